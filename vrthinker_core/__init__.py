@@ -1,0 +1,1 @@
+"""VR-Thinker: compare two generated videos, and see why."""

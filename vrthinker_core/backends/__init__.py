@@ -1,0 +1,1 @@
+"""Judges: how messages become text."""

@@ -1,0 +1,48 @@
+"""The one seam to a model: a backend opens conversations, a conversation turns messages into text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from vrthinker_core.types import Cancelled, Completion, Message, Sampling
+
+
+def never() -> bool:
+    """The `Cancelled` of a run that nobody can stop."""
+    return False
+
+
+class Conversation(Protocol):
+    """One judge talking about one pair. Nothing of it lives on the model: two conversations never mix."""
+
+    @property
+    def capacity(self) -> int | None:
+        """Tokens that fit into the context, prompt and reply together; None where it is not known."""
+
+    def measure(self, messages: Sequence[Message]) -> int:
+        """Prompt tokens that `messages` come to."""
+
+    def stream(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = never) -> Iterator[str | Completion]:
+        """Pieces of text, then exactly one `Completion` (also when cancelled). Each call is given the whole conversation.
+
+        Raises ContextFull when the prompt does not fit, BackendFailed when the model stops speaking.
+        """
+
+    def close(self) -> None:
+        """Give back what the conversation holds."""
+
+
+class Backend(Protocol):
+    """A judge that is ready to speak."""
+
+    @property
+    def name(self) -> str:
+        """How the judge is named to people."""
+
+    @property
+    def protocol(self) -> str | None:
+        """The dialect this checkpoint was trained for ("concat" or "paired"), None where that is not known."""
+
+    def open(self) -> Conversation:
+        """A fresh conversation."""

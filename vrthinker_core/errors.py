@@ -1,0 +1,52 @@
+"""Everything that can go wrong, named by the border it crossed.
+
+    VrThinkerError
+    ├── BadInput            what a person gave: a prompt, a path, a number, a setting
+    │   └── VideoError      a file that is no video we can read
+    │       └── DecoderDied     the decoding process hung, crashed or passed its limits
+    ├── JudgeError          the judge's side
+    │   ├── CheckpointError     a checkpoint that is missing, damaged or too large: it never speaks
+    │   ├── ContextFull         the conversation no longer fits the judge's context
+    │   └── BackendFailed       the judge stopped while it was speaking
+    └── TraceError          a trace that cannot be read back, or cannot be written
+
+Each message is one sentence of cause and, where there is one, one of what to do. It never holds a traceback.
+"""
+
+from __future__ import annotations
+
+
+class VrThinkerError(Exception):
+    """Base of every error this package raises on purpose; `str(error)` is fit to be shown to a person."""
+
+
+class BadInput(VrThinkerError):
+    """Something a person gave cannot be used: the message says what and why."""
+
+
+class VideoError(BadInput):
+    """A file from which no frame can be taken."""
+
+
+class DecoderDied(VideoError):
+    """The decoding process hung, crashed, or passed its limits on memory, processor or wall time."""
+
+
+class JudgeError(VrThinkerError):
+    """The judge's side failed."""
+
+
+class CheckpointError(JudgeError):
+    """A checkpoint cannot be opened, is damaged, or does not fit into memory."""
+
+
+class ContextFull(JudgeError):
+    """The conversation is longer than the judge's context, even after old frames left."""
+
+
+class BackendFailed(JudgeError):
+    """The judge stopped while it was speaking."""
+
+
+class TraceError(VrThinkerError):
+    """A trace cannot be read back or written."""

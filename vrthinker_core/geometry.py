@@ -1,0 +1,58 @@
+"""Which real frame a slot means, and at what size it is sent. Pure arithmetic, shared by dialects and video."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+PATCH = 28
+"""Pixels a Qwen2.5-VL token covers per side (14-pixel patches, merged 2 x 2): sizes are whole multiples of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The slots of one video: `slots` places that a judge can ask for.
+
+    rule "floor" is the `paired` card's `min(int(slot / slots * total), total - 1)`; rule "even" spreads the slots over the whole
+    clip, both ends included (the `concat` card does not publish its rule).
+    """
+
+    slots: int
+    rule: Literal["floor", "even"]
+
+    def index(self, slot: int, total: int) -> int:
+        """The real frame, 0-based, that `slot` means in a clip of `total` >= 1 frames."""
+        if self.rule == "floor" or self.slots == 1:
+            return min(int(slot / self.slots * total), total - 1)
+        return round(slot * (total - 1) / (self.slots - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """How a frame is resized before it is sent.
+
+    "native" leaves it; "square" squashes it to `side` x `side` (as the `paired` judge was trained); "letterbox" keeps the aspect
+    inside that square, with black bars; "area" keeps the aspect with at most `area` pixels, both sides multiples of 28.
+    """
+
+    mode: Literal["native", "square", "letterbox", "area"]
+    side: int = 0
+    area: int = 0
+
+    def size(self, width: int, height: int) -> tuple[int, int]:
+        """(width, height) in pixels of the picture that is sent, for a shown picture of `width` x `height` pixels."""
+        if self.mode == "native":
+            return width, height
+        if self.mode in ("square", "letterbox"):
+            return self.side, self.side
+        return _area(width, height, self.area)
+
+
+def _area(width: int, height: int, area: int) -> tuple[int, int]:
+    fit = min(1.0, math.sqrt(area / (width * height)))
+    w = max(PATCH, round(width * fit / PATCH) * PATCH)
+    h = max(PATCH, round(height * fit / PATCH) * PATCH)
+    while w * h > area and max(w, h) > PATCH:
+        w, h = (w - PATCH, h) if w >= h else (w, h - PATCH)
+    return w, h

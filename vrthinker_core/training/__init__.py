@@ -1,0 +1,1 @@
+"""The drawn world, and the training stages that use it."""

@@ -1,0 +1,1 @@
+"""What a person sees: events folded into a view, and the page."""

@@ -1,0 +1,1 @@
+"""Open hostile files, map slots to real frames, decode each needed frame once."""
