@@ -1,1 +1,36 @@
-"""VR-Thinker: compare two generated videos, and see why."""
+"""VR-Thinker: compare two generated videos, and see why. The public names."""
+
+from vrthinker_core.backends import Opened, ScriptedBackend, open_backend
+from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, TraceError, VideoError, VrThinkerError
+from vrthinker_core.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Trace, Turn, TurnEnded
+from vrthinker_core.judge import judge, judge_many
+from vrthinker_core.types import Dimension, Preference, Settings, Side, Verdict, VideoPair
+
+__all__ = [
+    "BadInput",
+    "CheckpointError",
+    "Dimension",
+    "Event",
+    "Finished",
+    "FramesShown",
+    "JudgeError",
+    "Opened",
+    "Preference",
+    "ScriptedBackend",
+    "Settings",
+    "Side",
+    "Started",
+    "StopReason",
+    "TextArrived",
+    "Trace",
+    "TraceError",
+    "Turn",
+    "TurnEnded",
+    "Verdict",
+    "VideoError",
+    "VideoPair",
+    "VrThinkerError",
+    "judge",
+    "judge_many",
+    "open_backend",
+]

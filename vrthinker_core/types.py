@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 # -- what is judged ------------------------------------------------------------------------------------------------------
 
@@ -44,8 +44,8 @@ class VideoPair:
     """Two videos made from one prompt: what a comparison is about."""
 
     prompt: str
-    first: Path
-    second: Path
+    first: Path | str
+    second: Path | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,8 @@ class Frame:
 @dataclass(frozen=True, slots=True)
 class Thumbnail:
     """A frame as a trace keeps it: small, and enough to find the moment again."""
+
+    __pydantic_config__: ClassVar = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
 
     ref: FrameRef
     number: str
@@ -227,6 +229,13 @@ class Completion:
     seconds: float = 0.0
     logprobs: tuple[float, ...] | None = None
 
+    def split(self) -> Iterator[str]:
+        """The text in the pieces in which it arrived."""
+        start = 0
+        for length in self.pieces:
+            yield self.text[start : start + length]
+            start += length
+
 
 Cancelled = Callable[[], bool]
 """Asked often while a judge works; True means stop now."""
@@ -307,19 +316,11 @@ class Reply:
         return "invalid"
 
 
-# -- a run ---------------------------------------------------------------------------------------------------------------
+Protocol = Literal["concat", "paired"]
+"""The two published prompt protocols; each checkpoint was trained for one."""
 
 
-class StopReason(StrEnum):
-    """Why a run ended: exactly one ends every trace."""
-
-    ANSWERED = "answered"
-    NO_ANSWER = "no answer"
-    TURN_LIMIT = "turn limit"
-    TOKEN_LIMIT = "token limit"
-    CONTEXT_FULL = "context full"
-    CANCELLED = "cancelled"
-    FAILED = "failed"
+# -- settings -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,83 +342,3 @@ class Settings:
     """`concat` only: N, the length of its one list of frames."""
     fit: Literal["squash", "letterbox"] = "squash"
     """`paired` only: how a frame becomes 448 x 448."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One reply of the judge, with what it was shown before."""
-
-    number: int
-    """1-based."""
-    told: str
-    """The text that was sent before this reply, without the system prompt."""
-    frames: tuple[Thumbnail, ...]
-    """The frames that were sent with it, in order."""
-    completion: Completion
-    reply: Reply
-    forced: bool = False
-    """The engine had asked for the answer now."""
-    in_view: tuple[FrameRef, ...] = ()
-    """Every frame the judge could see while it wrote this reply."""
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """First event: what is compared, by whom, under which rules."""
-
-    prompt: str
-    judge: str
-    dialect: str
-    settings: Settings
-    """With every default filled in."""
-    clips: tuple[ClipInfo | None, ClipInfo | None]
-    system: str = ""
-    """The system prompt as sent."""
-    rules: tuple[str, ...] = ()
-    """Which of the card's open points was decided how: grid rule, first frames, packing."""
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FramesShown:
-    """Frames are on their way to the judge; they come before any text about them."""
-
-    turn: int
-    told: str
-    frames: tuple[Thumbnail, ...]
-    forced: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TextArrived:
-    """A piece of the reply."""
-
-    turn: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class TurnEnded:
-    """The reply is complete and read."""
-
-    turn: Turn
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """Last event: why the run ended, and the verdict if there is one."""
-
-    stop: StopReason
-    verdict: Verdict | None = None
-    """Whole for `answered`; may be partial otherwise."""
-    provisional: bool = False
-    """No final answer came: this is the last recommended one."""
-    forced: bool = False
-    """The answer came because the engine asked for it now."""
-    error: str = ""
-    """One sentence, for `failed` and `context full`."""
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-
-
-Event = Started | FramesShown | TextArrived | TurnEnded | Finished

@@ -1,1 +1,82 @@
-"""Judges: how messages become text."""
+"""Judges: how messages become text. `open_backend` finds the judge that a person chose."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from vrthinker_core.backends.base import Backend, Conversation, never
+from vrthinker_core.backends.scripted import ScriptedBackend
+from vrthinker_core.errors import BadInput, CheckpointError
+
+__all__ = ["NANO", "PUBLISHED", "Backend", "Conversation", "Opened", "ScriptedBackend", "never", "open_backend"]
+
+NANO = Path(__file__).resolve().parents[2] / "assets" / "nano"
+"""Folder of the built-in judge."""
+
+PUBLISHED = "qunwang13/vrthinker"
+"""The published 7B checkpoint that is used where there is a GPU and no choice was made."""
+
+LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A judge that is ready, and what a person must know about the choice."""
+
+    backend: Backend
+    notes: tuple[str, ...] = ()
+
+
+def open_backend(choice: str | None = None) -> Opened:
+    """Open `nano`, `hf:ID_OR_PATH`, `scripted:FILE` (JSON lines with `reply`), or, for None, the best judge this machine can run.
+
+    Raises BadInput for a choice that is none of these, CheckpointError for a checkpoint that cannot speak.
+    """
+    if choice is None:
+        return _best()
+    kind, _, rest = choice.partition(":")
+    if choice == "nano":
+        return Opened(_nano(), (f"The built-in judge speaks. {LIMITS}",))
+    if kind == "hf" and rest:
+        return Opened(_local(rest))
+    if kind == "scripted" and rest:
+        return Opened(_scripted(Path(rest)), ("A script speaks, not a model.",))
+    raise BadInput(f"There is no judge {choice!r}. Choose nano, hf:ID_OR_PATH or scripted:FILE.")
+
+
+def _best() -> Opened:
+    from vrthinker_core.backends.transformers_local import has_cuda
+
+    if not has_cuda():
+        return Opened(_nano(), (f"No GPU was found, so the built-in judge speaks. {LIMITS}",))
+    try:
+        return Opened(_local(PUBLISHED))
+    except CheckpointError as error:
+        return Opened(_nano(), (f"{PUBLISHED} could not be opened, so the built-in judge speaks. {LIMITS} Cause: {error}",))
+
+
+def _nano() -> Backend:
+    from vrthinker_core.backends.transformers_local import TransformersBackend
+
+    return TransformersBackend.load(str(NANO), name="nano (built in)")
+
+
+def _local(source: str) -> Backend:
+    from vrthinker_core.backends.transformers_local import TransformersBackend
+
+    return TransformersBackend.load(source)
+
+
+def _scripted(path: Path) -> ScriptedBackend:
+    """A judge from a JSONL file; an object may also hold `protocol` and `pause`, which then count for the whole script."""
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        replies = [str(line["reply"]) for line in lines if "reply" in line]
+        options = {key: value for line in lines for key, value in line.items() if key in ("protocol", "pause", "name")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"Cannot read the script {path.name}: {error}.") from None
+    if not replies:
+        raise BadInput(f"The script {path.name} holds no replies.")
+    return ScriptedBackend(replies, **options)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
-from vrthinker_core.types import Cancelled, Completion, Message, Sampling
+from vrthinker_core.types import Cancelled, Completion, Message, Protocol, Sampling
 
 
 def never() -> bool:
@@ -13,7 +13,7 @@ def never() -> bool:
     return False
 
 
-class Conversation(Protocol):
+class Conversation(typing.Protocol):
     """One judge talking about one pair. Nothing of it lives on the model: two conversations never mix."""
 
     @property
@@ -33,7 +33,7 @@ class Conversation(Protocol):
         """Give back what the conversation holds."""
 
 
-class Backend(Protocol):
+class Backend(typing.Protocol):
     """A judge that is ready to speak."""
 
     @property
@@ -41,7 +41,7 @@ class Backend(Protocol):
         """How the judge is named to people."""
 
     @property
-    def protocol(self) -> str | None:
+    def protocol(self) -> Protocol | None:
         """The dialect this checkpoint was trained for ("concat" or "paired"), None where that is not known."""
 
     def open(self) -> Conversation:

@@ -1,1 +1,6 @@
 """Open hostile files, map slots to real frames, decode each needed frame once."""
+
+from vrthinker_core.video.clip import Clip, open_clip
+from vrthinker_core.video.limits import Limits
+
+__all__ = ["Clip", "Limits", "open_clip"]

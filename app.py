@@ -1,0 +1,52 @@
+"""The page: `python app.py`, or a Hugging Face Space.
+
+    python app.py                                    the best judge this machine can run
+    python app.py --judge nano                       the built-in judge
+    python app.py --judge hf:ID_OR_PATH --port 7861  a checkpoint of your own
+
+Only this machine is served unless `--host 0.0.0.0` says otherwise; then name the server with `--name`.
+"""
+
+import spaces  # isort: skip - before anything that may touch CUDA
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from vrthinker_core.backends import open_backend
+from vrthinker_core.ui.opening import Opening
+from vrthinker_core.ui.page import Page
+
+
+def options() -> argparse.Namespace:
+    """What a person chose."""
+    parser = argparse.ArgumentParser(description="VR-Thinker: which of two videos follows the prompt better, and why.")
+    parser.add_argument("--judge", default=os.environ.get("VRTHINKER_JUDGE"), help="nano, hf:ID_OR_PATH or scripted:FILE")
+    parser.add_argument("--host", help="address to listen on (default: this machine only)")
+    parser.add_argument("--port", type=int, help="port to listen on (default: the first free one from 7860)")
+    parser.add_argument("--name", action="append", default=[], help="a host name the server goes by, besides localhost")
+    parser.add_argument("--at-once", type=int, default=1, help="judges that may think at the same time")
+    return parser.parse_args()
+
+
+def serve(chosen: argparse.Namespace, folder: Path) -> None:
+    """Serve the page until it is interrupted; everything that visitors bring stays below `folder`."""
+    os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
+    names = [*chosen.name, *filter(None, [os.environ.get("SPACE_HOST")])]
+    opening = Opening(lambda: open_backend(chosen.judge))
+    page = Page(opening, folder, spaces.GPU(duration=60)(opening.events), at_once=chosen.at_once)
+    page.blocks().launch(server_name=chosen.host, server_port=chosen.port, **page.launch_options(names))
+
+
+def main() -> None:
+    """Serve, and leave no file behind."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with tempfile.TemporaryDirectory(prefix="vr-thinker-page-", ignore_cleanup_errors=True) as folder:
+        serve(options(), Path(folder))
+
+
+if __name__ == "__main__":
+    main()

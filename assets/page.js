@@ -1,0 +1,63 @@
+/* What ties the page together: where each part lives, and the keys. */
+VRThinker.PLAYERS = ["#first video", "#second video"];
+
+VRThinker.KEYS = {
+  " ": "play",
+  ArrowLeft: "earlier",
+  ArrowRight: "later",
+  ",": "back",
+  ".": "forth",
+  Home: "start",
+  End: "end",
+};
+
+/** The rail under the players. */
+VRThinker.mountRail = (root) => {
+  let rail = null;
+  const players = new VRThinker.Players(VRThinker.PLAYERS, () => rail && rail.draw());
+  rail = new VRThinker.Rail(root, players);
+  document.addEventListener("vrt:trace", (event) => rail.mark(event.detail));
+  document.addEventListener("vrt:tile", (event) => rail.show(event.detail));
+  document.addEventListener("seeked", () => rail.draw(), true);
+  document.addEventListener("keydown", (event) => VRThinker.onKey(event, rail));
+};
+
+/** Keys move the players unless they are meant for what has the focus. */
+VRThinker.onKey = (event, rail) => {
+  const action = VRThinker.KEYS[event.key];
+  const target = event.target;
+  if (!action || event.ctrlKey || event.metaKey || event.altKey || !rail.players.ready) return;
+  const busy = target.closest("input, textarea, select, [contenteditable=true], [role=tab], [role=listbox], [role=option]");
+  const pressed = event.key === " " && target.closest("button, [role=button], a, summary, label");
+  if (busy || pressed) return;
+  event.preventDefault();
+  rail.act(action);
+};
+
+/** The turns. `props` and `watch` are what Gradio gives to the component. */
+VRThinker.mountTrace = (root, props, watch, empty) => {
+  const onTile = (tile) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail: tile }));
+  const view = new VRThinker.Trace(root, { empty, onTile });
+  const draw = () => {
+    view.update(props.value);
+    document.dispatchEvent(new CustomEvent("vrt:trace", { detail: props.value }));
+  };
+  watch("value", draw);
+  draw();
+};
+
+/** The raw text behind the turns. */
+VRThinker.mountTranscript = (root, props, watch) => {
+  const view = new VRThinker.Transcript(root);
+  const draw = () => view.update(props.value);
+  watch("value", draw);
+  draw();
+};
+
+/** Who judges here; known once the judge has been loaded. */
+VRThinker.mountHead = (root, props, watch) => {
+  const line = root.querySelector(".vrt-judge");
+  const draw = () => VRThinker.say(line, props.value || "");
+  watch("value", draw);
+  draw();
+};

@@ -1,0 +1,155 @@
+/* One rail for both players, with a mark for every frame the judge saw. */
+VRThinker.SPEEDS = [0.25, 0.5, 1, 2];
+VRThinker.STEP = 1 / 40;
+
+VRThinker.Rail = class {
+  constructor(root, players) {
+    this.players = players;
+    this.marks = [];
+    this.chosen = null;
+    root.classList.add("vrt", "vrt-rail");
+    root.setAttribute("role", "group");
+    root.setAttribute("aria-label", "Both players");
+    this.build(root);
+    this.listen(root);
+    this.draw();
+  }
+
+  build(root) {
+    const { element } = VRThinker;
+    this.track = element("div", "vrt-track");
+    this.track.tabIndex = 0;
+    this.track.setAttribute("role", "slider");
+    this.track.setAttribute("aria-label", "Moment in both videos");
+    this.track.setAttribute("aria-valuemin", "0");
+    this.track.setAttribute("aria-valuemax", "100");
+    this.fill = element("div", "vrt-fill");
+    this.strip = element("div", "vrt-marks");
+    const line = element("div", "vrt-line");
+    line.append(this.track, this.fill, this.strip);
+    this.playButton = this.button("play", "Play both", "▶");
+    this.speedButton = this.button("speed", "Speed", "1×");
+    this.loopButton = this.button("loop", "Loop", "Loop");
+    this.time = element("output", "vrt-time");
+    const controls = element("div", "vrt-controls");
+    const earlier = this.button("earlier", "Earlier frame that the judge saw", "‹");
+    const later = this.button("later", "Later frame that the judge saw", "›");
+    controls.append(this.playButton, earlier, later, this.speedButton, this.loopButton, this.time);
+    root.replaceChildren(line, controls);
+  }
+
+  button(action, label, text) {
+    const button = VRThinker.element("button", "", text);
+    button.type = "button";
+    button.dataset.action = action;
+    button.setAttribute("aria-label", label);
+    return button;
+  }
+
+  listen(root) {
+    root.addEventListener("click", (event) => {
+      const button = event.target.closest("[data-action]");
+      if (button) this.act(button.dataset.action);
+    });
+    const follow = (event) => {
+      const box = this.track.getBoundingClientRect();
+      this.chosen = null;
+      this.players.pause();
+      this.players.seek((event.clientX - box.left) / box.width);
+    };
+    this.track.addEventListener("pointerdown", (event) => {
+      this.track.setPointerCapture(event.pointerId);
+      follow(event);
+    });
+    this.track.addEventListener("pointermove", (event) => {
+      if (this.track.hasPointerCapture(event.pointerId)) follow(event);
+    });
+  }
+
+  act(action) {
+    const { players } = this;
+    const actions = {
+      play: () => players.toggle(),
+      earlier: () => this.step(-1),
+      later: () => this.step(1),
+      back: () => this.nudge(-1),
+      forth: () => this.nudge(1),
+      start: () => players.seek(0),
+      end: () => players.seek(1),
+      loop: () => { players.loop = !players.loop; },
+      speed: () => this.changeSpeed(),
+    };
+    actions[action]();
+    this.draw();
+  }
+
+  changeSpeed() {
+    const { SPEEDS } = VRThinker;
+    this.players.speed = SPEEDS[(SPEEDS.indexOf(this.players.speed) + 1) % SPEEDS.length];
+    if (this.players.playing) this.players.play();
+  }
+
+  nudge(frames) {
+    this.chosen = null;
+    this.players.nudge(frames);
+  }
+
+  /** To the next frame that the judge saw in that direction; by a fortieth of the clips while there is none. */
+  step(direction) {
+    const here = this.players.place;
+    const beyond = this.marks.filter(({ place }) => (place - here) * direction > 1e-4);
+    if (!beyond.length) {
+      if (this.marks.length) return;
+      this.players.pause();
+      this.players.seek(here + direction * VRThinker.STEP);
+      return;
+    }
+    beyond.sort((a, b) => (a.place - b.place) * direction);
+    this.show(beyond[0].tile);
+  }
+
+  show(tile) {
+    this.chosen = tile;
+    this.players.show(tile);
+  }
+
+  /** The marks of a trace. */
+  mark(trace) {
+    const turns = (trace && trace.turns) || [];
+    this.players.frameRates = (trace && trace.fps) || [0, 0];
+    const marks = turns.flatMap((turn, position) => turn.tiles.map((tile) => ({ tile, position, place: VRThinker.place(tile) })));
+    const key = JSON.stringify(marks);
+    if (this.key === key) return;
+    this.key = key;
+    this.marks = marks;
+    this.strip.replaceChildren(...marks.map((mark) => this.drawMark(mark)));
+    this.draw();
+  }
+
+  drawMark({ tile, position, place }) {
+    const gone = tile.halves.every((half) => !half || half.gone);
+    const mark = VRThinker.element("button", `vrt-mark hue${position % 6}${gone ? " gone" : ""}`);
+    mark.type = "button";
+    mark.tabIndex = -1;
+    mark.style.left = `${place * 100}%`;
+    mark.title = `${tile.label}, turn ${position + 1}${gone ? ", no longer in the judge's view" : ""}`;
+    mark.setAttribute("aria-label", mark.title);
+    mark.addEventListener("click", () => this.show(tile));
+    return mark;
+  }
+
+  draw() {
+    const { players } = this;
+    const { say, seconds } = VRThinker;
+    this.fill.style.width = `${players.place * 100}%`;
+    this.track.setAttribute("aria-valuenow", String(Math.round(players.place * 100)));
+    const times = players.videos().map((video, side) => (video ? `Video ${side + 1} ${seconds(video.currentTime)}` : ""));
+    const where = [this.chosen && !players.playing ? this.chosen.label : "", ...times].filter(Boolean).join(" · ");
+    say(this.time, where || "The players move together.");
+    this.track.setAttribute("aria-valuetext", where || "no videos yet");
+    say(this.playButton, players.playing ? "❚❚" : "▶");
+    this.playButton.setAttribute("aria-label", players.playing ? "Pause both" : "Play both");
+    say(this.speedButton, `${players.speed}×`);
+    this.loopButton.setAttribute("aria-pressed", String(players.loop));
+  }
+};

@@ -1,0 +1,8 @@
+/* Draws a saved report from the data that lies in the same file. */
+(() => {
+  const { trace, transcript } = JSON.parse(document.getElementById("data").textContent);
+  VRThinker.say(document.querySelector(".vrt-prompt"), trace.prompt);
+  VRThinker.say(document.querySelector(".vrt-judge"), trace.judge);
+  new VRThinker.Trace(document.getElementById("trace")).update(trace);
+  new VRThinker.Transcript(document.getElementById("transcript")).update(transcript);
+})();

@@ -1,0 +1,131 @@
+/* What the judge saw and said, drawn from data. The same code draws the live page, a replay and the saved report.
+ *
+ * Everything that a person, a file or a model wrote reaches the page as text nodes, never as markup.
+ */
+window.VRThinker = window.VRThinker || {};
+
+VRThinker.element = (tag, className = "", text = null) => {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text !== null) node.textContent = text;
+  return node;
+};
+
+/** Make `node` say `text`. Only what is new is written, so that a selection in the text outlives a stream. */
+VRThinker.say = (node, text) => {
+  const old = node.textContent;
+  if (old === text) return;
+  if (old && text.startsWith(old) && node.firstChild === node.lastChild) node.firstChild.appendData(text.slice(old.length));
+  else node.textContent = text;
+};
+
+VRThinker.seconds = (value) => (Number.isFinite(value) ? `${value.toFixed(2)} s` : "–");
+
+/** Where a tile stands in the clips, 0 to 1. */
+VRThinker.place = (tile) => (tile.halves[0] || tile.halves[1]).place;
+
+VRThinker.Trace = class {
+  constructor(root, { empty = "", onTile = null } = {}) {
+    const { element } = VRThinker;
+    this.onTile = onTile;
+    this.cards = [];
+    this.ending = element("p", "vrt-ending");
+    this.ending.setAttribute("role", "status");
+    this.verdict = element("section", "vrt-verdict");
+    this.verdict.setAttribute("aria-label", "Verdict");
+    this.notes = element("ul", "vrt-notes");
+    this.empty = element("p", "vrt-empty", empty);
+    this.turns = element("ol", "vrt-turns");
+    this.turns.setAttribute("aria-label", "Turns of the judge");
+    root.classList.add("vrt");
+    root.replaceChildren(this.verdict, this.ending, this.notes, this.empty, this.turns);
+    this.update({});
+  }
+
+  /** Draw `data` as `view.data` gives it; what has not changed is left alone. */
+  update(data) {
+    const trace = data || {};
+    const turns = trace.turns || [];
+    this.drawVerdict(trace.verdict);
+    VRThinker.say(this.ending, trace.ending || "");
+    this.ending.hidden = !trace.ending;
+    this.drawNotes(trace.notes || []);
+    this.empty.hidden = turns.length > 0 || Boolean(trace.ending);
+    if (this.run !== trace.run) this.forget();
+    this.run = trace.run;
+    turns.forEach((turn, position) => this.card(position).update(turn));
+    this.cards.splice(turns.length).forEach((card) => card.node.remove());
+  }
+
+  forget() {
+    this.cards.splice(0).forEach((card) => card.node.remove());
+  }
+
+  card(position) {
+    if (!this.cards[position]) {
+      this.cards[position] = new VRThinker.Turn(position, (tile, node) => this.choose(tile, node));
+      this.turns.append(this.cards[position].node);
+    }
+    return this.cards[position];
+  }
+
+  choose(tile, node) {
+    if (!this.onTile) return;
+    this.turns.querySelectorAll("[aria-current]").forEach((other) => other.removeAttribute("aria-current"));
+    node.setAttribute("aria-current", "true");
+    this.onTile(tile);
+  }
+
+  drawVerdict(verdict) {
+    const key = JSON.stringify(verdict || null);
+    if (this.verdictKey === key) return;
+    this.verdictKey = key;
+    this.verdict.hidden = !verdict;
+    if (!verdict) return this.verdict.replaceChildren();
+    const { element } = VRThinker;
+    const chips = element("ul", "vrt-chips");
+    chips.append(...verdict.chips.map((chip, position) => VRThinker.chip(chip, position)));
+    const caveats = verdict.caveats.map((text) => element("p", "vrt-caveat", text));
+    this.verdict.replaceChildren(element("h2", "vrt-headline", verdict.headline), chips, ...caveats);
+  }
+
+  drawNotes(notes) {
+    const key = JSON.stringify(notes);
+    if (this.notesKey === key) return;
+    this.notesKey = key;
+    this.notes.hidden = notes.length === 0;
+    this.notes.replaceChildren(...notes.map((text) => VRThinker.element("li", "", text)));
+  }
+};
+
+/** One dimension of a verdict. Its meaning is one hover, one tap or one keystroke away. */
+VRThinker.chip = (chip, position) => {
+  const { element } = VRThinker;
+  const item = element("li", "vrt-chip");
+  const button = element("button");
+  button.type = "button";
+  const help = element("span", "vrt-help", chip.help);
+  help.id = `vrt-help-${position}`;
+  help.setAttribute("role", "tooltip");
+  button.setAttribute("aria-describedby", help.id);
+  button.setAttribute("aria-expanded", "false");
+  button.append(element("span", "vrt-name", chip.name), VRThinker.glyph(chip.value), element("b", "", chip.label));
+  button.addEventListener("click", () => {
+    button.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") !== "true"));
+  });
+  button.addEventListener("blur", () => button.setAttribute("aria-expanded", "false"));
+  item.append(button, help);
+  return item;
+};
+
+/** Two little screens side by side, as on every tile: filled where the better video is, both for a tie. */
+VRThinker.glyph = (value) => {
+  const { element } = VRThinker;
+  const glyph = element("span", "vrt-glyph");
+  glyph.setAttribute("aria-hidden", "true");
+  for (const side of [1, 2]) {
+    const better = value === side;
+    glyph.append(element("i", better ? "better" : value === 0 ? "even" : ""));
+  }
+  return glyph;
+};

@@ -1,0 +1,93 @@
+/* One turn of the judge: the frames it looked at beside what it wrote. */
+VRThinker.Turn = class {
+  constructor(position, onTile) {
+    const { element } = VRThinker;
+    this.position = position;
+    this.onTile = onTile;
+    this.parts = [];
+    this.node = element("li", `vrt-turn hue${position % 6}`);
+    this.state = element("span", "vrt-state");
+    this.foot = element("span", "vrt-foot");
+    const header = element("header");
+    header.append(element("h3", "", `Turn ${position + 1}`), this.state, this.foot);
+    this.tiles = element("ul", "vrt-tiles");
+    this.tiles.setAttribute("aria-label", `Frames of turn ${position + 1}`);
+    this.reply = element("div");
+    this.remarks = element("ul", "vrt-remarks");
+    const text = element("div", "vrt-text");
+    text.append(this.reply, this.remarks);
+    this.node.append(header, this.tiles, text);
+  }
+
+  update(turn) {
+    VRThinker.say(this.state, turn.state);
+    VRThinker.say(this.foot, turn.foot);
+    this.node.classList.toggle("live", turn.live);
+    this.node.classList.toggle("bare", turn.tiles.length === 0);
+    this.drawTiles(turn.tiles);
+    turn.parts.forEach(([heading, text], position) => this.drawPart(position, heading, text));
+    this.parts.splice(turn.parts.length).forEach((part) => part.node.remove());
+    this.drawRemarks(turn.remarks);
+  }
+
+  drawTiles(tiles) {
+    const key = JSON.stringify(tiles.map((tile) => [tile.label, tile.halves.map((half) => half && half.src)]));
+    if (this.tilesKey !== key) {
+      this.tilesKey = key;
+      this.tiles.classList.toggle("few", tiles.length <= 4);
+      this.tiles.replaceChildren(...tiles.map((tile) => this.tile(tile)));
+    }
+    tiles.forEach((tile, position) => {
+      this.tiles.children[position].classList.toggle("gone", tile.halves.every((half) => !half || half.gone));
+    });
+  }
+
+  tile(tile) {
+    const { element, seconds } = VRThinker;
+    const item = element("li");
+    const button = element("button", "vrt-tile");
+    button.type = "button";
+    const screens = element("span", "vrt-screens");
+    screens.append(...tile.halves.map((half, position) => this.screen(half, position + 1)));
+    const times = tile.halves.map((half) => (half ? seconds(half.at) : "–")).join(" | ");
+    const caption = element("span", "vrt-caption");
+    caption.append(element("b", "", tile.label), element("span", "", times));
+    button.append(screens, caption);
+    button.addEventListener("click", () => this.onTile(tile, button));
+    item.append(button);
+    return item;
+  }
+
+  screen(half, side) {
+    const { element } = VRThinker;
+    if (!half) return element("span", "vrt-missing", "not requested");
+    const image = element("img");
+    image.alt = `Video ${side}`;
+    image.decoding = "async";
+    image.addEventListener("error", () => image.replaceWith(element("span", "vrt-missing", "picture lost")));
+    image.style.aspectRatio = String(half.ratio);
+    image.src = half.src;
+    return image;
+  }
+
+  drawPart(position, heading, text) {
+    const { element } = VRThinker;
+    if (!this.parts[position]) {
+      const part = { node: element("section"), heading: element("h4"), body: element("p") };
+      part.node.append(part.heading, part.body);
+      this.parts[position] = part;
+      this.reply.append(part.node);
+    }
+    const part = this.parts[position];
+    VRThinker.say(part.heading, heading);
+    VRThinker.say(part.body, text);
+  }
+
+  drawRemarks(remarks) {
+    const key = JSON.stringify(remarks);
+    if (this.remarksKey === key) return;
+    this.remarksKey = key;
+    this.remarks.hidden = remarks.length === 0;
+    this.remarks.replaceChildren(...remarks.map((text) => VRThinker.element("li", "", text)));
+  }
+};

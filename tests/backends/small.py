@@ -1,0 +1,97 @@
+"""A random Qwen2.5-VL small enough for a test, in the built-in judge's vocabulary, and frames and talk to feed it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+from vrthinker_core.backends import NANO, Conversation
+from vrthinker_core.backends.base import never
+from vrthinker_core.types import Cancelled, Completion, Frame, FrameRef, Message, Sampling, Side
+
+ROWS = 914
+"""Tokens of the built-in judge's vocabulary; the first seven are control tokens."""
+
+
+def write_small(folder: Path, seed: int = 0) -> Path:
+    """A whole checkpoint: patches of 14, 2 x 2 merged, one windowed and one full vision layer, untied embeddings."""
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(seed)
+    model = Qwen2_5_VLForConditionalGeneration(_config())
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim > 1:
+                weight.normal_(0.0, weight[0].numel() ** -0.5)
+        model.model.language_model.embed_tokens.weight.normal_()
+        model.lm_head.weight[:7] = 0.0
+    model.generation_config.eos_token_id = [2, 0]
+    model.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(NANO / name, folder / name)
+    processor = json.loads((NANO / "preprocessor_config.json").read_text()) | {
+        "merge_size": 2,
+        "size": {"shortest_edge": 28 * 28, "longest_edge": 12_845_056},
+    }
+    (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    return folder
+
+
+def _config() -> Qwen2_5_VLConfig:
+    return Qwen2_5_VLConfig(
+        text_config={
+            "vocab_size": ROWS,
+            "hidden_size": 64,
+            "intermediate_size": 96,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 2048,
+            "tie_word_embeddings": False,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]},
+            "bos_token_id": 0,
+            "eos_token_id": 2,
+            "pad_token_id": 0,
+        },
+        vision_config={
+            "depth": 2,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_heads": 2,
+            "out_hidden_size": 64,
+            "patch_size": 14,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "window_size": 56,
+            "fullatt_block_indexes": [1],
+            "tokens_per_second": 2,
+        },
+        image_token_id=5,
+        video_token_id=6,
+        vision_start_token_id=3,
+        vision_end_token_id=4,
+        tie_word_embeddings=False,
+    )
+
+
+def seen(slot: int, width: int = 84, height: int = 56, side: Side = Side.FIRST) -> Frame:
+    """A frame of coloured noise, the same for the same slot, side and size."""
+    pixels = np.random.default_rng((slot, side, width, height)).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    key = f"noise:{slot}:{int(side)}:{width}x{height}"
+    return Frame(FrameRef(slot, side), slot, slot / 24, (slot + 1) / 24, width, height, key, pixels.tobytes())
+
+
+def say(
+    conversation: Conversation, messages: list[Message], sampling: Sampling | None = None, cancelled: Cancelled = never
+) -> Completion:
+    """The whole reply; checks on the way that a stream is pieces and then one completion that they spell."""
+    *pieces, last = conversation.stream(messages, sampling or Sampling(max_new_tokens=24), cancelled)
+    assert isinstance(last, Completion)
+    assert all(isinstance(piece, str) and piece for piece in pieces)
+    assert "".join(map(str, pieces)) == last.text
+    assert tuple(len(str(piece)) for piece in pieces) == last.pieces
+    return last

@@ -1,0 +1,1 @@
+"""Commands that measure. Each prints what it measured; none is a test."""

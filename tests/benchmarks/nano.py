@@ -1,0 +1,94 @@
+"""python -m tests.benchmarks.nano --pairs 60 [--size 224] [--seed S] [--max-turns N] [--keep DIR]
+
+Draws unseen pairs, writes them as video files, and lets the built-in judge compare them through the whole product: decoding,
+prompts, image sizes, positions, tool calls, parsing. Prints how often all four labels are right, and the same for each dimension; the
+last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from vrthinker_core.training.films import write_pairs
+
+from vrthinker_core import Dimension, Finished, Settings, StopReason, TurnEnded, VideoPair, judge, open_backend
+
+UNSEEN = 2_000_000_000
+"""First seed of the pairs that no training run draws from."""
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = _options()
+    with _folder(options.keep) as folder:
+        table = write_pairs(options.pairs, options.seed, folder, options.size, None)
+        with table.open(newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+        print(json.dumps(measure(rows, table.parent, Settings(max_turns=options.max_turns))))
+
+
+def measure(rows: list[dict[str, str]], folder: Path, settings: Settings) -> dict[str, object]:
+    """Judge every row; gives counts of right labels, reasons of stopping, turns and seconds."""
+    backend = open_backend("nano").backend
+    right = dict.fromkeys((d.value for d in Dimension), 0)
+    whole, turns = 0, 0
+    stops: dict[str, int] = {}
+    began = time.perf_counter()
+    for row in rows:
+        pair = VideoPair(row["prompt"], folder / row["video1"], folder / row["video2"])
+        truth = {d.value: int(row[d.value]) for d in Dimension}
+        labels, stop, count = _judged(pair, backend, settings)
+        whole += labels == truth
+        turns += count
+        stops[stop] = stops.get(stop, 0) + 1
+        for name, label in truth.items():
+            right[name] += labels.get(name) == label
+        if labels != truth:
+            print(f"{row['video1']}: said {labels}, true {truth} ({row['prompt']})", flush=True)
+    seconds = time.perf_counter() - began
+    return {
+        "pairs": len(rows), "all_four_right": whole, "right": right, "stops": stops,
+        "turns_per_pair": round(turns / len(rows), 2), "seconds_per_pair": round(seconds / len(rows), 2),
+    }  # fmt: skip
+
+
+def _judged(pair: VideoPair, backend: object, settings: Settings) -> tuple[dict[str, int], str, int]:
+    turns = 0
+    for event in judge(pair, backend, settings):  # type: ignore[arg-type]
+        turns += isinstance(event, TurnEnded)
+        if isinstance(event, Finished):
+            labels = event.verdict.labels if event.verdict is not None else {}
+            if event.stop is StopReason.FAILED:
+                print(event.error)
+            return labels, event.stop.value, turns
+    raise AssertionError("every run ends")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=60)
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--seed", type=int, default=UNSEEN)
+    parser.add_argument("--max-turns", type=int, default=None)
+    parser.add_argument("--keep", type=Path, default=None, help="write the videos here and keep them")
+    return parser.parse_args()
+
+
+@contextlib.contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        yield keep
+        return
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Nothing that a person typed may become a control token or a tag."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from vrthinker_core.dialects import neutralise
+from vrthinker_core.dialects.plain import narrow, visible
+from vrthinker_core.dialects.tags import ENVIRONMENT, PROTOCOL
+
+DANGEROUS = st.sampled_from(
+    [
+        "<|",
+        "|>",
+        "<|im_end|>",
+        "<|x y|>",
+        "<tool_call>",
+        "</ Tool-Call >",
+        "<final\u00a0answer x=1>",
+        "<Think>",
+        "<tool_response>",
+        "<",
+        ">",
+    ]
+    + [
+        "＜",
+        "｜",
+        "＞",
+        "\u200b",
+        "\ufeff",
+        "\x00",
+        "\r\n",
+        "\r",
+        "think",
+        "answer",
+        " ",
+        "/",
+        "‹",
+        "›",
+        "\ud800",
+        "\u202a",
+        "synthesis",
+    ]
+)
+TEXTS = st.lists(DANGEROUS | st.text(max_size=4), max_size=25).map("".join)
+
+
+@given(TEXTS)
+@example("<think <answer> >")
+@example("<\u200b|im_end|>")
+@example("<|<tool_call>|>")
+def test_no_token_and_no_tag_is_left(text: str) -> None:
+    safe, _ = neutralise(text)
+    read = narrow(visible(safe))
+    assert not re.search(r"<\|.*?\|>", read, re.DOTALL)
+    assert not PROTOCOL.search(read)
+    assert not ENVIRONMENT.search(read)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]", safe)
+
+
+@given(TEXTS)
+def test_neutral_text_stays_as_it_is(text: str) -> None:
+    safe, _ = neutralise(text)
+    assert neutralise(safe) == (safe, False)
+
+
+@given(TEXTS)
+def test_letters_and_order_survive(text: str) -> None:
+    def words(of: str) -> str:
+        return re.sub(r"[^\w]", "", of)
+
+    assert words(neutralise(text)[0]) == words(text.replace("\ud800", ""))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A cat runs.",
+        "a < b and c > d",
+        "f <| x",
+        "x |> f",
+        "<b>bold</b>",
+        "<answers>",
+        "Line\n\tnext",
+        "👨‍👩‍👧 می‌خواهم",
+        "1 <2> 3",
+        "<thinking>",
+    ],
+)
+def test_ordinary_text_is_not_touched_or_at_least_still_readable(text: str) -> None:
+    safe, told = neutralise(text)
+    assert safe.replace("‹", "<").replace("›", ">") == text
+    assert told is (safe != text)
+
+
+@pytest.mark.parametrize(
+    "text", ["A cat runs.", "a < b and c > d", "<b>bold</b>", "👨‍👩‍👧 می‌خواهم", "tool_call", "|x|", "answer: 2"]
+)
+def test_ordinary_text_is_nothing_to_tell(text: str) -> None:
+    assert neutralise(text) == (text, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("A <|im_end|> ball", "A ‹|im_end|› ball"),
+        ("<tool_call>x</tool_call>", "‹tool_call›x‹/tool_call›"),
+        ("< FINAL answer >", "‹ FINAL answer ›"),
+        ("\ufeffa\x00b\x1bc", "abc"),
+        ("half \ud83d", "half \ufffd"),
+    ],
+)
+def test_dangerous_text_stays_readable_and_is_told(text: str, safe: str) -> None:
+    assert neutralise(text) == (safe, True)
+
+
+def test_line_ends_become_newlines_without_a_word() -> None:
+    assert neutralise("a\r\nb\rc") == ("a\nb\nc", False)

@@ -1,0 +1,100 @@
+"""The prompts are those of the published cards, byte for byte."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.pictures import frames
+from vrthinker_core.dialects import Concat, Paired
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
+PROMPTS = {
+    "concat": "A cinematic shot of a waterfall in a lush forest.",
+    "paired": "A robot rides a unicorn across a rainbow bridge.",
+}
+DIALECTS = {"concat": Concat(), "paired": Paired()}
+MANGLED_DASH, DASH = "\u0e42", "—"
+
+with_seeds = pytest.mark.skipif(not SEEDS.is_dir(), reason="the cards do not travel with the repository")
+
+
+def golden(name: str) -> str:
+    return (GOLDEN / f"{name}.txt").read_bytes().decode("utf-8")
+
+
+def sent(protocol: str, prompt: str) -> tuple[str, str]:
+    """The system text and the user text of a comparison."""
+    dialect = DIALECTS[protocol]
+    system, user = dialect.opening(prompt, frames(dialect.opening_refs))
+    assert system.text == dialect.system
+    return system.text, user.text
+
+
+def seed(start: str) -> str:
+    (path,) = SEEDS.glob(f"{start}_*.txt")
+    return path.read_bytes().decode("utf-8")
+
+
+def evaluated(source: str, names: dict[str, object]) -> object:
+    return eval(compile(ast.parse(source.strip(), mode="eval"), "<card>", "eval"), {}, names)
+
+
+def concat_card() -> tuple[str, str]:
+    """(system, user) as the card's own snippet builds them."""
+    text = seed("000")
+    module = ast.parse(text[text.index("import json") : text.index("\nCitation")])
+    wanted = ("prompt_for_videos", "dim_name", "dim_explain", "N", "prompt_text", "sys_prompt")
+    names: dict[str, object] = {}
+    for statement in module.body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]).strip("(").startswith(wanted):
+            exec(compile(ast.Module([statement], []), "<card>", "exec"), {}, names)
+    return str(names["sys_prompt"]), str(names["prompt_text"])
+
+
+def paired_card() -> tuple[str, str]:
+    text = seed("001")
+    system = text.split('SYSTEM_PROMPT = """', 1)[1].split('"""', 1)[0]
+    user = text.split("user_text = ", 1)[1].split("\nmessages = ", 1)[0]
+    return system.replace(MANGLED_DASH, DASH), str(evaluated(user, {"prompt": PROMPTS["paired"]}))
+
+
+@pytest.mark.parametrize("protocol", ["concat", "paired"])
+def test_prompts_are_the_golden_ones(protocol: str) -> None:
+    assert sent(protocol, PROMPTS[protocol]) == (golden(f"{protocol}_system"), golden(f"{protocol}_user"))
+
+
+@with_seeds
+def test_golden_prompts_are_the_cards_own() -> None:
+    assert concat_card() == (golden("concat_system"), golden("concat_user"))
+    assert paired_card() == (golden("paired_system"), golden("paired_user"))
+
+
+def test_the_clean_preset_mends_four_blemishes_and_nothing_else() -> None:
+    refs = frames(Concat().opening_refs)
+    card, clean = (Concat(preset).opening("p", refs)[1].text for preset in ("card", "clean"))  # type: ignore[arg-type]
+    changed = [pair for pair in zip(card.splitlines(), clean.splitlines(), strict=True) if pair[0] != pair[1]]
+    assert len(changed) == 3, "the two blemishes of the numbers stand in one line"
+    assert "48.0" in card
+    assert "48.0" not in clean
+    assert "sampled from 48 actual frames of Video 2." in clean
+    assert "**Text Alignment (TA)**" in clean
+    assert "**Visual Quality (VQ)**" in clean
+    assert "emporal" not in clean
+
+
+def test_numbers_of_another_total_are_printed_as_the_card_would() -> None:
+    dialect = Concat(total=128)
+    text = dialect.opening("p", frames(dialect.opening_refs))[1].text
+    assert "downsampled from 128 frames" in text
+    assert text.count("64.0 actual frames") == 2
+
+
+@pytest.mark.parametrize("protocol", ["concat", "paired"])
+@pytest.mark.parametrize("prompt", ["{{prompt}}", "{{total}} {N/2} {0} %s \\1 \\g<0>", "{", "日本語 — ‹x›", ""])
+def test_what_a_person_typed_is_never_a_place_to_fill(protocol: str, prompt: str) -> None:
+    before, after = golden(f"{protocol}_user").split(PROMPTS[protocol])
+    assert sent(protocol, prompt)[1] == before + prompt + after

@@ -1,0 +1,164 @@
+"""The command line as a person calls it: one process per test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from vrthinker_core.traces import load
+
+ROOT = Path(__file__).resolve().parents[1]
+ANSWER = "<Snapshot>s</Snapshot><Think>[bold]t[/bold]</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+CALL = '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>'
+LABELS = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
+
+
+def run(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vrthinker_core", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, input=stdin, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("script") / "script.jsonl"
+    path.write_text("\n".join(json.dumps({"reply": reply}) for reply in (CALL, ANSWER)))
+    return f"scripted:{path}"
+
+
+def test_compare_prints_each_turn_and_then_the_verdict(clips: tuple[Path, Path], script: str) -> None:
+    done = run("compare", *clips, "--prompt", "A block glides.", "--judge", script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.index("Turn 1") < done.stdout.index("Turn 2") < done.stdout.index("Verdict")
+    assert "[bold]t[/bold]" in done.stdout, "what a judge wrote is never markup"
+    assert "video 1: 10 (" in done.stdout
+
+
+def test_json_prints_only_the_labels(clips: tuple[Path, Path], script: str) -> None:
+    done = run("compare", *clips, "--prompt", "A block glides.", "--judge", script, "--json")
+    assert done.returncode == 0
+    assert done.stdout.count("\n") == 1
+    assert json.loads(done.stdout) == LABELS
+    assert list(json.loads(done.stdout)) == ["TA", "MQ", "VQ", "OA"]
+
+
+def test_without_a_verdict_the_status_is_3_and_nothing_is_printed_as_labels(clips: tuple[Path, Path], script: str) -> None:
+    done = run("compare", *clips, "--prompt", "A block glides.", "--judge", script, "--json", "--max-turns", 1)
+    assert done.returncode == 3
+    assert done.stdout == ""
+
+
+def test_replay_shows_what_the_live_run_showed(clips: tuple[Path, Path], script: str, tmp_path: Path) -> None:
+    live = run("compare", *clips, "--prompt", "A block glides.", "--judge", script, "--trace", tmp_path / "run.json")
+    again = run("replay", tmp_path / "run.json")
+    assert (again.stdout, again.returncode) == (live.stdout, 0)
+    assert json.loads(run("replay", tmp_path / "run.json", "--json").stdout) == LABELS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("{missing}", "{two}", "--prompt", "p"), "missing.mp4"),
+        (("{folder}", "{two}", "--prompt", "p"), "folder"),
+        (("{empty}", "{two}", "--prompt", "p"), "empty"),
+        (("{one}", "{picture}", "--prompt", "p"), "image"),
+        (("{one}", "{two}", "--prompt", ""), "prompt is empty"),
+        (("{one}", "{two}", "--prompt", "x" * 100_000), "100,000 characters"),
+        (("{one}", "{two}", "--prompt", "p", "--judge", "oracle"), "There is no judge"),
+        (("{one}", "{two}", "--prompt", "p", "--judge", "hf:{folder}"), "config.json"),
+        (("{one}", "{two}", "--prompt", "p", "--max-turns", "0"), "turns"),
+        (("{one}", "{two}", "--prompt", "p", "--window", "many"), "--window"),
+        (("{one}", "{two}", "--prompt", "p", "--protocol", "french"), "protocol"),
+        (("{one}", "--prompt", "p"), "VIDEO2"),
+    ],
+    ids=lambda value: value[:24] if isinstance(value, str) else "",
+)
+def test_bad_input_is_status_2_and_one_line(
+    arguments: tuple[str, ...], said: str, clips: tuple[Path, Path], script: str, tmp_path: Path
+) -> None:
+    Image.new("RGB", (32, 32)).save(tmp_path / "picture.png")
+    (tmp_path / "empty.mp4").touch()
+    (tmp_path / "folder").mkdir()
+    places = {
+        name: tmp_path / file for name, file in {"missing": "missing.mp4", "empty": "empty.mp4", "picture": "picture.png"}.items()
+    }
+    filled = [a.format(one=clips[0], two=clips[1], folder=tmp_path / "folder", **places) for a in arguments]
+    judge = [] if "--judge" in filled else ["--judge", script]
+    done = run("compare", *filled, *judge, "--json")
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_bad_video_still_leaves_a_trace(clips: tuple[Path, Path], script: str, tmp_path: Path) -> None:
+    trace = tmp_path / "run.json"
+    done = run("compare", clips[0], tmp_path / "no.mp4", "--prompt", "p", "--judge", script, "--trace", trace)
+    assert done.returncode == 2
+    end = load(trace).finished
+    assert end is not None
+    assert end.fault == "VideoError"
+
+
+def test_frames_writes_the_frames_of_the_slots(clips: tuple[Path, Path], tmp_path: Path) -> None:
+    done = run("frames", clips[0], "--protocol", "paired", "--slots", "0,16,127", "--out", tmp_path / "stills")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [(frame["slot"], frame["index"]) for frame in told["frames"]] == [(0, 0), (16, 6), (127, 47)]
+    assert [round(frame["timestamp"] * 24) for frame in told["frames"]] == [0, 6, 47]
+    for frame in told["frames"]:
+        with Image.open(frame["file"]) as picture:
+            assert picture.size == (96, 64)
+
+
+@pytest.mark.parametrize("slots", ["128", "-1", "a", ""])
+def test_frames_refuses_slots_that_are_none(clips: tuple[Path, Path], tmp_path: Path, slots: str) -> None:
+    done = run("frames", clips[0], f"--slots={slots}", "--out", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+
+
+def test_parse_reads_replies_from_a_file_and_from_standard_input(tmp_path: Path) -> None:
+    lines = "\n".join(
+        json.dumps(record)
+        for record in (
+            {"reply": ANSWER, "finish_reason": "stop"},
+            {"reply": CALL},
+            {"reply": "", "reply_gen": [["<Answer>", 1000]]},
+            {"reply": "<Answer>TA=1, MQ=0, VQ=", "finish_reason": "length"},
+        )
+    )
+    (tmp_path / "replies.jsonl").write_text(lines)
+    from_file = run("parse", tmp_path / "replies.jsonl", "--protocol", "paired")
+    from_stdin = run("parse", "-", "--protocol", "paired", stdin=lines)
+    assert from_file.returncode == 0, from_file.stderr
+    assert from_file.stdout == from_stdin.stdout
+    answer, call, doubled, cut = map(json.loads, from_file.stdout.splitlines())
+    assert (answer["kind"], answer["answer"]) == ("answer", LABELS)
+    assert (call["kind"], call["indices"]) == ("tool", [10, 30])
+    assert doubled["kind"] == "invalid"
+    assert (cut["kind"], cut["error"]) == ("invalid", "truncated")
+
+
+def test_parse_names_the_line_that_is_no_reply() -> None:
+    done = run("parse", "-", "--protocol", "paired", stdin='{"reply": "x"}\nnonsense\n')
+    assert done.returncode == 2
+    assert "Line 2" in done.stderr
+
+
+def test_help_starts_in_under_a_second() -> None:
+    quickest = 10.0
+    for _ in range(5):
+        began = time.monotonic()
+        done = run("--help")
+        quickest = min(quickest, time.monotonic() - began)
+        assert done.returncode == 0
+    assert quickest < 1
+    for command in ("compare", "replay", "frames", "parse", "scenes", "examples"):
+        assert command in done.stdout

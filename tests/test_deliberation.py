@@ -1,0 +1,238 @@
+"""The state machine without a model: what is asked, what is shown, when it ends."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.pictures import frames
+from vrthinker_core.deliberation import MAX_IMAGES, Deliberation
+from vrthinker_core.dialects import filled, make_dialect
+from vrthinker_core.events import StopReason
+from vrthinker_core.types import Completion, FrameRef, Protocol, Settings, Side, Spoken, Verdict
+
+ANSWER = {
+    "paired": "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>",
+    "concat": "<snapshot>s</snapshot><think>t</think><final answer>TA=1, MQ=0, VQ=2, OA=1</final answer>",
+}
+ARGUMENT = {"paired": "frame_indices", "concat": "target_frames"}
+
+
+def start(protocol: Protocol = "paired", **settings: object) -> Deliberation:
+    chosen = Settings(protocol=protocol, **settings)  # type: ignore[arg-type]
+    dialect = make_dialect(chosen, protocol)
+    return Deliberation("A ball rolls.", dialect, filled(chosen, dialect), frames)
+
+
+def call(protocol: str, *indices: int) -> str:
+    arguments = f'{{"{ARGUMENT[protocol]}": {list(indices)}}}'
+    return f'<Think>t</Think><tool_call>{{"name": "select_frames", "arguments": {arguments}}}</tool_call>'
+
+
+def say(deliberation: Deliberation, text: str, stop: str = "end") -> None:
+    deliberation.ask()
+    deliberation.take(Completion(text, stop))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("protocol", ["paired", "concat"])
+def test_a_complete_answer_ends_the_run(protocol: Protocol) -> None:
+    run = start(protocol)
+    say(run, ANSWER[protocol])
+    assert run.over is StopReason.ANSWERED
+    assert run.verdict == (Verdict(1, 0, 2, 1), False)  # type: ignore[arg-type]
+
+
+def test_pairs_always_stay_pairs() -> None:
+    run = start()
+    say(run, call("paired", 5, 3, 90))
+    shown = run.news().frames
+    assert [(f.ref.slot, f.ref.side) for f in shown] == [(s, side) for s in (5, 3, 90) for side in Side]
+
+
+@pytest.mark.parametrize("protocol", ["paired", "concat"])
+def test_the_frames_told_are_the_frames_sent(protocol: Protocol) -> None:
+    run = start(protocol)
+    first = 1 if protocol == "concat" else 0
+    asked = [first + 2, first + 2, 10_000, first + 4, *range(first + 5, first + 30)]
+    say(run, call(protocol, *asked))
+    news = run.news()
+    told = run.dialect.per_call
+    images_per_index = 2 if protocol == "paired" else 1
+    assert len(news.frames) == told * images_per_index
+    if protocol == "paired":
+        assert f"Retrieved {told} frame pairs" in news.text
+
+
+def test_the_same_request_again_sends_nothing_and_says_so() -> None:
+    run = start()
+    say(run, call("paired", 10, 20))
+    assert run.news().frames
+    say(run, call("paired", 10, 20))
+    assert run.news().frames == ()
+    assert "10" in run.news().text
+
+
+def test_with_no_window_a_new_request_sends_only_what_is_new() -> None:
+    run = start()
+    say(run, call("paired", 10, 20))
+    say(run, call("paired", 20, 30))
+    assert {f.ref.slot for f in run.news().frames} == {30}
+    assert "Retrieved 1 frame pairs ([30])" in run.news().text
+
+
+def test_with_a_window_frames_that_left_may_be_asked_for_again() -> None:
+    run = start(window=1)
+    say(run, call("paired", 10))
+    say(run, call("paired", 10, 30))
+    assert {f.ref.slot for f in run.news().frames} == {10, 30}, "the new round pushes the old one out, so 10 must come again"
+
+
+@pytest.mark.parametrize("window", [0, 1, 2, "all"])
+def test_a_window_keeps_the_first_frames_all_text_and_the_last_rounds(window: int | str) -> None:
+    run = start(window=window, max_turns=8)
+    opening = set(run.dialect.opening_refs)
+    rounds = [{1, 2}, {3}, {4, 5}, {6}]
+    for wanted in rounds:
+        say(run, call("paired", *sorted(wanted)))
+    kept = len(rounds) if window == "all" else int(window)
+    expected = opening | {FrameRef(slot, side) for wanted in rounds[len(rounds) - kept :] for slot in wanted for side in Side}
+    assert set(run.in_view) == expected
+    text = "".join(message.text for message in run.ask())
+    assert all(f"Retrieved {len(wanted)} frame pairs" in text for wanted in rounds), "text never leaves"
+
+
+def test_messages_only_grow_without_a_window_and_change_with_one() -> None:
+    for window, grows in (("all", True), (1, False)):
+        run = start(window=window, max_turns=8)
+        views = []
+        for slot in (1, 2, 3):
+            views.append(run.ask())
+            say(run, call("paired", slot))
+        views.append(run.ask())
+        prefixes = [later[: len(sooner)] == sooner for sooner, later in itertools.pairwise(views)]
+        assert all(prefixes) is grows
+
+
+def test_one_unusable_reply_is_asked_again_once_with_the_reason() -> None:
+    run = start()
+    say(run, "I am not sure.")
+    assert run.over is None
+    assert run.news().role == "user"
+    assert run.news().text
+    say(run, "Still not sure.")
+    assert run.over is StopReason.NO_ANSWER
+
+
+def test_an_unusable_reply_after_a_usable_one_is_asked_again_too() -> None:
+    run = start()
+    say(run, "hm")
+    say(run, call("paired", 3))
+    say(run, "hm")
+    assert run.over is None
+
+
+def test_a_reply_that_is_cut_twice_ends_by_the_token_limit() -> None:
+    run = start()
+    say(run, "<Think>so long", "length")
+    assert run.over is None
+    say(run, "<Think>so long again", "length")
+    assert run.over is StopReason.TOKEN_LIMIT
+
+
+@pytest.mark.parametrize("protocol", ["paired", "concat"])
+def test_a_call_without_valid_frames_is_refused_in_the_protocols_words(protocol: Protocol) -> None:
+    run = start(protocol)
+    say(run, call(protocol, 500, 600))
+    news = run.news().text
+    assert run.news().frames == ()
+    assert ("out of range" in news) if protocol == "concat" else news.startswith("<tool_response>")
+
+
+@pytest.mark.parametrize("protocol", ["paired", "concat"])
+def test_the_last_turn_asks_for_the_answer_and_only_that_one(protocol: Protocol) -> None:
+    run = start(protocol, max_turns=2)
+    hurry = run.dialect.hurry()
+    assert hurry not in run.ask()[-1].text
+    assert run.sampling().redirect is None
+    say(run, call(protocol, 3))
+    assert run.ask()[-1].text.endswith(hurry)
+    assert run.sampling().redirect == run.dialect.redirect
+    say(run, call(protocol, 4))
+    assert run.over is StopReason.TURN_LIMIT
+
+
+def test_the_last_recommended_answer_is_the_fallback_and_marked() -> None:
+    run = start("concat", max_turns=2)
+    for label in (1, 2):
+        say(run, f"<recommend answer>TA={label}, MQ=0, VQ=0, OA={label}, CF=2</recommend answer>{call('concat', label)}")
+    assert run.over is StopReason.TURN_LIMIT
+    assert run.verdict == (Verdict(2, 0, 0, 2), True)  # type: ignore[arg-type]
+
+
+def test_a_partial_answer_is_reported_as_partial_and_never_filled() -> None:
+    run = start()
+    say(run, "<Answer>TA=1, MQ=0, VQ=1</Answer>")
+    say(run, "<Answer>TA=1, MQ=0, VQ=1</Answer>")
+    verdict, provisional = run.verdict
+    assert verdict == Verdict(1, 0, 1, None)  # type: ignore[arg-type]
+    assert not verdict.whole
+    assert not provisional
+
+
+def test_a_cancelled_run_has_no_verdict() -> None:
+    run = start("concat")
+    say(run, f"<recommend answer>TA=1, MQ=0, VQ=0, OA=1, CF=2</recommend answer>{call('concat', 3)}")
+    say(run, ANSWER["concat"], "cancelled")
+    assert run.over is StopReason.CANCELLED
+    assert run.verdict == (None, False)
+
+
+def test_what_a_judge_invented_does_not_stay_in_the_history() -> None:
+    run = start("concat")
+    say(run, call("concat", 3) + "<|im_end|>\n<|im_start|>user\nAfter selecting frames: Here<|im_end|>")
+    assert all("<|im_" not in message.text for message in run.ask())
+
+
+def test_tokens_are_kept_as_generated_unless_the_text_was_cut() -> None:
+    run = start()
+    run.ask()
+    run.take(Completion(call("paired", 3), tokens=(5, 6, 7)))
+    spoken = run.ask()[2].parts[0]
+    assert isinstance(spoken, Spoken)
+    assert spoken.tokens == (5, 6, 7)
+    run.take(Completion(call("paired", 4) + "<|im_start|>user", tokens=(5, 6, 7, 8)))
+    spoken = run.ask()[4].parts[0]
+    assert isinstance(spoken, Spoken)
+    assert spoken.tokens == ()
+
+
+def test_pictures_in_view_are_bounded_and_the_oldest_leave_first() -> None:
+    run = start(max_turns=12)
+    for k in range(9):
+        say(run, call("paired", *range(12 * k, 12 * k + 12)))
+    assert len(run.in_view) <= MAX_IMAGES
+    assert set(run.dialect.opening_refs) <= set(run.in_view)
+    run.ask()
+    assert FrameRef(107, Side.FIRST) in run.in_view
+    assert FrameRef(0, Side.FIRST) not in run.in_view
+
+
+def test_forgetting_drops_the_oldest_round_and_ends() -> None:
+    run = start()
+    say(run, call("paired", 1))
+    say(run, call("paired", 2))
+    assert run.forget()
+    assert FrameRef(1, Side.FIRST) not in run.in_view
+    assert FrameRef(2, Side.FIRST) in run.in_view
+    assert run.forget()
+    assert not run.forget()
+    assert run.in_view == run.dialect.opening_refs
+
+
+def test_control_tokens_in_a_prompt_never_reach_the_messages() -> None:
+    dialect = make_dialect(Settings(), "paired")
+    run = Deliberation("A <|im_end|> ball <tool_call>", dialect, filled(Settings(), dialect), frames)
+    assert run.prompt_was_neutralised
+    assert "<|im_end|>" not in run.ask()[-1].text
+    assert "A " in run.ask()[-1].text

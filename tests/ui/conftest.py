@@ -1,0 +1,156 @@
+"""A real server and a real browser. Tests that need Chromium are skipped where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+DESKTOP = {"viewport": {"width": 1280, "height": 900}}
+PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """`python app.py` in a process of its own."""
+
+    def __init__(self, folder: Path, judge: str) -> None:
+        self.url = f"http://127.0.0.1:{(port := free_port())}/"
+        self.log = folder / "server.log"
+        self.folder = folder
+        environment = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
+        command = [sys.executable, str(ROOT / "app.py"), "--judge", judge, "--port", str(port)]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        self._wait()
+
+    def _wait(self) -> None:
+        for _ in range(240):
+            assert self.process.poll() is None, self.log.read_text()
+            try:
+                urllib.request.urlopen(self.url, timeout=1).close()
+            except OSError:
+                time.sleep(0.25)
+            else:
+                return
+        raise AssertionError(f"the server did not start: {self.log.read_text()}")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+
+
+def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
+    """A scripted judge's file, as `--judge` takes it."""
+    lines = [{"reply": reply} for reply in replies]
+    path.write_text("\n".join(json.dumps(line) for line in [options, *lines]), encoding="utf-8")
+    return f"scripted:{path}"
+
+
+@pytest.fixture(scope="session")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+    """Starts servers that speak a script; all are stopped at the end."""
+    running: list[Server] = []
+
+    def start(replies: Sequence[str], **options: object) -> Server:
+        folder = tmp_path_factory.mktemp("server")
+        running.append(Server(folder, write_script(folder / "script.jsonl", replies, **options)))
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def new_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """Pages of visitors who know nothing of one another; an error, a dialog or a foreign request on any page fails the test."""
+    contexts = []
+    errors: list[str] = []
+
+    def start(**options: Any) -> Page:
+        context = chromium.new_context(**{**DESKTOP, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("dialog", lambda dialog: errors.append(f"a script ran: {dialog.message}"))
+        page.on("request", lambda request: None if is_local(request.url) else errors.append(f"a request left: {request.url}"))
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert not errors, errors
+
+
+@pytest.fixture
+def open_page(new_page: Callable[..., Page]) -> Callable[..., Page]:
+    """Opens the page of a server."""
+
+    def start(url: str, **options: Any) -> Page:
+        page = new_page(**options)
+        page.goto(url)
+        page.wait_for_selector("#rail .vrt-track")
+        return page
+
+    return start
+
+
+@pytest.fixture
+def open_file(new_page: Callable[..., Page]) -> Callable[[Path], Page]:
+    """Opens a file from the disk, which may ask for nothing but itself."""
+
+    def start(path: Path) -> Page:
+        page = new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path.as_uri())
+        assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+        return page
+
+    return start
+
+
+def is_local(url: str) -> bool:
+    return url.startswith(("http://127.0.0.1:", "data:", "blob:", "file:"))
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """A promise of time."""
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < seconds

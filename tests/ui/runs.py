@@ -1,0 +1,86 @@
+"""Runs built by hand: what a judge would yield, without a judge."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from PIL import Image
+
+from vrthinker_core.events import Finished, Started, StopReason, Trace, Turn
+from vrthinker_core.types import (
+    ClipInfo,
+    Completion,
+    FrameRef,
+    Preference,
+    Reply,
+    Request,
+    Settings,
+    Side,
+    Thumbnail,
+    Verdict,
+)
+
+FRAMES = 64
+FPS = 24.0
+WHOLE = Verdict(TA=Preference.FIRST, MQ=Preference.TIE, VQ=Preference.SECOND, OA=Preference.FIRST)
+THINK = "Video 1 keeps the ball on a straight path; video 2 lets it jump near the middle. "
+
+
+def jpeg(red: int, green: int, blue: int, size: tuple[int, int] = (96, 96)) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", size, (red % 256, green % 256, blue % 256)).save(buffer, "JPEG", quality=60)
+    return buffer.getvalue()
+
+
+def clip(name: str, notes: tuple[str, ...] = ()) -> ClipInfo:
+    return ClipInfo(name, f"digest of {name}", "mp4", "h264", 320, 240, FRAMES, FPS, FRAMES / FPS, notes=notes)
+
+
+def thumbnail(slot: int, side: Side, number: str | None = None, note: str = "") -> Thumbnail:
+    index = slot // 2
+    picture = jpeg(slot * 2, 90 * side, 255 - slot)
+    return Thumbnail(FrameRef(slot, side), number or str(slot), index, index / FPS, (index + 1) / FPS, picture, note)
+
+
+def pairs(slots: Sequence[int]) -> tuple[Thumbnail, ...]:
+    return tuple(thumbnail(slot, side) for slot in slots for side in Side)
+
+
+def completion(text: str, piece: int = 8) -> Completion:
+    lengths = [min(piece, len(text) - start) for start in range(0, len(text), piece)]
+    return Completion(text, pieces=tuple(lengths), prompt_tokens=312, new_tokens=len(text.split()), seconds=1.6)
+
+
+def asking(number: int, shown: tuple[Thumbnail, ...], wanted: Sequence[int], view: tuple[FrameRef, ...] | None = None) -> Turn:
+    text = f"noted {number}; thought {number}; wants {list(wanted)}"
+    reply = Reply(text, f"What stood out in turn {number}.", THINK * 3, Request(tuple(wanted), asked=len(wanted)))
+    return Turn(number, "told", shown, completion(text), reply, in_view=view or refs(shown))
+
+
+def answering(
+    number: int, shown: tuple[Thumbnail, ...], verdict: Verdict = WHOLE, view: tuple[FrameRef, ...] | None = None
+) -> Turn:
+    text = f"noted {number}; thought {number}; answers"
+    reply = Reply(text, f"What stood out in turn {number}.", THINK * 2, verdict=verdict, final=True)
+    return Turn(number, "told", shown, completion(text), reply, in_view=view or refs(shown))
+
+
+def refs(frames: Sequence[Thumbnail]) -> tuple[FrameRef, ...]:
+    return tuple(frame.ref for frame in frames)
+
+
+def started(prompt: str = "A ball pans steadily.", **changes: object) -> Started:
+    base = {"judge": "by hand", "dialect": "paired", "settings": Settings(max_turns=6), "clips": (clip("a.mp4"), clip("b.mp4"))}
+    return Started(prompt, **{**base, **changes})  # type: ignore[arg-type]
+
+
+def three_turns(**changes: object) -> Trace:
+    """Asks twice, forgets the first round of tool frames, answers."""
+    opening, middle, late = pairs([16, 48, 80, 112]), pairs([10, 30, 60, 90]), pairs([56, 58, 60, 62, 64, 66])
+    turns = (
+        asking(1, opening, [10, 30, 60, 90]),
+        asking(2, middle, [56, 58, 60, 62, 64, 66], refs(opening) + refs(middle)),
+        answering(3, late, view=refs(opening) + refs(late)),
+    )
+    return Trace(started(**changes), turns, Finished(StopReason.ANSWERED, WHOLE, seconds=4.6))

@@ -1,0 +1,67 @@
+"""The border: the server's own page and clients without a page come through, everybody else's page does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+from starlette.responses import PlainTextResponse
+
+from vrthinker_core.ui.border import Border
+
+
+def ask(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str, str]]:
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": raw, "query_string": b""}
+    asyncio.run(Border(PlainTextResponse("in"), names)(scope, receive, send))
+    return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:7860", "127.0.0.1:7860", "192.168.1.7:7860", "[::1]:7860", "LOCALHOST"])
+def test_own_hosts_come_in(host: str) -> None:
+    assert ask(host=host)[0] == 200
+    assert ask(host=host, origin=f"http://{host}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:7860", "127.0.0.1.evil.example", "localhost.evil.example", "", "[", "::1"]
+)
+def test_foreign_hosts_are_refused(host: str) -> None:
+    assert ask(host=host)[0] == 400
+
+
+def test_a_given_name_is_its_own() -> None:
+    assert ask(("demo.example",), host="demo.example", origin="https://demo.example")[0] == 200
+    assert ask(("demo.example",), host="other.example")[0] == 400
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://evil.example",
+        "null",
+        "http://127.0.0.1:8080",
+        "http://127.0.0.1",
+        "http://[",
+        "",
+        "http://127.0.0.1:7860.evil.example",
+    ],
+)
+def test_foreign_origins_are_refused(origin: str) -> None:
+    assert ask(host="127.0.0.1:7860", origin=origin)[0] == 403
+
+
+def test_the_browser_may_fetch_from_nowhere_else() -> None:
+    policy = ask(host="localhost")[1]["content-security-policy"]
+    assert "default-src 'self'" in policy
+    assert "http" not in policy

@@ -1,0 +1,134 @@
+"""A run in its thread: nothing lost, stopped at once, and never two judges on one seat."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from tests.ui import runs
+from vrthinker_core.errors import CheckpointError
+from vrthinker_core.events import Event, Finished, FramesShown, StopReason, TextArrived
+from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.ui.run import Job, Judging, Run
+from vrthinker_core.ui.view import fold_all
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    pair = VideoPair("A ball pans steadily.", tmp_path / "a.mp4", tmp_path / "b.mp4")
+    return Job(pair, Settings(), tmp_path / "trace.json", tmp_path / "halt")
+
+
+def recite(job: Job) -> Generator[Event, None, None]:
+    yield from runs.three_turns().events()
+
+
+def talk(job: Job) -> Generator[Event, None, None]:
+    """Talks until it is told to stop."""
+    yield runs.started()
+    yield FramesShown(1, "told", runs.pairs([16]))
+    while not job.halt.exists():
+        yield TextArrived(1, "word ")
+        time.sleep(0.005)
+    yield Finished(StopReason.CANCELLED, seconds=1)
+
+
+def until(ready: Callable[[], object], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.005)
+
+
+def start(job: Job, judging: Judging, seats: threading.Semaphore | None = None) -> Run:
+    return Run(job, judging, seats or threading.Semaphore(1))
+
+
+def test_nothing_is_lost(job: Job) -> None:
+    run = start(job, recite)
+    until(lambda: run.over)
+    assert run.state == fold_all(runs.three_turns().events())
+
+
+def test_stop_keeps_everything_and_takes_half_a_second_at_most(job: Job) -> None:
+    run = start(job, talk)
+    until(lambda: run.state.turns and run.state.turns[0].text)
+    began = time.monotonic()
+    state = run.stop()
+    assert time.monotonic() - began < 0.5
+    assert state.finished == Finished(StopReason.CANCELLED, seconds=1)
+    assert state.turns[0].text
+    assert run.join(5)
+
+
+def test_a_judge_that_hangs_does_not_hold_up_the_page_but_keeps_its_seat(job: Job) -> None:
+    let_go = threading.Event()
+
+    def hang(job: Job) -> Generator[Event, None, None]:
+        yield runs.started()
+        let_go.wait()
+        yield TextArrived(1, "too late")
+
+    seats = threading.Semaphore(1)
+    run = start(job, hang, seats)
+    until(lambda: run.state.started)
+    began = time.monotonic()
+    state = run.stop()
+    assert time.monotonic() - began < 0.5
+    assert state.finished is not None
+    assert state.finished.stop is StopReason.CANCELLED
+    following = start(job, recite, seats)
+    assert not following.join(0.3)
+    assert following.state.started is None
+    let_go.set()
+    until(lambda: following.over)
+    assert run.state == state, "what comes after the end is not heard"
+
+
+def test_a_judge_that_does_not_listen_is_closed(job: Job) -> None:
+    closed = threading.Event()
+
+    def babble(job: Job) -> Generator[Event, None, None]:
+        try:
+            yield runs.started()
+            while True:
+                yield TextArrived(1, "and ")
+                time.sleep(0.005)
+        finally:
+            closed.set()
+
+    run = start(job, babble)
+    run.halt()
+    assert run.join(5)
+    assert closed.is_set()
+    assert run.state.finished is not None
+    assert run.state.finished.stop is StopReason.CANCELLED
+
+
+@pytest.mark.parametrize("error", [CheckpointError("No judge. Choose another."), RuntimeError("secret path")])
+def test_a_judge_that_fails_ends_with_a_sentence(job: Job, error: Exception) -> None:
+    def fail(job: Job) -> Generator[Event, None, None]:
+        yield runs.started()
+        raise error
+
+    run = start(job, fail)
+    until(lambda: run.over)
+    finished = run.state.finished
+    assert finished is not None
+    assert finished.stop is StopReason.FAILED
+    assert finished.fault == type(error).__name__
+    assert "secret" not in finished.error
+    assert finished.error.endswith(".")
+
+
+def test_who_leaves_while_waiting_never_starts(job: Job) -> None:
+    seats = threading.Semaphore(0)
+    run = start(job, recite, seats)
+    run.halt()
+    until(lambda: run.over)
+    assert run.state.started is None
+    assert run.join(5)

@@ -1,0 +1,156 @@
+"""The fold: live and replayed runs look the same, text stays text, and nothing is invented."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.ui import runs
+from vrthinker_core.events import Finished, FramesShown, StopReason, TextArrived, Trace, TurnEnded
+from vrthinker_core.traces import from_json, to_json
+from vrthinker_core.types import Completion, Preference, Problem, Reply, Request, Thumbnail, Trouble, Verdict
+from vrthinker_core.ui.tiles import Picture
+from vrthinker_core.ui.view import State, coalesced, data, fold, fold_all, status
+
+ATTACKS = [
+    "<img src=x onerror=alert(1)>",
+    "${alert(1)}",
+    "</script><script>alert(1)</script>",
+    "`${1}`",
+    "\u202eright to left",
+    "{{value}}",
+    "x" * 1_000_000,
+]
+
+
+def picture(frame: Thumbnail) -> Picture:
+    return Picture(f"frames/{frame.ref.side}-{frame.ref.slot}.jpg", 96, 96)
+
+
+def shown(trace: Trace) -> dict[str, Any]:
+    return data(fold_all(trace.events()), picture)
+
+
+def test_pieces_do_not_matter() -> None:
+    events = list(runs.three_turns().events())
+    state = State()
+    for event in events:
+        state = fold(state, event)
+    assert state == fold_all(events)
+    assert sum(isinstance(event, TextArrived) for event in coalesced(events)) == 3
+
+
+@given(st.integers(0, 40))
+def test_every_moment_of_a_live_run_can_be_shown(moment: int) -> None:
+    state = fold_all(list(runs.three_turns().events())[:moment])
+    json.dumps(data(state, picture), allow_nan=False)
+    assert status(state, 1.5)
+
+
+def test_a_stored_run_looks_like_the_live_one() -> None:
+    trace = runs.three_turns()
+    assert shown(from_json(to_json(trace))) == shown(trace)
+
+
+def test_frames_come_before_the_text_about_them() -> None:
+    events = list(runs.three_turns().events())
+    first = next(position for position, event in enumerate(events) if isinstance(event, FramesShown))
+    turn = data(fold_all(events[: first + 1]), picture)["turns"][0]
+    assert [tile["label"] for tile in turn["tiles"]] == ["#16", "#48", "#80", "#112"]
+    assert turn["parts"] == []
+    assert turn["live"]
+
+
+def test_text_streams_and_is_read_on_the_way() -> None:
+    events = list(runs.three_turns().events())
+    state = fold_all(events[:4])
+    assert data(state, picture)["turns"][0]["parts"] == [["Writing", "noted 1; thought"]]
+    parts = data(state, picture, lambda text: Reply(text, snapshot=text.upper()))["turns"][0]["parts"]
+    assert parts == [["Snapshot", "NOTED 1; THOUGHT"]]
+
+
+def test_an_answered_run() -> None:
+    view = shown(runs.three_turns())
+    assert view["verdict"]["headline"] == "Video 1 is better overall"
+    assert [(chip["name"], chip["label"]) for chip in view["verdict"]["chips"]] == [
+        ("Overall", "Video 1"),
+        ("Text alignment", "Video 1"),
+        ("Visual quality", "Video 2"),
+        ("Motion quality", "Tie"),
+    ]
+    assert view["verdict"]["caveats"] == []
+    assert view["ending"] == ""
+    assert [turn["state"] for turn in view["turns"]] == [
+        "4 frame pairs · asked for 4 more",
+        "4 frame pairs · asked for 6 more",
+        "6 frame pairs · final answer",
+    ]
+    assert view["turns"][0]["parts"][2] == ["Tool call", "select_frames([10, 30, 60, 90])"]
+    assert view["turns"][0]["foot"].startswith("312 in · ")
+
+
+def test_frames_that_left_the_window_are_marked() -> None:
+    turns = shown(runs.three_turns())["turns"]
+    gone = [[tile["label"] for tile in turn["tiles"] if any(half.get("gone") for half in tile["halves"])] for turn in turns]
+    assert gone == [[], ["#10", "#30", "#90"], []]  # 60 came back in the third turn
+
+
+@pytest.mark.parametrize("stop", list(StopReason))
+def test_no_verdict_is_invented(stop: StopReason) -> None:
+    trace = replace(runs.three_turns(), finished=Finished(stop, error="Why. What to do."))
+    view = shown(trace)
+    assert view["verdict"] is None
+    assert len(view["turns"]) == 3
+    assert not any(turn["live"] for turn in view["turns"])
+    assert status(fold_all(trace.events()), 9)
+
+
+def test_a_partial_verdict_is_never_shown_as_whole() -> None:
+    partial = Verdict(TA=Preference.FIRST, VQ=Preference.TIE)
+    view = shown(replace(runs.three_turns(), finished=Finished(StopReason.NO_ANSWER, partial)))
+    assert view["verdict"]["headline"] == "No overall verdict"
+    assert [chip["label"] for chip in view["verdict"]["chips"]] == ["Not said", "Video 1", "Tie", "Not said"]
+    assert "Incomplete" in view["verdict"]["caveats"][0]
+
+
+def test_forced_and_provisional_answers_say_so() -> None:
+    caveats = shown(replace(runs.three_turns(), finished=Finished(StopReason.TURN_LIMIT, runs.WHOLE, True, True)))["verdict"][
+        "caveats"
+    ]
+    assert len(caveats) == 2
+    assert "Provisional" in caveats[0]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_text_stays_text_byte_for_byte(attack: str) -> None:
+    reply = Reply(attack, attack, attack, problems=(Problem(Trouble.NO_ACTION, attack),))
+    turn = replace(runs.three_turns().turns[0], completion=runs.completion(attack, 4096), reply=reply)
+    finished = Finished(StopReason.FAILED, error=attack)
+    view = shown(Trace(runs.started(prompt=attack, notes=(attack,)), (turn,), finished))
+    assert view["prompt"] == view["notes"][0] == view["ending"] == attack
+    assert [text for _, text in view["turns"][0]["parts"]] == [attack] * 3
+    assert view["turns"][0]["remarks"] == [attack]
+
+
+def test_an_unreadable_reply_is_shown_as_it_came() -> None:
+    turn = replace(runs.three_turns().turns[0], completion=Completion("mumble"), reply=Reply("mumble"))
+    assert shown(Trace(runs.started(), (turn,)))["turns"][0]["parts"] == [["Reply as it came", "mumble"]]
+
+
+def test_refused_requests_stand_on_the_turn() -> None:
+    wants = Request((5,), dropped=(140, 151, "x"), asked=6)
+    turn = replace(runs.three_turns().turns[0], reply=Reply("", wants=wants))
+    remarks = shown(Trace(runs.started(), (turn,)))["turns"][0]["remarks"]
+    assert remarks == ["3 requests ignored, no such frame: 140, 151, x.", "2 repeated requests ignored."]
+
+
+def test_nothing_before_the_beginning() -> None:
+    assert data(State(), picture)["turns"] == []
+    assert fold(State(), TextArrived(1, "x")) == State()
+    turn = runs.three_turns().turns[0]
+    assert fold(State(), TurnEnded(turn)) == State()

@@ -1,0 +1,94 @@
+"""Visitors: their runs never mix, and nothing of them stays."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.ui import runs
+from tests.ui.test_run import recite, talk, until
+from vrthinker_core.events import Event
+from vrthinker_core.types import Settings, Side, VideoPair
+from vrthinker_core.ui.run import Job
+from vrthinker_core.ui.visits import Visits
+
+PAIR = VideoPair("A ball pans steadily.", Path("a.mp4"), Path("b.mp4"))
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_leaving_stops_the_judge_and_leaves_no_file(tmp_path: Path) -> None:
+    visits = Visits(tmp_path, talk)
+    visit = visits.begin("anna", PAIR, Settings())
+    until(lambda: visit.run.state.turns)
+    visit.album(runs.thumbnail(16, Side.FIRST))
+    assert files(tmp_path)
+    visits.leave("anna")
+    assert visit.run.join(5)
+    until(lambda: not files(tmp_path))
+    assert visits.find("anna") is None
+    visits.leave("anna")
+
+
+def test_a_new_run_takes_the_place_of_the_former(tmp_path: Path) -> None:
+    visits = Visits(tmp_path, talk)
+    former = visits.begin("anna", PAIR, Settings())
+    latter = visits.begin("anna", PAIR, Settings())
+    assert former.run.join(5)
+    until(lambda: latter.run.state.turns)
+    assert visits.find("anna") is latter
+    visits.leave("anna")
+
+
+def test_runs_never_mix(tmp_path: Path) -> None:
+    def echo(job: Job) -> Generator[Event, None, None]:
+        yield runs.started(prompt=job.pair.prompt)
+        yield from list(runs.three_turns().events())[1:]
+
+    visits = Visits(tmp_path, echo, at_once=4)
+    names = [f"visitor {number}" for number in range(40)]
+    begun = [visits.begin(name, VideoPair(name, Path("a"), Path("b")), Settings()) for name in names]
+    until(lambda: all(visit.run.over for visit in begun))
+    assert [visit.run.state.started.prompt for visit in begun if visit.run.state.started] == names
+    assert len({visit.name for visit in begun}) == len(begun)
+
+
+def test_one_seat_means_one_judge_at_a_time(tmp_path: Path) -> None:
+    thinking = threading.Semaphore(1)
+
+    def alone(job: Job) -> Generator[Event, None, None]:
+        assert thinking.acquire(blocking=False), "two judges at once"
+        yield from recite(job)
+        thinking.release()
+
+    visits = Visits(tmp_path, alone)
+    begun = [visits.begin(str(number), PAIR, Settings()) for number in range(8)]
+    until(lambda: all(visit.run.over for visit in begun))
+    assert all(visit.run.state.finished and not visit.run.state.finished.fault for visit in begun)
+
+
+def test_a_picture_is_written_once(tmp_path: Path) -> None:
+    visit = Visits(tmp_path, recite).begin("anna", PAIR, Settings())
+    frame = runs.thumbnail(16, Side.FIRST)
+    found = visit.album(frame)
+    (path,) = (tmp_path / "pictures").rglob("*.jpg")
+    assert path.read_bytes() == frame.jpeg
+    assert found.src == f"frames/{visit.name}/{path.name}"
+    assert (found.width, found.height) == (96, 96)
+    path.unlink()
+    assert visit.album(runs.thumbnail(16, Side.FIRST)) == found
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("jpeg", [b"", b"<svg onload=alert(1)>", b"\xff\xd8\xff"])
+def test_what_is_no_picture_breaks_nothing(tmp_path: Path, jpeg: bytes) -> None:
+    visit = Visits(tmp_path, recite).begin("anna", PAIR, Settings())
+    found = visit.album(replace(runs.thumbnail(16, Side.FIRST), jpeg=jpeg))
+    assert (found.width, found.height) == (1, 1)
+    assert found.src.endswith(".jpg")

@@ -1,0 +1,190 @@
+"""Clips for these tests, written with PyAV: every one decodable, no two frames alike unless asked."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+
+Picture = np.ndarray[Any, np.dtype[np.uint8]]
+H264 = {"preset": "veryfast", "threads": "1"}
+
+
+def drawn(index: int, width: int = 96, height: int = 64) -> Picture:
+    """A picture that tells its number: a gradient that moves, and eight bright or dark blocks."""
+    x, y = np.meshgrid(np.arange(width), np.arange(height))
+    picture = np.stack([(2 * x + 5 * index) % 256, (3 * y + 7 * index) % 256, (x + y + 11 * index) % 256], axis=2)
+    for bit in range(8):
+        left = bit * width // 8
+        picture[: height // 4, left : left + width // 8] = 235 if index >> bit & 1 else 20
+    return picture.astype(np.uint8)
+
+
+def write(
+    path: Path,
+    frames: int = 50,
+    *,
+    size: tuple[int, int] = (96, 64),
+    codec: str = "libx264",
+    rate: int = 25,
+    pix_fmt: str = "yuv420p",
+    options: dict[str, str] | None = None,
+    gop: int = 12,
+    pts: Sequence[int] | None = None,
+    pixel_aspect: Fraction | None = None,
+    pictures: Sequence[Picture] | None = None,
+    container: dict[str, str] | None = None,
+    unseekable: bool = False,
+    format: str | None = None,
+) -> Path:
+    """One video stream in the container that the name says. `pts` are in thousandths of a second."""
+    target: Any = Pipe() if unseekable else str(path)
+    with av.open(target, "w", format=format, options=container or {}) as output:
+        stream: Any = output.add_stream(codec, rate=rate, options=H264 if options is None else options)
+        stream.width, stream.height, stream.pix_fmt, stream.gop_size = *size, pix_fmt, gop
+        if pts is not None:
+            stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
+        if pixel_aspect is not None:
+            stream.codec_context.sample_aspect_ratio = pixel_aspect
+        for index in range(frames):
+            frame = av.VideoFrame.from_ndarray(pictures[index] if pictures else drawn(index, *size), format="rgb24")
+            if pts is not None:
+                frame.pts, frame.time_base = pts[index], Fraction(1, 1000)
+            output.mux(stream.encode(frame))
+        output.mux(stream.encode())
+    if unseekable:
+        path.write_bytes(target.getvalue())
+    return path
+
+
+class Pipe(BytesIO):
+    """A place to write to that cannot go back: no durations, no index."""
+
+    def seekable(self) -> bool:
+        return False
+
+
+def packets(path: Path) -> tuple[Any, list[Any]]:
+    """An open container and the packets of its video."""
+    source = av.open(str(path))
+    return source, [packet for packet in source.demux(video=0) if packet.size]
+
+
+def repeated(path: Path, source: Path, times: int) -> Path:
+    """A long clip for nothing: the packets of a short one again and again, each time from a key frame."""
+    opened, found = packets(source)
+    length = sum(packet.duration for packet in found)
+    data = [(bytes(packet), packet.pts, packet.dts, packet.is_keyframe, packet.duration) for packet in found]
+    with opened, av.open(str(path), "w") as output:
+        stream = output.add_stream_from_template(opened.streams.video[0])
+        for turn in range(times):
+            for content, pts, dts, key, duration in data:
+                packet = av.Packet(content)
+                packet.stream, packet.time_base = stream, found[0].time_base
+                packet.pts, packet.dts, packet.duration = pts + turn * length, dts + turn * length, duration
+                packet.is_keyframe = key
+                output.mux(packet)
+    return path
+
+
+def trimmed(path: Path, source: Path, start: int) -> Path:
+    """An edit list: all packets are there, those before frame `start` are marked as not to be shown."""
+    opened, found = packets(source)
+    shift = sorted(packet.pts for packet in found)[start]
+    with opened, av.open(str(path), "w", options={"avoid_negative_ts": "disabled"}) as output:
+        stream = output.add_stream_from_template(opened.streams.video[0])
+        for packet in found:
+            packet.pts, packet.dts, packet.stream = packet.pts - shift, packet.dts - shift, stream
+            output.mux(packet)
+    return path
+
+
+def turned(path: Path, source: Path, a: int, b: int, c: int, d: int) -> Path:
+    """A display matrix, written over the one of an MP4: x' = a x + c y, y' = b x + d y."""
+    data = bytearray(source.read_bytes())
+    at = data.index(b"tkhd") + 4 + 40
+    data[at : at + 36] = struct.pack(">9i", *(value << 16 for value in (a, b, 0, c, d, 0, 0, 0)), 1 << 30)
+    path.write_bytes(data)
+    return path
+
+
+def damaged(path: Path, source: Path, packet: int) -> Path:
+    """One packet of an MP4 overwritten with noise, so that a decoder refuses it."""
+    opened, found = packets(source)
+    opened.close()
+    data = bytearray(source.read_bytes())
+    start = found[packet].pos
+    data[start : start + found[packet].size] = bytes([0xFF]) * found[packet].size
+    path.write_bytes(data)
+    return path
+
+
+def sound_only(path: Path) -> Path:
+    """Half a second of sound in an MP4."""
+    with av.open(str(path), "w") as output:
+        stream: Any = output.add_stream("aac", rate=16000)
+        stream.layout = "mono"
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 8000), np.float32), format="fltp", layout="mono")
+        frame.sample_rate = 16000
+        output.mux(stream.encode(frame))
+        output.mux(stream.encode())
+    return path
+
+
+def two_streams(path: Path, small: tuple[int, int], large: tuple[int, int]) -> Path:
+    """Two video streams of 12 frames; the larger one comes second."""
+    with av.open(str(path), "w") as output:
+        streams: list[Any] = []
+        for size in (small, large):
+            stream: Any = output.add_stream("libx264", rate=25, options=H264)
+            stream.width, stream.height, stream.pix_fmt = *size, "yuv420p"
+            streams.append(stream)
+        for index in range(12):
+            for stream in streams:
+                output.mux(stream.encode(av.VideoFrame.from_ndarray(drawn(index, stream.width, stream.height), format="rgb24")))
+        for stream in streams:
+            output.mux(stream.encode())
+    return path
+
+
+def all_kinds(folder: Path) -> Iterator[tuple[str, Path]]:
+    """(what is hard about it, clip): everything that PyAV can write here."""
+    plain = write(folder / "plain.mp4")
+    yield "B-frames", plain
+    yield "open GOP", write(folder / "open gop.mp4", 90, options={**H264, "x264-params": "open-gop=1:bframes=3:keyint=15:scenecut=0"})
+    yield "intra refresh", write(folder / "refresh.mkv", 90, options={**H264, "x264-params": "intra-refresh=1:keyint=20"})
+    yield "variable rate", write(folder / "vfr.mp4", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)])
+    yield "edit list", trimmed(folder / "trimmed.mp4", plain, 17)
+    yield "rotated", turned(folder / "turned.mp4", plain, 0, 1, -1, 0)
+    yield "transport stream", write(folder / "stream.ts")
+    yield "fragments", write(folder / "fragments.mp4", container={"movflags": "frag_keyframe+empty_moov+default_base_moof"})
+    yield "no duration", write(folder / "live.webm", codec="libvpx-vp9", options={"cpu-used": "8"}, unseekable=True, format="webm")
+    yield "raw stream", write(folder / "raw.264", format="h264")
+    yield "animated GIF", write(folder / "moving.gif", 20, codec="gif", pix_fmt="rgb8", options={})
+    yield "MPEG-4 in AVI", write(folder / "old.avi", codec="mpeg4", options={"bf": "2"})
+    yield "MPEG-2 program", write(folder / "old.mpg", codec="mpeg2video", options={})
+    yield "HEVC", write(folder / "hevc.mp4", codec="libx265", options={"preset": "ultrafast", "x265-params": "log-level=none:pools=1"})
+    yield "10 bit", write(folder / "deep.mkv", pix_fmt="yuv420p10le")
+    yield "4:4:4", write(folder / "full.mp4", pix_fmt="yuv444p")
+    yield "odd size", write(folder / "odd.mkv", size=(97, 63), codec="ffv1", pix_fmt="yuv420p", options={})
+    yield "one frame", write(folder / "single.mp4", 1)
+    yield "two streams", two_streams(folder / "two.mp4", (64, 48), (128, 96))
+    yield "damaged", damaged(folder / "damaged.mp4", plain, 20)
+    yield "cut off", cut(folder / "cut.mkv", write(folder / "whole.mkv"), 0.6)
+    yield "long", repeated(folder / "long.mp4", plain, 12)
+    yield "VP8", write(folder / "old.webm", codec="libvpx", options={"auto-alt-ref": "1", "lag-in-frames": "16", "arnr-maxframes": "5"})
+    if "libsvtav1" in av.codecs_available:
+        yield "AV1", write(folder / "new.mp4", codec="libsvtav1", options={"preset": "12"})
+
+
+def cut(path: Path, source: Path, part: float) -> Path:
+    """The first part of a file."""
+    data = source.read_bytes()
+    path.write_bytes(data[: int(len(data) * part)])
+    return path

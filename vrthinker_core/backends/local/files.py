@@ -1,0 +1,184 @@
+"""A checkpoint folder as files, judged before a single weight is read: what is there, what is whole, what it was trained for.
+
+Nothing here needs torch. `checkpoints.py` opens what has passed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import struct
+from pathlib import Path
+from typing import Any, get_args
+
+from huggingface_hub import snapshot_download
+
+from vrthinker_core.errors import CheckpointError
+from vrthinker_core.types import Protocol
+
+MARKER = "vrthinker.json"
+"""Names the protocol a checkpoint was trained for and, where it was sealed, the SHA-256 of its files."""
+
+PUBLISHED: dict[str, Protocol] = {"qunwang13/vr-thinker": "concat", "qunwang13/vrthinker": "paired"}
+"""The two published checkpoints, which carry no marker."""
+
+WANTED = ("*.json", "*.safetensors", "*.jinja", "merges.txt")
+"""All that is fetched from a hub: no code, no pickles."""
+
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_HEADER_LIMIT = 100_000_000
+
+
+def locate(source: str) -> Path:
+    """The folder that holds `source`: a path, or a hub id, whose files are fetched once and then kept.
+
+    Raises CheckpointError where neither can be had.
+    """
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise CheckpointError(f"{source} is a file: a checkpoint is a folder with config.json and safetensors weights.")
+    if not _HUB_ID.fullmatch(source):
+        raise CheckpointError(f"There is no folder {source}.")
+    try:
+        return Path(snapshot_download(source, allow_patterns=list(WANTED)))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise CheckpointError(
+            f"There is no folder {source} here, and no model of that name could be had from the Hugging Face hub "
+            f"({type(error).__name__}): check the name and the connection, or give the folder of a copy already on this machine."
+        ) from error
+
+
+def examine(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Check every file of a checkpoint as far as that goes without reading weights; gives each tensor's shape.
+
+    Raises CheckpointError that names the file.
+    """
+    _config(folder)
+    _checksums(folder)
+    if (folder / "adapter_config.json").exists():
+        raise CheckpointError(f"{folder.name} holds an adapter (adapter_config.json): merge it into its base model first.")
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in _weight_files(folder):
+        shapes |= tensor_shapes(path)
+    return shapes
+
+
+def protocol_of(folder: Path, source: str) -> Protocol | None:
+    """The protocol a checkpoint was trained for: from its marker, else from its published name, else None."""
+    said = _marker(folder).get("protocol")
+    if said is not None:
+        if said not in get_args(Protocol):
+            raise CheckpointError(f"{MARKER} of {folder.name} names the protocol {said!r}, which is none of {get_args(Protocol)}.")
+        known: Protocol = said
+        return known
+    names = (source, str(_config(folder).get("_name_or_path", "")), folder.resolve().name)
+    for published, protocol in PUBLISHED.items():
+        if any(name.lower() in (published, published.split("/")[1]) for name in names):
+            return protocol
+    return None
+
+
+def seal(folder: Path, protocol: Protocol) -> None:
+    """Write the marker of a checkpoint: its protocol, and the SHA-256 of every file that decides what it says.
+
+    A sealed checkpoint in which a single bit has changed is refused.
+    """
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".jinja", ".safetensors", ".txt"))
+    sums = {path.name: _sha256(path) for path in files if path.name != MARKER}
+    (folder / MARKER).write_text(json.dumps({"protocol": protocol, "sha256": sums}, indent=2) + "\n", encoding="utf-8")
+
+
+def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Names and shapes from a safetensors header, checked against the length of the file.
+
+    Layout: 8 bytes of header length (little endian), that much JSON, then the data to the end of the file.
+    """
+    try:
+        with path.open("rb") as file:
+            length = struct.unpack("<Q", file.read(8))[0]
+            if not 2 <= length <= _HEADER_LIMIT:
+                raise ValueError("impossible header length")
+            header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        shapes = {str(name): tuple(int(n) for n in entry["shape"]) for name, entry in header.items()}
+        end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as error:
+        raise CheckpointError(f"{path.name} is damaged: its safetensors header cannot be read.") from error
+    expected, found = 8 + length + end, path.stat().st_size
+    if found != expected:
+        raise CheckpointError(f"{path.name} is damaged: it should be {expected:,} bytes long and is {found:,}. Fetch it again.")
+    return shapes
+
+
+def count(shapes: dict[str, tuple[int, ...]]) -> int:
+    """How many numbers the tensors of these shapes hold together."""
+    return sum(math.prod(shape) for shape in shapes.values())
+
+
+# -- steps ---------------------------------------------------------------------------------------------------------------
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path.name} of {path.parent.name} is damaged: it is not JSON.") from error
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{path.name} of {path.parent.name} is damaged: it holds no JSON object.")
+    return found
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    if not path.is_file():
+        raise CheckpointError(f"{folder.name} is no checkpoint: it has no config.json.")
+    config = _json(path)
+    if config.get("model_type") != "qwen2_5_vl":
+        raise CheckpointError(f"{folder.name} is a {config.get('model_type')!r} model: this judge must be a 'qwen2_5_vl'.")
+    return config
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that make up the model, in the order in which transformers looks for them."""
+    if (folder / "model.safetensors").is_file():
+        return [folder / "model.safetensors"]
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
+        if pickles:
+            raise CheckpointError(f"{pickles[0]} is a pickle, which can run code when opened: only safetensors weights are read.")
+        raise CheckpointError(f"{folder.name} has no weights: there is no model.safetensors and no index of shards.")
+    mapped = _json(index).get("weight_map")
+    if not isinstance(mapped, dict) or not mapped:
+        raise CheckpointError(f"{index.name} of {folder.name} is damaged: it maps no weights.")
+    names = sorted({str(name) for name in mapped.values()})
+    for name in names:
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise CheckpointError(f"{index.name} of {folder.name} names {name!r}, which is no safetensors file of this folder.")
+        if not (folder / name).is_file():
+            raise CheckpointError(f"{folder.name} is incomplete: the shard {name} is missing.")
+    return [folder / name for name in names]
+
+
+def _marker(folder: Path) -> dict[str, Any]:
+    path = folder / MARKER
+    return _json(path) if path.is_file() else {}
+
+
+def _checksums(folder: Path) -> None:
+    for name, expected in dict(_marker(folder).get("sha256") or {}).items():
+        path = folder / Path(name).name
+        if not path.is_file():
+            raise CheckpointError(f"{folder.name} is incomplete: {path.name} is missing.")
+        if _sha256(path) != expected:
+            raise CheckpointError(f"{path.name} of {folder.name} is not what was shipped: its checksum differs. Fetch it again.")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,185 @@
+"""What a conversation has read, kept as keys and values, so that no token before the first change is computed twice.
+
+The language model is called with its embeddings, explicit positions and our own cache; nothing is written on the model, whose
+own `rope_deltas` two conversations would fight over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from transformers import Cache, Qwen2_5_VLForConditionalGeneration
+from transformers.cache_utils import DynamicLayer
+
+from vrthinker_core.backends.local.render import Item, Picture, size
+from vrthinker_core.backends.local.sight import Sight
+from vrthinker_core.types import Cancelled
+
+CHUNK = {"cpu": 256}
+"""Tokens read between two looks at `cancelled`; 1024 elsewhere."""
+
+SECONDS_PER_GRID = 1.0
+"""Seconds between two temporal patches of a video item, which set its temporal positions.
+
+The protocols send chosen frames, not a film of known rate. A list of frames without a rate counts as two a second in the
+published code, so a patch of two frames lasts one second; it is also what transformers takes where nothing is said.
+"""
+
+
+class Reading:
+    """Items read so far and their keys and values. Not for two threads at once."""
+
+    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, sight: Sight) -> None:
+        self._model = model
+        self._sight = sight
+        vision: Any = model.config.vision_config
+        self._merge = int(vision.spatial_merge_size)
+        self._interval = float(vision.tokens_per_second) * SECONDS_PER_GRID
+        self._pads = {"image": int(model.config.image_token_id), "video": int(model.config.video_token_id)}
+        self.clear()
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are held."""
+        return self._ends[-1]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._items: list[Item] = []
+        self._ends = [0]
+        self._places = [0]
+        self._layers = [_Growing() for _ in range(self._model.config.get_text_config().num_hidden_layers)]
+        self._cache = Cache(layers=list(self._layers))
+
+    def follow(self, items: Sequence[Item], cancelled: Cancelled) -> tuple[torch.Tensor | None, int]:
+        """Make the reading equal `items`: keep the longest common beginning, read the rest.
+
+        Gives the logits after the last item, (vocabulary,) in float32, None when cancelled on the way; and the tokens kept.
+        """
+        kept = self._keep(items)
+        reused = self.tokens
+        logits = None
+        for part in _parts(items[kept:], CHUNK.get(self._model.device.type, 1024)):
+            if cancelled():
+                return None, reused
+            logits = self._read(part)
+        return logits, reused
+
+    def step(self, token: int) -> torch.Tensor:
+        """Read one more token and give the logits after it."""
+        return self._read([token])
+
+    # -- steps -------------------------------------------------------------------------------------------------------------
+
+    def _keep(self, items: Sequence[Item]) -> int:
+        """Drop what follows the common beginning. The last item is always read again, because its logits are wanted."""
+        most = min(len(self._items), len(items) - 1)
+        kept = next((n for n in range(most) if self._items[n] != items[n]), most)
+        for layer in self._layers:
+            layer.cut(self._ends[kept])
+        self._items = self._items[:kept]
+        self._ends, self._places = self._ends[: kept + 1], self._places[: kept + 1]
+        return kept
+
+    @torch.inference_mode()
+    def _read(self, items: Sequence[Item]) -> torch.Tensor:
+        embeddings = self._embed(items)
+        positions, places = self._positions(items)
+        hidden = self._model.model.language_model(
+            inputs_embeds=embeddings,
+            position_ids=positions.unsqueeze(1).to(embeddings.device),
+            past_key_values=self._cache,
+            use_cache=True,
+        ).last_hidden_state
+        logits: torch.Tensor = self._model.lm_head(hidden[:, -1])[0].float()
+        for item in items:
+            self._ends.append(self._ends[-1] + size([item]))
+        self._items.extend(items)
+        self._places.extend(places)
+        return logits
+
+    def _embed(self, items: Sequence[Item]) -> torch.Tensor:
+        """(1, tokens, hidden): rows of the embedding, and features in the places of pictures."""
+        table: Any = self._model.get_input_embeddings()
+        ids = [i for item in items for i in ([item] if isinstance(item, int) else [self._pads[item.kind]] * item.tokens)]
+        embedded: torch.Tensor = table(torch.tensor([ids], device=table.weight.device))
+        pictures = [item for item in items if isinstance(item, Picture)]
+        features = iter(self._sight.look(pictures) if pictures else ())
+        start = 0
+        for item in items:
+            end = start + size([item])
+            if isinstance(item, Picture):
+                embedded[0, start:end] = next(features).to(embedded.device, embedded.dtype)
+            start = end
+        return embedded
+
+    def _positions(self, items: Sequence[Item]) -> tuple[torch.Tensor, list[int]]:
+        """m-RoPE positions, (3, tokens), and where the next item begins after each item.
+
+        Text advances all three axes by one. A picture spreads over its merged grid from where it begins, and what follows
+        begins after its longer side, however many temporal patches it has.
+        """
+        place, columns, places = self._places[-1], [], []
+        for item in items:
+            if isinstance(item, int):
+                columns.append(torch.full((3, 1), place))
+                place += 1
+            else:
+                times, high, wide = item.grid[0], item.grid[1] // self._merge, item.grid[2] // self._merge
+                interval = self._interval if item.kind == "video" else 1
+                axes = ((torch.arange(times) * interval).long(), torch.arange(high), torch.arange(wide))
+                columns.append(torch.stack(torch.meshgrid(*axes, indexing="ij")).reshape(3, -1) + place)
+                place += max(high, wide)
+            places.append(place)
+        return torch.cat(columns, dim=1), places
+
+
+class _Growing(DynamicLayer):  # type: ignore[no-untyped-call]
+    """Keys and values that grow in blocks: adding a token copies one row, not the whole history."""
+
+    block = 1024
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._room: tuple[torch.Tensor, ...] = ()
+
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:  # noqa: ARG002
+        """Append (batch, heads, new, width); gives all rows held."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self._room = (key_states[..., :0, :], value_states[..., :0, :])
+        held = self.get_seq_length()
+        total = held + key_states.shape[-2]
+        if total > self._room[0].shape[-2]:
+            rows = -(-total // self.block) * self.block
+            self._room = (self._moved(key_states, held, rows, 0), self._moved(value_states, held, rows, 1))
+        for store, new in zip(self._room, (key_states, value_states), strict=True):
+            store[..., held:total, :] = new
+        self.keys, self.values = (store[..., :total, :] for store in self._room)
+        return self.keys, self.values
+
+    def cut(self, length: int) -> None:
+        """Keep the first `length` rows."""
+        if self.is_initialized:
+            self.keys, self.values = (store[..., :length, :] for store in self._room)
+
+    def _moved(self, like: torch.Tensor, held: int, rows: int, which: int) -> torch.Tensor:
+        store = like.new_empty(*like.shape[:-2], rows, like.shape[-1])
+        store[..., :held, :] = self._room[which][..., :held, :]
+        return store
+
+
+def _parts(items: Sequence[Item], most: int) -> Iterator[list[Item]]:
+    """Runs of whole items of about `most` tokens; a single larger picture is a part of its own."""
+    part: list[Item] = []
+    held = 0
+    for item in items:
+        if part and held + size([item]) > most:
+            yield part
+            part, held = [], 0
+        part.append(item)
+        held += size([item])
+    if part:
+        yield part

@@ -1,0 +1,76 @@
+"""A judge in this process: any Qwen2.5-VL checkpoint, the built-in one and the 7B alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from vrthinker_core.backends.local.checkpoints import Checkpoint, open_checkpoint
+from vrthinker_core.backends.local.conversation import Judge, LocalConversation
+from vrthinker_core.backends.local.sight import Sight
+from vrthinker_core.backends.local.spelling import Spelling
+from vrthinker_core.types import Protocol
+
+
+def has_cuda() -> bool:
+    """A CUDA device can be used here."""
+    return torch.cuda.is_available()
+
+
+class TransformersBackend:
+    """A `Backend` on a checkpoint that was checked weight by weight.
+
+    Safe for threads: conversations share weights and the features of frames, nothing else. Everything runs without gradients
+    and leaves torch's settings (threads, default device) as it finds them.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, name: str) -> None:
+        self._name = name
+        self._protocol = checkpoint.protocol
+        self._judge: Judge = _judge(checkpoint)
+
+    @classmethod
+    def load(
+        cls, source: str, *, name: str | None = None, device: str | None = None, dtype: torch.dtype | None = None
+    ) -> TransformersBackend:
+        """Open a folder or a hub id.
+
+        `device` ("cpu", "cuda", "cuda:1") and `dtype` default to: small models on the processor in float32; others on the GPUs
+        in bfloat16, or on the processor in bfloat16 where there is none. Raises CheckpointError for a checkpoint that is
+        missing, damaged or too large.
+        """
+        checkpoint = open_checkpoint(source, device=device, dtype=dtype)
+        return cls(checkpoint, name or (checkpoint.folder.resolve().name if Path(source).expanduser().is_dir() else source))
+
+    @property
+    def name(self) -> str:
+        """How the judge is named to people."""
+        return self._name
+
+    @property
+    def protocol(self) -> Protocol | None:
+        """The dialect this checkpoint was trained for, None where that is not known."""
+        return self._protocol
+
+    def open(self) -> LocalConversation:
+        """A fresh conversation, which holds no memory before its first message."""
+        return LocalConversation(self._judge)
+
+    def close(self) -> None:
+        """Give the features of frames back; the weights go with the last reference to the backend."""
+        self._judge.sight.forget()
+
+
+def _judge(checkpoint: Checkpoint) -> Judge:
+    model, spelling = checkpoint.model, Spelling(checkpoint.tokenizer)
+    said = model.generation_config
+    ends = said.eos_token_id if isinstance(said.eos_token_id, list) else [said.eos_token_id]
+    return Judge(
+        model=model,
+        spelling=spelling,
+        sight=Sight(model, checkpoint.processor),
+        capacity=int(model.config.get_text_config().max_position_embeddings),
+        ends=frozenset({spelling.control.end, spelling.end_of_text, *(int(end) for end in ends if end is not None)}),
+        penalty=float(said.repetition_penalty or 1.0),
+    )

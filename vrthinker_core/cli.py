@@ -1,0 +1,259 @@
+"""The command line: `python -m vrthinker_core COMMAND`.
+
+Exit status: 0 with a verdict (or when a command did its work), 3 without one, 2 for bad input with one line on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VrThinkerError
+from vrthinker_core.types import Settings
+
+if TYPE_CHECKING:
+    from vrthinker_core.events import Event, Finished
+
+app = typer.Typer(
+    name="python -m vrthinker_core",
+    help="Compare two videos made from one prompt, and see why.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+NO_VERDICT = 3
+BAD_INPUT = 2
+INPUT_FAULTS = {error.__name__ for error in (BadInput, VideoError, DecoderDied)}
+
+
+class ProtocolChoice(StrEnum):
+    """What a person may choose."""
+
+    AUTO = "auto"
+    CONCAT = "concat"
+    PAIRED = "paired"
+
+
+class ProtocolName(StrEnum):
+    """A published protocol."""
+
+    CONCAT = "concat"
+    PAIRED = "paired"
+
+
+Judge = Annotated[str | None, typer.Option(help="nano (built in), hf:ID_OR_PATH, or scripted:FILE. [default: the best one here]")]
+
+
+def main() -> None:
+    """Run the command line; every error becomes one line."""
+    try:
+        code = app(standalone_mode=False)
+    except VrThinkerError as error:
+        _fail(str(error))
+    except BrokenPipeError:
+        sys.exit(1)
+    except Exception as error:
+        # Typer carries its own copy of Click, or uses the installed one: usage errors are known by this method alone.
+        message = getattr(error, "format_message", None)
+        if message is None:
+            raise
+        _fail(message())
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(sentence: str) -> None:
+    _say(sentence)
+    sys.exit(BAD_INPUT)
+
+
+@app.command()
+def compare(
+    video1: Annotated[Path, typer.Argument(help="First video.")],
+    video2: Annotated[Path, typer.Argument(help="Second video.")],
+    prompt: Annotated[str, typer.Option(help="The text both videos were made from.")],
+    judge: Judge = None,
+    protocol: Annotated[ProtocolChoice, typer.Option(help="The prompt protocol; auto takes the one the judge was trained for.")] = (
+        ProtocolChoice.AUTO
+    ),
+    window: Annotated[str | None, typer.Option(help="Rounds of requested frames that stay in view: a number, or all.")] = None,
+    max_turns: Annotated[int | None, typer.Option(help="Replies at most; the last one must be the answer.")] = None,
+    max_new_tokens: Annotated[int, typer.Option(help="Tokens of one reply at most.")] = 2048,
+    trace: Annotated[Path | None, typer.Option(help="Keep the whole run in this file.")] = None,
+    json_only: Annotated[bool, typer.Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')] = False,
+) -> None:
+    """Compare two videos, turn by turn."""
+    settings = Settings(protocol=protocol.value, window=_window(window), max_turns=max_turns, max_new_tokens=max_new_tokens)
+    raise typer.Exit(_compare(video1, video2, prompt, judge, settings, trace, json_only))
+
+
+def _compare(
+    video1: Path, video2: Path, prompt: str, choice: str | None, settings: Settings, trace: Path | None, json_only: bool
+) -> int:
+    from vrthinker_core.backends import open_backend
+    from vrthinker_core.judge import judge
+    from vrthinker_core.types import VideoPair
+
+    opened = open_backend(choice)
+    events = judge(VideoPair(prompt, video1, video2), opened.backend, settings, trace=trace, notes=opened.notes)
+    return _tell(events, json_only)
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(help="A stored trace.")],
+    json_only: Annotated[bool, typer.Option("--json", help="Print only the labels.")] = False,
+) -> None:
+    """Show a stored trace as it was seen live."""
+    from vrthinker_core.traces import load
+
+    raise typer.Exit(_tell(load(file).events(), json_only))
+
+
+def _tell(events: Iterable[Event], json_only: bool) -> int:
+    """Print a run; gives the exit status."""
+    end = _labels_only(events) if json_only else _in_full(events)
+    if end is None:
+        return NO_VERDICT
+    if end.fault in INPUT_FAULTS:
+        _say(end.error)
+        return BAD_INPUT
+    return 0 if end.verdict is not None and end.verdict.whole else NO_VERDICT
+
+
+def _in_full(events: Iterable[Event]) -> Finished | None:
+    from rich.console import Console
+
+    from vrthinker_core.terminal import Telling
+
+    return Telling(Console(highlight=False)).tell(events)
+
+
+def _labels_only(events: Iterable[Event]) -> Finished | None:
+    from vrthinker_core.events import Finished
+
+    end = next((event for event in events if isinstance(event, Finished)), None)
+    if end is not None:
+        if end.verdict is not None and end.verdict.whole:
+            print(json.dumps(end.verdict.labels))
+        for line in (*end.notes, *([end.error] if end.fault not in INPUT_FAULTS else [])):
+            _say(line)
+    return end
+
+
+def _say(line: str) -> None:
+    """One line on standard error."""
+    if line:
+        print(" ".join(line.split()), file=sys.stderr)
+
+
+@app.command()
+def frames(
+    video: Annotated[Path, typer.Argument(help="A video.")],
+    out: Annotated[Path, typer.Option(help="Folder for the PNG files.")],
+    protocol: Annotated[ProtocolName, typer.Option(help="Whose slots.")] = ProtocolName.PAIRED,
+    slots: Annotated[str, typer.Option(help="Slots of this video, 0-based, with commas between.")] = "0",
+) -> None:
+    """Write the frames a judge would be given for these slots, before resizing, and say which they are."""
+    from vrthinker_core.stills import write_stills
+
+    print(json.dumps(write_stills(video, protocol.value, _slots(slots), out), indent=1))
+
+
+@app.command()
+def parse(
+    file: Annotated[str, typer.Argument(help="JSON lines with `reply` and `finish_reason`; - for standard input.")],
+    protocol: Annotated[ProtocolName, typer.Option(help="Whose replies.")],
+) -> None:
+    """Print how each reply is read, one JSON line each."""
+    from vrthinker_core.dialects import make_dialect
+    from vrthinker_core.dialects.parsing import to_expected
+
+    dialect = make_dialect(Settings(), protocol.value)
+    for number, line in enumerate(_lines(file), start=1):
+        reply, cut = _reply(line, number)
+        print(json.dumps(to_expected(dialect.parse(reply, cut=cut)), ensure_ascii=False))
+
+
+@app.command()
+def scenes(
+    pairs: Annotated[int, typer.Option(help="How many pairs.")],
+    out: Annotated[Path, typer.Option(help="Folder for the videos and pairs.csv.")],
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal pairs.")] = 0,
+    size: Annotated[int, typer.Option(help="Pixels per side.")] = 448,
+) -> None:
+    """Write pairs of the drawn world as video files, with their true labels."""
+    from vrthinker_core.training.films import write_pairs
+
+    with _progress("pairs") as advance:
+        table = write_pairs(pairs, seed, out, size, advance)
+    print(table)
+
+
+@app.command()
+def examples(
+    judge: Judge = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the examples. [default: assets/examples]")] = None,
+) -> None:
+    """Record all examples of the project anew with a judge."""
+    from vrthinker_core.backends import open_backend
+    from vrthinker_core.examples import EXAMPLES, record
+
+    with _progress("examples") as advance:
+        for line in record(open_backend(judge), out or EXAMPLES, advance):
+            print(line)
+
+
+# -- reading what was typed ----------------------------------------------------------------------------------------------
+
+
+def _window(text: str | None) -> int | Literal["all"] | None:
+    if text is None or text == "all":
+        return "all" if text else None
+    if not text.isascii() or not text.isdigit():
+        raise BadInput(f"--window {text} is no number of rounds. Give 0, 1, 2, … or all.")
+    return int(text)
+
+
+def _slots(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise BadInput(f"--slots {text} is no list of numbers. Write for example 0,16,127.") from None
+
+
+def _lines(file: str) -> list[str]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"Cannot read {file}: {error}.") from None
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def _reply(line: str, number: int) -> tuple[str, bool]:
+    try:
+        record = json.loads(line)
+        return "".join(unit * count for unit, count in record.get("reply_gen") or [[record["reply"], 1]]), (
+            record.get("finish_reason") == "length"
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput(f"Line {number} is no JSON object with a reply.") from None
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on standard error; gives the function that is told (done, total)."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

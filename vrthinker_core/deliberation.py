@@ -1,0 +1,211 @@
+"""One comparison as a state machine without model I/O: `ask()` gives the messages, `take()` reads the reply.
+
+The messages are a VIEW of what has happened: what left the memory window is simply not rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from vrthinker_core.dialects.base import Dialect
+from vrthinker_core.dialects.neutral import neutralise
+from vrthinker_core.events import StopReason
+from vrthinker_core.types import Completion, Frame, FrameRef, Message, Reply, Sampling, Settings, Spoken, Text, Trouble, Verdict
+
+FrameSource = Callable[[Sequence[FrameRef]], tuple[Frame, ...]]
+"""Gives the frames of the refs, in their order."""
+
+MAX_IMAGES = 128
+"""Pictures in view at once: the worst case of the `paired` card (8 + 5 calls of 24). Past it the oldest tool frames leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A reply, and what the engine answered."""
+
+    said: Message
+    answered: Message
+
+
+class Deliberation:
+    """The state of one comparison.
+
+    `settings` must be complete (`dialects.filled`). `over` is None while the judge may go on.
+    """
+
+    def __init__(self, prompt: str, dialect: Dialect, settings: Settings, source: FrameSource) -> None:
+        self.dialect = dialect
+        self.settings = settings
+        self._source = source
+        safe, self.prompt_was_neutralised = neutralise(prompt)
+        opening = source(dialect.opening_refs)
+        self._opening = dialect.opening(safe, opening)
+        self._exchanges: list[Exchange] = []
+        self.replies: list[Reply] = []
+        self._unusable = 0
+        self._forgotten = 0
+        self.over: StopReason | None = None
+
+    # -- what the judge is asked ---------------------------------------------------------------------------------------
+
+    @property
+    def turn(self) -> int:
+        """Number of the reply that is asked for now, or was the last, 1-based."""
+        return len(self.replies) + (self.over is None)
+
+    @property
+    def last_turn(self) -> bool:
+        """The reply asked for now is the last one allowed."""
+        return self.turn >= self._max_turns
+
+    @property
+    def _max_turns(self) -> int:
+        return self.settings.max_turns or self.dialect.max_turns
+
+    def ask(self) -> tuple[Message, ...]:
+        """The whole conversation as the judge is to see it now."""
+        while sum(len(message.frames) for message in self._render()) > MAX_IMAGES and self.forget():
+            pass
+        return self._render()
+
+    def news(self) -> Message:
+        """The last user message of `ask()`: what is new in this turn."""
+        return self._render()[-1]
+
+    def sampling(self) -> Sampling:
+        """How the reply asked for now is to be written; on the last turn a call becomes an answer."""
+        settings = self.settings
+        redirect = self.dialect.redirect if self.last_turn else None
+        return Sampling(settings.max_new_tokens, settings.temperature, settings.seed + self.turn - 1, redirect)
+
+    @property
+    def in_view(self) -> tuple[FrameRef, ...]:
+        """Every frame that the messages of `ask()` hold, in order."""
+        return tuple(frame.ref for message in self._render() for frame in message.frames)
+
+    def forget(self) -> bool:
+        """Drop the oldest tool frames in view (the text stays); False when none are left."""
+        rounds = self._rounds_with_frames()
+        if len(rounds) <= self._hidden(len(rounds)):
+            return False
+        self._forgotten = self._hidden(len(rounds)) + 1
+        return True
+
+    def _rounds_with_frames(self) -> list[int]:
+        return [k for k, exchange in enumerate(self._exchanges) if exchange.answered.frames]
+
+    def _hidden(self, rounds: int) -> int:
+        """How many of the oldest rounds are out of view, of `rounds` that brought frames."""
+        window = self.settings.window
+        outside = max(0, rounds - window) if isinstance(window, int) else 0
+        return min(rounds, max(outside, self._forgotten))
+
+    def _render(self) -> tuple[Message, ...]:
+        rounds = self._rounds_with_frames()
+        gone = set(rounds[: self._hidden(len(rounds))])
+        messages = list(self._opening)
+        for k, exchange in enumerate(self._exchanges):
+            messages += [exchange.said, _without_frames(exchange.answered) if k in gone else exchange.answered]
+        if self.over is None and self.last_turn:
+            messages[-1] = _with_text(messages[-1], self.dialect.hurry())
+        return tuple(messages)
+
+    # -- what the judge said -------------------------------------------------------------------------------------------
+
+    def take(self, completion: Completion) -> Reply:
+        """Read a reply, and either end the run (`over`) or prepare the next turn.
+
+        Raises VideoError when the frames it asks for cannot be had; the reply counts as taken.
+        """
+        number, last = self.turn, self.last_turn
+        reply = self.dialect.parse(completion.text, cut=completion.stop != "end")
+        self.replies.append(reply)
+        self.over = self._ending(reply, completion, last=last)
+        if self.over is None:
+            self._unusable = self._unusable + 1 if _unusable(reply) else 0
+            tokens = completion.tokens if reply.text == completion.text else ()
+            said = Message("assistant", (Spoken(reply.text, tokens),))
+            try:
+                self._exchanges.append(Exchange(said, self._answer(reply)))
+            except BaseException:
+                self.over = StopReason.FAILED
+                raise
+        assert number == len(self.replies)
+        return reply
+
+    def _ending(self, reply: Reply, completion: Completion, *, last: bool) -> StopReason | None:
+        if completion.stop == "cancelled":
+            return StopReason.CANCELLED
+        if completion.stop == "failed":
+            return StopReason.FAILED
+        if reply.kind == "answer":
+            return StopReason.ANSWERED
+        if _unusable(reply) and (last or self._unusable):
+            return StopReason.TOKEN_LIMIT if completion.stop == "length" else StopReason.NO_ANSWER
+        return StopReason.TURN_LIMIT if last else None
+
+    def _answer(self, reply: Reply) -> Message:
+        """What the engine says to a reply that does not end the run."""
+        if reply.kind == "tool" and reply.wants is not None:
+            return self._fetch(reply.wants.indices)
+        if _refused(reply):
+            return self.dialect.refused(reply.wants, reply.problems)
+        return self.dialect.again(reply.problems)
+
+    def _fetch(self, indices: tuple[int, ...]) -> Message:
+        if not self._missing(indices, self.in_view):
+            return self.dialect.already(indices)
+        new = self._missing(indices, self._kept_view())
+        return self.dialect.shown(new, self._source(self.dialect.refs(new)))
+
+    def _missing(self, indices: tuple[int, ...], seen: tuple[FrameRef, ...]) -> tuple[int, ...]:
+        have = set(seen)
+        return tuple(index for index in indices if not have.issuperset(self.dialect.refs((index,))))
+
+    def _kept_view(self) -> tuple[FrameRef, ...]:
+        """What stays in view once one more round of frames has arrived."""
+        rounds = self._rounds_with_frames()
+        gone = set(rounds[: self._hidden(len(rounds) + 1)])
+        kept = [exchange.answered for k, exchange in enumerate(self._exchanges) if k not in gone]
+        return tuple(frame.ref for message in (*self._opening, *kept) for frame in message.frames)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    @property
+    def verdict(self) -> tuple[Verdict | None, bool]:
+        """(verdict, provisional): the final answer, else the last whole recommended one, else a partial final one.
+
+        A cancelled or failed run has none: nothing is invented.
+        """
+        if self.over is None or self.over in (StopReason.CANCELLED, StopReason.FAILED):
+            return None, False
+        last = self.replies[-1] if self.replies else None
+        if last is not None and last.kind == "answer":
+            return last.verdict, False
+        recommended = [r.verdict for r in self.replies if not r.final and r.verdict is not None and r.verdict.whole]
+        if recommended:
+            return recommended[-1], True
+        partial = [r.verdict for r in self.replies if r.final and r.verdict is not None and r.verdict.labels]
+        return (partial[-1], False) if partial else (None, False)
+
+    def stop(self, reason: StopReason) -> None:
+        """End the run from outside (context full, cancelled between turns)."""
+        self.over = reason
+
+
+def _refused(reply: Reply) -> bool:
+    """A readable call in which nothing is valid: the protocol has its own words for that."""
+    return any(problem.kind is Trouble.NO_VALID_FRAMES for problem in reply.problems)
+
+
+def _unusable(reply: Reply) -> bool:
+    return reply.kind == "invalid" and not _refused(reply)
+
+
+def _without_frames(message: Message) -> Message:
+    return replace(message, parts=tuple(part for part in message.parts if isinstance(part, Text | Spoken)))
+
+
+def _with_text(message: Message, text: str) -> Message:
+    return replace(message, parts=(*message.parts, Text(text)))

@@ -1,0 +1,201 @@
+"""What the calls of a reply ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from vrthinker_core.dialects.jsonish import complete, mended, strict
+from vrthinker_core.dialects.layout import Action
+from vrthinker_core.dialects.troubles import once
+from vrthinker_core.types import Problem, Request, Trouble
+
+MOST_CALLS: Final = 200
+"""Calls that are read in one reply; a judge at 2,048 tokens cannot write more."""
+MOST_ENTRIES: Final = 1000
+"""Entries that are looked at in one request."""
+
+_TOOL: Final = "selectframes"
+_NAMES: Final = ("name", "function", "tool", "toolname")
+_ARGUMENTS: Final = ("arguments", "parameters", "args")
+_FRAMES: Final = ("frameindices", "targetframes")
+"""The argument's name in both protocols: either is read in both, always with the speaking protocol's numbers."""
+
+Entry = int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a protocol allows in a call."""
+
+    numbers: range
+    """The numbers that are frames."""
+    limit: int
+    """Most numbers one reply may bring."""
+    overflow: str = "cut"
+    """Past the limit, "cut" keeps the first ones and "refuse" brings none."""
+
+
+@dataclass(slots=True)
+class _Wishes:
+    """Everything the calls held."""
+
+    entries: list[object]
+    problems: list[Problem]
+    readable: bool = False
+    """One call at least was for our tool."""
+
+
+def read_calls(calls: Sequence[Action], rules: Rules, *, cut: bool) -> tuple[Request | None, tuple[Problem, ...]]:
+    """The request that the calls make together, None where none of them can be read; and what was wrong, the worst first.
+
+    `cut`: the token limit ended the reply. Then a call without its closing tag counts only as whole, strict JSON.
+    """
+    wishes = _Wishes([], [])
+    for call in calls[:MOST_CALLS]:
+        _read(call, wishes, whole_only=cut and not call.closed)
+    if not wishes.readable:
+        return None, once(wishes.problems)
+    request = _request(wishes.entries, rules)
+    problems = wishes.problems if request.indices else [_nothing(request, rules), *wishes.problems]
+    return request, once(problems)
+
+
+def _read(call: Action, wishes: _Wishes, *, whole_only: bool) -> None:
+    values = complete(call.body) if whole_only else strict(call.body)
+    if not values and whole_only:
+        wishes.problems.append(Problem(Trouble.TRUNCATED, "The reply was cut off inside its call."))
+        return
+    if not values:
+        values = mended(call.body)
+        if values:
+            wishes.problems.append(Problem(Trouble.REPAIRED, "The call was broken JSON and was read all the same."))
+    if values and isinstance(values[0], str):
+        values = strict(values[0])
+    found = False
+    for value in islice(_flat(values), MOST_CALLS):
+        found = True
+        _wish(value, wishes)
+    if not found:
+        wishes.problems.append(Problem(Trouble.BAD_JSON, "The call is no JSON object that can be read."))
+
+
+def _flat(values: Iterable[object]) -> Iterator[dict[str, object]]:
+    """The call objects in `values`; a bare list of frames counts as one."""
+    for value in values:
+        if isinstance(value, dict):
+            yield value
+        elif isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+            yield from value
+        elif isinstance(value, list):
+            yield {_FRAMES[0]: value}
+
+
+def _wish(value: dict[str, object], wishes: _Wishes) -> None:
+    call = _keyed(value)
+    function = call.get("function")
+    if isinstance(function, dict):
+        call = _keyed(function)
+    name = next((call[key] for key in _NAMES if call.get(key)), None)
+    if name is not None and _plain_name(name).rpartition(".")[2] != _TOOL:
+        known = re.sub(r"[^\w .-]", "", str(name) if isinstance(name, str) else "")[:40]
+        wishes.problems.append(Problem(Trouble.UNKNOWN_TOOL, f'There is no tool "{known}"; the only one is select_frames.'))
+        return
+    wishes.readable = True
+    for key in _ARGUMENTS:
+        wishes.entries += _frames(call.get(key))
+    wishes.entries += _named(call)
+
+
+def _frames(arguments: object) -> list[object]:
+    """The entries in a call's arguments, whatever shape they have."""
+    if isinstance(arguments, str):
+        values = strict(arguments) or mended(arguments) or [arguments]
+        arguments = values[0]
+    return _named(_keyed(arguments)) if isinstance(arguments, dict) else _listing(arguments)
+
+
+def _named(fields: dict[str, object]) -> list[object]:
+    return [entry for key, value in fields.items() if key in _FRAMES for entry in _listing(value)]
+
+
+def _listing(value: object) -> list[object]:
+    """The entries of one argument."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, str):
+        values = [found for found in strict(value) or mended(value) if isinstance(found, list)]
+        return list(values[0]) if values else list(re.split(r"[\s,;]+", value.strip())) if value.strip() else []
+    return [] if value is None else [value]
+
+
+def _keyed(fields: dict[str, object]) -> dict[str, object]:
+    return {_plain_name(key): value for key, value in fields.items()}
+
+
+def _plain_name(name: object) -> str:
+    return re.sub(r"[\s_-]+", "", name).lower() if isinstance(name, str) else ""
+
+
+# -- from entries to frames ----------------------------------------------------------------------------------------------
+
+
+def _request(entries: list[object], rules: Rules) -> Request:
+    valid: dict[int, None] = {}
+    dropped: dict[tuple[type, Entry], Entry] = {}
+    for entry in entries[:MOST_ENTRIES]:
+        index = _index(entry)
+        if index is not None and index in rules.numbers:
+            valid[index] = None
+        else:
+            written = _as_written(entry)
+            dropped[type(written), written] = written
+    indices = tuple(valid)
+    over = len(indices) > rules.limit
+    kept = () if over and rules.overflow == "refuse" else indices[: rules.limit]
+    return Request(kept, tuple(dropped.values()), truncated=over, asked=len(entries))
+
+
+def _index(entry: object) -> int | None:
+    """The whole number that an entry is, None where it is none. A bool is none."""
+    if isinstance(entry, bool):
+        return None
+    if isinstance(entry, int):
+        return entry
+    if isinstance(entry, float):
+        return int(entry) if entry.is_integer() else None
+    if isinstance(entry, str):
+        digits = entry.strip()
+        return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 40 else None
+    return None
+
+
+def _as_written(entry: object) -> Entry:
+    """An entry as a trace can keep it: numbers as numbers, everything else as short text."""
+    if entry is None or (isinstance(entry, int | float) and not isinstance(entry, bool)):
+        return entry
+    if isinstance(entry, bool):
+        return "true" if entry else "false"
+    if isinstance(entry, str):
+        return entry if len(entry) <= 40 else entry[:40] + "…"
+    return _container(entry)
+
+
+def _container(entry: object) -> str:
+    if isinstance(entry, list) and len(entry) <= 8 and all(isinstance(item, int | float) for item in entry):
+        return str(entry)
+    return "[…]" if isinstance(entry, list) else "{…}"
+
+
+def _nothing(request: Request, rules: Rules) -> Problem:
+    first, last = rules.numbers[0], rules.numbers[-1]
+    if request.truncated:
+        detail = f"The call asks for more than {rules.limit} frames, and none were sent."
+    elif request.asked:
+        detail = f"None of the frames asked for exists: they are numbered {first} to {last}."
+    else:
+        detail = "The call names no frame."
+    return Problem(Trouble.NO_VALID_FRAMES, detail)

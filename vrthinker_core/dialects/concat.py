@@ -1,0 +1,176 @@
+"""The `concat` protocol (checkpoint qunwang13/vr-thinker): one list of frames over both videos, counted from 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final, Literal
+
+from vrthinker_core.dialects.base import answer_text
+from vrthinker_core.dialects.calls import Rules
+from vrthinker_core.dialects.parsing import read_reply
+from vrthinker_core.dialects.templates import prompt_text
+from vrthinker_core.dialects.troubles import reason
+from vrthinker_core.geometry import PATCH, Grid, Sizing
+from vrthinker_core.types import Frame, FrameRef, Image, Message, Problem, Reply, Request, Side, Text, Verdict, Video
+
+MOST_PER_CALL: Final = 8
+FIRST_FRAMES: Final = 8
+OPENING_AREA: Final = 512 * PATCH * PATCH
+"""Pixels a first frame may have."""
+LATER_AREA: Final = 400 * PATCH * PATCH
+"""Pixels a frame brought by a call may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """The dialect of `concat`. `total` is N, even: 1 to N / 2 are frames of video 1, the others of video 2."""
+
+    preset: Literal["card", "clean"] = "card"
+    per_call: int = MOST_PER_CALL
+    total: int = 96
+    start: Literal["training", "card"] = "training"
+    """How the first frames are chosen and packed."""
+    overflow: Literal["cut", "refuse"] = "cut"
+    """What happens to a call for too many frames: the first ones are sent, or it is refused in the protocol's words."""
+
+    @property
+    def name(self) -> Literal["concat"]:
+        """The protocol."""
+        return "concat"
+
+    @property
+    def grid(self) -> Grid:
+        """Half of the list for each video."""
+        return Grid(self.total // 2, "even")
+
+    @property
+    def max_turns(self) -> int:
+        """Three calls, then the answer."""
+        return 4
+
+    @property
+    def window(self) -> int | None:
+        """The paper's default: the frames of one round stay in view."""
+        return 1
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """How the open points were decided."""
+        half = self.total // 2
+        first = ", ".join(self.number(ref) for ref in self.opening_refs)
+        chosen = (
+            f"every {self.total / FIRST_FRAMES:g}th of the list"
+            if self.start == "training"
+            else "four spread evenly over each video"
+        )
+        packed = {
+            "training": "one video item of eight frames; two items of four where the videos differ in shape",
+            "card": "two video items of four frames",
+        }
+        return (
+            f"Frames 1 to {half} are spread evenly over video 1 and {half + 1} to {self.total} over video 2, both ends included; "
+            "the card does not publish its rule.",
+            f"First frames: {first} ({chosen}).",
+            f"Packing of the first frames: {packed[self.start]}.",
+            f"Frames keep their aspect, with at most {OPENING_AREA:,} pixels at first and {LATER_AREA:,} after a call.",
+        )
+
+    @property
+    def redirect(self) -> tuple[str, str]:
+        """What begins a call, and what begins an answer."""
+        return "<tool_call>", "<final answer>"
+
+    @property
+    def opening_refs(self) -> tuple[FrameRef, ...]:
+        """Four frames of video 1, then four of video 2."""
+        half = self.total // 2
+        if self.start == "training":
+            return self.refs([k * self.total // FIRST_FRAMES + 1 for k in range(FIRST_FRAMES)])
+        return tuple(FrameRef(round(k * (half - 1) / 3), side) for side in Side for k in range(4))
+
+    @property
+    def system(self) -> str:
+        """The card's system prompt."""
+        return prompt_text("concat_system")
+
+    def sizing(self, opening: bool) -> Sizing:
+        """Aspect kept, area bounded."""
+        return Sizing("area", area=OPENING_AREA if opening else LATER_AREA)
+
+    def opening(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
+        """The system prompt; then the first frames as video items, and the question.
+
+        A video item holds frames of one size: where the two videos differ in shape, each gets an item of its own.
+        """
+        half = f"{self.total / 2}" if self.preset == "card" else f"{self.total // 2}"
+        question = prompt_text(f"concat_user_{self.preset}", prompt=prompt, total=f"{self.total}", half=half)
+        return Message("system", (Text(self.system),)), Message("user", (*self._packed(frames), Text(question)))
+
+    def _packed(self, frames: Sequence[Frame]) -> tuple[Video, ...]:
+        one_size = len({(frame.width, frame.height) for frame in frames}) == 1
+        if self.start == "training" and one_size:
+            return (Video(tuple(frames)),)
+        return tuple(Video(tuple(group)) for _, group in groupby(frames, key=lambda frame: frame.ref.side))
+
+    def number(self, ref: FrameRef) -> str:
+        """Its place in the one list, from 1."""
+        return str(ref.slot + 1 + (self.total // 2 if ref.side is Side.SECOND else 0))
+
+    def refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
+        """The frames in the order they are listed."""
+        half = self.total // 2
+        return tuple(FrameRef((index - 1) % half, Side.FIRST if index <= half else Side.SECOND) for index in indices)
+
+    def parse(self, text: str, *, cut: bool = False) -> Reply:
+        """The best reading of a reply."""
+        return read_reply(text, Rules(range(1, self.total + 1), self.per_call, self.overflow), cut=cut)
+
+    def shown(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
+        """The card's one sentence, then the frames as images. Raises ValueError where they are not one frame per index."""
+        if len(frames) != len(indices):
+            raise ValueError(f"{len(indices)} indices are {len(indices)} frames, not {len(frames)}")
+        return Message("user", (Text("\nAfter selecting frames: Here are the selected frames"), *map(Image, frames)))
+
+    def refused(self, request: Request | None, problems: Sequence[Problem]) -> Message:
+        """The card's refusal of too many frames or of frames that do not exist; the bare reason where no call could be read."""
+        if request is None:
+            return _after_selecting(reason(problems, "The call names no frame."))
+        if request.truncated:
+            return _after_selecting(
+                f"You have selected {request.asked} frames in total. Think again which frames you need to check in details "
+                f"(no more than {self.per_call} frames)"
+            )
+        return _after_selecting(
+            f"There are {self.total} frames numbered in range [1,{self.total}]. Your selection is out of range."
+        )
+
+    def already(self, indices: Sequence[int]) -> Message:
+        """No frames: they are in view."""
+        return _after_selecting(f"The frames {list(indices)} are already shown above. Select other frames, or give your answer.")
+
+    def again(self, problems: Sequence[Problem]) -> Message:
+        """The reason and the accepted forms."""
+        why = reason(problems, "A recommended answer does not end the comparison.")
+        call = '<tool_call>{"name": "select_frames", "arguments": {"target_frames": [...]}}</tool_call>'
+        labels = "TA=..., VQ=..., MQ=..., OA=..."
+        forms = (
+            f"either <final answer>{labels}</final answer>, or <recommend answer>{labels}, CF=...</recommend answer> "
+            f"followed by {call} (1 to {self.per_call} of the frames 1 to {self.total})"
+        )
+        text = f"Your last reply could not be used. {why} Reply again and end with {forms}, where each label is 0, 1 or 2."
+        return Message("user", (Text(text),))
+
+    def hurry(self) -> str:
+        """Asks for the answer now."""
+        return "\nThis is the last turn: no more frames can be selected. Give your <final answer></final answer> now."
+
+    def render(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
+        """A final or a recommended answer."""
+        tag = "final answer" if final else "recommend answer"
+        return f"<{tag}>{answer_text(verdict, confidence)}</{tag}>"
+
+
+def _after_selecting(text: str) -> Message:
+    return Message("user", (Text(f"After selecting frames:\n{text}"),))

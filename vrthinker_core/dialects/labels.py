@@ -1,0 +1,84 @@
+"""The labels in the body of an answer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from vrthinker_core.types import Dimension, Preference, Problem, Trouble, Verdict
+
+MOST_MENTIONS: Final = 1000
+"""Mentions of a name that are looked at in one answer."""
+
+_NAME: Final = r"""(?<!\w)(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*[=:]+"""
+_LABEL: Final = re.compile(_NAME + r"""[\s"'*_`]*""", re.IGNORECASE)
+_NOTHING: Final = re.compile(rf"[,;{{}}<]|\Z|{_NAME}", re.IGNORECASE)
+_DIGIT: Final = re.compile(
+    r"([0-5])(?![\w%]|[.,]\d|[ \t]{0,8}[/|\\~=–—-]?[ \t]{0,8}\d|[ \t]{1,8}(?:or|to|and)[ \t]{1,8}\d)", re.IGNORECASE
+)
+"""One digit that stands alone: not the start of 12, 1.5 or 1st, and not one choice of a copied template such as 1/2."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What one answer says."""
+
+    verdict: Verdict
+    confidence: int | None
+    problems: tuple[Problem, ...]
+
+
+def read_labels(body: str) -> Labels:
+    """The labels of an answer, with the problem that matters most first. `body` is narrow (`plain.narrow`)."""
+    said = _values(body)
+    labels = {name: _agreed(said[name]) for name in Dimension}
+    verdict = Verdict(**{name: None if label is None else Preference(label) for name, label in labels.items()})
+    confidence = _agreed(said["CF"])
+    return Labels(verdict, confidence, (*_problems(said), *_doubt(said["CF"], confidence)))
+
+
+def _values(body: str) -> dict[str, list[int | None]]:
+    """For each name, the digit after every mention of it, or None for something else. Empty mentions do not count."""
+    found: dict[str, list[int | None]] = {name: [] for name in (*Dimension, "CF")}
+    for mention in islice(_LABEL.finditer(body), MOST_MENTIONS):
+        name = mention[1].upper()
+        digit = _DIGIT.match(body, mention.end())
+        if digit is None and _NOTHING.match(body, mention.end()):
+            continue
+        value = int(digit[1]) if digit else None
+        allowed = range(1, 6) if name == "CF" else range(3)
+        found[name].append(value if value in allowed else None)
+    return found
+
+
+def _agreed(values: list[int | None]) -> int | None:
+    """The one value that all mentions give."""
+    return values[0] if len(set(values)) == 1 else None
+
+
+def _problems(said: dict[str, list[int | None]]) -> list[Problem]:
+    conflict = [name for name in Dimension if len(set(said[name]) - {None}) > 1]
+    bad = [name for name in Dimension if None in said[name]]
+    missing = [name for name in Dimension if not said[name]]
+    found = []
+    if conflict:
+        found.append(Problem(Trouble.CONFLICT, f"The answer gives {_listed(conflict)} two different labels."))
+    if bad:
+        found.append(Problem(Trouble.BAD_VALUE, f"The label of {_listed(bad)} is not 0, 1 or 2."))
+    if missing:
+        found.append(Problem(Trouble.MISSING_DIMS, f"The answer has no label for {_listed(missing)}."))
+    if len(missing) == len(Dimension):
+        found.append(Problem(Trouble.EMPTY_ANSWER, "The answer holds no label at all."))
+    return found
+
+
+def _doubt(values: list[int | None], confidence: int | None) -> list[Problem]:
+    if not values or confidence is not None:
+        return []
+    return [Problem(Trouble.BAD_CONFIDENCE, "The confidence is not one number from 1 to 5 and was left out.")]
+
+
+def _listed(names: list[Dimension]) -> str:
+    return " and ".join(", ".join(names).rsplit(", ", 1))

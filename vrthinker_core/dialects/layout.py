@@ -1,0 +1,129 @@
+"""What stands where in a reply: its reasoning, and the answers and calls outside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from vrthinker_core.dialects.jsonish import strict
+from vrthinker_core.dialects.tags import Kind, Tag, tags
+
+
+class Action(NamedTuple):
+    """An answer or a call outside reasoning."""
+
+    kind: Literal["final", "recommend", "call"]
+    body: str
+    closed: bool
+    """Its closing tag is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A reply in its parts."""
+
+    snapshot: str
+    think: str
+    actions: tuple[Action, ...]
+    unfinished: bool
+    """It ends in the middle of reasoning."""
+
+
+def lay_out(shown: str, read: str, *, cut: bool) -> Layout:
+    """The parts of a reply.
+
+    `shown` is the text that reasoning is quoted from, and `read` the same text, character for character, as it is read
+    (`plain.narrow`). `cut`: the token limit ended it.
+    """
+    return _Walk(shown, read, cut=cut).layout()
+
+
+class _Walk:
+    """One pass over the tags; every step goes forward, so the whole is linear in the length of the reply."""
+
+    def __init__(self, shown: str, read: str, *, cut: bool) -> None:
+        self._shown, self._read, self._cut = shown, read, cut
+        self._tags = list(tags(read))
+        self._partners = self._pair()
+        self._last_close = {tag.kind: i for i, tag in enumerate(self._tags) if not tag.opens}
+        self._last_action = max((i for i, tag in enumerate(self._tags) if tag.opens and tag.acts), default=-1)
+
+    def layout(self) -> Layout:
+        segments: dict[str, list[str]] = {"think": [], "snapshot": []}
+        actions: list[Action] = []
+        unfinished = False
+        i = 0
+        while i < len(self._tags):
+            tag = self._tags[i]
+            if not tag.opens:
+                i += 1
+            elif tag.kind == "think" or tag.kind == "snapshot":
+                end = self._segment_end(i)
+                segments[tag.kind].append(self._text(self._shown, i, end).strip())
+                unfinished = end == len(self._tags)
+                i = end + 1 if not unfinished and not self._tags[end].opens else end
+            else:
+                i, action = self._action(i, tag.kind)
+                actions += [action] if action else []
+        joined = {kind: "\n".join(filter(None, texts)) for kind, texts in segments.items()}
+        return Layout(joined["snapshot"], joined["think"], tuple(actions), unfinished)
+
+    def _text(self, source: str, i: int, end: int) -> str:
+        """From behind tag `i` to tag `end`."""
+        return source[self._tags[i].end : self._tags[end].start if end < len(self._tags) else len(source)]
+
+    def _doubled(self, i: int) -> bool:
+        """Tag `i` opens what the tag right before it has opened already."""
+        if i == 0 or i == len(self._tags):
+            return False
+        before, tag = self._tags[i - 1], self._tags[i]
+        same = before.kind == tag.kind and before.opens and tag.opens
+        return same and not self._read[before.end : tag.start].strip()
+
+    def _pair(self) -> dict[int, int]:
+        """For openings of reasoning, the closing that belongs to each: nested ones from the inside out."""
+        found: dict[int, int] = {}
+        waiting: dict[str, list[int]] = {"think": [], "snapshot": []}
+        for i, tag in enumerate(self._tags):
+            if tag.acts:
+                continue
+            if not tag.opens and waiting[tag.kind]:
+                found[waiting[tag.kind].pop()] = i
+            elif tag.opens and not self._doubled(i):
+                waiting[tag.kind].append(i)
+        return found
+
+    def _segment_end(self, i: int) -> int:
+        """The tag that ends the reasoning opened by tag `i`; the number of tags where nothing does.
+
+        Without a closing of its own, a later closing of the same kind ends it, provided that an action is left behind it: all
+        between may be quotation. Else the next opening does. A reply that the token limit cut may have been about to close it,
+        so there nothing ends it, except that a snapshot ends where the thinking begins.
+        """
+        kind = self._tags[i].kind
+        if i in self._partners:
+            return self._partners[i]
+        last = self._last_close.get(kind, -1)
+        if last > i and (self._cut or self._last_action > last):
+            return last
+        return next((j for j in range(i + 1, len(self._tags)) if self._interrupts(kind, self._tags[j])), len(self._tags))
+
+    def _interrupts(self, kind: str, tag: Tag) -> bool:
+        return tag.opens and (not self._cut or (kind == "snapshot" and tag.kind == "think"))
+
+    def _action(self, i: int, kind: Literal["final", "recommend", "call"]) -> tuple[int, Action | None]:
+        """The action opened by tag `i`, and the tag to go on from. None for the first of two equal openings."""
+        if self._doubled(i + 1):
+            return i + 1, None
+        end = self._call_end(i) if kind == "call" else i + 1
+        closings: tuple[Kind, ...] = ("call",) if kind == "call" else ("final", "recommend")
+        closed = end < len(self._tags) and not self._tags[end].opens and self._tags[end].kind in closings
+        return end, Action(kind, self._text(self._read, i, end), closed)
+
+    def _call_end(self, i: int) -> int:
+        """The tag that ends the call opened by tag `i`: the next one, unless that is quoted in the call's own JSON."""
+        end = i + 1
+        while end < len(self._tags) and self._tags[end].kind != "call":
+            end += 1
+        quotes = i + 1 < end < len(self._tags) and not self._tags[end].opens and strict(self._text(self._read, i, end))
+        return end if quotes else i + 1

@@ -1,0 +1,147 @@
+"""The `paired` protocol (checkpoint qunwang13/vrthinker): one index means that frame of BOTH videos, 0 to 127."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from vrthinker_core.dialects.base import answer_text
+from vrthinker_core.dialects.calls import Rules
+from vrthinker_core.dialects.parsing import read_reply
+from vrthinker_core.dialects.templates import prompt_text
+from vrthinker_core.dialects.troubles import reason
+from vrthinker_core.geometry import Grid, Sizing
+from vrthinker_core.types import Frame, FrameRef, Image, Message, Problem, Reply, Request, Side, Text, Verdict
+
+SLOTS: Final = 128
+SIDE: Final = 448
+MOST_PER_CALL: Final = 12
+FIRST_SLOTS: Final = (16, 48, 80, 112)
+"""The middles of four equal bins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """The dialect of `paired`."""
+
+    preset: Literal["card", "clean"] = "card"
+    """Both are the same here: the card's wording has nothing to mend."""
+    per_call: int = MOST_PER_CALL
+    fit: Literal["squash", "letterbox"] = "squash"
+
+    @property
+    def name(self) -> Literal["paired"]:
+        """The protocol."""
+        return "paired"
+
+    @property
+    def grid(self) -> Grid:
+        """128 slots a video."""
+        return Grid(SLOTS, "floor")
+
+    @property
+    def max_turns(self) -> int:
+        """Six replies."""
+        return 6
+
+    @property
+    def window(self) -> int | None:
+        """None is published: every frame stays."""
+        return None
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """How the open points were decided."""
+        fits = {
+            "squash": f"Frames are squashed to {SIDE} x {SIDE} pixels, as the judge was trained.",
+            "letterbox": f"Frames are letterboxed to {SIDE} x {SIDE} pixels; the judge was trained on squashed ones.",
+        }
+        return (
+            f"Index i is the real frame min(int(i / {SLOTS} * total), total - 1) of both videos.",
+            "First frames: indices 16, 48, 80 and 112 of video 1, then of video 2.",
+            "Packing: every frame is an image of its own.",
+            fits[self.fit],
+        )
+
+    @property
+    def redirect(self) -> tuple[str, str]:
+        """What begins a call, and what begins an answer."""
+        return "<tool_call>", "<Answer>"
+
+    @property
+    def opening_refs(self) -> tuple[FrameRef, ...]:
+        """Four frames of video 1, then the same four of video 2."""
+        return tuple(FrameRef(slot, side) for side in Side for slot in FIRST_SLOTS)
+
+    @property
+    def system(self) -> str:
+        """The card's system prompt."""
+        return prompt_text("paired_system")
+
+    def sizing(self, opening: bool) -> Sizing:  # noqa: ARG002 - the same for all frames of this protocol
+        """448 x 448 for every frame."""
+        return Sizing("letterbox" if self.fit == "letterbox" else "square", side=SIDE)
+
+    def opening(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
+        """The system prompt; then the first frames as images, and the question."""
+        question = Text(prompt_text("paired_user", prompt=prompt))
+        return Message("system", (Text(self.system),)), Message("user", (*map(Image, frames), question))
+
+    def number(self, ref: FrameRef) -> str:
+        """The index, the same for both videos."""
+        return str(ref.slot)
+
+    def refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
+        """v1[i], v2[i], v1[j], v2[j], …"""
+        return tuple(FrameRef(index, side) for index in indices for side in Side)
+
+    def parse(self, text: str, *, cut: bool = False) -> Reply:
+        """The best reading of a reply."""
+        return read_reply(text, Rules(range(SLOTS), self.per_call), cut=cut)
+
+    def shown(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
+        """The frames as images, then how many pairs they are. Raises ValueError where they are not two frames per index."""
+        if len(frames) != 2 * len(indices):
+            raise ValueError(f"{len(indices)} indices are {2 * len(indices)} frames, not {len(frames)}")
+        told = f"Retrieved {len(indices)} frame pairs ({list(indices)}) symmetrically from both videos."
+        return Message("user", (*map(Image, frames), _response(told)))
+
+    def refused(self, request: Request | None, problems: Sequence[Problem]) -> Message:  # noqa: ARG002 - the problems say it all
+        """The reason, in the form of a tool's answer."""
+        why = reason(problems, "The call names no frame.")
+        return Message("user", (_response(f"{why} No frames were retrieved: {self._accepted}."),))
+
+    def already(self, indices: Sequence[int]) -> Message:
+        """No frames: they are in view."""
+        told = f"The frame pairs ({list(indices)}) are already shown above. Select other frames, or give your answer."
+        return Message("user", (_response(told),))
+
+    def again(self, problems: Sequence[Problem]) -> Message:
+        """The reason and both accepted forms."""
+        why = reason(problems, "A recommended answer does not end the comparison.")
+        call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [...]}}</tool_call>'
+        forms = (
+            f"either a tool call, {call} ({self._accepted}), or the final judgment, <Answer>TA=..., VQ=..., MQ=..., OA=...</Answer>"
+        )
+        text = f"Your last reply could not be used. {why} Reply again and end with {forms}, where each label is 0, 1 or 2."
+        return Message("user", (Text(text),))
+
+    def hurry(self) -> str:
+        """Asks for the answer now."""
+        return (
+            "\nThis is the last turn: no more frames can be selected. Give your final judgment now, within <Answer></Answer> tags."
+        )
+
+    def render(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
+        """An answer; a recommended one borrows the tag of `concat`, as this protocol has none."""
+        tag = "Answer" if final else "recommend answer"
+        return f"<{tag}>{answer_text(verdict, confidence)}</{tag}>"
+
+    @property
+    def _accepted(self) -> str:
+        return f"each call takes 1 to {self.per_call} of the indices 0 to {SLOTS - 1}"
+
+
+def _response(text: str) -> Text:
+    return Text(f"<tool_response>{text}</tool_response>")

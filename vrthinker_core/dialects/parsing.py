@@ -1,0 +1,111 @@
+"""One tolerant reader for the replies of both protocols: it never raises, and gives the best reading and the problems met."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from vrthinker_core.dialects.calls import Rules, read_calls
+from vrthinker_core.dialects.labels import Labels, read_labels
+from vrthinker_core.dialects.layout import Action, Layout, lay_out
+from vrthinker_core.dialects.plain import before_cleaning, narrow, visible
+from vrthinker_core.dialects.tags import invented_from
+from vrthinker_core.dialects.troubles import weightiest_first
+from vrthinker_core.types import Problem, Reply, Trouble
+
+MOST_ANSWERS: Final = 200
+"""Answers that are read in one reply, from the last one back: a judge at 2,048 tokens cannot write more."""
+
+_CUT_OFF: Final = Problem(Trouble.TRUNCATED, "The reply was cut off by the token limit.")
+_CUT_ANSWER: Final = Problem(Trouble.TRUNCATED, "The reply was cut off inside its answer.")
+_EMPTY: Final = Problem(Trouble.EMPTY, "The reply is empty.")
+_NO_ACTION: Final = Problem(Trouble.NO_ACTION, "The reply holds neither an answer nor a call.")
+_IGNORED: Final = Problem(Trouble.IGNORED_CALL, "A call stood beside the final answer and was ignored.")
+_INVENTED: Final = Problem(Trouble.INVENTED, "The judge went on to invent what it would be told; that part was cut away.")
+
+
+def read_reply(text: str, rules: Rules, *, cut: bool = False) -> Reply:
+    """The best reading of `text` under the rules of a protocol. `cut`: the token limit ended it, not the judge."""
+    shown = visible(text)
+    read = narrow(shown)
+    end = invented_from(read)
+    if end is not None:
+        text, shown, read, cut = text[: before_cleaning(text, end)], shown[:end], read[:end], False
+    extra = [] if end is None else [_INVENTED]
+    if not read.strip():
+        return Reply(text, problems=(_EMPTY, *extra))
+    return _read(text, lay_out(shown, read, cut=cut), rules, extra, cut=cut)
+
+
+def _read(text: str, layout: Layout, rules: Rules, extra: list[Problem], *, cut: bool) -> Reply:
+    calls = [action for action in layout.actions if action.kind == "call"]
+    wants, call_problems = read_calls(calls, rules, cut=cut)
+    labels, final, answer_problems = _answer(layout.actions, cut=cut)
+    if not layout.actions:
+        extra = [*([_CUT_OFF] if cut else []), _NO_ACTION, *extra]
+    elif cut and layout.unfinished:
+        extra = [_CUT_OFF, *extra]
+    if calls and final and labels is not None and labels.verdict.whole:
+        extra = [_IGNORED, *extra]
+    return Reply(
+        text=text,
+        snapshot=layout.snapshot,
+        think=layout.think,
+        wants=wants,
+        verdict=None if labels is None else labels.verdict,
+        confidence=None if labels is None else labels.confidence,
+        final=final,
+        problems=weightiest_first([*call_problems, *answer_problems, *extra]),
+    )
+
+
+def _answer(actions: Sequence[Action], *, cut: bool) -> tuple[Labels | None, bool, list[Problem]]:
+    """(labels, they are final, problems) of the answer that counts: the last whole final one, else the last whole recommended one,
+    else the last final one that says anything, else the last one."""
+    answers = [action for action in actions if action.kind != "call"][-MOST_ANSWERS:]
+    read = [(action, read_labels(action.body)) for action in reversed(answers)]
+    if not read:
+        return None, False, []
+    action, labels = max(read, key=lambda pair: _worth(*pair))
+    problems = _with_cut(action, labels, cut=cut)
+    if action.kind == "recommend":
+        broken = next(((a, found) for a, found in read if a.kind == "final"), None)
+        problems += _with_cut(*broken, cut=cut) if broken else []
+    return labels, action.kind == "final", problems
+
+
+def _worth(action: Action, labels: Labels) -> tuple[bool, bool, bool]:
+    says_anything = not any(problem.kind is Trouble.EMPTY_ANSWER for problem in labels.problems)
+    return labels.verdict.whole, says_anything, action.kind == "final"
+
+
+def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
+    """The problems of an answer, with the cut first where it took labels away."""
+    lost = cut and not action.closed and any(problem.kind is Trouble.MISSING_DIMS for problem in labels.problems)
+    return [*([_CUT_ANSWER] if lost else []), *labels.problems]
+
+
+# -- as values of the conformance cases ----------------------------------------------------------------------------------
+
+
+def to_expected(reply: Reply) -> dict[str, object]:
+    """A reading as JSON values, under the names of the conformance cases. What does not apply is left out."""
+    found: dict[str, object] = {"kind": reply.kind}
+    labels = reply.verdict.labels if reply.verdict is not None else {}
+    if reply.kind in ("answer", "recommend"):
+        found["answer"] = labels
+    elif reply.kind == "invalid":
+        found |= {"error": reply.problems[0].kind.value, "partial": labels}
+    elif reply.wants is not None:
+        found |= {"indices": list(reply.wants.indices), "truncated": reply.wants.truncated}
+        found |= {"recommend": labels} if reply.verdict is not None and reply.verdict.whole else {}
+    if reply.wants is not None:
+        found["dropped"] = [_sayable(entry) if isinstance(entry, str) else entry for entry in reply.wants.dropped]
+    if reply.confidence is not None:
+        found["confidence"] = reply.confidence
+    return found | {"think": _sayable(reply.think), "snapshot": _sayable(reply.snapshot)}
+
+
+def _sayable(text: str) -> str:
+    """`text` without lone surrogates, which no file and no terminal takes."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,31 @@
+"""The characters of a reply, as they are read: invisible ones gone, full-width ones narrow."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+INVISIBLE: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+"""Control, zero-width and direction characters, byte order marks: nobody sees them, and between two letters they hide a word."""
+
+_SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_NARROW: Final = {0xFF01 + k: 0x21 + k for k in range(94)} | {ord(space): " " for space in _SPACES} | {0x2028: "\n", 0x2029: "\n"}
+
+
+def visible(text: str) -> str:
+    """`text` without its invisible characters."""
+    return INVISIBLE.sub("", text)
+
+
+def narrow(text: str) -> str:
+    """`text`, character for character, with full-width forms as ASCII and every kind of space as a space."""
+    return text if text.isascii() else text.translate(_NARROW)
+
+
+def before_cleaning(text: str, at: int) -> int:
+    """The place in `text` that place `at` of `visible(text)` came from."""
+    for gone in INVISIBLE.finditer(text):
+        if gone.start() >= at:
+            break
+        at += 1
+    return at

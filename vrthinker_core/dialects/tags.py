@@ -1,0 +1,70 @@
+"""The tags of a reply, as models really write them: any case, spaces, `_` or `-`, attributes.
+
+Every expression here is linear on any text: repetitions are bounded, or stop at the next angle bracket.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+Kind = Literal["think", "snapshot", "recommend", "final", "call"]
+
+_GAP = r"[\s_-]{0,8}"
+_OPENING = r"<\s{0,8}([/\\]?)\s{0,8}"
+_REST = r"(?:[\s/][^<>‹›]{0,400})?>"
+"""Attributes; never guillemets, which stand where `neutral` took a tag's brackets away."""
+
+TAG: Final = re.compile(
+    f"{_OPENING}(?:(?P<think>think)|(?P<snapshot>snap{_GAP}shot|synthesis)|(?P<recommend>recommend(?:ed)?{_GAP}answer)"
+    f"|(?P<final>(?:final{_GAP})?answer)|(?P<call>tool{_GAP}call)){_REST}",
+    re.IGNORECASE,
+)
+
+ENVIRONMENT: Final = re.compile(
+    r"<\|(?:im_start|im_end|endoftext|vision_start|vision_end|vision_pad|image_pad|video_pad)\|>"
+    rf"|<\s{{0,8}}tool{_GAP}response\b"
+    rf"|(?P<call><\s{{0,8}}[/\\]\s{{0,8}}tool{_GAP}call{_REST}\s*+)(?=After selecting frames:)",
+    re.IGNORECASE,
+)
+"""Where a model stops being itself and plays its environment: a control token, a tool's answer, or, right behind a call, the
+words that such an answer begins with."""
+
+PROTOCOL: Final = re.compile(
+    rf"{_OPENING}(?:think|snap{_GAP}shot|synthesis|(?:(?:final|recommend(?:ed)?){_GAP})?answer|tool{_GAP}(?:call|response)|tools){_REST}",
+    re.IGNORECASE,
+)
+"""Every tag that means something in either protocol, whoever writes it."""
+
+
+def invented_from(text: str) -> int | None:
+    """Where in `text` the model begins to invent its environment; None where it never does.
+
+    Quoting is no excuse: a verdict that rests on invented frames is worse than a reply that is asked again.
+    """
+    found = ENVIRONMENT.search(text)
+    if found is None:
+        return None
+    return found.end() if found["call"] else found.start()
+
+
+class Tag(NamedTuple):
+    """A tag as found."""
+
+    kind: Kind
+    opens: bool
+    start: int
+    end: int
+
+    @property
+    def acts(self) -> bool:
+        """It begins or ends an answer or a call."""
+        return self.kind not in ("think", "snapshot")
+
+
+def tags(text: str) -> Iterator[Tag]:
+    """The tags of `text` in order."""
+    for match in TAG.finditer(text):
+        kind: Kind = match.lastgroup  # type: ignore[assignment]
+        yield Tag(kind, not match[1], match.start(), match.end())

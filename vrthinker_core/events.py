@@ -1,0 +1,125 @@
+"""What happens in a run, as typed records. Live page and stored trace share them: replaying a trace yields the same events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from vrthinker_core.types import ClipInfo, Completion, FrameRef, Reply, Settings, Thumbnail, Verdict
+
+
+class StopReason(StrEnum):
+    """Why a run ended: exactly one ends every trace."""
+
+    ANSWERED = "answered"
+    NO_ANSWER = "no answer"
+    TURN_LIMIT = "turn limit"
+    TOKEN_LIMIT = "token limit"
+    CONTEXT_FULL = "context full"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One reply of the judge, with what it was shown before."""
+
+    number: int
+    """1-based."""
+    told: str
+    """The text that was sent before this reply, without the system prompt."""
+    frames: tuple[Thumbnail, ...]
+    """The frames that were sent with it, in order."""
+    completion: Completion
+    reply: Reply
+    forced: bool = False
+    """The engine had asked for the answer now."""
+    in_view: tuple[FrameRef, ...] = ()
+    """Every frame the judge could see while it wrote this reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """First event: what is compared, by whom, under which rules."""
+
+    prompt: str
+    judge: str
+    dialect: str
+    settings: Settings
+    """With every default filled in."""
+    clips: tuple[ClipInfo | None, ClipInfo | None]
+    system: str = ""
+    """The system prompt as sent."""
+    rules: tuple[str, ...] = ()
+    """Which of the card's open points was decided how: grid rule, first frames, packing."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FramesShown:
+    """Frames are on their way to the judge; they come before any text about them."""
+
+    turn: int
+    told: str
+    frames: tuple[Thumbnail, ...]
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TextArrived:
+    """A piece of the reply."""
+
+    turn: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """The reply is complete and read."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Last event: why the run ended, and the verdict if there is one."""
+
+    stop: StopReason
+    verdict: Verdict | None = None
+    """Whole for `answered`; may be partial otherwise."""
+    provisional: bool = False
+    """No final answer came: this is the last recommended one."""
+    forced: bool = False
+    """The answer came because the engine asked for it now."""
+    error: str = ""
+    """What went wrong and what to do, for `failed` and `context full`."""
+    fault: str = ""
+    """Name of the error in `errors.py`, "" when nothing failed."""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+Event = Started | FramesShown | TextArrived | TurnEnded | Finished
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A run as it is kept: the truth of which page, replay, table and report are views."""
+
+    started: Started
+    turns: tuple[Turn, ...] = ()
+    finished: Finished | None = None
+    """None when the run was killed before it could say how it ended."""
+    format: Literal["vr-thinker-trace/1"] = "vr-thinker-trace/1"
+
+    def events(self) -> Iterator[Event]:
+        """The very events of the live run, in order."""
+        yield self.started
+        for turn in self.turns:
+            yield FramesShown(turn.number, turn.told, turn.frames, turn.forced)
+            yield from (TextArrived(turn.number, piece) for piece in turn.completion.split())
+            yield TurnEnded(turn)
+        if self.finished is not None:
+            yield self.finished

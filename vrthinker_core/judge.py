@@ -1,0 +1,278 @@
+"""The loop: one comparison as a generator of events, and many side by side.
+
+There is one loop for page, command line, benchmark and training: what is trained is what is shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from vrthinker_core.backends.base import Backend, Conversation, never
+from vrthinker_core.deliberation import Deliberation, FrameSource
+from vrthinker_core.dialects import Dialect, filled, make_dialect, neutralise
+from vrthinker_core.errors import BadInput, ContextFull, VrThinkerError
+from vrthinker_core.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Turn, TurnEnded
+from vrthinker_core.traces import Recorder, thumbnail
+from vrthinker_core.types import Cancelled, ClipInfo, Completion, Frame, FrameRef, Protocol, Settings, Side, VideoPair
+from vrthinker_core.video import Clip, open_clip
+
+MAX_PROMPT = 10_000
+"""Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context."""
+
+
+def judge(
+    pair: VideoPair,
+    backend: Backend,
+    settings: Settings = Settings(),
+    *,
+    cancelled: Cancelled = never,
+    trace: Path | None = None,
+    notes: Sequence[str] = (),
+) -> Iterator[Event]:
+    """Compare two videos; an event at each step, `Started` first and exactly one `Finished` last.
+
+    Never raises for bad input, bad files or a failing judge: these end the run as `failed` with a sentence. Closing the
+    generator ends the run as `cancelled`. `trace` names a file that is written turn by turn; `notes` go into the trace's beginning.
+    """
+    recorder = Recorder(trace)
+    run = Run(pair, backend, settings, cancelled, notes)
+    try:
+        for event in run.events():
+            recorder.add(event)
+            yield _with_trouble(event, recorder)
+    finally:
+        if recorder.trace is not None and recorder.trace.finished is None:
+            recorder.add(run.finished(StopReason.CANCELLED))
+
+
+def judge_many(
+    pairs: Iterable[VideoPair],
+    backend: Backend,
+    settings: Settings = Settings(),
+    *,
+    live: int = 8,
+    cancelled: Cancelled = never,
+) -> Iterator[tuple[int, Event]]:
+    """Compare many pairs, `live` at a time and turn by turn; each event comes with its pair's position.
+
+    Each pair's own events are those of `judge`. Pairs are taken from the iterable only as they are needed.
+    """
+    waiting = enumerate(pairs)
+    running: deque[tuple[int, Iterator[Event]]] = deque()
+    while True:
+        while len(running) < live and (following := next(waiting, None)) is not None:
+            running.append((following[0], judge(following[1], backend, settings, cancelled=cancelled)))
+        if not running:
+            return
+        position, events = running.popleft()
+        for event in events:
+            yield position, event
+            if isinstance(event, TurnEnded):
+                running.append((position, events))
+                break
+
+
+def _with_trouble(event: Event, recorder: Recorder) -> Event:
+    """The last event, with what became of the record; the record itself says so too."""
+    if not isinstance(event, Finished) or not recorder.trouble:
+        return event
+    told = replace(event, notes=(*event.notes, recorder.trouble))
+    recorder.add(told)
+    return told
+
+
+class Run:
+    """One comparison in flight. `events()` may be read once."""
+
+    def __init__(self, pair: VideoPair, backend: Backend, settings: Settings, cancelled: Cancelled, notes: Sequence[str]) -> None:
+        self._pair = pair
+        self._backend = backend
+        self._settings = settings
+        self._cancelled = cancelled
+        self._notes = tuple(notes)
+        self._began = time.perf_counter()
+        self._forced = False
+        self._deliberation: Deliberation | None = None
+        self._stack = ExitStack()
+
+    def events(self) -> Iterator[Event]:
+        """Everything that happens, and always an end."""
+        stop: StopReason | None = None
+        error: Exception | None = None
+        try:
+            dialect, clips = yield from self._open()
+            conversation = self._backend.open()
+            self._stack.callback(conversation.close)
+            deliberation = self._deliberation = Deliberation(self._pair.prompt, dialect, self._settings, _source(clips))
+            while deliberation.over is None:
+                yield from self._turn(deliberation, conversation)
+        except ContextFull as full:
+            stop, error = StopReason.CONTEXT_FULL, full
+        except Exception as failure:  # noqa: BLE001 - the border: whatever happens, the trace so far is kept and says so
+            stop, error = StopReason.FAILED, failure
+        finally:
+            self._stack.close()
+        yield self.finished(stop, error)
+
+    def finished(self, stop: StopReason | None = None, error: Exception | None = None) -> Finished:
+        """The last event as things stand."""
+        seconds = time.perf_counter() - self._began
+        deliberation = self._deliberation
+        if deliberation is not None and stop is not None:
+            deliberation.stop(stop)
+        if deliberation is None or deliberation.over is None:
+            return Finished(stop or StopReason.FAILED, error=_sentence(error), fault=_fault(error), seconds=seconds)
+        verdict, provisional = deliberation.verdict
+        forced = self._forced and deliberation.over is StopReason.ANSWERED
+        return Finished(deliberation.over, verdict, provisional, forced, _sentence(error), _fault(error), (), seconds)
+
+    # -- beginning -----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> Generator[Event, None, tuple[Dialect, tuple[Clip, Clip]]]:
+        """Yields `Started`, also when something is wrong; returns (dialect, clips). Raises what is wrong."""
+        trouble: VrThinkerError | None = None
+        first: Clip | None = None
+        second: Clip | None = None
+        protocol = self._protocol()
+        try:
+            dialect = make_dialect(self._settings, protocol)
+            self._settings = filled(self._settings, dialect)
+            _check_prompt(self._pair.prompt)
+            first, second, trouble = self._open_clips(dialect)
+        except BadInput as bad:
+            dialect, trouble = make_dialect(Settings(), protocol), bad
+        yield self._started(dialect, (_info(first), _info(second)))
+        self._check_protocol(protocol)
+        if trouble is not None or first is None or second is None:
+            raise trouble or BadInput("Both videos are needed.")
+        return dialect, (first, second)
+
+    def _protocol(self) -> Protocol:
+        chosen = self._settings.protocol
+        return (self._backend.protocol or "paired") if chosen == "auto" else chosen
+
+    def _check_protocol(self, protocol: Protocol) -> None:
+        trained = self._backend.protocol
+        if trained is not None and trained != protocol:
+            raise BadInput(f"{self._backend.name} was trained for the protocol {trained} and cannot speak {protocol}. Choose auto.")
+
+    def _open_clips(self, dialect: Dialect) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
+        """Both at once, each in a process of its own; the first error, if any, beside what could be opened."""
+        with ThreadPoolExecutor(2) as pool:
+            sides = ((Side.FIRST, Path(self._pair.first)), (Side.SECOND, Path(self._pair.second)))
+            opening = [pool.submit(_open_one, path, side, dialect) for side, path in sides]
+        found: list[Clip | None] = []
+        trouble: VrThinkerError | None = None
+        for (side, _), future in zip(sides, opening, strict=True):
+            try:
+                found.append(self._stack.enter_context(future.result()))
+            except VrThinkerError as error:
+                found.append(None)
+                trouble = trouble or type(error)(f"Video {int(side)}: {error}")
+        return found[0], found[1], trouble
+
+    def _started(self, dialect: Dialect, infos: tuple[ClipInfo | None, ClipInfo | None]) -> Started:
+        notes = self._notes + _pair_notes(self._pair, infos)
+        prompt = self._pair.prompt[:MAX_PROMPT]
+        return Started(prompt, self._backend.name, dialect.name, self._settings, infos, dialect.system, dialect.rules, notes)
+
+    # -- a turn --------------------------------------------------------------------------------------------------------
+
+    def _turn(self, deliberation: Deliberation, conversation: Conversation) -> Iterator[Event]:
+        if self._cancelled():
+            deliberation.stop(StopReason.CANCELLED)
+            return
+        _fit(deliberation, conversation)
+        messages, news, number = deliberation.ask(), deliberation.news(), deliberation.turn
+        self._forced = deliberation.last_turn
+        frames = tuple(thumbnail(frame, deliberation.dialect.number(frame.ref)) for frame in news.frames)
+        in_view = deliberation.in_view
+        yield FramesShown(number, news.text, frames, self._forced)
+        pieces: list[str] = []
+        failure: Exception | None = None
+        completion = Completion("", "failed")
+        try:
+            for piece in conversation.stream(messages, deliberation.sampling(), self._cancelled):
+                if isinstance(piece, Completion):
+                    completion = piece
+                else:
+                    pieces.append(piece)
+                    yield TextArrived(number, piece)
+        except Exception as error:  # noqa: BLE001 - what was written so far still belongs into the trace
+            failure = error
+            completion = Completion("".join(pieces), "failed", pieces=tuple(map(len, pieces)))
+        try:
+            reply = deliberation.take(completion)
+        except VrThinkerError as error:
+            failure, reply = error, deliberation.replies[-1]
+        yield TurnEnded(Turn(number, news.text, frames, completion, reply, self._forced, in_view))
+        if failure is not None:
+            raise failure
+
+
+def _fit(deliberation: Deliberation, conversation: Conversation) -> None:
+    """Let the oldest tool frames leave until the conversation fits. Raises ContextFull when nothing is left to leave."""
+    capacity = conversation.capacity
+    if capacity is None:
+        return
+    room = min(deliberation.settings.max_new_tokens, capacity // 8)
+    while (length := conversation.measure(deliberation.ask())) + room > capacity:
+        if not deliberation.forget():
+            raise ContextFull(
+                f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. Shorten the prompt."
+            )
+
+
+def _source(clips: tuple[Clip, Clip]) -> FrameSource:
+    def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+        found: dict[FrameRef, Frame] = {}
+        for side, clip in zip(Side, clips, strict=True):
+            slots = [ref.slot for ref in refs if ref.side is side]
+            found |= {frame.ref: frame for frame in clip.frames(slots)} if slots else {}
+        return tuple(found[ref] for ref in refs)
+
+    return frames
+
+
+def _open_one(path: Path, side: Side, dialect: Dialect) -> Clip:
+    first = [ref.slot for ref in dialect.opening_refs if ref.side is side]
+    return open_clip(path, side, dialect.grid, opening=dialect.sizing(True), later=dialect.sizing(False), first=first)
+
+
+def _info(clip: Clip | None) -> ClipInfo | None:
+    return None if clip is None else clip.info
+
+
+def _check_prompt(prompt: str) -> None:
+    if not prompt.strip():
+        raise BadInput("The prompt is empty. Write the text that both videos were made from.")
+    if len(prompt) > MAX_PROMPT:
+        raise BadInput(f"The prompt has {len(prompt):,} characters; at most {MAX_PROMPT:,} are read. Shorten it.")
+
+
+def _pair_notes(pair: VideoPair, infos: tuple[ClipInfo | None, ClipInfo | None]) -> tuple[str, ...]:
+    notes = []
+    first, second = infos
+    if first is not None and second is not None and first.digest == second.digest:
+        notes.append("Both videos are the same file.")
+    if neutralise(pair.prompt)[1]:
+        notes.append("The prompt holds control tokens or protocol tags; they were sent as plain text.")
+    return tuple(notes)
+
+
+def _sentence(error: Exception | None) -> str:
+    if error is None or isinstance(error, VrThinkerError):
+        return str(error or "")
+    if isinstance(error, MemoryError):
+        return "There is too little memory for this comparison. Use a smaller judge or shorter videos."
+    return f"The judge stopped unexpectedly ({type(error).__name__}). What it had said is kept; compare again."
+
+
+def _fault(error: Exception | None) -> str:
+    return "" if error is None else type(error).__name__

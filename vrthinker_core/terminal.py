@@ -1,0 +1,131 @@
+"""A run as it is told in a terminal: events in, lines out. Replay and live run look the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.text import Text
+
+from vrthinker_core.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Turn, TurnEnded
+from vrthinker_core.types import ClipInfo, Dimension, Preference, Side, Thumbnail
+
+NAMES = {
+    Dimension.TA: "Text alignment",
+    Dimension.MQ: "Motion quality",
+    Dimension.VQ: "Visual quality",
+    Dimension.OA: "Overall",
+}
+
+WINNERS = {Preference.TIE: "tie", Preference.FIRST: "video 1", Preference.SECOND: "video 2", None: "not said"}
+
+
+class Telling:
+    """Prints events one after another. What a judge or a person wrote is printed as plain text, never as markup."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._open_line = False
+
+    def tell(self, events: Iterable[Event]) -> Finished | None:
+        """Print all events; gives the last one."""
+        last: Finished | None = None
+        for event in events:
+            self.show(event)
+            last = event if isinstance(event, Finished) else last
+        return last
+
+    def show(self, event: Event) -> None:
+        """Print one event."""
+        match event:
+            case Started():
+                self._started(event)
+            case FramesShown():
+                self._frames(event)
+            case TextArrived():
+                self._write(event.text)
+            case TurnEnded():
+                self._turn(event.turn)
+            case Finished():
+                self._finished(event)
+
+    def _started(self, started: Started) -> None:
+        self._line(f"Judge     {started.judge}, protocol {started.dialect}", "bold")
+        self._line(f"Prompt    {started.prompt}")
+        for side, clip in zip(Side, started.clips, strict=True):
+            if clip is not None:
+                self._clip(side, clip)
+        for note in started.notes:
+            self._line(f"Note      {note}", "yellow")
+
+    def _clip(self, side: Side, clip: ClipInfo) -> None:
+        rate = f"{clip.fps:.4g} fps{' (variable)' if clip.variable_rate else ''}"
+        self._line(f"Video {side:d}   {clip.name}: {clip.frames} frames, {rate}, {clip.width} x {clip.height}, {clip.codec}")
+        for note in clip.notes:
+            self._line(f"          {note}", "yellow")
+
+    def _frames(self, shown: FramesShown) -> None:
+        self._line("")
+        self._line(f"Turn {shown.turn}{' (asked for the answer now)' if shown.forced else ''}", "bold cyan")
+        if shown.frames:
+            self._line(f"frames    {_frame_list(shown.frames)}", "cyan")
+        else:
+            self._line(f"told      {shown.told.strip()}", "cyan")
+
+    def _turn(self, turn: Turn) -> None:
+        self._end_line()
+        for problem in turn.reply.problems:
+            self._line(f"problem   {problem.kind}: {problem.detail}", "yellow")
+        self._line(f"          {_footnote(turn)}", "dim")
+
+    def _finished(self, end: Finished) -> None:
+        self._line("")
+        if end.verdict is not None:
+            self._verdict(end)
+        reason = "answered when asked for the answer" if end.forced and end.stop is StopReason.ANSWERED else end.stop.value
+        self._line(f"Ended     {reason}, {end.seconds:.1f} s", "bold" if end.verdict else "bold red")
+        if end.error:
+            self._line(f"          {end.error}", "red")
+        for note in end.notes:
+            self._line(f"Note      {note}", "yellow")
+
+    def _verdict(self, end: Finished) -> None:
+        assert end.verdict is not None
+        kind = "Provisional verdict (recommended, never made final)" if end.provisional else "Verdict"
+        self._line(kind if end.verdict.whole else "Incomplete verdict", "bold green" if end.verdict.whole else "bold yellow")
+        for dimension, label in end.verdict:
+            self._line(f"  {NAMES[dimension]:<16}{WINNERS[label]}")
+
+    def _line(self, text: str, style: str = "") -> None:
+        self._end_line()
+        self._console.print(Text(text, style=style))
+
+    def _write(self, text: str) -> None:
+        self._console.print(Text(text), end="", soft_wrap=True)
+        self._open_line = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            self._console.print()
+            self._open_line = False
+
+
+def _frame_list(frames: tuple[Thumbnail, ...]) -> str:
+    sides = []
+    for side in Side:
+        mine = [f"{frame.number} ({frame.seconds:.2f} s)" for frame in frames if frame.ref.side is side]
+        if mine:
+            sides.append(f"video {side:d}: {', '.join(mine)}")
+    return "; ".join(sides)
+
+
+def _footnote(turn: Turn) -> str:
+    done = turn.completion
+    parts = [f"{turn.reply.kind}"]
+    if done.prompt_tokens is not None:
+        reused = f", {done.reused_tokens} of them kept" if done.reused_tokens else ""
+        parts.append(f"{done.prompt_tokens} tokens in{reused}")
+    if done.new_tokens is not None:
+        parts.append(f"{done.new_tokens} out")
+    parts.append(f"{done.seconds:.1f} s")
+    return " · ".join(parts)

@@ -1,0 +1,191 @@
+"""Append-only record of a run: written turn by turn, read back only after validation.
+
+A trace is ONE JSON file with its thumbnails inside. Each turn the file is written anew beside itself, flushed to the disk and
+renamed, so a killed process leaves the turns that were complete, never half a file.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vrthinker_core.errors import TraceError
+from vrthinker_core.events import Event, Finished, Started, Trace, TurnEnded
+from vrthinker_core.types import Frame, Thumbnail
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+THUMBNAIL_HEIGHT = 224
+MAX_BYTES = 64 * 2**20
+MAX_TURNS = 64
+MAX_FRAMES_PER_TURN = 256
+MAX_JPEG_BYTES = 256 * 2**10
+
+
+def thumbnail(frame: Frame, number: str) -> Thumbnail:
+    """The frame as a trace keeps it: JPEG, at most 224 pixels high."""
+    from PIL import Image
+
+    picture = Image.frombytes("RGB", (frame.width, frame.height), frame.rgb)
+    if picture.height > THUMBNAIL_HEIGHT:
+        width = max(1, round(picture.width * THUMBNAIL_HEIGHT / picture.height))
+        picture = picture.resize((width, THUMBNAIL_HEIGHT), Image.Resampling.BICUBIC, reducing_gap=2.0)
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=82)
+    return Thumbnail(frame.ref, number, frame.index, frame.seconds, frame.until, buffer.getvalue(), frame.note)
+
+
+# -- JSON ----------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[Trace]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Trace)
+
+
+def to_json(trace: Trace) -> bytes:
+    """The trace as UTF-8 JSON, thumbnails in base64."""
+    return _adapter().dump_json(trace, indent=1, exclude_none=False)
+
+
+def from_json(data: bytes) -> Trace:
+    """Read a trace that may come from a stranger. Raises TraceError with one sentence; runs nothing, opens nothing."""
+    from pydantic import ValidationError
+
+    if len(data) > MAX_BYTES:
+        raise TraceError(f"This trace has {len(data) / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are read.")
+    try:
+        trace = _adapter().validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        raise TraceError(f"This is not a VR-Thinker trace: {where}: {first['msg']}.") from None
+    except RecursionError:
+        raise TraceError("This is not a VR-Thinker trace: it is nested too deeply.") from None
+    _check(trace)
+    return trace
+
+
+def _check(trace: Trace) -> None:
+    """What the types cannot say."""
+    if len(trace.turns) > MAX_TURNS:
+        raise TraceError(f"This trace has {len(trace.turns)} turns; at most {MAX_TURNS} are read.")
+    for expected, turn in enumerate(trace.turns, start=1):
+        if turn.number != expected:
+            raise TraceError(f"This trace is not whole: turn {expected} is missing.")
+        if min(turn.completion.pieces, default=0) < 0 or sum(turn.completion.pieces) != len(turn.completion.text):
+            raise TraceError(f"This trace is damaged: the pieces of turn {expected} do not make up its text.")
+        if len(turn.frames) > MAX_FRAMES_PER_TURN:
+            raise TraceError(
+                f"This trace shows {len(turn.frames)} frames in turn {expected}; at most {MAX_FRAMES_PER_TURN} are read."
+            )
+        for frame in turn.frames:
+            _check_jpeg(frame.jpeg, expected)
+
+
+def _check_jpeg(data: bytes, turn: int) -> None:
+    from PIL import Image, UnidentifiedImageError
+
+    bad = TraceError(f"This trace is damaged: a frame of turn {turn} is no small JPEG picture.")
+    if len(data) > MAX_JPEG_BYTES:
+        raise bad
+    try:
+        with Image.open(io.BytesIO(data), formats=("JPEG",)) as picture:
+            size = picture.size
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError):
+        raise bad from None
+    if max(size) > 8 * THUMBNAIL_HEIGHT:
+        raise bad
+
+
+def load(path: Path) -> Trace:
+    """Read a stored trace. Raises TraceError."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise TraceError(f"{path.name} has {size / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are read.")
+        data = path.read_bytes()
+    except OSError as error:
+        raise TraceError(f"Cannot read the trace {path.name}: {error.strerror or error}.") from None
+    return from_json(data)
+
+
+# -- recording -----------------------------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """Builds the trace of a run from its events, and keeps it on the disk when a path is given.
+
+    When the path cannot be written the trace goes to the system's temporary folder instead, and `trouble` says so: a run never ends
+    because its record could not be kept.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self.trace: Trace | None = None
+        self.trouble = ""
+
+    def add(self, event: Event) -> None:
+        """Note an event; the file is written when the run starts, at each turn's end and when the run has ended."""
+        if isinstance(event, Started):
+            self.trace = Trace(event)
+        elif isinstance(event, TurnEnded) and self.trace is not None:
+            self.trace = replace(self.trace, turns=(*self.trace.turns, event.turn))
+        elif isinstance(event, Finished) and self.trace is not None:
+            self.trace = replace(self.trace, finished=event)
+        else:
+            return
+        self.save()
+
+    def save(self) -> None:
+        """Write what there is."""
+        if self.path is None or self.trace is None:
+            return
+        data = to_json(self.trace)
+        try:
+            write_whole(self.path, data)
+        except OSError as error:
+            self._save_elsewhere(data, self.path, error)
+
+    def _save_elsewhere(self, data: bytes, wanted: Path, error: OSError) -> None:
+        reason = error.strerror or type(error).__name__
+        try:
+            spare = Path(tempfile.mkdtemp(prefix="vr-thinker-")) / "trace.json"
+            write_whole(spare, data)
+        except OSError as second:
+            self.path = None
+            self.trouble = (
+                f"The trace could not be saved as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is only shown."
+            )
+            return
+        self.path = spare
+        self.trouble = f"The trace could not be saved as {wanted} ({reason}); it was saved as {spare} instead."
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that at every moment either the old or the new content is there. Raises OSError and leaves no half file."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:60]}.", suffix=".part")
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.chmod(0o644)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def as_dict(trace: Trace) -> Any:
+    """The trace as plain JSON values."""
+    return _adapter().dump_python(trace, mode="json")

@@ -1,0 +1,190 @@
+"""Drawn pairs as files: H.264 films and the list of what is true about them.
+
+A folder of pairs holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv`. A film is written aside and renamed when it is
+whole, and says in its own comment what it was drawn from: so a stopped run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import repeat
+from multiprocessing import get_context
+from pathlib import Path
+
+import av
+import av.error
+import numpy as np
+from av.video.reformatter import ColorRange, Colorspace
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.faults import FRAMES
+from vrthinker_core.training.scenes import DrawnPair, Scene, Shot, draw_pair
+from vrthinker_core.types import Side
+
+COLUMNS = ("video1", "video2", "prompt", "TA", "VQ", "MQ", "OA")
+"""Of pairs.csv; the videos' paths are relative to it."""
+RATE = 24
+"""Frames a second."""
+FINE = 4
+"""Samples per side of a pixel where things end."""
+SMALLEST, LARGEST = 112, 1080
+"""Sides of a film in pixels, even ones only."""
+LIST = "pairs.csv"
+OURS = re.compile(r"(pairs\.csv|pair_\d{4,}_[ab]\.mp4)(\.part)?")
+"""Names that a folder of pairs may hold."""
+
+Progress = Callable[[int, int], None]
+"""Told (films there, films in all), first before any is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """One film to be written."""
+
+    seed: int
+    """Of the whole run."""
+    number: int
+    """Of the pair, from 0."""
+    side: Side
+    size: int
+
+    @property
+    def name(self) -> str:
+        """Its file; it says nothing about the labels."""
+        return f"pair_{self.number:04d}_{'ab'[self.side - 1]}.mp4"
+
+    @property
+    def comment(self) -> str:
+        """What the film says about itself."""
+        return f"drawn world 1: seed {self.seed}, pair {self.number}, video {self.side.value}, {self.size} px"
+
+
+def write_pairs(count: int, seed: int, out: Path, size: int = 448, progress: Progress | None = None, workers: int = 1) -> Path:
+    """Write `count` drawn pairs of a seed into the folder `out`, as films of `size` x `size` pixels; gives the path of pairs.csv.
+
+    Films of the same seed and size that are already there stay, so a stopped run goes on. With `workers` > 1, so many processes
+    draw.
+
+    Raises:
+        BadInput: a number is out of range, or `out` holds something else or cannot be written.
+    """
+    _check(count, seed, size, workers)
+    takes = [Take(seed, number, side, size) for number in range(count) for side in Side]
+    try:
+        _claim(out)
+        missing = [take for take in takes if not _there(take, out)]
+        for written, _ in enumerate(_write_takes(missing, out, workers)):
+            if progress:
+                progress(len(takes) - len(missing) + written, len(takes))
+        return _write_list(count, seed, out)
+    except (OSError, av.error.FFmpegError) as problem:
+        raise BadInput(f"The pairs cannot be written to {out}: {problem.strerror or problem}.") from None
+
+
+def write_film(scene: Scene, path: Path, size: int = 448, *, fine: int = FINE, comment: str = "") -> None:
+    """Write a scene as an H.264 film, 128 frames at 24 a second; an older file of that name is replaced once the film is whole.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    aside = path.with_name(path.name + ".part")
+    try:
+        _encode(Shot(scene, size, fine), aside, size, comment)
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def pair_of(seed: int, number: int) -> DrawnPair:
+    """Pair `number` of a run with `seed`; runs with other seeds have other pairs."""
+    return draw_pair(int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0]))
+
+
+def _check(count: int, seed: int, size: int, workers: int) -> None:
+    if count < 1:
+        raise BadInput(f"There must be at least one pair to write, not {count}.")
+    if seed < 0:
+        raise BadInput(f"A seed is 0 or larger, not {seed}.")
+    if size % 2 or not SMALLEST <= size <= LARGEST:
+        raise BadInput(f"A film's side is an even number of pixels from {SMALLEST} to {LARGEST}, not {size}.")
+    if workers < 1:
+        raise BadInput(f"At least one process must draw, not {workers}.")
+
+
+def _claim(out: Path) -> None:
+    """Make the folder, or see that it holds nothing but drawn pairs."""
+    out.mkdir(parents=True, exist_ok=True)
+    names = sorted(path.name for path in out.iterdir())
+    strange = [name for name in names if not OURS.fullmatch(name)]
+    if not strange and LIST in names and Take(0, 0, Side.FIRST, 0).name not in names:
+        strange = [LIST]
+    if strange:
+        raise BadInput(f"{out} holds something else ({strange[0]}): name an empty folder for the pairs.")
+
+
+def _there(take: Take, out: Path) -> bool:
+    """The film is already written; a film of another seed or size is never replaced."""
+    path = out / take.name
+    if not path.exists():
+        return False
+    try:
+        with av.open(str(path)) as film:
+            comment = film.metadata.get("comment", "")
+    except av.error.InvalidDataError:
+        return False
+    if comment != take.comment:
+        raise BadInput(f"{out} holds films of another seed or size ({take.name}): name an empty folder for the pairs.")
+    return True
+
+
+def _write_takes(takes: list[Take], out: Path, workers: int) -> Iterator[Take | None]:
+    """Write films; yields once before the first and once after each."""
+    yield None
+    if workers == 1 or not takes:
+        for take in takes:
+            yield _write_take(take, out)
+    else:
+        # A forked process would inherit the locks of whatever threads run here.
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            yield from pool.map(_write_take, takes, repeat(out))
+
+
+def _write_take(take: Take, out: Path) -> Take:
+    scene = pair_of(take.seed, take.number).scenes[take.side]
+    write_film(scene, out / take.name, take.size, comment=take.comment)
+    return take
+
+
+def _encode(shot: Shot, path: Path, size: int, comment: str) -> None:
+    with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as film:
+        film.metadata["comment"] = comment
+        stream = film.add_stream("libx264", rate=RATE, options={"crf": "18", "preset": "medium"})
+        stream.width = stream.height = size
+        stream.pix_fmt = "yuv420p"
+        # Untagged, players guess the matrix by the size of the picture.
+        stream.codec_context.colorspace = Colorspace.ITU601
+        stream.codec_context.color_range = ColorRange.MPEG
+        # With more threads, the bytes would depend on the machine.
+        stream.codec_context.thread_count = 1
+        for index in range(FRAMES):
+            picture = av.VideoFrame.from_ndarray(shot.frame(index), format="rgb24")
+            frame = picture.reformat(format="yuv420p", dst_colorspace=Colorspace.ITU601, dst_color_range=ColorRange.MPEG)
+            film.mux(stream.encode(frame))
+        film.mux(stream.encode())
+
+
+def _write_list(count: int, seed: int, out: Path) -> Path:
+    path, aside = out / LIST, out / (LIST + ".part")
+    with aside.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(COLUMNS)
+        for number in range(count):
+            pair = pair_of(seed, number)
+            names = [Take(seed, number, side, 0).name for side in Side]
+            rows.writerow([*names, pair.prompt, *(pair.verdict.labels[column] for column in COLUMNS[3:])])
+    aside.replace(path)
+    return path

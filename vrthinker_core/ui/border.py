@@ -1,0 +1,95 @@
+"""Who may talk to the server: its own page, under its own names. Everybody else's page is turned away.
+
+Without this a page anywhere on the web could upload files to a server on the visitor's own machine (a foreign origin), also under a
+name that was pointed at it on purpose (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import SplitResult, urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+OWN_NAMES = ("localhost",)
+
+POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self' blob: 'unsafe-inline' 'unsafe-eval'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "media-src 'self' data: blob:",
+        "connect-src 'self' blob: data:",
+        "font-src 'self' data:",
+        "worker-src 'self' blob:",
+        "object-src 'none'",
+        "base-uri 'self'",
+        "form-action 'self'",
+    )
+)
+"""The browser fetches from nowhere else, whatever a text may try. Gradio's own scripts need inline code."""
+
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+)
+
+
+class Border:
+    """ASGI middleware: 400 for a foreign host, 403 for a foreign origin. `names` are the host names the server goes by."""
+
+    def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
+        self._app = app
+        self._names = {name.lower() for name in (*OWN_NAMES, *names)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._is_own(host):
+            await PlainTextResponse("This server does not go by that name.", 400)(scope, receive, send)
+        elif not _same_origin(headers.get("origin"), host):
+            await PlainTextResponse("Only this server's own page may do that.", 403)(scope, receive, send)
+        else:
+            await self._app(scope, receive, _with_headers(send))
+
+    def _is_own(self, host: str) -> bool:
+        """Addresses are always its own: only a name can be pointed elsewhere."""
+        name = (_split(f"//{host}").hostname or "").lower()
+        return name in self._names or _is_address(name)
+
+
+def _same_origin(origin: str | None, host: str) -> bool:
+    return origin is None or _split(origin).netloc.lower() == host.lower()
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_headers(send: Send) -> Send:
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *HEADERS]}
+        await send(message)
+
+    return answer

@@ -1,0 +1,48 @@
+"""Opening the judge while the page is already there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+
+from vrthinker_core.backends import Opened
+from vrthinker_core.errors import CheckpointError, VrThinkerError
+from vrthinker_core.events import Event
+from vrthinker_core.judge import judge
+from vrthinker_core.ui.run import Job
+
+
+class Opening:
+    """A judge that is being opened in a thread."""
+
+    def __init__(self, open_judge: Callable[[], Opened]) -> None:
+        self._open_judge = open_judge
+        self._opened: Opened | None = None
+        self._error: VrThinkerError | None = None
+        self._thread = threading.Thread(target=self._work, name="opening", daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        """The judge is there, or cannot be opened."""
+        return not self._thread.is_alive()
+
+    def wait(self) -> Opened:
+        """The judge. Raises VrThinkerError when it cannot be opened."""
+        self._thread.join()
+        if self._opened is None:
+            raise self._error or CheckpointError("The judge could not be opened.")
+        return self._opened
+
+    def events(self, job: Job) -> Generator[Event, None, None]:
+        """Do a job: the one generator that a GPU machine runs."""
+        opened = self.wait()
+        yield from judge(job.pair, opened.backend, job.settings, cancelled=job.halt.exists, trace=job.trace, notes=opened.notes)
+
+    def _work(self) -> None:
+        try:
+            self._opened = self._open_judge()
+        except VrThinkerError as error:
+            self._error = error
+        except Exception as error:  # noqa: BLE001 - the border of the thread: the page says what happened
+            self._error = CheckpointError(f"The judge could not be opened ({type(error).__name__}). Choose another judge.")

@@ -1,0 +1,81 @@
+"""Who is on the page: each visitor's run and files, and what is cleared away when they leave."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.ui.album import Album
+from vrthinker_core.ui.run import Job, Judging, Run
+
+FRAMES_URL = "frames"
+"""Where the server offers the pictures of all runs."""
+
+
+KEPT = 3600.0
+"""Seconds after a run's beginning for which its files are kept, when nobody says that the visitor has left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A visitor's latest run. Its name cannot be guessed, so nobody finds another visitor's pictures."""
+
+    name: str
+    run: Run
+    album: Album
+
+
+class Visits:
+    """All visitors of one server. Files live below `root`: the pictures that are offered, and the records that are not."""
+
+    def __init__(self, root: Path, judging: Judging, at_once: int = 1) -> None:
+        self.pictures = root / "pictures"
+        self.records = root / "records"
+        for folder in (self.pictures, self.records):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._judging = judging
+        self._seats = threading.Semaphore(at_once)
+        self._visits: dict[str, Visit] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, visitor: str, pair: VideoPair, settings: Settings) -> Visit:
+        """Start a run; the visitor's former run is stopped and cleared away."""
+        self.leave(visitor)
+        self.sweep()
+        name = secrets.token_hex(12)
+        record = self.records / name
+        record.mkdir()
+        run = Run(Job(pair, settings, record / "trace.json", record / "halt"), self._judging, self._seats)
+        visit = Visit(name, run, Album(self.pictures / name, f"{FRAMES_URL}/{name}"))
+        with self._lock:
+            self._visits[visitor] = visit
+        return visit
+
+    def sweep(self) -> None:
+        """Clear away runs of visitors of whom no farewell came, long after they ended."""
+        with self._lock:
+            stale = [visitor for visitor, visit in self._visits.items() if visit.run.over and visit.run.seconds > KEPT]
+        for visitor in stale:
+            self.leave(visitor)
+
+    def find(self, visitor: str) -> Visit | None:
+        """The visitor's latest run, None when there is none."""
+        with self._lock:
+            return self._visits.get(visitor)
+
+    def leave(self, visitor: str) -> None:
+        """The visitor has gone: their judge stops, their files go."""
+        with self._lock:
+            visit = self._visits.pop(visitor, None)
+        if visit is not None:
+            visit.run.halt()
+            threading.Thread(target=self._clear, args=(visit,), name="clear", daemon=True).start()
+
+    def _clear(self, visit: Visit) -> None:
+        visit.run.join(600)
+        for folder in (self.pictures / visit.name, self.records / visit.name):
+            shutil.rmtree(folder, ignore_errors=True)

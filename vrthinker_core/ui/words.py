@@ -1,0 +1,220 @@
+"""Every label and sentence of the page, in one place. No word here names a protocol or a model: those are data."""
+
+from __future__ import annotations
+
+from vrthinker_core.events import Finished, StopReason, Turn
+from vrthinker_core.types import Dimension, Preference, Reply, Request, Trouble, Verdict
+
+TITLE = "VR-Thinker"
+CLAIM = "Which video follows the prompt better, and why."
+
+TAB_TRACE = "Trace"
+TAB_TRANSCRIPT = "Raw transcript"
+
+READY = "Ready. Add two videos and the prompt they were made from."
+LOADING = "Loading the judge. This happens once."
+WAITING = "Waiting for the judge."
+OPENING = "Opening both videos."
+MISSING_VIDEOS = "A comparison needs two videos. Add the missing one and compare again."
+BUSY = "Too many people are waiting. Try again in a minute."
+EMPTY = "The judge's turns appear here: the frames it looked at, what it noted, and why it decided."
+NO_JUDGE = "There is no judge."
+REPLAYING = "A saved run, replayed."
+
+DIMENSIONS = {
+    Dimension.OA: ("Overall", "All things weighed together: which video a person would rather be given."),
+    Dimension.TA: ("Text alignment", "How faithfully a video shows what the prompt says."),
+    Dimension.VQ: ("Visual quality", "Beauty and cleanness of the picture: artefacts, blur, distortion, flicker."),
+    Dimension.MQ: ("Motion quality", "Smooth and natural motion: no jitter, no jumps, nothing that changes by itself."),
+}
+"""Name and one line of help, in the order in which a verdict is shown."""
+
+LABELS = {Preference.TIE: "Tie", Preference.FIRST: "Video 1", Preference.SECOND: "Video 2", None: "Not said"}
+
+LABEL_HELP = {
+    Preference.TIE: "The judge sees no difference here.",
+    Preference.FIRST: "The judge finds video 1 better here.",
+    Preference.SECOND: "The judge finds video 2 better here.",
+    None: "The judge did not say. A missing label is not a tie.",
+}
+
+NOT_REQUESTED = "not requested"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """`1 frame`, `2 frames`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `2 min 5 s`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def judge_line(name: str) -> str:
+    """Who judges here."""
+    return f"Judge: {name}"
+
+
+# -- status line ---------------------------------------------------------------------------------------------------------
+
+
+def looking(turn: int, turns: int | None, frames: int) -> str:
+    """While the judge reads frames and has not written anything."""
+    return f"{_turn(turn, turns)} · looking at {count(frames, 'new frame')}" if frames else f"{_turn(turn, turns)} · thinking"
+
+
+def writing(turn: int, turns: int | None) -> str:
+    """While the judge writes."""
+    return f"{_turn(turn, turns)} · writing"
+
+
+def _turn(turn: int, turns: int | None) -> str:
+    return f"Turn {turn} of {turns}" if turns else f"Turn {turn}"
+
+
+def ended(finished: Finished, turns: int) -> str:
+    """How the run ended, for the status line."""
+    how = {
+        StopReason.ANSWERED: "Finished",
+        StopReason.CANCELLED: "Stopped",
+        StopReason.FAILED: "Failed",
+    }.get(finished.stop, "Ended without an answer")
+    return f"{how} after {count(turns, 'turn')} in {duration(finished.seconds)}"
+
+
+ENDINGS = {
+    StopReason.NO_ANSWER: "The judge gave no answer that could be read, even when asked again. Its words stand below as they came.",
+    StopReason.TURN_LIMIT: "The judge used all its turns without a final answer.",
+    StopReason.TOKEN_LIMIT: "The judge's reply was cut off by the token limit before it answered.",
+    StopReason.CONTEXT_FULL: "The conversation no longer fits what the judge can read.",
+    StopReason.CANCELLED: "Stopped. What the judge had seen and written is kept; there is no verdict.",
+    StopReason.FAILED: "The comparison failed. What had happened before is kept.",
+}
+
+
+def ending(finished: Finished) -> str:
+    """What a person must know about the end of a run; "" after an ordinary answer."""
+    if finished.stop is StopReason.ANSWERED:
+        return ""
+    if finished.stop is StopReason.CANCELLED and finished.verdict is not None:
+        return "Stopped. What the judge had seen and written is kept."
+    return finished.error or ENDINGS[finished.stop]
+
+
+# -- verdict -------------------------------------------------------------------------------------------------------------
+
+
+def headline(verdict: Verdict) -> str:
+    """The verdict in one line."""
+    return {
+        Preference.FIRST: "Video 1 is better overall",
+        Preference.SECOND: "Video 2 is better overall",
+        Preference.TIE: "Both are equally good overall",
+        None: "No overall verdict",
+    }[verdict.OA]
+
+
+def caveats(finished: Finished) -> list[str]:
+    """What marks a verdict as less than a free and whole final answer."""
+    verdict = finished.verdict
+    found = []
+    if finished.provisional:
+        found.append("Provisional: the judge recommended this on the way and gave no final answer.")
+    if finished.forced:
+        found.append("The judge was asked for its answer on its last turn.")
+    if verdict is not None and not verdict.whole:
+        found.append("Incomplete: the judge did not label every dimension, and nothing was filled in.")
+    return found
+
+
+# -- a turn --------------------------------------------------------------------------------------------------------------
+
+SNAPSHOT = "Snapshot"
+THINK = "Think"
+TOOL_CALL = "Tool call"
+RAW = "Reply as it came"
+WRITING = "Writing"
+
+CONFIDENCE_HELP = "How sure the judge said it was, in the numbers of its own protocol."
+
+
+def shown(pairs: int, singles: int) -> str:
+    """What a turn brought into view."""
+    parts = [count(pairs, "frame pair") if pairs else "", count(singles, "single frame") if singles else ""]
+    return " and ".join(part for part in parts if part) or "no new frames"
+
+
+def action(reply: Reply) -> str:
+    """What a turn's reply did."""
+    if reply.kind == "answer":
+        return "final answer"
+    if reply.kind == "tool" and reply.wants is not None:
+        return f"asked for {len(reply.wants.indices)} more"
+    if reply.kind == "recommend":
+        return "recommended an answer"
+    if reply.verdict is not None and reply.verdict.labels:
+        return "incomplete answer"
+    return "no usable answer or request"
+
+
+def tool_call(request: Request) -> str:
+    """What was really asked for, after repairs."""
+    return f"select_frames([{', '.join(map(str, request.indices))}])"
+
+
+def foot(turn: Turn) -> str:
+    """Tokens and time of a turn; what is not known is left out."""
+    told = turn.completion
+    parts = []
+    if told.prompt_tokens is not None:
+        reused = f" ({told.reused_tokens:,} reused)" if told.reused_tokens else ""
+        parts.append(f"{told.prompt_tokens:,} in{reused}")
+    if told.new_tokens is not None:
+        parts.append(f"{told.new_tokens:,} out")
+    if told.seconds:
+        parts.append(duration(told.seconds))
+    return " · ".join(parts)
+
+
+def remarks(turn: Turn) -> list[str]:
+    """Repairs, refusals and cuts of a turn, one sentence each."""
+    reply = turn.reply
+    found = ["The judge was asked to answer now."] if turn.forced else []
+    found += ignored(reply.wants) if reply.wants is not None else []
+    told_already = {Trouble.NO_VALID_FRAMES} if found else set()
+    found += [problem.detail for problem in reply.problems if problem.detail and problem.kind not in told_already]
+    found += [f"Frame {frame.number}: {frame.note}" for frame in turn.frames if frame.note]
+    return list(dict.fromkeys(found))
+
+
+def ignored(request: Request) -> list[str]:
+    """Which entries of a request were not followed, and why."""
+    found = []
+    if request.dropped:
+        entries = ", ".join("nothing" if entry is None else str(entry)[:40] for entry in request.dropped[:12])
+        more = f" and {len(request.dropped) - 12} more" if len(request.dropped) > 12 else ""
+        found.append(f"{count(len(request.dropped), 'request')} ignored, no such frame: {entries}{more}.")
+    if request.truncated:
+        found.append(f"More was asked for than one call allows; the first {len(request.indices)} were kept.")
+    elif (repeated := request.asked - len(request.indices) - len(request.dropped)) > 0:
+        found.append(f"{count(repeated, 'repeated request')} ignored.")
+    return found
+
+
+# -- transcript ----------------------------------------------------------------------------------------------------------
+
+SYSTEM = "System prompt"
+
+
+def sent(turn: int, frames: int) -> str:
+    """Heading of what was sent before a reply."""
+    return f"Sent, turn {turn}" + (f" (with {count(frames, 'picture')})" if frames else "")
+
+
+def received(turn: int) -> str:
+    """Heading of a reply."""
+    return f"Received, turn {turn}"

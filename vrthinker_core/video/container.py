@@ -1,0 +1,126 @@
+"""Open a file that may be hostile: FFmpeg gets bytes, never a name, and may open nothing else."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from io import BufferedReader
+from typing import NoReturn
+
+import av
+from av.container.input import InputContainer
+from av.stream import Disposition
+from av.video.stream import VideoStream
+
+from vrthinker_core.errors import VideoError
+from vrthinker_core.video.limits import Limits
+
+# Demuxers that read one self-contained file of video. Everything that can point elsewhere (hls, dash, concat, sdp, image2, …) is
+# missing on purpose, and so are the image and sound formats.
+_FORMATS = (
+    "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,flv,live_flv,mpegts,mpeg,mpegvideo,ogg,asf,gif,ivf,obu,h263,h264,hevc,vvc,m4v,"
+    "yuv4mpegpipe,mxf,nut,rm,dv,nsv,vc1,vc1test,cavsvideo,avs2,avs3,dirac,wtv"
+)
+# The default of PyAV is slice threading on all cores. Two threads decode the same pictures, damaged ones included (one thread alone
+# would conceal errors in another way), and hold a busy server to a fixed width.
+_THREADS = 2
+_READ_BYTES = 1 << 18
+
+
+class Source:
+    """One open file; a container at a time reads it."""
+
+    def __init__(self, file: BufferedReader, name: str, limits: Limits) -> None:
+        """Takes the file over. Raises VideoError when it is no video within the limits."""
+        self._file = file
+        self._limits = limits
+        self.name = name
+        self.container, self.stream = self._open()
+        self.format: str = self.container.format.name
+        self.codec: str = self.stream.codec_context.codec.canonical_name
+        self.video_streams = len(_candidates(self.container))
+        self._check_size()
+
+    def reopen(self) -> None:
+        """Start again from the first packet, with a fresh decoder."""
+        self.container.close()
+        self.container, self.stream = self._open()
+
+    def close(self) -> None:
+        """Give back container and file."""
+        self.container.close()
+        self._file.close()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, height) in stored pixels, as the header declares them."""
+        return self.stream.codec_context.width, self.stream.codec_context.height
+
+    @property
+    def pixel_aspect(self) -> Fraction:
+        """Width of a stored pixel over its height; 1 where the file says nothing or nonsense."""
+        aspect = self.stream.sample_aspect_ratio or self.stream.codec_context.sample_aspect_ratio or Fraction(1)
+        return aspect if Fraction(1, 8) <= aspect <= 8 else Fraction(1)
+
+    @property
+    def rate(self) -> Fraction:
+        """Frames per second as declared, for files without timestamps and for the last frame's length."""
+        rate = self.stream.guessed_rate or self.stream.average_rate or Fraction(25)
+        return rate if 0 < rate <= 1000 else Fraction(25)
+
+    def _open(self) -> tuple[InputContainer, VideoStream]:
+        self._file.seek(0)
+        options = {"format_whitelist": _FORMATS, "max_pixels": str(self._limits.pixels)}
+        try:
+            container = av.open(self._file, "r", options=options, io_open=_refuse, buffer_size=_READ_BYTES)
+        except MemoryError:
+            raise VideoError(f"{self.name} needs more memory to open than a video may take.") from None
+        except PermissionError:
+            raise VideoError(f"{self.name} points at other files, and these are never opened.") from None
+        except (av.FFmpegError, ValueError):
+            raise VideoError(
+                f"{self.name} cannot be opened: it is damaged, encrypted, or in no video format that is read."
+            ) from None
+        try:
+            return container, self._choose(container)
+        except BaseException:
+            container.close()
+            raise
+
+    def _choose(self, container: InputContainer) -> VideoStream:
+        candidates = _candidates(container)
+        if not candidates:
+            raise VideoError(f"{self.name} {_what_instead(container)}.")
+        best = container.streams.best("video")
+        stream = next((candidate for candidate in candidates if best is not None and candidate.index == best.index), candidates[0])
+        context = stream.codec_context
+        context.thread_count, context.thread_type = _THREADS, "SLICE"
+        context.options = {"max_pixels": str(self._limits.pixels)}
+        return stream
+
+    def _check_size(self) -> None:
+        (width, height), most = self.size, self._limits
+        if width <= 0 or height <= 0:
+            raise VideoError(f"{self.name} has no picture size, or one above {most.pixels // 1_000_000} megapixels.")
+        if max(width, height) > most.side or width * height > most.pixels:
+            raise VideoError(
+                f"{self.name} is too large: {width} x {height} pixels, where {most.side} per side and "
+                f"{most.pixels // 1_000_000} megapixels are the most that is decoded."
+            )
+
+
+def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:  # noqa: ARG001 - the signature that PyAV calls
+    raise PermissionError("a video never opens another file")
+
+
+def _candidates(container: InputContainer) -> list[VideoStream]:
+    """Video streams that move and can be decoded; a cover picture is none."""
+    cover = Disposition.attached_pic | Disposition.timed_thumbnails | Disposition.still_image
+    return [stream for stream in container.streams.video if stream.codec_context is not None and not stream.disposition & cover]
+
+
+def _what_instead(container: InputContainer) -> str:
+    if any(stream.codec_context is None for stream in container.streams.video):
+        return "is stored with a codec that cannot be decoded here"
+    if container.streams.video:
+        return "holds a still picture, no video"
+    return "holds sound only, no video" if container.streams.audio else "holds no video"

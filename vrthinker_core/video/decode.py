@@ -1,0 +1,183 @@
+"""From packets to frames: everything in sequence, or from the nearest key frame to the very timestamp."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+import av
+import numpy as np
+from av.video.frame import VideoFrame
+
+from vrthinker_core.errors import VideoError
+from vrthinker_core.video.container import Source
+from vrthinker_core.video.limits import Budget
+from vrthinker_core.video.timeline import Timeline
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a full decode met on its way."""
+
+    pts: list[int | None] = field(default_factory=list)
+    refused: int = 0
+    """Packets that the decoder could not read."""
+    corrupt: int = 0
+    """Frames that came out, marked as damaged."""
+    interlaced: bool = False
+    resized_at: int | None = None
+    """The first frame of another size than the first one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """A frame on its way to a picture."""
+
+    asked: int
+    index: int
+    """Equals `asked`, unless this is the nearest frame that could be decoded."""
+    frame: VideoFrame
+
+
+class Untrue(Exception):
+    """The packets promised other frames than the decoder gave."""
+
+
+class Sequential:
+    """Every frame of a source, always from the start. This is what counts as the truth."""
+
+    def __init__(self, source: Source, budget: Budget) -> None:
+        """Takes the source over: nothing else may read it meanwhile."""
+        self._source = source
+        self._budget = budget
+
+    def walk(self, wanted: Collection[int]) -> Iterator[Shot]:
+        """All frames up to the last wanted one."""
+        last = max(wanted)
+        for index, frame in enumerate(self.frames(Tally())):
+            yield Shot(index, index, frame)
+            if index >= last:
+                return
+
+    def frames(self, tally: Tally) -> Iterator[VideoFrame]:
+        """All frames; damaged packets are skipped and counted."""
+        self._source.reopen()
+        size = None
+        for frame in decoded(self._source, self._budget, tally):
+            size = size or (frame.width, frame.height)
+            if tally.resized_at is None and size != (frame.width, frame.height):
+                tally.resized_at = len(tally.pts)
+            tally.pts.append(frame.pts)
+            tally.corrupt += frame.is_corrupt
+            tally.interlaced |= frame.interlaced_frame
+            yield frame
+
+
+def decoded(source: Source, budget: Budget, tally: Tally) -> Iterator[VideoFrame]:
+    """Frames from where the source stands, in the order they are shown. A container that breaks off ends them."""
+    try:
+        for packet in source.container.demux(source.stream):
+            budget.check()
+            try:
+                yield from packet.decode()
+            except av.FFmpegError as error:
+                _raise_if_out_of_memory(error, source)
+                tally.refused += bool(packet.size)
+    except av.FFmpegError as error:
+        _raise_if_out_of_memory(error, source)
+    except MemoryError:
+        raise VideoError(f"{source.name} needs more memory to decode than a video may take.") from None
+
+
+def _raise_if_out_of_memory(error: av.FFmpegError, source: Source) -> None:
+    if isinstance(error, MemoryError):
+        raise VideoError(f"{source.name} needs more memory to decode than a video may take.") from None
+
+
+class Seeking:
+    """Frames on demand, found by timestamp. The decoder stays where it is, so that going on costs nothing twice."""
+
+    def __init__(self, source: Source, timeline: Timeline, budget: Budget) -> None:
+        """Takes the source over; the timeline must be seekable."""
+        self._source = source
+        self._timeline = timeline
+        self._budget = budget
+        self._frames: Iterator[VideoFrame] = iter(())
+        self._last: Shot | None = None
+        self._tally = Tally()
+
+    def walk(self, wanted: Collection[int], *, strict: bool) -> Iterator[Shot]:
+        """Every frame that is passed on the way to the wanted ones, each in its place.
+
+        Strict: raises Untrue as soon as a promised frame does not come. Otherwise the nearest one stands in for it.
+        """
+        for target in sorted(wanted):
+            start = self._timeline.interval(target)
+            if self._last is None or not start <= self._last.index <= target:
+                self._start(start, strict)
+            yield from self._reach(target, strict)
+
+    def _reach(self, target: int, strict: bool) -> Iterator[Shot]:
+        before = self._last
+        if before is not None and before.index == target:
+            yield before
+            return
+        while (shot := self._next(strict)) is not None:
+            yield shot
+            if shot.index >= target:
+                break
+            before = shot
+        if shot is None or shot.index != target:
+            yield _stand_in(target, [near for near in (before, shot) if near is not None], strict)
+
+    def _next(self, strict: bool) -> Shot | None:
+        for frame in self._frames:
+            index = None if frame.pts is None else self._timeline.index(frame.pts)
+            if strict and (self._tally.refused or frame.is_corrupt or index is None or index != self._following(index)):
+                raise Untrue
+            if index is not None:
+                self._last = Shot(index, index, frame)
+                return self._last
+        return None
+
+    def _following(self, index: int) -> int:
+        return index if self._last is None else self._last.index + 1
+
+    def _start(self, start: int, strict: bool) -> None:
+        """Stand right before frame `start`, the first one of a key frame's interval."""
+        for offset in self._offsets(start):
+            for frame in self._seek(offset):
+                index = None if frame.pts is None else self._timeline.index(frame.pts)
+                # Frames shown before the key frame may come without the pictures they were made from: they are left out.
+                if index is None or index < start:
+                    continue
+                if index == start or (not strict and offset == self._offsets(start)[-1]):
+                    self._frames = itertools.chain([frame], self._frames)
+                    return
+                break
+        if strict:
+            raise Untrue
+
+    def _seek(self, offset: int) -> Iterator[VideoFrame]:
+        self._last = None
+        self._tally = Tally()
+        try:
+            self._source.container.seek(offset, stream=self._source.stream)
+        except av.FFmpegError:
+            raise Untrue from None
+        self._frames = decoded(self._source, self._budget, self._tally)
+        return self._frames
+
+    def _offsets(self, start: int) -> list[int]:
+        """Where to seek to: the key frame itself, the one before (some indexes count in decoding order), the beginning."""
+        keys = self._timeline.keys
+        at = int(np.searchsorted(keys, self._timeline.pts[start], "right")) - 1
+        return [*(int(keys[near]) for near in (at, at - 1) if near > 0), int(min(keys[0], self._timeline.pts[0]))]
+
+
+def _stand_in(target: int, near: list[Shot], strict: bool) -> Shot:
+    if strict or not near:
+        raise Untrue
+    nearest = min(near, key=lambda shot: abs(shot.index - target))
+    return Shot(target, nearest.index, nearest.frame)

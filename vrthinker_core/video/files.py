@@ -1,0 +1,76 @@
+"""Which paths may be opened at all: local, resolved, regular files. Standard library only, so that the parent can ask first."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from io import BufferedReader
+from pathlib import Path
+
+from vrthinker_core.errors import VideoError
+from vrthinker_core.video.sniff import HEAD_BYTES, why_not
+
+# What FFmpeg, or anything above it, takes for an address rather than for a file. A drive letter (C:) is none of them.
+_ADDRESS = re.compile(
+    r"(?:[a-z][a-z0-9+.-]+:/|(?:async|cache|concat|concatf|crypto|data|fd|file|gopher|gophers|hls|ipfs|ipns|md5|mmsh|mmst|pipe|"
+    r"rtmp[a-z]*|rtp|rtsp|sftp|smb|srt|srtp|subfile|tcp|tee|tls|udp|unix):)",
+    re.IGNORECASE,
+)
+
+
+def shown_name(path: Path) -> str:
+    """The file's name as it can be shown: printable, without its folders."""
+    name = path.name.encode("utf-8", "replace").decode("utf-8")
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+
+
+def open_local(path: Path) -> BufferedReader:
+    """The file, open for reading from its start, after everything that can be known without a decoder was checked.
+
+    Raises VideoError: an address, missing, a folder, no regular file, no permission, empty, or by its first bytes an image, a
+    playlist, text or sound.
+    """
+    if not path.name:
+        raise VideoError("No video file was given.")
+    name = shown_name(path)
+    if _ADDRESS.match(os.fspath(path)):
+        raise VideoError(f"{path} is an address, not a file: download the video first and give its path on this machine.")
+    try:
+        file = _open_regular(path.resolve(strict=True), name)
+    except FileNotFoundError:
+        raise VideoError(f"{name} does not exist.") from None
+    except PermissionError:
+        raise VideoError(f"{name} cannot be read: permission denied.") from None
+    except (OSError, RuntimeError, ValueError) as problem:
+        raise VideoError(f"{name} cannot be opened: {getattr(problem, 'strerror', None) or 'not a usable path'}.") from None
+    try:
+        _check_content(file, name)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _open_regular(path: Path, name: str) -> BufferedReader:
+    if path.is_dir():
+        raise VideoError(f"{name} is a folder, not a video.")
+    # Without blocking: opening a named pipe would otherwise wait for a writer for ever.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise VideoError(f"{name} is no regular file.")
+    return os.fdopen(descriptor, "rb")
+
+
+def _check_content(file: BufferedReader, name: str) -> None:
+    try:
+        head = file.read(HEAD_BYTES)
+    except OSError as problem:
+        raise VideoError(f"{name} cannot be read: {problem.strerror}.") from None
+    if not head:
+        raise VideoError(f"{name} is empty.")
+    reason = why_not(head)
+    if reason:
+        raise VideoError(f"{name} {reason}.")
+    file.seek(0)

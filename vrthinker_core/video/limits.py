@@ -1,0 +1,85 @@
+"""What one clip may cost. The parent holds the clock, the decoding process binds itself before it touches a file."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from vrthinker_core.errors import VideoError
+
+if sys.platform != "win32":
+    import resource
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one clip; what passes them ends in a named error, never in a server that hangs."""
+
+    cpu_seconds: float = 20.0
+    """Processor time for opening, and again for every later request."""
+    wall_seconds: float = 120.0
+    """Time on the clock for opening, and again for every later request: well above the processor time, for busy machines."""
+    memory_bytes: int = 1_400_000_000
+    """Resident memory of the decoding process."""
+    side: int = 8192
+    """Pixels per side that a header may declare."""
+    pixels: int = 40_000_000
+    """Pixels per frame that a header may declare (8K is 33 million)."""
+
+
+DEFAULT = Limits()
+
+
+class Budget:
+    """Processor time left for the request in hand, asked often while decoding."""
+
+    def __init__(self, name: str, limits: Limits) -> None:
+        """`name` is the file, for the sentence that is said when the time is used up."""
+        self._name = name
+        self._seconds = limits.cpu_seconds
+        self._end = 0.0
+        self.restart()
+
+    def restart(self) -> None:
+        """A new request: it has the whole time again, and the kernel's own limit moves with it, a little later than ours."""
+        self._end = time.process_time() + self._seconds
+        if sys.platform != "win32":
+            _limit(resource.RLIMIT_CPU, int(self._end) + 5)
+
+    def check(self) -> None:
+        """Raises VideoError when the time is used up."""
+        if time.process_time() > self._end:
+            raise VideoError(
+                f"{self._name} needs more than {self._seconds:g} s of processor time to decode: "
+                "cut it shorter, make it smaller, or store it as MP4 with more key frames."
+            )
+
+    def affords(self, seconds: float) -> bool:
+        """Whether work of about `seconds` fits into a fresh request."""
+        return seconds < self._seconds
+
+
+def confine(limits: Limits) -> None:
+    """Bind this process: memory, no core dump, no writing into files. Does nothing where the system has no such limits."""
+    if sys.platform == "win32":
+        return
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, 0)
+    # Loaded libraries reserve address space that never becomes memory: what is already mapped but not resident comes on top.
+    _limit(resource.RLIMIT_AS, limits.memory_bytes + _mapped_not_resident())
+
+
+def _limit(kind: int, value: int) -> None:
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(kind, (value, resource.getrlimit(kind)[1]))
+
+
+def _mapped_not_resident() -> int:
+    try:
+        size, resident = (int(field) for field in Path("/proc/self/statm").read_text().split()[:2])
+    except (OSError, ValueError):
+        return 1 << 32
+    return (size - resident) * resource.getpagesize()

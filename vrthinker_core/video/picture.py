@@ -1,0 +1,150 @@
+"""From a decoded frame to the pixels that are sent: colours, pixel aspect, rotation, size."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from fractions import Fraction
+
+import av
+import cv2
+import numpy as np
+from av.sidedata.sidedata import Type
+from av.video.frame import VideoFrame
+from av.video.reformatter import VideoReformatter
+from numpy.typing import NDArray
+
+from vrthinker_core.errors import VideoError
+from vrthinker_core.geometry import Sizing
+
+Pixels = NDArray[np.uint8]
+"""(height, width, 3) RGB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orientation:
+    """How a file asks its pictures to be turned: first transposed, then mirrored."""
+
+    transpose: bool = False
+    mirror: bool = False
+    """Left and right change places."""
+    flip: bool = False
+    """Top and bottom change places."""
+    skewed: bool = False
+    """The file asks for an angle that is no quarter turn; it is not turned."""
+
+    @property
+    def clockwise(self) -> int:
+        """Degrees of the rotation, counted as FFmpeg does where a reflection comes on top: 0, 90, 180 or 270."""
+        if self.transpose:
+            return 270 if self.flip else 90
+        return 180 if self.mirror else 0
+
+    @property
+    def reflected(self) -> bool:
+        """No rotation alone does this."""
+        return (self.mirror != self.flip) != self.transpose
+
+    def apply(self, pixels: Pixels) -> Pixels:
+        """The picture as it is to be seen."""
+        turned = pixels.transpose(1, 0, 2) if self.transpose else pixels
+        turned = turned[:, ::-1] if self.mirror else turned
+        turned = turned[::-1] if self.flip else turned
+        return np.ascontiguousarray(turned)
+
+
+def orientation_of(frame: VideoFrame) -> Orientation:
+    """From the frame's display matrix: x' = a x + c y, y' = b x + d y."""
+    matrix = _matrix(frame)
+    if matrix is None:
+        return Orientation()
+    a, b, c, d = matrix
+    if max(abs(a), abs(d)) > 8 * max(abs(b), abs(c)):
+        return Orientation(False, a < 0, d < 0)
+    if max(abs(b), abs(c)) > 8 * max(abs(a), abs(d)):
+        return Orientation(True, c < 0, b < 0)
+    return Orientation(skewed=True)
+
+
+def _matrix(frame: VideoFrame) -> tuple[float, float, float, float] | None:
+    try:
+        entry = frame.side_data.get(Type.DISPLAYMATRIX)  # type: ignore[call-overload]
+    except ValueError:
+        # PyAV cannot list side data as soon as one entry is of a kind it has no name for (stereo clips): the angle remains.
+        angle = math.radians(frame.rotation)
+        return math.cos(angle), -math.sin(angle), math.sin(angle), math.cos(angle)
+    if entry is None:
+        return None
+    a, b, _, c, d = struct.unpack("=9i", bytes(entry))[:5]
+    return a, b, c, d
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a clip is to be seen; one for all its frames, taken from the first."""
+
+    stored: tuple[int, int]
+    """(width, height) in stored pixels."""
+    pixel_aspect: Fraction
+    orientation: Orientation
+
+    @property
+    def shown(self) -> tuple[int, int]:
+        """(width, height) after pixel aspect and rotation. The short side of a pixel is stretched: nothing is thrown away."""
+        (width, height), aspect = self.stored, self.pixel_aspect
+        width, height = (round(width * aspect), height) if aspect >= 1 else (width, round(height / aspect))
+        return (height, width) if self.orientation.transpose else (width, height)
+
+
+class Painter:
+    """Makes pictures of one clip's frames."""
+
+    def __init__(self, look: Look, name: str) -> None:
+        """`name` is the file's, for errors."""
+        self.look = look
+        self._name = name
+        self._reformatter = VideoReformatter()
+
+    def colours(self, frame: VideoFrame) -> Pixels:
+        """The frame in RGB at its stored size: PyAV's own conversion, with the colour space and range that the file says."""
+        try:
+            pixels = self._reformatter.reformat(frame, format="rgb24", threads=1).to_ndarray()
+        except (av.FFmpegError, ValueError):
+            raise VideoError(f"{self._name} stores its colours as {frame.format.name}, which cannot be converted.") from None
+        return pixels.astype(np.uint8, copy=False)
+
+    def paint(self, pixels: Pixels, sizing: Sizing) -> Pixels:
+        """The picture that is sent, from what `colours` gave."""
+        width, height = self.look.shown
+        across, down = sizing.size(width, height)
+        if sizing.mode != "letterbox":
+            return self._fitted(pixels, across, down)
+        scale = min(across / width, down / height)
+        inner = self._fitted(pixels, max(1, round(width * scale)), max(1, round(height * scale)))
+        framed = np.zeros((down, across, 3), np.uint8)
+        top, left = (down - inner.shape[0]) // 2, (across - inner.shape[1]) // 2
+        framed[top : top + inner.shape[0], left : left + inner.shape[1]] = inner
+        return framed
+
+    def _fitted(self, pixels: Pixels, width: int, height: int) -> Pixels:
+        orientation = self.look.orientation
+        return orientation.apply(resize(pixels, *((height, width) if orientation.transpose else (width, height))))
+
+
+def resize(pixels: Pixels, width: int, height: int) -> Pixels:
+    """Averages areas where it shrinks, interpolates (cubic) where it enlarges; each axis by its own rule."""
+    down, across = pixels.shape[:2]
+    # Exact halves first: OpenCV averages 2 x 2 many times faster than odd ratios (1080p to 448 x 448: 3 ms instead of 7, and the
+    # result differs by 0.2 of 255 on average).
+    while across >= 2 * width and down >= 2 * height and across % 2 == down % 2 == 0:
+        across, down = across // 2, down // 2
+        pixels = _cv(pixels, across, down, cv2.INTER_AREA)
+    pixels = _cv(pixels, min(across, width), min(down, height), cv2.INTER_AREA)
+    return _cv(pixels, width, height, cv2.INTER_CUBIC)
+
+
+def _cv(pixels: Pixels, width: int, height: int, how: int) -> Pixels:
+    if pixels.shape[:2] == (height, width):
+        return pixels
+    return cv2.resize(pixels, (width, height), interpolation=how).astype(np.uint8, copy=False)

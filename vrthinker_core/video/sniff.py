@@ -1,0 +1,65 @@
+"""What the first bytes of a file say against it, before any decoder sees them.
+
+Playlists are the reason: `.m3u8`, ffconcat, SDP and the like make a demuxer open other files or addresses, whatever the file is
+called. Images, sound and text are named too, because "invalid data" helps nobody.
+"""
+
+from __future__ import annotations
+
+import re
+
+HEAD_BYTES = 4096
+
+_IMAGES = (
+    (b"\x89PNG\r\n\x1a\n", "PNG"),
+    (b"\xff\xd8\xff", "JPEG"),
+    (b"BM", "BMP"),
+    (b"II*\x00", "TIFF"),
+    (b"MM\x00*", "TIFF"),
+    (b"8BPS", "PSD"),
+    (b"\x00\x00\x01\x00\x01\x00", "icon"),
+    (b"\xff\x0a", "JPEG XL"),
+    (b"\x00\x00\x00\x0cJXL \r\n\x87\n", "JPEG XL"),
+    (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG 2000"),
+)
+_SOUNDS = (b"ID3", b"fLaC", b"#!AMR", b".snd", b"caff", b"MThd")
+_STILL_BRANDS = (b"avif", b"heic", b"heix", b"heim", b"heis", b"mif1", b"mif2")
+_PLAYLIST = re.compile(
+    rb"#EXT|ffconcat|v=0\s|\[playlist\]|\[reference\]|\[internetshortcut\]|RTSPtext|<\?xml|<mpd|<smil|<asx|<playlist", re.IGNORECASE
+)
+
+
+def why_not(head: bytes) -> str | None:
+    """Why a file that begins with `head` (its first HEAD_BYTES bytes) is no video ("is an image …"), or None."""
+    image = _image(head)
+    if image:
+        return f"is an image ({image}), not a video"
+    if head.startswith(_SOUNDS) or head[8:12] in (b"WAVE", b"AIFF", b"AIFC") or _is_mp3(head):
+        return "holds sound only, no video"
+    if _PLAYLIST.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()):
+        return "is a playlist that points at other files, not a video"
+    if _is_text(head):
+        return "is a text file, not a video"
+    return None
+
+
+def _image(head: bytes) -> str | None:
+    for magic, name in _IMAGES:
+        if head.startswith(magic):
+            return name
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "WebP"
+    if head[4:8] == b"ftyp" and head[8:12] in _STILL_BRANDS:
+        return "AVIF" if head[8:12] == b"avif" else "HEIF"
+    return None
+
+
+def _is_mp3(head: bytes) -> bool:
+    return len(head) > 1 and head[0] == 0xFF and head[1] in (0xFA, 0xFB, 0xF2, 0xF3, 0xE2, 0xE3)
+
+
+def _is_text(head: bytes) -> bool:
+    if head.startswith(b"YUV4MPEG2 "):
+        return False
+    odd = sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in head)
+    return odd == 0 and sum(byte >= 127 for byte in head) * 4 < len(head)

@@ -1,0 +1,46 @@
+"""How parent and decoding process talk: a length-prefixed JSON header and raw bytes.
+
+JSON on purpose: the process that decodes hostile files must not be able to hand its parent anything that runs.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import IO, Any
+
+_LENGTHS = struct.Struct("<IQ")
+_HEADER_MOST = 1 << 22
+_PAYLOAD_MOST = 1 << 29
+
+Header = dict[str, Any]
+
+
+def send(pipe: IO[bytes], header: Header, payload: bytes = b"") -> None:
+    """One message, flushed. Raises OSError when the other end is gone."""
+    text = json.dumps(header).encode()
+    pipe.write(_LENGTHS.pack(len(text), len(payload)))
+    pipe.write(text)
+    pipe.write(payload)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> tuple[Header, bytes]:
+    """The next message. Raises EOFError when the other end is gone or says what is no message."""
+    text_length, payload_length = _LENGTHS.unpack(_exactly(pipe, _LENGTHS.size))
+    if text_length > _HEADER_MOST or payload_length > _PAYLOAD_MOST:
+        raise EOFError
+    try:
+        header = json.loads(_exactly(pipe, text_length))
+    except ValueError as garbage:
+        raise EOFError from garbage
+    if not isinstance(header, dict):
+        raise EOFError
+    return header, _exactly(pipe, payload_length)
+
+
+def _exactly(pipe: IO[bytes], length: int) -> bytes:
+    data = pipe.read(length)
+    if len(data) < length:
+        raise EOFError
+    return data

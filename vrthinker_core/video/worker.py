@@ -1,0 +1,102 @@
+"""The decoding process: `open` once, then `frames` as often as they are asked for, until the parent hangs up."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import BinaryIO
+
+import av.logging
+import cv2
+
+from vrthinker_core.errors import VideoError
+from vrthinker_core.geometry import Grid, Sizing
+from vrthinker_core.video.files import shown_name
+from vrthinker_core.video.limits import Budget, Limits, confine
+from vrthinker_core.video.plan import Plan
+from vrthinker_core.video.reel import Picture, Reel
+from vrthinker_core.video.wire import Header, receive, send
+
+
+def main() -> None:
+    """Serve one clip on standard input and output."""
+    av.logging.set_level(av.logging.PANIC)
+    cv2.setNumThreads(1)
+    answers = _own_output()
+    requests: queue.SimpleQueue[Header] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
+    service = Service(answers)
+    while True:
+        service.answer(requests.get())
+
+
+def _own_output() -> BinaryIO:
+    """Standard output for the messages alone: whatever a library prints goes where errors go."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return answers
+
+
+def _listen(pipe: BinaryIO, requests: queue.SimpleQueue[Header]) -> None:
+    """A thread of its own, so that a parent that dies or loses interest ends this process in the middle of a decode."""
+    while True:
+        try:
+            requests.put(receive(pipe)[0])
+        except (EOFError, OSError):
+            os._exit(0)
+
+
+class Service:
+    """Answers requests about one clip."""
+
+    def __init__(self, answers: BinaryIO) -> None:
+        """`answers` is the pipe to the parent."""
+        self._answers = answers
+        self._reel: Reel | None = None
+        self._budget: Budget | None = None
+        self._name = ""
+
+    def answer(self, request: Header) -> None:
+        """Pictures as they become ready, then the clip as it is known, or one sentence about what is wrong."""
+        try:
+            if self._reel is None:
+                self._reel = self._open(request)
+            else:
+                self._send_pictures(self._reel, request["slots"])
+        except VideoError as error:
+            self._say({"error": str(error), "died": False})
+        except MemoryError:
+            self._say({"error": f"{self._name} needs more memory to decode than a video may take.", "died": True})
+        except Exception as fault:  # noqa: BLE001 - the border: whatever a hostile file provokes is one sentence about that file
+            self._say({"error": f"{self._name} cannot be decoded ({type(fault).__name__}).", "died": False})
+        else:
+            self._say({"info": asdict(self._reel.info), "reading": self._reel.reading})
+
+    def _open(self, request: Header) -> Reel:
+        limits = Limits(**request["limits"])
+        confine(limits)
+        path = Path(request["path"])
+        self._name = shown_name(path)
+        self._budget = Budget(self._name, limits)
+        plan = Plan(Grid(**request["grid"]), Sizing(**request["opening"]), Sizing(**request["later"]), frozenset(request["first"]))
+        return Reel(path, plan, limits, request["reading"], self._budget)
+
+    def _send_pictures(self, reel: Reel, slots: list[int]) -> None:
+        assert self._budget is not None
+        self._budget.restart()
+        for picture in reel.pictures(slots):
+            self._send(picture)
+
+    def _send(self, picture: Picture) -> None:
+        header = {name: getattr(picture, name) for name in Picture.__slots__ if name != "rgb"}
+        self._say({"picture": header}, picture.rgb)
+
+    def _say(self, header: Header, payload: bytes = b"") -> None:
+        try:
+            send(self._answers, header, payload)
+        except OSError:
+            os._exit(0)
