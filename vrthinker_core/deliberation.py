@@ -65,8 +65,6 @@ class Deliberation:
 
     def ask(self) -> tuple[Message, ...]:
         """The whole conversation as the judge is to see it now."""
-        while sum(len(message.frames) for message in self._render()) > MAX_IMAGES and self.forget():
-            pass
         return self._render()
 
     def news(self) -> Message:
@@ -91,6 +89,10 @@ class Deliberation:
             return False
         self._forgotten = self._hidden(len(rounds)) + 1
         return True
+
+    def _bound(self) -> None:
+        while len(self.in_view) > MAX_IMAGES and self.forget():
+            pass
 
     def _rounds_with_frames(self) -> list[int]:
         return [k for k, exchange in enumerate(self._exchanges) if exchange.answered.frames]
@@ -128,6 +130,7 @@ class Deliberation:
             said = Message("assistant", (Spoken(reply.text, tokens),))
             try:
                 self._exchanges.append(Exchange(said, self._answer(reply)))
+                self._bound()
             except BaseException:
                 self.over = StopReason.FAILED
                 raise
