@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 from vrthinker_core.backends import open_backend
 from vrthinker_core.ui.opening import Opening
@@ -43,9 +44,14 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
 
 def main() -> None:
     """Serve, and leave no file behind."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _leave)
     with tempfile.TemporaryDirectory(prefix="vr-thinker-page-", ignore_cleanup_errors=True) as folder:
         serve(options(), Path(folder))
+
+
+def _leave(*_: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the clearing away
+    sys.exit(0)
 
 
 if __name__ == "__main__":

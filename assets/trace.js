@@ -34,11 +34,13 @@ VRThinker.Trace = class {
     this.verdict = element("section", "vrt-verdict");
     this.verdict.setAttribute("aria-label", "Verdict");
     this.notes = element("ul", "vrt-notes");
+    this.health = element("ul", "vrt-notes vrt-health");
+    this.health.setAttribute("aria-label", "Notes on the files");
     this.empty = element("p", "vrt-empty", empty);
     this.turns = element("ol", "vrt-turns");
     this.turns.setAttribute("aria-label", "Turns of the judge");
     root.classList.add("vrt");
-    root.replaceChildren(this.verdict, this.ending, this.notes, this.empty, this.turns);
+    root.replaceChildren(this.verdict, this.ending, this.notes, this.health, this.empty, this.turns);
     this.update({});
   }
 
@@ -49,7 +51,8 @@ VRThinker.Trace = class {
     this.drawVerdict(trace.verdict);
     VRThinker.say(this.ending, trace.ending || "");
     this.ending.hidden = !trace.ending;
-    this.drawNotes(trace.notes || []);
+    this.drawNotes(this.notes, trace.notes || []);
+    this.drawNotes(this.health, trace.health || []);
     this.empty.hidden = turns.length > 0 || Boolean(trace.ending);
     if (this.run !== trace.run) this.forget();
     this.run = trace.run;
@@ -89,12 +92,12 @@ VRThinker.Trace = class {
     this.verdict.replaceChildren(element("h2", "vrt-headline", verdict.headline), chips, ...caveats);
   }
 
-  drawNotes(notes) {
+  drawNotes(list, notes) {
     const key = JSON.stringify(notes);
-    if (this.notesKey === key) return;
-    this.notesKey = key;
-    this.notes.hidden = notes.length === 0;
-    this.notes.replaceChildren(...notes.map((text) => VRThinker.element("li", "", text)));
+    if (list.dataset.key === key) return;
+    list.dataset.key = key;
+    list.hidden = notes.length === 0;
+    list.replaceChildren(...notes.map((text) => VRThinker.element("li", "", text)));
   }
 };
 

@@ -74,7 +74,7 @@ def test_replay_shows_what_the_live_run_showed(clips: tuple[Path, Path], script:
         (("{one}", "{two}", "--prompt", "p", "--max-turns", "0"), "turns"),
         (("{one}", "{two}", "--prompt", "p", "--window", "many"), "--window"),
         (("{one}", "{two}", "--prompt", "p", "--protocol", "french"), "protocol"),
-        (("{one}", "--prompt", "p"), "VIDEO2"),
+        (("{one}", "--prompt", "p"), "video2"),
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else "",
 )

@@ -98,7 +98,7 @@ class Telling:
 
     def _line(self, text: str, style: str = "") -> None:
         self._end_line()
-        self._console.print(Text(text, style=style))
+        self._console.print(Text(text, style=style), soft_wrap=True)
 
     def _write(self, text: str) -> None:
         self._console.print(Text(text), end="", soft_wrap=True)

@@ -163,7 +163,9 @@ def test_the_checkpoint_s_own_repetition_penalty_counts_as_in_stock_generate(
 
 
 @pytest.mark.parametrize(("start", "length"), [(3, 4), (0, 9), (17, 1), (30, 12)])
-def test_a_redirect_writes_b_for_a_and_goes_on_from_there(small: TransformersBackend, stock: Stock, start: int, length: int) -> None:
+def test_a_redirect_writes_b_for_a_and_goes_on_from_there(
+    small: TransformersBackend, stock: Stock, start: int, length: int
+) -> None:
     plain = say(small.open(), ASK, Sampling(max_new_tokens=40)).text
     unwanted = plain[start : start + length]
     kept = plain[: plain.index(unwanted)]

@@ -36,7 +36,12 @@ def windowed(message: Message) -> Message:
 
 HISTORY = [
     [Message("system", (Text("You judge."),)), OPENING],
-    [Message("system", (Text("You judge."),)), OPENING, Message("assistant", (Spoken("more"),)), answered(1, seen(5), seen(6, 28, 28))],
+    [
+        Message("system", (Text("You judge."),)),
+        OPENING,
+        Message("assistant", (Spoken("more"),)),
+        answered(1, seen(5), seen(6, 28, 28)),
+    ],
     [Message("system", (Text("You judge."),)), windowed(OPENING), Message("assistant", (Spoken("more"),)), answered(1, seen(5))],
     [Message("system", (Text("You judge."),)), OPENING, Message("assistant", (Spoken("less"),)), answered(2, seen(7), seen(0))],
     [Message("system", (Text("You judge."),)), OPENING, Message("assistant", (Spoken("less"),)), answered(2, seen(7), seen(0))],
@@ -70,7 +75,9 @@ def test_a_reading_that_was_cut_short_goes_on_exactly(stock: Stock) -> None:
     torch.testing.assert_close(logits, stock.logits(HISTORY[-1]), atol=1e-4, rtol=0)
 
 
-def talk(backend: TransformersBackend, opening: Message, turns: int = 3, window: bool = False) -> list[tuple[list[Message], Completion]]:
+def talk(
+    backend: TransformersBackend, opening: Message, turns: int = 3, window: bool = False
+) -> list[tuple[list[Message], Completion]]:
     """A conversation of several turns; with `window` the frames of the turn before the last leave."""
     conversation, messages, told = backend.open(), [opening], []
     for turn in range(turns):

@@ -114,6 +114,6 @@ def test_half_a_character_is_no_reason_to_fail() -> None:
 
 
 def test_a_size_is_the_number_of_places() -> None:
-    assert size(render([Message("user", (Image(seen(1)),))], SPELLING, lambda k, f: Picture("image", ("k",), (1, 6, 4), 6, f))) == size(
-        render([Message("user", ())], SPELLING, picture)
-    ) + 6 + len(("start", "end"))
+    assert size(
+        render([Message("user", (Image(seen(1)),))], SPELLING, lambda k, f: Picture("image", ("k",), (1, 6, 4), 6, f))
+    ) == size(render([Message("user", ())], SPELLING, picture)) + 6 + len(("start", "end"))

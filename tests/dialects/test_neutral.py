@@ -10,42 +10,12 @@ from hypothesis import strategies as st
 
 from vrthinker_core.dialects import neutralise
 from vrthinker_core.dialects.plain import narrow, visible
-from vrthinker_core.dialects.tags import ENVIRONMENT, PROTOCOL
+from vrthinker_core.dialects.tags import PROTOCOL
 
-DANGEROUS = st.sampled_from(
-    [
-        "<|",
-        "|>",
-        "<|im_end|>",
-        "<|x y|>",
-        "<tool_call>",
-        "</ Tool-Call >",
-        "<final\u00a0answer x=1>",
-        "<Think>",
-        "<tool_response>",
-        "<",
-        ">",
-    ]
-    + [
-        "＜",
-        "｜",
-        "＞",
-        "\u200b",
-        "\ufeff",
-        "\x00",
-        "\r\n",
-        "\r",
-        "think",
-        "answer",
-        " ",
-        "/",
-        "‹",
-        "›",
-        "\ud800",
-        "\u202a",
-        "synthesis",
-    ]
-)
+TAGS = ["<|im_end|>", "<|x y|>", "<tool_call>", "</ Tool-Call >", "<final\u00a0answer x=1>", "<Think>", "<tool_response>"]
+PIECES = ["<|", "|>", "<", ">", "＜", "｜", "＞", "‹", "›", "/", " ", "think", "answer", "synthesis"]
+UNSEEN = ["\u200b", "\ufeff", "\x00", "\r\n", "\r", "\ud800", "\u202a"]
+DANGEROUS = st.sampled_from([*TAGS, *PIECES, *UNSEEN])
 TEXTS = st.lists(DANGEROUS | st.text(max_size=4), max_size=25).map("".join)
 
 
@@ -58,7 +28,6 @@ def test_no_token_and_no_tag_is_left(text: str) -> None:
     read = narrow(visible(safe))
     assert not re.search(r"<\|.*?\|>", read, re.DOTALL)
     assert not PROTOCOL.search(read)
-    assert not ENVIRONMENT.search(read)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]", safe)
 
 

@@ -154,3 +154,8 @@ def test_nothing_before_the_beginning() -> None:
     assert fold(State(), TextArrived(1, "x")) == State()
     turn = runs.three_turns().turns[0]
     assert fold(State(), TurnEnded(turn)) == State()
+
+
+def test_what_holds_for_both_files_is_said_once() -> None:
+    clips = (runs.clip("a.mp4", ("It is short.", "It is dark.")), runs.clip("b.mp4", ("It is short.",)))
+    assert shown(Trace(runs.started(clips=clips)))["health"] == ["Both videos: It is short.", "Video 1: It is dark."]

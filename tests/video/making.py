@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
@@ -14,6 +14,12 @@ import numpy as np
 
 Picture = np.ndarray[Any, np.dtype[np.uint8]]
 H264 = {"preset": "veryfast", "threads": "1"}
+FAST_VP9 = {"cpu-used": "8", "deadline": "realtime"}
+
+
+def x264(params: str) -> dict[str, str]:
+    """Options with parameters of the encoder's own."""
+    return {**H264, "x264-params": params}
 
 
 def drawn(index: int, width: int = 96, height: int = 64) -> Picture:
@@ -153,38 +159,48 @@ def two_streams(path: Path, small: tuple[int, int], large: tuple[int, int]) -> P
     return path
 
 
-def all_kinds(folder: Path) -> Iterator[tuple[str, Path]]:
-    """(what is hard about it, clip): everything that PyAV can write here."""
-    plain = write(folder / "plain.mp4")
-    yield "B-frames", plain
-    yield "open GOP", write(folder / "open gop.mp4", 90, options={**H264, "x264-params": "open-gop=1:bframes=3:keyint=15:scenecut=0"})
-    yield "intra refresh", write(folder / "refresh.mkv", 90, options={**H264, "x264-params": "intra-refresh=1:keyint=20"})
-    yield "variable rate", write(folder / "vfr.mp4", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)])
-    yield "edit list", trimmed(folder / "trimmed.mp4", plain, 17)
-    yield "rotated", turned(folder / "turned.mp4", plain, 0, 1, -1, 0)
-    yield "transport stream", write(folder / "stream.ts")
-    yield "fragments", write(folder / "fragments.mp4", container={"movflags": "frag_keyframe+empty_moov+default_base_moof"})
-    yield "no duration", write(folder / "live.webm", codec="libvpx-vp9", options={"cpu-used": "8"}, unseekable=True, format="webm")
-    yield "raw stream", write(folder / "raw.264", format="h264")
-    yield "animated GIF", write(folder / "moving.gif", 20, codec="gif", pix_fmt="rgb8", options={})
-    yield "MPEG-4 in AVI", write(folder / "old.avi", codec="mpeg4", options={"bf": "2"})
-    yield "MPEG-2 program", write(folder / "old.mpg", codec="mpeg2video", options={})
-    yield "HEVC", write(folder / "hevc.mp4", codec="libx265", options={"preset": "ultrafast", "x265-params": "log-level=none:pools=1"})
-    yield "10 bit", write(folder / "deep.mkv", pix_fmt="yuv420p10le")
-    yield "4:4:4", write(folder / "full.mp4", pix_fmt="yuv444p")
-    yield "odd size", write(folder / "odd.mkv", size=(97, 63), codec="ffv1", pix_fmt="yuv420p", options={})
-    yield "one frame", write(folder / "single.mp4", 1)
-    yield "two streams", two_streams(folder / "two.mp4", (64, 48), (128, 96))
-    yield "damaged", damaged(folder / "damaged.mp4", plain, 20)
-    yield "cut off", cut(folder / "cut.mkv", write(folder / "whole.mkv"), 0.6)
-    yield "long", repeated(folder / "long.mp4", plain, 12)
-    yield "VP8", write(folder / "old.webm", codec="libvpx", options={"auto-alt-ref": "1", "lag-in-frames": "16", "arnr-maxframes": "5"})
-    if "libsvtav1" in av.codecs_available:
-        yield "AV1", write(folder / "new.mp4", codec="libsvtav1", options={"preset": "12"})
-
-
 def cut(path: Path, source: Path, part: float) -> Path:
     """The first part of a file."""
     data = source.read_bytes()
     path.write_bytes(data[: int(len(data) * part)])
     return path
+
+
+def cat(path: Path, *sources: Path) -> Path:
+    """Raw streams one behind the other."""
+    path.write_bytes(b"".join(source.read_bytes() for source in sources))
+    return path
+
+
+KINDS: dict[str, Callable[[Path], Path]] = {
+    "B-frames": lambda to: write(to / "plain.mp4"),
+    "open GOP": lambda to: write(to / "open gop.mp4", 90, options=x264("open-gop=1:bframes=3:keyint=15:scenecut=0")),
+    "intra refresh": lambda to: write(to / "refresh.mkv", 90, options=x264("intra-refresh=1:keyint=20")),
+    "one key frame": lambda to: write(to / "one key.mp4", 200, gop=1000, options=x264("scenecut=0")),
+    "variable rate": lambda to: write(to / "vfr.mp4", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)]),
+    "edit list": lambda to: trimmed(to / "trimmed.mp4", write(to / "whole.mp4"), 17),
+    "rotated": lambda to: turned(to / "turned.mp4", write(to / "unturned.mp4"), 0, 1, -1, 0),
+    "wide pixels": lambda to: write(to / "wide.mp4", pixel_aspect=Fraction(4, 3)),
+    "transport stream": lambda to: write(to / "stream.ts"),
+    "fragments": lambda to: write(to / "fragments.mp4", container={"movflags": "frag_keyframe+empty_moov+default_base_moof"}),
+    "no duration": lambda to: write(to / "live.webm", codec="libvpx-vp9", options=FAST_VP9, unseekable=True, format="webm"),
+    "raw stream": lambda to: write(to / "raw.264", format="h264"),
+    "animated GIF": lambda to: write(to / "moving.gif", 20, codec="gif", pix_fmt="rgb8", options={}),
+    "MPEG-4 in AVI": lambda to: write(to / "old.avi", codec="mpeg4", options={"bf": "2"}),
+    "MPEG-2 program": lambda to: write(to / "old.mpg", codec="mpeg2video", options={}),
+    "HEVC": lambda to: write(to / "hevc.mp4", codec="libx265", options={"preset": "ultrafast", "x265-params": "log-level=none:pools=1"}),
+    "VP8": lambda to: write(to / "old.webm", codec="libvpx", options={"auto-alt-ref": "1", "lag-in-frames": "16", "cpu-used": "8"}),
+    "10 bit": lambda to: write(to / "deep.mkv", pix_fmt="yuv420p10le"),
+    "4:4:4": lambda to: write(to / "full.mp4", pix_fmt="yuv444p"),
+    "alpha": lambda to: write(to / "alpha.webm", codec="libvpx-vp9", pix_fmt="yuva420p", options={**FAST_VP9, "auto-alt-ref": "0"}),
+    "odd size": lambda to: write(to / "odd.mkv", size=(97, 63), codec="ffv1", options={}),
+    "one frame": lambda to: write(to / "single.mp4", 1),
+    "three frames": lambda to: write(to / "three.mp4", 3),
+    "two streams": lambda to: two_streams(to / "two.mp4", (64, 48), (128, 96)),
+    "size changes": lambda to: cat(to / "grows.264", write(to / "a.264", 9), write(to / "b.264", 9, size=(128, 96))),
+    "damaged": lambda to: damaged(to / "damaged.mp4", write(to / "sound.mp4"), 20),
+    "cut off": lambda to: cut(to / "cut.mkv", write(to / "uncut.mkv"), 0.6),
+    "long": lambda to: repeated(to / "long.mp4", write(to / "short.mp4"), 12),
+}
+if "libsvtav1" in av.codecs_available:
+    KINDS["AV1"] = lambda to: write(to / "new.mp4", codec="libsvtav1", options={"preset": "12"})

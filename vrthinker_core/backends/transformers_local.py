@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import torch
 
 from vrthinker_core.backends.local.checkpoints import Checkpoint, open_checkpoint
 from vrthinker_core.backends.local.conversation import Judge, LocalConversation
+from vrthinker_core.backends.local.files import title
 from vrthinker_core.backends.local.sight import Sight
 from vrthinker_core.backends.local.spelling import Spelling
 from vrthinker_core.types import Protocol
@@ -41,7 +40,7 @@ class TransformersBackend:
         missing, damaged or too large.
         """
         checkpoint = open_checkpoint(source, device=device, dtype=dtype)
-        return cls(checkpoint, name or (checkpoint.folder.resolve().name if Path(source).expanduser().is_dir() else source))
+        return cls(checkpoint, name or title(checkpoint.folder))
 
     @property
     def name(self) -> str:

@@ -94,7 +94,8 @@ def data(state: State, pictures: Pictures, read: Reader | None = None) -> dict[s
     return {
         "prompt": started.prompt,
         "judge": words.judge_line(started.judge),
-        "notes": [*started.notes, *_health(started.clips)],
+        "notes": list(started.notes),
+        "health": words.health([clip.notes if clip else () for clip in started.clips]),
         "fps": [clips[side].fps if side in clips else 0 for side in Side],
         "verdict": _verdict(state.finished),
         "ending": words.ending(state.finished) if state.finished else "",
@@ -188,7 +189,3 @@ def _verdict(finished: Finished | None) -> dict[str, Any] | None:
         for dimension, (name, help_text) in words.DIMENSIONS.items()
     ]
     return {"headline": words.headline(finished.verdict), "caveats": words.caveats(finished), "chips": chips}
-
-
-def _health(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
-    return [f"Video {int(side)}: {note}" for side, clip in zip(Side, clips, strict=True) if clip for note in clip.notes]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vrthinker_core.events import Finished, StopReason, Turn
 from vrthinker_core.types import Dimension, Preference, Reply, Request, Trouble, Verdict
 
@@ -129,6 +131,15 @@ def caveats(finished: Finished) -> list[str]:
     if verdict is not None and not verdict.whole:
         found.append("Incomplete: the judge did not label every dimension, and nothing was filled in.")
     return found
+
+
+def health(notes: Sequence[Sequence[str]]) -> list[str]:
+    """What a person must know about the files; what holds for both is said once."""
+    first, second = notes
+    both = [f"Both videos: {note}" for note in first if note in second]
+    only_first = [f"Video 1: {note}" for note in first if note not in second]
+    only_second = [f"Video 2: {note}" for note in second if note not in first]
+    return [*both, *only_first, *only_second]
 
 
 # -- a turn --------------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def _decoding(facts: Facts) -> Iterator[str]:
     if facts.tally.corrupt:
         yield f"{facts.tally.corrupt} {_frames(facts.tally.corrupt)} damaged and shown as far as they can be decoded."
     if facts.announced and facts.announced != facts.stored:
-        yield f"The header announces {facts.announced} frames, the file holds {facts.stored}."
+        yield f"The header announces {facts.announced} frames, {facts.stored} are there to be shown."
     if facts.video_streams > 1:
         width, height = facts.look.shown
         yield f"The file holds {facts.video_streams} video streams; the main one ({width} x {height}) is used."

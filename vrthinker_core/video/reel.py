@@ -217,7 +217,7 @@ class Reel:
             look=self._album.look,
             square="square" in (self._plan.opening.mode, self._plan.later.mode),
             stored=self._timeline.stored,
-            announced=max(0, self._announced - self._timeline.hidden),
+            announced=self._announced,
             silent=silent,
             tally=self._tally,
             declared_rate=float(self._source.rate),

@@ -29,9 +29,7 @@ class Timeline:
     keys: NDArray[np.int64]
     """Timestamps of the key frames, ascending."""
     stored: int
-    """Packets that are to be shown."""
-    hidden: int
-    """Packets that an edit list hides."""
+    """Packets that are to be shown: those that an edit list hides are not counted."""
     seekable: bool
     """Frames can be found by timestamp: one per packet, none missing, in a container that tells the truth about this."""
 
@@ -49,7 +47,7 @@ class Timeline:
 def read_timeline(source: Source, budget: Budget) -> Timeline:
     """Walk over all packets of an opened source. Leaves it at its end."""
     pts, keys = array("q"), array("q")
-    stored = hidden = 0
+    stored = 0
     whole = True
     try:
         for packet in source.container.demux(source.stream):
@@ -58,7 +56,6 @@ def read_timeline(source: Source, budget: Budget) -> Timeline:
             if packet.pts is not None and packet.is_keyframe:
                 keys.append(packet.pts)
             if packet.is_discard:
-                hidden += 1
                 continue
             stored += 1
             whole = whole and packet.pts is not None and not packet.is_corrupt
@@ -73,7 +70,7 @@ def read_timeline(source: Source, budget: Budget) -> Timeline:
     shown = np.unique(np.array(pts, dtype=np.int64))
     honest = source.format.split(",")[0] in _TRUE_FORMATS and source.codec in _TRUE_CODECS
     seekable = whole and honest and len(keys) > 0 and len(shown) == stored > 0
-    return Timeline(shown, np.unique(np.array(keys, dtype=np.int64)), stored, hidden, seekable)
+    return Timeline(shown, np.unique(np.array(keys, dtype=np.int64)), stored, seekable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,14 @@ def locate(source: str) -> Path:
         ) from error
 
 
+def title(folder: Path) -> str:
+    """What a checkpoint is called in a sentence: its folder's name, or its hub id where the hub's own store holds it."""
+    whole = folder.absolute()
+    if whole.parent.name == "snapshots":
+        return whole.parent.parent.name.removeprefix("models--").replace("--", "/")
+    return whole.name
+
+
 def examine(folder: Path) -> dict[str, tuple[int, ...]]:
     """Check every file of a checkpoint as far as that goes without reading weights; gives each tensor's shape.
 
@@ -61,7 +69,7 @@ def examine(folder: Path) -> dict[str, tuple[int, ...]]:
     _config(folder)
     _checksums(folder)
     if (folder / "adapter_config.json").exists():
-        raise CheckpointError(f"{folder.name} holds an adapter (adapter_config.json): merge it into its base model first.")
+        raise CheckpointError(f"{title(folder)} holds an adapter (adapter_config.json): merge it into its base model first.")
     shapes: dict[str, tuple[int, ...]] = {}
     for path in _weight_files(folder):
         shapes |= tensor_shapes(path)
@@ -73,10 +81,12 @@ def protocol_of(folder: Path, source: str) -> Protocol | None:
     said = _marker(folder).get("protocol")
     if said is not None:
         if said not in get_args(Protocol):
-            raise CheckpointError(f"{MARKER} of {folder.name} names the protocol {said!r}, which is none of {get_args(Protocol)}.")
+            raise CheckpointError(
+                f"{MARKER} of {title(folder)} names the protocol {said!r}, which is none of {get_args(Protocol)}."
+            )
         known: Protocol = said
         return known
-    names = (source, str(_config(folder).get("_name_or_path", "")), folder.resolve().name)
+    names = (source, str(_config(folder).get("_name_or_path", "")), title(folder))
     for published, protocol in PUBLISHED.items():
         if any(name.lower() in (published, published.split("/")[1]) for name in names):
             return protocol
@@ -127,19 +137,19 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path.name} of {path.parent.name} is damaged: it is not JSON.") from error
+        raise CheckpointError(f"{path.name} of {title(path.parent)} is damaged: it is not JSON.") from error
     if not isinstance(found, dict):
-        raise CheckpointError(f"{path.name} of {path.parent.name} is damaged: it holds no JSON object.")
+        raise CheckpointError(f"{path.name} of {title(path.parent)} is damaged: it holds no JSON object.")
     return found
 
 
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
-        raise CheckpointError(f"{folder.name} is no checkpoint: it has no config.json.")
+        raise CheckpointError(f"{title(folder)} is no checkpoint: it has no config.json.")
     config = _json(path)
     if config.get("model_type") != "qwen2_5_vl":
-        raise CheckpointError(f"{folder.name} is a {config.get('model_type')!r} model: this judge must be a 'qwen2_5_vl'.")
+        raise CheckpointError(f"{title(folder)} is a {config.get('model_type')!r} model: this judge must be a 'qwen2_5_vl'.")
     return config
 
 
@@ -152,16 +162,16 @@ def _weight_files(folder: Path) -> list[Path]:
         pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
         if pickles:
             raise CheckpointError(f"{pickles[0]} is a pickle, which can run code when opened: only safetensors weights are read.")
-        raise CheckpointError(f"{folder.name} has no weights: there is no model.safetensors and no index of shards.")
+        raise CheckpointError(f"{title(folder)} has no weights: there is no model.safetensors and no index of shards.")
     mapped = _json(index).get("weight_map")
     if not isinstance(mapped, dict) or not mapped:
-        raise CheckpointError(f"{index.name} of {folder.name} is damaged: it maps no weights.")
+        raise CheckpointError(f"{index.name} of {title(folder)} is damaged: it maps no weights.")
     names = sorted({str(name) for name in mapped.values()})
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
-            raise CheckpointError(f"{index.name} of {folder.name} names {name!r}, which is no safetensors file of this folder.")
+            raise CheckpointError(f"{index.name} of {title(folder)} names {name!r}, which is no safetensors file of this folder.")
         if not (folder / name).is_file():
-            raise CheckpointError(f"{folder.name} is incomplete: the shard {name} is missing.")
+            raise CheckpointError(f"{title(folder)} is incomplete: the shard {name} is missing.")
     return [folder / name for name in names]
 
 
@@ -174,9 +184,9 @@ def _checksums(folder: Path) -> None:
     for name, expected in dict(_marker(folder).get("sha256") or {}).items():
         path = folder / Path(name).name
         if not path.is_file():
-            raise CheckpointError(f"{folder.name} is incomplete: {path.name} is missing.")
+            raise CheckpointError(f"{title(folder)} is incomplete: {path.name} is missing.")
         if _sha256(path) != expected:
-            raise CheckpointError(f"{path.name} of {folder.name} is not what was shipped: its checksum differs. Fetch it again.")
+            raise CheckpointError(f"{path.name} of {title(folder)} is not what was shipped: its checksum differs. Fetch it again.")
 
 
 def _sha256(path: Path) -> str:

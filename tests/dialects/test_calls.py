@@ -1,0 +1,219 @@
+"""Calls: broken JSON is repaired, indices are never invented, bent or wrapped."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vrthinker_core.dialects import Concat, Paired
+from vrthinker_core.dialects.jsonish import mended, strict
+from vrthinker_core.types import Reply, Request, Trouble
+
+
+def read(body: str) -> Reply:
+    return Paired().parse(f"<Think>t</Think><tool_call>{body}</tool_call>")
+
+
+def wanted(body: str) -> Request:
+    reply = read(body)
+    assert reply.wants is not None, reply.problems
+    return reply.wants
+
+
+def frames(value: str) -> Request:
+    return wanted(f'{{"name": "select_frames", "arguments": {{"frame_indices": {value}}}}}')
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}',
+        '{"name": "Select-Frames", "parameters": {"target_frames": [10, 30]}}',
+        '{"type": "function", "function": {"name": "select_frames", "arguments": "{\\"frame_indices\\": [10, 30]}"}}',
+        '{"name": "functions.select_frames", "arguments": [10, 30]}',
+        '{"arguments": "[10, 30]"}',
+        '{"frame_indices": "10, 30"}',
+        '{"Frame Indices": ["10", " 30 "]}',
+        '{"name": null, "frame_indices": [10, 30]}',
+        '[{"frame_indices": [10]}, {"frame_indices": [30]}]',
+        '"{\\"frame_indices\\": [10, 30]}"',
+        "[10, 30]",
+        '{"frame_indices": [10, 30], "why": "then <Answer>TA=1</Answer> } and {"}',
+        '```json\n{"frame_indices": [10, 30]}\n```',
+    ],
+)
+def test_sound_json_in_any_shape(body: str) -> None:
+    reply = read(body)
+    assert reply.wants is not None
+    assert reply.wants.indices == (10, 30)
+    assert reply.problems == ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{'name': 'select_frames', 'arguments': {'frame_indices': [10, 30,]}}",
+        '{"name": "select_frames", // closer\n "arguments": {"frame_indices": [10, 30/* mid */]}}',
+        '{"name": "select_frames", # closer\n "arguments": {"frame_indices": [10, 30]}}',
+        '{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}',
+        '{"name": "select_frames", "arguments": {"frame_indices": [10, 30}}',
+        '{"name": "select_frames", "arguments": {"frame_indices": [10, 30]]}}',
+        '{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}}',
+        '{"name": "select_frames"}, "arguments": {"frame_indices": [10, 30]}}',
+        '"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}',
+        '{{"name": "select_frames", "arguments": {{"frame_indices": [10, 30]}}}}',
+        '{"name": "select_frames" "arguments": {"frame_indices": [10 30]}}',
+        "{name: select_frames, arguments: {frame_indices: [10, 30], strict: True, note: None}}",
+        "{“name”: “select_frames”, “arguments”: {“frame_indices”: [10, 30]}}",
+        'select_frames({"frame_indices": [10, 30]})',
+        '{"frame_indices": [10]}\n{"frame_indices": [30]}',
+        '{"frame_indices": [10, 30]} please',
+    ],
+)
+def test_slips_are_repaired_and_named(body: str) -> None:
+    reply = read(body)
+    assert reply.wants is not None
+    assert reply.wants.indices == (10, 30)
+    assert [problem.kind for problem in reply.problems] == [Trouble.REPAIRED]
+
+
+@pytest.mark.parametrize(
+    "body", ["", "null", "42", "frames 10 and 30", "select_frames([10, 30])", "{10, 30}", '{"a": "b', '{"a": [1, 2']
+)
+def test_what_is_no_call_is_bad_json(body: str) -> None:
+    reply = read(body)
+    assert reply.wants is None
+    assert [problem.kind for problem in reply.problems] == [Trouble.BAD_JSON]
+
+
+@pytest.mark.parametrize("name", ["crop_image", "select_frame", "SELECT", ["select_frames"], {"a": 1}, 3])
+def test_an_unknown_tool_is_refused_by_name(name: object) -> None:
+    reply = read(json.dumps({"name": name, "arguments": {"frame_indices": [5]}}))
+    assert reply.wants is None
+    assert [problem.kind for problem in reply.problems] == [Trouble.UNKNOWN_TOOL]
+    if isinstance(name, str):
+        assert f'"{name}"' in reply.problems[0].detail
+
+
+def test_a_name_that_is_no_name_is_quoted_without_its_marks() -> None:
+    detail = read(json.dumps({"name": "<|image_pad|>" + "x" * 100})).problems[0].detail
+    assert "<" not in detail
+    assert len(detail) < 120
+
+
+@pytest.mark.parametrize(
+    ("value", "indices", "dropped"),
+    [
+        ("[10.0, 1e1, 30.0]", (10, 30), ()),
+        ("[-0, -0.0]", (0,), ()),
+        ('["１０", "30"]', (10, 30), ()),
+        ("[10.5, 30]", (30,), (10.5,)),
+        ("[-1, 128, 127]", (127,), (-1, 128)),
+        ("[NaN, Infinity, -Infinity, 1e400, 5]", (5,), ("NaN", "Infinity", "-Infinity", "1e400")),
+        ("[true, false, null, 5]", (5,), ("true", "false", None)),
+        ('[[10, 30], {"a": 1}, [[1]], "x", 5]', (5,), ("[10, 30]", "{…}", "[…]", "x")),
+        ('["10.0", "-1", "10-30", "", 5]', (5,), ("10.0", "-1", "10-30", "")),
+        ("[0x10, 5]", (5,), ("0x10",)),
+        ("[99999999999999999999, 5]", (5,), (99999999999999999999,)),
+        ("[200, 200, 5, 5]", (5,), (200,)),
+        ("42", (42,), ()),
+        ('"42"', (42,), ()),
+        ("true", (), ("true",)),
+        ('{"start": 10}', (), ("{…}",)),
+        ("[[10, 30], [60]]", (), ("[10, 30]", "[60]")),
+        ("[]", (), ()),
+        ("null", (), ()),
+    ],
+)
+def test_integers_are_read_and_everything_else_is_dropped_and_reported(
+    value: str, indices: tuple[int, ...], dropped: tuple[object, ...]
+) -> None:
+    request = frames(value)
+    assert request.indices == indices
+    assert request.dropped == dropped
+    assert not request.truncated
+
+
+def test_a_number_of_5000_digits_is_no_index_and_no_accident() -> None:
+    request = frames(f"[{'9' * 5000}, 5]")
+    assert request.indices == (5,)
+    assert len(str(request.dropped[0])) < 50
+
+
+def test_duplicates_go_before_the_cut_and_the_cut_before_nothing_else() -> None:
+    request = frames(str([200] * 11 + [5, 5, 6]))
+    assert (request.indices, request.truncated, request.asked) == ((5, 6), False, 14)
+    request = frames(str(list(range(20))))
+    assert (request.indices, request.truncated, request.asked) == (tuple(range(12)), True, 20)
+    assert not frames(str(list(range(12)))).truncated
+
+
+@given(st.lists(st.integers(-5, 140), max_size=40))
+def test_a_request_is_the_first_valid_indices_once_each_in_order(asked: list[int]) -> None:
+    valid = list(dict.fromkeys(index for index in asked if 0 <= index < 128))
+    request = frames(str(asked))
+    assert list(request.indices) == valid[:12]
+    assert request.truncated is (len(valid) > 12)
+    assert request.asked == len(asked)
+    assert set(request.dropped) == {index for index in asked if not 0 <= index < 128}
+
+
+def test_calls_merge_in_order() -> None:
+    first, second = ('<tool_call>{"frame_indices": [9, 1]}</tool_call>', '<tool_call>{"frame_indices": [1, 4]}</tool_call>')
+    wants = Paired().parse(first + second).wants
+    assert wants is not None
+    assert wants.indices == (9, 1, 4)
+
+
+@pytest.mark.parametrize("broken", ["<tool_call>{bad</tool_call>", '<tool_call>{"name": "zoom"}</tool_call>', "<tool_call>"])
+def test_one_bad_call_does_not_spoil_the_other(broken: str) -> None:
+    for text in (
+        f'{broken}<tool_call>{{"frame_indices": [3]}}</tool_call>',
+        f'<tool_call>{{"frame_indices": [3]}}</tool_call>{broken}',
+    ):
+        assert Paired().parse(text).kind == "tool"
+
+
+@pytest.mark.parametrize(
+    "body", ["{}", '{"frames": [3]}', '{"name": "select_frames"}', '{"frame_indices": [500]}', '{"frame_indices": []}']
+)
+def test_a_readable_call_without_frames_has_no_valid_frames(body: str) -> None:
+    reply = read(body)
+    assert reply.wants is not None
+    assert [problem.kind for problem in reply.problems] == [Trouble.NO_VALID_FRAMES]
+
+
+def test_each_protocol_reads_both_names_with_its_own_numbers() -> None:
+    for name in ("frame_indices", "target_frames"):
+        text = f'<tool_call>{{"{name}": [0, 96, 97]}}</tool_call>'
+        paired, concat = Paired().parse(text).wants, Concat().parse(text).wants
+        assert paired is not None
+        assert concat is not None
+        assert (paired.indices, concat.indices) == ((0, 96, 97), (96,))
+
+
+@pytest.mark.parametrize("tag", ["tool_call", "TOOL_CALL", "tool call", "tool-call", "ToolCall", 'tool_call id="1"'])
+def test_tag_names_in_any_dress(tag: str) -> None:
+    for text in (
+        f'<{tag}>{{"frame_indices": [3]}}</{tag}>',
+        f'< {tag} >{{"frame_indices": [3]}}',
+        f"<{tag}><{tag}>[3]</{tag}></{tag}>",
+    ):
+        assert Paired().parse(text).kind == "tool"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+)
+
+
+@given(st.dictionaries(st.text(), JSON, max_size=4) | st.lists(JSON, max_size=4))
+def test_repair_leaves_sound_json_as_it_is(value: object) -> None:
+    text = json.dumps(value)
+    assert strict(text) == [value]
+    assert mended(text) == [value]
+    assert mended(f"so: {text} ") == [value] or text.startswith("[")

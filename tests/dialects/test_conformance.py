@@ -1,0 +1,43 @@
+"""Every reply of `conformance/replies.jsonl`, read as it should be and within the promised time."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vrthinker_core.dialects import make_dialect, to_expected
+from vrthinker_core.types import Settings
+
+CASES = [json.loads(line) for line in (Path(__file__).parents[1] / "conformance" / "replies.jsonl").read_text("utf-8").splitlines()]
+
+
+def reply_of(case: dict[str, Any]) -> str:
+    if "reply_gen" in case:
+        return "".join(unit * times for unit, times in case["reply_gen"])
+    return str(case["reply"])
+
+
+def agrees(read: dict[str, object], expected: dict[str, Any]) -> bool:
+    """Every field that is expected is read so; of several errors one is enough."""
+    fields = dict(expected)
+    errors = fields.pop("error", None)
+    accepted = [errors] if isinstance(errors, str) else errors
+    return (accepted is None or read.get("error") in accepted) and all(read.get(name) == value for name, value in fields.items())
+
+
+def test_the_cases_are_all_there() -> None:
+    assert len({case["id"] for case in CASES}) == 112
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_reply(case: dict[str, Any]) -> None:
+    dialect = make_dialect(Settings(), case["protocol"])
+    text = reply_of(case)
+    start = time.process_time()
+    read = to_expected(dialect.parse(text, cut=case["finish_reason"] == "length"))
+    assert time.process_time() - start <= 1, "the promise of rule R18"
+    assert any(agrees(read, accepted) for accepted in (case["expected"], *case.get("also_accept", ()))), read

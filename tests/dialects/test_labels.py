@@ -1,0 +1,145 @@
+"""Labels: exactly 0, 1 or 2, in any dress; everything else is named, never guessed."""
+
+from __future__ import annotations
+
+import pytest
+
+from vrthinker_core.dialects import Paired
+from vrthinker_core.types import Reply, Trouble
+
+
+def read(body: str) -> Reply:
+    return Paired().parse(f"<Think>t</Think><Answer>{body}</Answer>")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "TA=1, MQ=0, VQ=2, OA=1",
+        "OA: 1; VQ: 2; MQ: 0; TA: 1.",
+        "ta=1\nmq=0\nvq=2\noa=1",
+        "- **TA** = 1\n- **MQ** = 0\n- **VQ** = 2\n- **OA** = 1",
+        '```json\n{"TA": "1", "MQ": 0, "VQ": 2, "OA": 1}\n```',
+        "{'TA': 1, 'MQ': 0, 'VQ': 2, 'OA': 1}",
+        "ＴＡ＝１，ＭＱ＝０，ＶＱ＝２，ＯＡ＝１",
+        "TA=1 MQ=0 VQ=2 OA=1 (Video 1 is better overall)",
+        "TA=1/MQ=0/VQ=2/OA=1",
+        "TA=1 | MQ=0 | VQ=2 | OA=1",
+        "META=2, TA=1, TA=1, XMQ=1, MQ=0, VQ=2, OA=1",
+        "Text Alignment (TA): 1, Motion Quality (MQ): 0, Visual Quality (VQ): 2, Overall (OA): 1",
+        "T\u200bA=1, MQ=\u00a00, VQ=2\x00, OA=1\u00ad",
+    ],
+)
+def test_a_complete_answer_in_any_dress(body: str) -> None:
+    reply = read(body)
+    assert reply.kind == "answer"
+    assert reply.verdict is not None
+    assert reply.verdict.labels == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
+    assert reply.problems == ()
+
+
+NUMBERS = [
+    "3",
+    "9",
+    "12",
+    "01",
+    "1.5",
+    "1,5",
+    "1.0",
+    "-1",
+    "−1",
+    "+1",
+    "1/2",
+    "0/1/2",
+    "1 or 2",
+    "1|2",
+    "0-2",
+    "1 2",
+    "1=2",
+    "1e0",
+    "0x1",
+]
+WORDS = ["tie", "Video 1", "null", "true", "?", "[1]", "1st", "1%", "1TA", "²", "①", "½", "Ⅰ", "١"]
+TAGS = [
+    "Answer",
+    "ANSWER",
+    "final answer",
+    "Final  Answer",
+    "final_answer",
+    "final-answer",
+    "FinalAnswer",
+    "final\nanswer",
+    'answer x="1"',
+]
+HIDDEN_TAGS = ["final\u00a0answer", "Ans\u200bwer"]
+
+
+@pytest.mark.parametrize("value", [*NUMBERS, *WORDS])
+def test_anything_else_is_a_bad_value_and_the_others_are_kept(value: str) -> None:
+    reply = read(f"TA={value}, MQ=0, VQ=1, OA=1")
+    assert reply.kind == "invalid"
+    assert [problem.kind for problem in reply.problems] == [Trouble.BAD_VALUE]
+    assert reply.problems[0].detail == "The label of TA is not 0, 1 or 2."
+    assert reply.verdict is not None
+    assert reply.verdict.labels == {"MQ": 0, "VQ": 1, "OA": 1}
+
+
+@pytest.mark.parametrize("body", ["MQ=0, VQ=1, OA=1", "TA=, MQ=0, VQ=1, OA=1", "TA 1, MQ=0, VQ=1, OA=1", "TA1=1, MQ=0, VQ=1, OA=1"])
+def test_a_dimension_without_a_value_is_missing(body: str) -> None:
+    reply = read(body)
+    assert [problem.kind for problem in reply.problems] == [Trouble.MISSING_DIMS]
+    assert reply.problems[0].detail == "The answer has no label for TA."
+
+
+@pytest.mark.parametrize("body", ["", " \n", "Video 1 is better."])
+def test_an_answer_without_any_label(body: str) -> None:
+    reply = read(body)
+    assert [problem.kind for problem in reply.problems] == [Trouble.MISSING_DIMS, Trouble.EMPTY_ANSWER]
+    assert reply.verdict is not None
+    assert reply.verdict.labels == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "first"),
+    [
+        ("TA=1, MQ=0, VQ=1, OA=1, OA=2", Trouble.CONFLICT),
+        ("TA=1, TA=2, MQ=0", Trouble.CONFLICT),
+        ("TA=1, TA=3, MQ=0, VQ=1, OA=1", Trouble.BAD_VALUE),
+        ("TA=3, MQ=0", Trouble.BAD_VALUE),
+    ],
+)
+def test_the_problem_that_matters_most_comes_first(body: str, first: Trouble) -> None:
+    assert read(body).problems[0].kind is first
+
+
+@pytest.mark.parametrize(("said", "confidence"), [("CF=1", 1), ("cf: 5", 5), ("CF=３", 3), ("", None)])
+def test_confidence_stands_anywhere(said: str, confidence: int | None) -> None:
+    for body in (f"{said}, TA=1, MQ=0, VQ=1, OA=1", f"TA=1, MQ=0, {said}, VQ=1, OA=1", f"TA=1, MQ=0, VQ=1, OA=1, {said}"):
+        reply = read(body)
+        assert (reply.kind, reply.confidence) == ("answer", confidence)
+
+
+@pytest.mark.parametrize("said", ["CF=9", "CF=0", "CF=2.5", "CF=high", "CF=1, CF=2"])
+def test_a_confidence_out_of_range_is_left_out_and_not_fatal(said: str) -> None:
+    reply = read(f"TA=1, MQ=0, VQ=1, OA=1, {said}")
+    assert (reply.kind, reply.confidence) == ("answer", None)
+    assert [problem.kind for problem in reply.problems] == [Trouble.BAD_CONFIDENCE]
+
+
+@pytest.mark.parametrize("tag", [*TAGS, *HIDDEN_TAGS])
+def test_tag_names_in_any_dress(tag: str) -> None:
+    body = "TA=1, MQ=0, VQ=2, OA=1"
+    for text in (f"<{tag}>{body}</{tag}>", f"< {tag} >{body}</ {tag} >", f"<{tag}><{tag}>{body}</{tag}></{tag}>", f"<{tag}>{body}"):
+        assert Paired().parse(text).kind == "answer"
+
+
+@pytest.mark.parametrize("tag", ["recommend answer", "Recommended Answer", "recommend_answer", "RECOMMEND-ANSWER"])
+def test_a_recommended_answer_is_never_final(tag: str) -> None:
+    assert Paired().parse(f"<{tag}>TA=1, MQ=0, VQ=2, OA=1</{tag}>").kind == "recommend"
+
+
+@pytest.mark.parametrize(
+    "text", ["&lt;Answer&gt;TA=1, MQ=0, VQ=2, OA=1", "<answers>TA=1, MQ=0, VQ=2, OA=1", "TA=1, MQ=0, VQ=2, OA=1</Answer>"]
+)
+def test_what_is_no_opening_tag_opens_nothing(text: str) -> None:
+    assert [problem.kind for problem in Paired().parse(text).problems] == [Trouble.NO_ACTION]

@@ -1,0 +1,70 @@
+"""No text, however long or deep, takes longer than the promised second."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from vrthinker_core.dialects import Concat, Paired
+
+WHOLE = "TA=1, MQ=0, VQ=1, OA=1"
+OPENINGS = (
+    "<Think>",
+    "<Snapshot>x",
+    "<Answer>",
+    "<Answer>TA=1 ",
+    "<tool_call>{",
+    "<recommend answer>",
+    "</Think>",
+    "<Think>a<Answer>b",
+)
+DEEP_OBJECT = '{"a": ' * 100_000 + "7" + "}" * 100_000
+DEEP_LIST = "[" * 100_000 + "7" + "]" * 100_000
+
+ANSWERED = {
+    "2 MB of reasoning": f"<Think>{'look ' * 400_000}</Think><Answer>{WHOLE}</Answer>",
+    "2 MB of other letters": f"<Think>{'ü中 ' * 600_000}</Think><Answer>{WHOLE}</Answer>",
+    "2 MB inside an answer": f"<Answer>{'look ' * 400_000}{WHOLE}</Answer>",
+    "60,000 openings before an answer": f"{'<Think>' * 60_000}</Think><Answer>{WHOLE}</Answer>",
+}
+OTHERS = {
+    **{f"60,000 times {unit}": unit * 60_000 for unit in OPENINGS},
+    "closed calls that quote": "<tool_call>{<Answer></tool_call>" * 20_000,
+    "2 MB of brackets": "<" * 2_000_000,
+    "2 MB of spaces in an answer": f"<Answer>TA=1{' ' * 2_000_000}2</Answer>",
+    "2 MB of spaces after a call": "<tool_call>[7]</tool_call>" + " " * 2_000_000 + "x",
+    "2 MB of labels": f"<Answer>{'TA=1 ' * 400_000}</Answer>",
+    "2 MB of indices": f'<tool_call>{{"frame_indices": [{"7, " * 600_000}7]}}</tool_call>',
+    "2 MB of digits": f'<tool_call>{{"frame_indices": [{"7" * 2_000_000}]}}</tool_call>',
+    "2 MB of unseen characters": "\u200b" * 2_000_000,
+    "lists nested 100,000 deep": f'<tool_call>{{"frame_indices": {DEEP_LIST}}}</tool_call>',
+    "objects nested 100,000 deep": f"<tool_call>{DEEP_OBJECT}</tool_call>",
+    "lists in a string 100,000 deep": f'<tool_call>{{"arguments": "{DEEP_LIST}"}}</tool_call>',
+    "comments without end": "<tool_call>{" + "/* " * 6_000 + "</tool_call>",
+    "quotes without end": "<tool_call>{" + '"\\' * 9_000,
+}
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in (ANSWERED | OTHERS).items()])
+def test_no_text_takes_longer_than_a_second(text: str) -> None:
+    for dialect, cut in itertools.product((Paired(), Concat()), (False, True)):
+        start = time.process_time()
+        reply = dialect.parse(text, cut=cut)
+        assert time.process_time() - start <= 1
+        assert reply.kind != "recommend"
+
+
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in ANSWERED.items()])
+def test_length_hides_no_answer(text: str) -> None:
+    assert Paired().parse(text).kind == "answer"
+
+
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, id=name) for name, text in OTHERS.items() if "indices" not in name and "spaces" not in name]
+)
+def test_length_makes_no_answer(text: str) -> None:
+    reply = Paired().parse(text)
+    assert reply.kind == "invalid"
+    assert reply.problems

@@ -1,0 +1,185 @@
+"""Reading replies: what holds for any text, and the rules where several parts of a reply meet."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from vrthinker_core.dialects import Concat, Dialect, Paired, to_expected
+from vrthinker_core.types import Preference, Reply, Trouble, Verdict
+
+PAIRED, CONCAT = Paired(), Concat()
+WHOLE = "TA=1, MQ=0, VQ=1, OA=1"
+OTHER = "TA=2, MQ=2, VQ=2, OA=2"
+CALL = '<tool_call>{"frame_indices": [7]}</tool_call>'
+
+LABEL = st.sampled_from([None, *Preference])
+VERDICT = st.builds(Verdict, LABEL, LABEL, LABEL, LABEL)
+TAGS = ["<Think>", "</Think>", "<snapshot>", "</Snapshot >", "<Answer>", "</Answer>", "<recommend answer>", "</recommend_answer>"]
+CALLS = ["<tool_call>", "</tool_call>", '{"frame_indices": [7, 8]}', "```json", "NaN", "1e400", "//", "/*"]
+OTHERS = ["<tool_response>", "<|im_end|>", WHOLE, OTHER, "TA=", "CF=3", "12", "-1", "\ud800", "\u200b", "\x00"]
+PIECES = st.sampled_from([*TAGS, *CALLS, *OTHERS, *"{}[],\"'\\<> \n"])
+TEXTS = st.lists(PIECES | st.text(max_size=5), max_size=30).map("".join)
+
+
+def kinds(reply: Reply) -> list[Trouble]:
+    return [problem.kind for problem in reply.problems]
+
+
+# -- any text ------------------------------------------------------------------------------------------------------------
+
+
+@given(TEXTS, st.booleans(), st.sampled_from([PAIRED, CONCAT]))
+@example("", True, PAIRED)
+def test_any_text_is_read_and_the_reading_holds_together(text: str, cut: bool, dialect: Dialect) -> None:
+    reply = dialect.parse(text, cut=cut)
+    assert text.startswith(reply.text)
+    assert (reply.text == text) is (Trouble.INVENTED not in kinds(reply))
+    assert (reply.kind == "invalid") <= bool(reply.problems), "an unusable reply says why"
+    assert len(set(kinds(reply))) == len(reply.problems)
+    assert all(problem.detail.endswith(".") for problem in reply.problems)
+    if reply.wants is not None:
+        valid = range(128) if dialect is PAIRED else range(1, 97)
+        assert set(reply.wants.indices) <= set(valid)
+        assert len(set(reply.wants.indices)) == len(reply.wants.indices) <= dialect.per_call
+    read = to_expected(reply)
+    assert json.loads(json.dumps(read, allow_nan=False)) == read
+    json.dumps(read, ensure_ascii=False).encode("utf-8")
+
+
+@given(TEXTS, st.sampled_from([PAIRED, CONCAT]))
+def test_the_kept_text_reads_the_same_again(text: str, dialect: Dialect) -> None:
+    first = dialect.parse(text)
+    again = dialect.parse(first.text)
+    assert (again.kind, again.verdict, again.wants, again.think) == (first.kind, first.verdict, first.wants, first.think)
+    assert again.text == first.text
+
+
+@given(VERDICT, st.booleans(), st.sampled_from([None, 1, 2, 3, 4, 5]), st.sampled_from([PAIRED, CONCAT]))
+def test_a_rendered_answer_is_read_back(verdict: Verdict, final: bool, confidence: int | None, dialect: Dialect) -> None:
+    reply = dialect.parse(dialect.render(verdict, final=final, confidence=confidence))
+    assert (reply.verdict, reply.final, reply.confidence) == (verdict, final, confidence)
+    assert reply.kind == (("answer" if final else "recommend") if verdict.whole else "invalid")
+
+
+@given(VERDICT, st.sampled_from([PAIRED, CONCAT]))
+def test_what_stands_in_reasoning_never_acts(verdict: Verdict, dialect: Dialect) -> None:
+    quoted = f"<Snapshot>{dialect.render(verdict)}{CALL}</Snapshot><Think>{CALL}{dialect.render(verdict)}</Think>"
+    reply = dialect.parse(quoted)
+    assert (reply.verdict, reply.wants) == (None, None)
+    assert kinds(reply) == [Trouble.NO_ACTION]
+
+
+# -- where parts meet ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "overall"),
+    [
+        (f"<Answer>{WHOLE}</Answer><Answer>{OTHER}</Answer>", "answer", 2),
+        (f"<Answer>{WHOLE}</Answer><Answer>TA=2</Answer>", "answer", 1),
+        (f"<Answer>{WHOLE}</Answer><recommend answer>{OTHER}</recommend answer>", "answer", 1),
+        (f"<recommend answer>{OTHER}</recommend answer><Answer>{WHOLE}</Answer>", "answer", 1),
+        (f"<recommend answer>{WHOLE}</recommend answer><recommend answer>{OTHER}</recommend answer>", "recommend", 2),
+        (f"<recommend answer>{WHOLE}</recommend answer><Answer>TA=2</Answer>", "recommend", 1),
+        (f"<Answer>{WHOLE}</Answer>{CALL}", "answer", 1),
+        (f"{CALL}<recommend answer>{WHOLE}</recommend answer>", "tool", 1),
+        (f"{CALL}<Answer>TA=2</Answer>", "tool", None),
+    ],
+)
+def test_which_answer_counts(text: str, kind: str, overall: int | None) -> None:
+    reply = PAIRED.parse(text)
+    assert reply.kind == kind
+    assert reply.verdict is not None
+    assert reply.verdict.labels.get("OA") == overall
+
+
+def test_a_call_beside_a_complete_answer_is_recorded_as_ignored() -> None:
+    reply = PAIRED.parse(f"{CALL}<Answer>{WHOLE}</Answer>")
+    assert kinds(reply) == [Trouble.IGNORED_CALL]
+    assert reply.wants is not None
+    assert reply.wants.indices == (7,)
+
+
+@pytest.mark.parametrize(
+    ("text", "stopped", "cut"),
+    [
+        (f"<Think>t<Answer>{WHOLE}</Answer>", "answer", "invalid"),
+        (f"<Think>t{CALL}", "tool", "invalid"),
+        (f"<Snapshot>s<Think>t</Think><Answer>{WHOLE}", "answer", "answer"),
+        (f"<Think><Think>t</Think></Think><Answer>{WHOLE}", "answer", "answer"),
+        (f"<Think>a<Think>t</Think><Answer>{WHOLE}", "answer", "answer"),
+        ('<tool_call>{"frame_indices": [7]}', "tool", "tool"),
+        ('<tool_call>{"frame_indices": [7]}</tool_c', "tool", "tool"),
+        ('<tool_call>{"frame_indices": [7]', "tool", "invalid"),
+        ("<tool_call>{'frame_indices': [7]}</tool_call>", "tool", "tool"),
+        ('<tool_call>{"frame_indices": [1, 12', "invalid", "invalid"),
+        (f'{CALL}<tool_call>{{"frame_indices": [1, 12', "tool", "tool"),
+        ("<Answer>TA=1, MQ=0, VQ=1, OA=", "invalid", "invalid"),
+        (f"<Answer>{WHOLE}</Ans", "answer", "answer"),
+    ],
+)
+def test_what_a_cut_by_the_token_limit_changes(text: str, stopped: str, cut: str) -> None:
+    assert PAIRED.parse(text).kind == stopped
+    reply = PAIRED.parse(text, cut=True)
+    assert reply.kind == cut
+    if cut == "invalid":
+        assert kinds(reply)[0] is Trouble.TRUNCATED
+
+
+def test_a_cut_never_blames_an_answer_that_was_complete_before_it() -> None:
+    assert kinds(PAIRED.parse("<Answer>TA=3, MQ=0, VQ=1, OA=1</Answer> and", cut=True))[0] is Trouble.BAD_VALUE
+
+
+@pytest.mark.parametrize(
+    "begin", ["<|im_start|>", "<|im_end|>", "<tool_response>", "< Tool-Response id=1>", "<|image_pad|>", "＜|im_end|＞"]
+)
+def test_what_a_judge_invents_is_cut_away(begin: str) -> None:
+    mine = f"\u200b<Think>t</Think>{CALL}\n"
+    reply = PAIRED.parse(f"{mine}{begin}user<Answer>{OTHER}</Answer>", cut=True)
+    assert reply.text == mine
+    assert reply.kind == "tool"
+    assert reply.verdict is None
+    assert kinds(reply) == [Trouble.INVENTED]
+
+
+def test_the_words_of_the_environment_cut_only_right_behind_a_call() -> None:
+    invented = f"{CALL}\n\nAfter selecting frames: Here are the selected frames<Answer>{OTHER}</Answer>"
+    assert CONCAT.parse(invented).text == f"{CALL}\n\n"
+    assert CONCAT.parse(f"<think>After selecting frames: better.</think><final answer>{WHOLE}</final answer>").kind == "answer"
+
+
+def test_a_reply_with_nothing_before_the_invention_is_empty() -> None:
+    assert kinds(PAIRED.parse(f"<|im_start|>assistant<Answer>{WHOLE}</Answer>")) == [Trouble.EMPTY, Trouble.INVENTED]
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\ufeff\u200b\x00"])
+def test_nothing_visible_is_empty(text: str) -> None:
+    assert kinds(PAIRED.parse(text)) == [Trouble.EMPTY]
+
+
+def test_reasoning_is_quoted_as_written() -> None:
+    reply = PAIRED.parse("<Synthesis> Ｖ1 is “A” </Synthesis><Think>one</Think><Think>two </Think>" + CALL)
+    assert (reply.snapshot, reply.think) == ("Ｖ1 is “A”", "one\ntwo")
+
+
+# -- as conformance values -----------------------------------------------------------------------------------------------
+
+
+def test_a_reading_says_only_what_applies() -> None:
+    answer = to_expected(PAIRED.parse(f"<Answer>{WHOLE}, CF=4</Answer>"))
+    assert answer == {
+        "kind": "answer",
+        "answer": {"TA": 1, "MQ": 0, "VQ": 1, "OA": 1},
+        "confidence": 4,
+        "think": "",
+        "snapshot": "",
+    }
+    tool = to_expected(PAIRED.parse('<tool_call>{"frame_indices": [NaN, 1e400, null, true, 1.5, 3]}</tool_call>'))
+    assert tool["dropped"] == ["NaN", "1e400", None, "true", 1.5]
+    assert (tool["indices"], tool["truncated"]) == ([3], False)
+    broken = to_expected(PAIRED.parse("<Answer>TA=1</Answer>"))
+    assert (broken["error"], broken["partial"]) == ("missing_dims", {"TA": 1})

@@ -1,0 +1,78 @@
+"""Whole runs over real clips: every pairing, both protocols, to the end. Needs the folder that VRT_CLIPS names."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from vrthinker_core import Finished, ScriptedBackend, Settings, StopReason, TurnEnded, VideoPair, judge, open_backend
+from vrthinker_core.events import Turn
+from vrthinker_core.types import Protocol, Side
+
+FOLDER = Path(os.environ.get("VRT_CLIPS", "no clips"))
+NAMES = ("pair01_unicorn_a.mp4", "mp_no_duration.webm", "dc_corrupted.mp4", "ax_sample_h264.ts")
+PAIRINGS = list(itertools.product(NAMES, repeat=2))
+
+
+def call(argument: str, indices: str) -> str:
+    return f'<think>t</think><tool_call>{{"name": "select_frames", "arguments": {{"{argument}": [{indices}]}}}}</tool_call>'
+
+
+SCRIPTS = {
+    "paired": [
+        call("frame_indices", "0, 127, 127, 64, 3.5, -1, 200"),
+        call("frame_indices", "64, 65, 66"),
+        "<Answer>TA=0, VQ=0, MQ=0, OA=0</Answer>",
+    ],
+    "concat": [
+        call("target_frames", "1, 96, 48, 49, 97, 0"),
+        call("target_frames", "2, 96"),
+        "<final answer>TA=0, VQ=0, MQ=0, OA=0</final answer>",
+    ],
+}
+
+pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="VRT_CLIPS names no folder of clips")
+
+
+def check_told_is_sent(turn: Turn, protocol: str) -> None:
+    if protocol == "paired":
+        sides = [frame.ref.side for frame in turn.frames]
+        firsts = [frame.ref.slot for frame in turn.frames if frame.ref.side is Side.FIRST]
+        seconds = [frame.ref.slot for frame in turn.frames if frame.ref.side is Side.SECOND]
+        assert firsts == seconds, "pairs are always pairs"
+        if turn.number > 1 and turn.frames:
+            assert sides == [Side.FIRST, Side.SECOND] * len(firsts)
+            told = re.search(r"Retrieved (\d+) frame pairs \(\[([\d, ]*)\]\)", turn.told)
+            assert told is not None
+            assert int(told[1]) == len(firsts)
+            assert [int(n) for n in told[2].split(",")] == firsts
+
+
+@pytest.mark.parametrize("protocol", ["paired", "concat"])
+@pytest.mark.parametrize("names", PAIRINGS, ids="+".join)
+def test_every_pairing_runs_to_its_end(names: tuple[str, str], protocol: Protocol) -> None:
+    pair = VideoPair("A test.", *(FOLDER / name for name in names))
+    events = list(judge(pair, ScriptedBackend(SCRIPTS[protocol]), Settings(protocol=protocol)))
+    end = events[-1]
+    assert isinstance(end, Finished)
+    assert end.stop is StopReason.ANSWERED, end.error
+    turns = [event.turn for event in events if isinstance(event, TurnEnded)]
+    assert len(turns) == 3
+    for turn in turns:
+        check_told_is_sent(turn, protocol)
+
+
+@pytest.mark.parametrize("names", PAIRINGS[1:12:5], ids="+".join)
+def test_the_built_in_judge_reads_real_clips_to_the_end(names: tuple[str, str]) -> None:
+    pair = VideoPair("A test.", *(FOLDER / name for name in names))
+    events = list(judge(pair, open_backend("nano").backend))
+    end = events[-1]
+    assert isinstance(end, Finished)
+    assert end.stop not in (StopReason.FAILED, StopReason.CANCELLED), end.error
+    for event in events:
+        if isinstance(event, TurnEnded):
+            check_told_is_sent(event.turn, "paired")

@@ -1,0 +1,48 @@
+"""Opening a judge beside the page: it comes, or it is said why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.ui.test_run import until
+from vrthinker_core.backends import Opened, ScriptedBackend, open_backend
+from vrthinker_core.errors import BadInput, CheckpointError
+from vrthinker_core.events import Finished, Started, StopReason
+from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.ui.opening import Opening
+from vrthinker_core.ui.run import Job
+
+ANSWER = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+
+
+def test_the_judge_does_a_job_and_its_notes_are_told(pair: VideoPair, tmp_path: Path) -> None:
+    opening = Opening(lambda: Opened(ScriptedBackend([ANSWER]), ("A script speaks.",)))
+    first, *_, last = opening.events(Job(pair, Settings(), tmp_path / "trace.json", tmp_path / "halt"))
+    assert isinstance(first, Started)
+    assert first.notes == ("A script speaks.",)
+    assert isinstance(last, Finished)
+    assert last.stop is StopReason.ANSWERED
+    assert (tmp_path / "trace.json").exists()
+
+
+def test_the_halt_file_stops_the_judge(pair: VideoPair, tmp_path: Path) -> None:
+    job = Job(pair, Settings(), tmp_path / "trace.json", tmp_path / "halt")
+    job.halt.touch()
+    *_, last = Opening(lambda: Opened(ScriptedBackend([ANSWER]))).events(job)
+    assert isinstance(last, Finished)
+    assert last.stop is StopReason.CANCELLED
+
+
+def test_a_judge_that_does_not_exist_is_named() -> None:
+    opening = Opening(lambda: open_backend("gpt"))
+    until(lambda: opening.done)
+    with pytest.raises(BadInput, match="no judge 'gpt'"):
+        opening.wait()
+
+
+def test_a_failure_nobody_foresaw_still_is_a_sentence() -> None:
+    opening = Opening(lambda: Opened(*[1 / 0]))  # type: ignore[arg-type]
+    with pytest.raises(CheckpointError, match="ZeroDivisionError"):
+        opening.wait()

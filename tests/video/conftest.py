@@ -1,0 +1,20 @@
+"""Clips are made once per run, each only when a test asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import av
+import pytest
+
+from tests.video.making import KINDS
+
+
+@pytest.fixture(scope="session")
+def kind(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The clip with a given difficulty."""
+    folder = tmp_path_factory.mktemp("kinds")
+    av.logging.set_level(av.logging.PANIC)
+    return cache(lambda name: KINDS[name](folder))

@@ -1,0 +1,29 @@
+"""The one way these tests open a clip: everything a test does not care about has a default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vrthinker_core.geometry import Grid, Sizing
+from vrthinker_core.types import Frame, Side
+from vrthinker_core.video import Clip, open_clip
+
+PAIRED = Grid(128, "floor")
+CONCAT = Grid(48, "even")
+NATIVE = Sizing("native")
+SQUARE = Sizing("square", 448)
+FIRST = (16, 48, 80, 112)
+
+
+def opened(path: Path, *, grid: Grid = PAIRED, opening: Sizing = NATIVE, first: Sequence[int] = FIRST, **rest: Any) -> Clip:
+    """An open clip of side 1; `later` is `opening` unless given."""
+    return open_clip(path, rest.pop("side", Side.FIRST), grid, opening=opening, later=rest.pop("later", opening), first=first, **rest)
+
+
+def pixels(frame: Frame) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """(height, width, 3)."""
+    return np.frombuffer(frame.rgb, np.uint8).reshape(frame.height, frame.width, 3)
