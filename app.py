@@ -39,7 +39,10 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     names = [*chosen.name, *filter(None, [os.environ.get("SPACE_HOST")])]
     opening = Opening(lambda: open_backend(chosen.judge))
     page = Page(opening, folder, spaces.GPU(duration=60)(opening.events), at_once=chosen.at_once)
-    page.blocks().launch(server_name=chosen.host, server_port=chosen.port, **page.launch_options(names))
+    try:
+        page.blocks().launch(server_name=chosen.host, server_port=chosen.port, **page.launch_options(names))
+    finally:
+        page.close()
 
 
 def main() -> None:

@@ -29,8 +29,9 @@ VRThinker.Trace = class {
     const { element } = VRThinker;
     this.onTile = onTile;
     this.cards = [];
-    this.ending = element("p", "vrt-ending");
-    this.ending.setAttribute("role", "status");
+    this.ending = new VRThinker.Passage("p");
+    this.ending.node.classList.add("vrt-ending");
+    this.ending.node.setAttribute("role", "status");
     this.verdict = element("section", "vrt-verdict");
     this.verdict.setAttribute("aria-label", "Verdict");
     this.notes = element("ul", "vrt-notes");
@@ -40,7 +41,7 @@ VRThinker.Trace = class {
     this.turns = element("ol", "vrt-turns");
     this.turns.setAttribute("aria-label", "Turns of the judge");
     root.classList.add("vrt");
-    root.replaceChildren(this.verdict, this.ending, this.notes, this.health, this.empty, this.turns);
+    root.replaceChildren(this.verdict, this.ending.node, this.notes, this.health, this.empty, this.turns);
     this.update({});
   }
 
@@ -49,8 +50,8 @@ VRThinker.Trace = class {
     const trace = data || {};
     const turns = trace.turns || [];
     this.drawVerdict(trace.verdict);
-    VRThinker.say(this.ending, trace.ending || "");
-    this.ending.hidden = !trace.ending;
+    this.ending.update(trace.ending || "");
+    this.ending.node.hidden = !trace.ending;
     this.drawNotes(this.notes, trace.notes || []);
     this.drawNotes(this.health, trace.health || []);
     this.empty.hidden = turns.length > 0 || Boolean(trace.ending);
@@ -97,7 +98,7 @@ VRThinker.Trace = class {
     if (list.dataset.key === key) return;
     list.dataset.key = key;
     list.hidden = notes.length === 0;
-    list.replaceChildren(...notes.map((text) => VRThinker.element("li", "", text)));
+    list.replaceChildren(...notes.map(VRThinker.item));
   }
 };
 

@@ -18,10 +18,10 @@ VRThinker.Transcript = class {
 
   passage(heading, text) {
     const section = VRThinker.element("section");
-    const body = VRThinker.element("pre");
-    body.tabIndex = 0;
-    body.append(...VRThinker.visible(text));
-    section.append(VRThinker.element("h4", "", heading), body);
+    const passage = new VRThinker.Passage("pre", (node, shown) => node.replaceChildren(...VRThinker.visible(shown)));
+    passage.body.tabIndex = 0;
+    passage.update(text);
+    section.append(VRThinker.element("h4", "", heading), passage.node);
     return section;
   }
 };

@@ -73,14 +73,14 @@ VRThinker.Turn = class {
   drawPart(position, heading, text) {
     const { element } = VRThinker;
     if (!this.parts[position]) {
-      const part = { node: element("section"), heading: element("h4"), body: element("p") };
-      part.node.append(part.heading, part.body);
+      const part = { node: element("section"), heading: element("h4"), passage: new VRThinker.Passage("p") };
+      part.node.append(part.heading, part.passage.node);
       this.parts[position] = part;
       this.reply.append(part.node);
     }
     const part = this.parts[position];
     VRThinker.say(part.heading, heading);
-    VRThinker.say(part.body, text);
+    part.passage.update(text);
   }
 
   drawRemarks(remarks) {
@@ -88,6 +88,6 @@ VRThinker.Turn = class {
     if (this.remarksKey === key) return;
     this.remarksKey = key;
     this.remarks.hidden = remarks.length === 0;
-    this.remarks.replaceChildren(...remarks.map((text) => VRThinker.element("li", "", text)));
+    this.remarks.replaceChildren(...remarks.map(VRThinker.item));
   }
 };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -150,8 +151,6 @@ def test_a_seed_repeats_a_sampled_reply_and_another_one_changes_it(small: Transf
 def test_the_checkpoint_s_own_repetition_penalty_counts_as_in_stock_generate(
     folder: Path, stock: Stock, small: TransformersBackend, tmp_path: Path
 ) -> None:
-    import shutil
-
     copy = shutil.copytree(folder, tmp_path / "penalised")
     GenerationConfig(eos_token_id=[2, 0], pad_token_id=0, repetition_penalty=1.7).save_pretrained(copy)
     reply = say(TransformersBackend.load(str(copy)).open(), ASK)

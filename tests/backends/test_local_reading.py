@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -101,7 +101,7 @@ def test_replies_are_those_of_stock_generate_at_every_turn(
 
 def test_a_turn_reads_only_what_is_new(small: TransformersBackend) -> None:
     told = talk(small, OPENING)
-    for (_, before), (_, after) in zip(told, told[1:], strict=False):
+    for (_, before), (_, after) in pairwise(told):
         known = (before.prompt_tokens or 0) + len(before.tokens)
         assert after.reused_tokens is not None
         assert known - 1 <= after.reused_tokens <= known
@@ -164,13 +164,12 @@ def test_a_frame_is_encoded_once_for_all_conversations(small: TransformersBacken
 def test_features_stay_within_their_bytes_and_are_right_when_made_again(stock: Stock, room: int) -> None:
     sight, fresh = Sight(stock.model, stock.processor, room), Sight(stock.model, stock.processor)
     pictures = [sight.picture("image", (seen(n),)) for n in range(6)]
-    kept: Callable[[], list[torch.Tensor]] = lambda: sight.look(pictures)  # noqa: E731
-    for features, again, alone in zip(kept(), kept(), fresh.look(pictures), strict=True):
+    for features, again, alone in zip(sight.look(pictures), sight.look(pictures), fresh.look(pictures), strict=True):
         torch.testing.assert_close(features, again, atol=1e-5, rtol=0)
         torch.testing.assert_close(features, alone, atol=1e-5, rtol=0)
 
 
-def test_the_grid_is_that_of_the_image_processor(stock: Stock, nano: TransformersBackend) -> None:
+def test_the_grid_is_that_of_the_image_processor(stock: Stock) -> None:
     sight = Sight(stock.model, stock.processor)
     for width, height in ((28, 28), (84, 56), (448, 448), (30, 97), (620, 350)):
         frame = seen(1, width, height)

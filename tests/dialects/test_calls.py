@@ -81,7 +81,7 @@ def test_slips_are_repaired_and_named(body: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["", "null", "42", "frames 10 and 30", "select_frames([10, 30])", "{10, 30}", '{"a": "b', '{"a": [1, 2']
+    "body", ["", "null", "42", "frames 10 and 30", "select_frames([10, 30])", "{10, 30}", '{"a": "b', '{"a": [1, 2', "[1, 12"]
 )
 def test_what_is_no_call_is_bad_json(body: str) -> None:
     reply = read(body)
@@ -96,6 +96,16 @@ def test_an_unknown_tool_is_refused_by_name(name: object) -> None:
     assert [problem.kind for problem in reply.problems] == [Trouble.UNKNOWN_TOOL]
     if isinstance(name, str):
         assert f'"{name}"' in reply.problems[0].detail
+
+
+def test_only_one_bracket_is_ever_supplied() -> None:
+    assert read('{"arguments": {"frame_indices": [10, 30}').kind == "invalid"
+    assert read('{"arguments": {"frame_indices": [10, 30]').kind == "invalid"
+
+
+def test_a_repair_never_hides_what_was_really_wrong() -> None:
+    kinds = [problem.kind for problem in read("{'name': 'zoom'}").problems]
+    assert kinds == [Trouble.UNKNOWN_TOOL, Trouble.REPAIRED]
 
 
 def test_a_name_that_is_no_name_is_quoted_without_its_marks() -> None:
@@ -202,7 +212,8 @@ def test_tag_names_in_any_dress(tag: str) -> None:
         f'< {tag} >{{"frame_indices": [3]}}',
         f"<{tag}><{tag}>[3]</{tag}></{tag}>",
     ):
-        assert Paired().parse(text).kind == "tool"
+        reply = Paired().parse(text)
+        assert (reply.kind, reply.problems) == ("tool", ())
 
 
 JSON = st.recursive(

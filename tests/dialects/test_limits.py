@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 
 import pytest
 
-from vrthinker_core.dialects import Concat, Paired
+from vrthinker_core.dialects import Concat, Dialect, Paired
 
 WHOLE = "TA=1, MQ=0, VQ=1, OA=1"
 OPENINGS = (
@@ -49,7 +48,8 @@ OTHERS = {
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in (ANSWERED | OTHERS).items()])
 def test_no_text_takes_longer_than_a_second(text: str) -> None:
-    for dialect, cut in itertools.product((Paired(), Concat()), (False, True)):
+    readings: tuple[tuple[Dialect, bool], ...] = ((Paired(), False), (Concat(), True))
+    for dialect, cut in readings:
         start = time.process_time()
         reply = dialect.parse(text, cut=cut)
         assert time.process_time() - start <= 1

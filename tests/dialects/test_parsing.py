@@ -130,6 +130,17 @@ def test_what_a_cut_by_the_token_limit_changes(text: str, stopped: str, cut: str
         assert kinds(reply)[0] is Trouble.TRUNCATED
 
 
+def test_what_was_cut_away_as_invented_is_no_cut_of_the_rest() -> None:
+    assert PAIRED.parse("<tool_call>{'frame_indices': [7]}<|im_end|>", cut=True).kind == "tool"
+
+
+def test_without_a_usable_answer_the_labels_that_were_readable_are_kept() -> None:
+    reply = PAIRED.parse("<recommend answer>TA=1</recommend answer><Answer></Answer>")
+    assert (reply.verdict, reply.final) == (Verdict(TA=Preference.FIRST), False)
+    reply = PAIRED.parse("<Answer>TA=2</Answer><recommend answer>TA=1</recommend answer>")
+    assert (reply.verdict, reply.final) == (Verdict(TA=Preference.SECOND), True)
+
+
 def test_a_cut_never_blames_an_answer_that_was_complete_before_it() -> None:
     assert kinds(PAIRED.parse("<Answer>TA=3, MQ=0, VQ=1, OA=1</Answer> and", cut=True))[0] is Trouble.BAD_VALUE
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.pictures import frames
-from vrthinker_core.dialects import Concat, Paired
+from vrthinker_core.dialects import Concat, Dialect, Paired
+from vrthinker_core.dialects.templates import prompt_text
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
@@ -16,7 +17,7 @@ PROMPTS = {
     "concat": "A cinematic shot of a waterfall in a lush forest.",
     "paired": "A robot rides a unicorn across a rainbow bridge.",
 }
-DIALECTS = {"concat": Concat(), "paired": Paired()}
+DIALECTS: dict[str, Dialect] = {"concat": Concat(), "paired": Paired()}
 MANGLED_DASH, DASH = "\u0e42", "—"
 
 with_seeds = pytest.mark.skipif(not SEEDS.is_dir(), reason="the cards do not travel with the repository")
@@ -75,7 +76,7 @@ def test_golden_prompts_are_the_cards_own() -> None:
 
 def test_the_clean_preset_mends_four_blemishes_and_nothing_else() -> None:
     refs = frames(Concat().opening_refs)
-    card, clean = (Concat(preset).opening("p", refs)[1].text for preset in ("card", "clean"))  # type: ignore[arg-type]
+    card, clean = (Concat(preset).opening("p", refs)[1].text for preset in ("card", "clean"))
     changed = [pair for pair in zip(card.splitlines(), clean.splitlines(), strict=True) if pair[0] != pair[1]]
     assert len(changed) == 3, "the two blemishes of the numbers stand in one line"
     assert "48.0" in card
@@ -91,6 +92,11 @@ def test_numbers_of_another_total_are_printed_as_the_card_would() -> None:
     text = dialect.opening("p", frames(dialect.opening_refs))[1].text
     assert "downsampled from 128 frames" in text
     assert text.count("64.0 actual frames") == 2
+
+
+def test_a_place_without_a_value_is_an_error_and_never_sent() -> None:
+    with pytest.raises(KeyError, match="prompt"):
+        prompt_text("paired_user")
 
 
 @pytest.mark.parametrize("protocol", ["concat", "paired"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Generator
 from dataclasses import replace
@@ -20,7 +21,8 @@ PAIR = VideoPair("A ball pans steadily.", Path("a.mp4"), Path("b.mp4"))
 
 
 def files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
+    """Every file below; folders may vanish meanwhile."""
+    return [Path(place, name) for place, _, names in os.walk(folder) for name in names]
 
 
 def test_leaving_stops_the_judge_and_leaves_no_file(tmp_path: Path) -> None:
@@ -44,6 +46,14 @@ def test_a_new_run_takes_the_place_of_the_former(tmp_path: Path) -> None:
     until(lambda: latter.run.state.turns)
     assert visits.find("anna") is latter
     visits.leave("anna")
+
+
+def test_closing_stops_every_judge(tmp_path: Path) -> None:
+    visits = Visits(tmp_path, talk, at_once=2)
+    begun = [visits.begin(name, PAIR, Settings()) for name in ("anna", "bert", "cleo")]
+    until(lambda: sum(bool(visit.run.state.turns) for visit in begun) == 2)
+    visits.close()
+    assert all(visit.run.over for visit in begun)
 
 
 def test_runs_never_mix(tmp_path: Path) -> None:

@@ -188,7 +188,9 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "animated GIF": lambda to: write(to / "moving.gif", 20, codec="gif", pix_fmt="rgb8", options={}),
     "MPEG-4 in AVI": lambda to: write(to / "old.avi", codec="mpeg4", options={"bf": "2"}),
     "MPEG-2 program": lambda to: write(to / "old.mpg", codec="mpeg2video", options={}),
-    "HEVC": lambda to: write(to / "hevc.mp4", codec="libx265", options={"preset": "ultrafast", "x265-params": "log-level=none:pools=1"}),
+    "HEVC": lambda to: write(
+        to / "hevc.mp4", codec="libx265", options={"preset": "ultrafast", "x265-params": "log-level=none:pools=1"}
+    ),
     "VP8": lambda to: write(to / "old.webm", codec="libvpx", options={"auto-alt-ref": "1", "lag-in-frames": "16", "cpu-used": "8"}),
     "10 bit": lambda to: write(to / "deep.mkv", pix_fmt="yuv420p10le"),
     "4:4:4": lambda to: write(to / "full.mp4", pix_fmt="yuv444p"),

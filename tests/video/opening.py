@@ -21,7 +21,9 @@ FIRST = (16, 48, 80, 112)
 
 def opened(path: Path, *, grid: Grid = PAIRED, opening: Sizing = NATIVE, first: Sequence[int] = FIRST, **rest: Any) -> Clip:
     """An open clip of side 1; `later` is `opening` unless given."""
-    return open_clip(path, rest.pop("side", Side.FIRST), grid, opening=opening, later=rest.pop("later", opening), first=first, **rest)
+    return open_clip(
+        path, rest.pop("side", Side.FIRST), grid, opening=opening, later=rest.pop("later", opening), first=first, **rest
+    )
 
 
 def pixels(frame: Frame) -> np.ndarray[Any, np.dtype[np.uint8]]:

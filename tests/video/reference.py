@@ -12,14 +12,14 @@ import numpy as np
 def decode(path: Path) -> list[tuple[int | None, np.ndarray[Any, np.dtype[np.uint8]]]]:
     """(pts, RGB picture) of every frame, unturned, at its stored size."""
     found = []
-    with av.open(str(path)) as container:
-        stream = container.streams.best("video")
-        try:
-            for packet in container.demux(stream):
+    try:
+        with av.open(str(path)) as container:
+            stream = container.streams.best("video")
+            for packet in container.demux(stream) if stream else ():
                 try:
                     found += [(frame.pts, frame.to_ndarray(format="rgb24")) for frame in packet.decode()]
                 except av.FFmpegError:
                     continue
-        except av.FFmpegError:
-            pass
+    except av.FFmpegError:
+        return found
     return found

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.video.making import KINDS
+from tests.video.making import KINDS, repeated, write
 from tests.video.opening import CONCAT, FIRST, NATIVE, PAIRED, SQUARE, opened, pixels
 from tests.video.reference import decode
 from vrthinker_core.errors import VideoError
@@ -19,8 +19,21 @@ from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.types import ClipInfo, Frame
 
 MADE = sorted(KINDS)
-FOUND = sorted(path for path in Path(os.environ["VRT_CLIPS"]).iterdir() if path.suffix != ".json") if "VRT_CLIPS" in os.environ else []
-SEEKABLE = {"B-frames", "open GOP", "intra refresh", "one key frame", "variable rate", "edit list", "rotated", "HEVC", "10 bit", "long"}
+FOUND = (
+    sorted(path for path in Path(os.environ["VRT_CLIPS"]).iterdir() if path.suffix != ".json") if "VRT_CLIPS" in os.environ else []
+)
+SEEKABLE = {
+    "B-frames",
+    "open GOP",
+    "intra refresh",
+    "one key frame",
+    "variable rate",
+    "edit list",
+    "rotated",
+    "HEVC",
+    "10 bit",
+    "long",
+}
 ASKED = (*FIRST, 127, 3, 5, 64, 2, 111, 0)
 
 
@@ -79,8 +92,6 @@ def test_the_even_grid_and_two_sizes(kind: Callable[[str], Path]) -> None:
 def test_a_long_clip_is_read_on_demand_and_a_short_one_at_once(kind: Callable[[str], Path], tmp_path: Path) -> None:
     with opened(kind("B-frames")) as clip:
         assert clip.reading == "whole"
-    from tests.video.making import repeated, write
-
     minute = repeated(tmp_path / "minute.mp4", write(tmp_path / "second.mp4", 25, size=(1280, 720)), 40)
     with opened(minute, opening=SQUARE) as clip:
         assert clip.reading == "seek"
@@ -96,8 +107,6 @@ def test_a_container_that_lies_is_decoded_as_a_whole(kind: Callable[[str], Path]
 
 
 def test_pictures_larger_than_the_room_for_them_are_decoded_again(tmp_path: Path) -> None:
-    from tests.video.making import repeated, write
-
     path = repeated(tmp_path / "large.mp4", write(tmp_path / "part.mp4", 12, size=(1280, 720)), 4)
     with opened(path, opening=NATIVE) as clip:
         frames = clip.frames(range(0, 128, 2))

@@ -20,8 +20,8 @@ def has_cuda() -> bool:
 class TransformersBackend:
     """A `Backend` on a checkpoint that was checked weight by weight.
 
-    Safe for threads: conversations share weights and the features of frames, nothing else. Everything runs without gradients
-    and leaves torch's settings (threads, default device) as it finds them.
+    Safe for threads: conversations share weights and the features of frames, nothing else. Everything runs without gradients.
+    A small judge on the processor computes with one thread, and leaves torch set so (`torch.set_num_threads(1)`) where it spoke.
     """
 
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
@@ -70,6 +70,7 @@ def _judge(checkpoint: Checkpoint) -> Judge:
         spelling=spelling,
         sight=Sight(model, checkpoint.processor),
         capacity=int(model.config.get_text_config().max_position_embeddings),
+        threads=checkpoint.threads,
         ends=frozenset({spelling.control.end, spelling.end_of_text, *(int(end) for end in ends if end is not None)}),
         penalty=float(said.repetition_penalty or 1.0),
     )

@@ -155,7 +155,7 @@ class _Reader:
 
     def end(self) -> list[object]:
         """What was read, with one closing brace supplied where only that is missing."""
-        if len(self.stack) == 1 and self.stack[0].closing == "}" and self.stack[0].key is None and not self.repaired:
+        if len(self.stack) == 1 and not self.repaired:
             self._close("}")
         return self.finished
 

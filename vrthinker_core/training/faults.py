@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from vrthinker_core.training.textures import Pixels
 
@@ -149,7 +151,7 @@ def _banded(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
     return _pixels(np.floor(picture * np.float32(levels / 256)) * np.float32(255 / (levels - 1)))
 
 
-def _pixels(values: np.typing.NDArray[np.generic]) -> Pixels:
+def _pixels(values: NDArray[Any]) -> Pixels:
     clipped: Pixels = np.clip(values, 0, 255).astype(np.uint8)
     return clipped
 

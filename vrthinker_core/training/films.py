@@ -10,6 +10,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import repeat
 from multiprocessing import get_context
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import av
 import av.error
+import cv2
 import numpy as np
 from av.video.reformatter import ColorRange, Colorspace
 
@@ -81,8 +83,8 @@ def write_pairs(count: int, seed: int, out: Path, size: int = 448, progress: Pro
             if progress:
                 progress(len(takes) - len(missing) + written, len(takes))
         return _write_list(count, seed, out)
-    except (OSError, av.error.FFmpegError) as problem:
-        raise BadInput(f"The pairs cannot be written to {out}: {problem.strerror or problem}.") from None
+    except (OSError, av.error.FFmpegError, BrokenProcessPool) as problem:
+        raise BadInput(f"The pairs cannot be written to {out}: {getattr(problem, 'strerror', None) or problem}.") from None
 
 
 def write_film(scene: Scene, path: Path, size: int = 448, *, fine: int = FINE, comment: str = "") -> None:
@@ -120,7 +122,7 @@ def _claim(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     names = sorted(path.name for path in out.iterdir())
     strange = [name for name in names if not OURS.fullmatch(name)]
-    if not strange and LIST in names and Take(0, 0, Side.FIRST, 0).name not in names:
+    if LIST in names and not any(name.endswith(".mp4") for name in names):
         strange = [LIST]
     if strange:
         raise BadInput(f"{out} holds something else ({strange[0]}): name an empty folder for the pairs.")
@@ -149,7 +151,8 @@ def _write_takes(takes: list[Take], out: Path, workers: int) -> Iterator[Take | 
             yield _write_take(take, out)
     else:
         # A forked process would inherit the locks of whatever threads run here.
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        spawn = get_context("spawn")
+        with ProcessPoolExecutor(workers, mp_context=spawn, initializer=cv2.setNumThreads, initargs=(1,)) as pool:
             yield from pool.map(_write_take, takes, repeat(out))
 
 

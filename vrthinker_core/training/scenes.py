@@ -6,18 +6,12 @@ two scenes. Its labels are not stored: they follow from what the prompt asks for
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vrthinker_core.training.faults import (
-    CLEAR,
-    FRAMES,
-    MotionFault,
-    PictureFault,
-    draw_motion_fault,
-    draw_picture_fault,
-)
+from vrthinker_core.training.faults import CLEAR, FRAMES, MotionFault, PictureFault, draw_motion_fault, draw_picture_fault
 from vrthinker_core.training.solids import SHAPES, Solid
 from vrthinker_core.training.stage import Setting, Stage, draw_setting
 from vrthinker_core.training.textures import GROUNDS, Pixels
@@ -173,6 +167,22 @@ def draw_pair(seed: int) -> DrawnPair:
         for side in (0, 1)
     )
     return DrawnPair(seed, draw_prompt(rng, wanted), wanted, first, second)
+
+
+def reworded(rng: np.random.Generator, pair: DrawnPair) -> DrawnPair:
+    """The same films under another prompt, and so other labels.
+
+    Half of the time each wanted fact is any at all, else it is the first scene's, the second's, or any: who is trained on such
+    pairs must read the prompt and cannot guess it from the films.
+    """
+    anything = rng.random() < 0.5
+
+    def want(name: str, pool: Iterable[str]) -> str:
+        stray = str(rng.choice(list(pool)))
+        return stray if anything else (getattr(pair.first.facts, name), getattr(pair.second.facts, name), stray)[rng.integers(3)]
+
+    wanted = Facts(want("colour", COLOURS), want("shape", SHAPES), want("way", WAYS), pair.wanted.ground)
+    return replace(pair, prompt=draw_prompt(rng, wanted), wanted=wanted)
 
 
 def draw_prompt(rng: np.random.Generator, wanted: Facts) -> str:

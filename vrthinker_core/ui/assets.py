@@ -6,7 +6,7 @@ from pathlib import Path
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 
-VIEW = ("trace.js", "turn.js", "transcript.js")
+VIEW = ("trace.js", "passage.js", "turn.js", "transcript.js")
 """What draws a trace: enough for a saved report."""
 
 PAGE = (*VIEW, "players.js", "rail.js", "page.js")

@@ -80,7 +80,7 @@ class Page:
         """What `launch` must be told: the page neither works nor is safe without it. `names`: its further host names."""
         return {
             "theme": _theme(),
-            "css": assets.style("page.css"),
+            "css": assets.style("trace.css", "transcript.css", "page.css"),
             "head": f"<script>{assets.script(assets.PAGE)}</script>",
             "app_kwargs": {"routes": self._routes(), "middleware": [Middleware(Border, names=names)]},
             "run_history": False,
@@ -90,6 +90,10 @@ class Page:
             "ssr_mode": False,
             "share": False,
         }
+
+    def close(self) -> None:
+        """Stop every judge."""
+        self._visits.close()
 
     def _routes(self) -> list[BaseRoute]:
         """The pictures of all runs, and nothing for the video component's cutter, which is not used."""

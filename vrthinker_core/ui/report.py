@@ -21,7 +21,7 @@ PAGE = """<!doctype html>
 <meta name="color-scheme" content="light dark">
 <title>{title}</title>
 <style>{style}</style>
-<header class="vrt vrt-header"><h1>{title}</h1><p class="vrt-prompt" dir="auto"></p><p class="vrt-judge"></p></header>
+<header class="vrt vrt-header"><h1>{title}</h1><div class="vrt-prompt"></div><p class="vrt-judge"></p></header>
 <main><div id="trace"></div><div id="transcript"></div></main>
 <script type="application/json" id="data">{values}</script>
 <script>{script}</script>
@@ -33,7 +33,7 @@ def report(trace: Trace) -> str:
     """The whole file. The scripts and styles are ours, and the policy knows them by their hash; everything else is data."""
     state = fold_all(trace.events())
     shown = {"trace": data(state, inline), "transcript": transcript(state)}
-    style = assets.style("page.css", "report.css")
+    style = assets.style("trace.css", "transcript.css", "report.css")
     script = assets.script((*assets.VIEW, "report.js"))
     policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
     return PAGE.format(title=words.TITLE, policy=policy, style=style, script=script, values=_embedded(shown))

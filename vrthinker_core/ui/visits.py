@@ -75,6 +75,15 @@ class Visits:
             visit.run.halt()
             threading.Thread(target=self._clear, args=(visit,), name="clear", daemon=True).start()
 
+    def close(self) -> None:
+        """The server ends: every judge stops first, so that none writes its record where no folder is any more."""
+        with self._lock:
+            visits, self._visits = list(self._visits.values()), {}
+        for visit in visits:
+            visit.run.halt()
+        for visit in visits:
+            visit.run.join(2)
+
     def _clear(self, visit: Visit) -> None:
         visit.run.join(600)
         for folder in (self.pictures / visit.name, self.records / visit.name):

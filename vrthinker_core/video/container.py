@@ -29,43 +29,41 @@ _READ_BYTES = 1 << 18
 class Source:
     """One open file; a container at a time reads it."""
 
+    size: tuple[int, int]
+    """(width, height) in stored pixels, as the header declares them."""
+    announced: int
+    """Frames that the header announces, 0 where it does not say."""
+
     def __init__(self, file: BufferedReader, name: str, limits: Limits) -> None:
         """Takes the file over. Raises VideoError when it is no video within the limits."""
         self._file = file
         self._limits = limits
         self.name = name
         self.container, self.stream = self._open()
+        # Taken once: a stream of a closed container must not be asked for anything, PyAV would read freed memory.
         self.format: str = self.container.format.name
         self.codec: str = self.stream.codec_context.codec.canonical_name
         self.video_streams = len(_candidates(self.container))
+        self.announced = self.stream.frames
+        self.time_base = self.stream.time_base or Fraction(0)
+        self.size = self.stream.codec_context.width, self.stream.codec_context.height
+        self.rate = _rate(self.stream)
         self._check_size()
 
     def reopen(self) -> None:
-        """Start again from the first packet, with a fresh decoder."""
+        """Start again from the first packet, with a fresh decoder; what was given out before may not be used any more."""
         self.container.close()
         self.container, self.stream = self._open()
 
-    def close(self) -> None:
-        """Give back container and file."""
+    def rest(self) -> None:
+        """Give back the decoder until the next `reopen`."""
         self.container.close()
-        self._file.close()
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """(width, height) in stored pixels, as the header declares them."""
-        return self.stream.codec_context.width, self.stream.codec_context.height
 
     @property
     def pixel_aspect(self) -> Fraction:
-        """Width of a stored pixel over its height; 1 where the file says nothing or nonsense."""
+        """Width of a stored pixel over its height, known for sure once a frame has come; 1 where the file says nothing usable."""
         aspect = self.stream.sample_aspect_ratio or self.stream.codec_context.sample_aspect_ratio or Fraction(1)
         return aspect if Fraction(1, 8) <= aspect <= 8 else Fraction(1)
-
-    @property
-    def rate(self) -> Fraction:
-        """Frames per second as declared, for files without timestamps and for the last frame's length."""
-        rate = self.stream.guessed_rate or self.stream.average_rate or Fraction(25)
-        return rate if 0 < rate <= 1000 else Fraction(25)
 
     def _open(self) -> tuple[InputContainer, VideoStream]:
         self._file.seek(0)
@@ -106,6 +104,12 @@ class Source:
                 f"{self.name} is too large: {width} x {height} pixels, where {most.side} per side and "
                 f"{most.pixels // 1_000_000} megapixels are the most that is decoded."
             )
+
+
+def _rate(stream: VideoStream) -> Fraction:
+    """Frames per second as declared, for files without timestamps and for a single frame's length."""
+    rate = stream.guessed_rate or stream.average_rate or Fraction(25)
+    return rate if 0 < rate <= 1000 else Fraction(25)
 
 
 def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:  # noqa: ARG001 - the signature that PyAV calls

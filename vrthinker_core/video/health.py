@@ -21,7 +21,7 @@ Thumb = NDArray[np.uint8]
 
 _SAMPLES = 64
 _BLACK = 24
-_CHANGED = 8
+_CHANGED = 12
 _LEAST_SECONDS = 0.5
 _MOST_TOLD = 4
 

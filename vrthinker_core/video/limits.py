@@ -31,6 +31,7 @@ class Limits:
 
 
 DEFAULT = Limits()
+_CLOSE_BYTES = 64 << 20
 
 
 class Budget:
@@ -70,6 +71,18 @@ def confine(limits: Limits) -> None:
     _limit(resource.RLIMIT_FSIZE, 0)
     # Loaded libraries reserve address space that never becomes memory: what is already mapped but not resident comes on top.
     _limit(resource.RLIMIT_AS, limits.memory_bytes + _mapped_not_resident())
+
+
+def memory_ran_short() -> bool:
+    """This process came close to its limit: decoders often report that as damage."""
+    if sys.platform == "win32":
+        return False
+    try:
+        peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmPeak"))
+    except (OSError, StopIteration):
+        return False
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return most != resource.RLIM_INFINITY and int(peak.split()[1]) * 1024 + _CLOSE_BYTES > most
 
 
 def _limit(kind: int, value: int) -> None:

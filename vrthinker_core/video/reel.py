@@ -15,7 +15,7 @@ from vrthinker_core.video.container import Source
 from vrthinker_core.video.decode import Seeking, Sequential, Shot, Tally, Untrue
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.health import Facts, notes
-from vrthinker_core.video.limits import Budget, Limits
+from vrthinker_core.video.limits import Budget, Limits, memory_ran_short
 from vrthinker_core.video.picture import Pixels
 from vrthinker_core.video.plan import Need, Plan
 from vrthinker_core.video.timeline import make_clock, read_timeline
@@ -60,7 +60,6 @@ class Reel:
         file = open_local(path)
         self._digest = hashlib.file_digest(file, "sha256").hexdigest()
         self._source = Source(file, self._name, limits)
-        self._announced = self._source.stream.frames
         self._timeline = read_timeline(self._source, budget)
         self._album = Album(self._source, plan)
         self._tally = Tally()
@@ -100,13 +99,15 @@ class Reel:
         promised = max(1, self._timeline.stored)
         self._pass(promised, self._tally)
         self._total = len(self._tally.pts)
+        if not self._total and memory_ran_short():
+            raise VideoError(f"{self._name} needs more memory to decode than a video may take.")
         if not self._total:
             raise VideoError(f"{self._name} is damaged: not one frame can be decoded, of {promised} stored.")
-        self._clock = make_clock(self._tally.pts, self._source.stream.time_base, self._source.rate)
+        self._clock = make_clock(self._tally.pts, self._source.time_base, self._source.rate)
         if self._total != promised:
             self._pass(self._total, Tally())
         self._info = self._describe()
-        self._source.container.close()
+        self._source.rest()
 
     def _pass(self, total: int, tally: Tally) -> None:
         worth = self._album.worth_making(total)
@@ -120,7 +121,7 @@ class Reel:
     def _trust(self) -> None:
         """Believe the packets' timestamps; every frame that comes is held against them."""
         self._total = len(self._timeline.pts)
-        self._clock = make_clock(self._timeline.pts, self._source.stream.time_base, self._source.rate)
+        self._clock = make_clock(self._timeline.pts, self._source.time_base, self._source.rate)
         self._seeking = Seeking(self._source, self._timeline, self._budget)
         for _ in self.pictures(self._plan.first or {0}):
             pass
@@ -217,7 +218,7 @@ class Reel:
             look=self._album.look,
             square="square" in (self._plan.opening.mode, self._plan.later.mode),
             stored=self._timeline.stored,
-            announced=self._announced,
+            announced=self._source.announced,
             silent=silent,
             tally=self._tally,
             declared_rate=float(self._source.rate),

@@ -108,9 +108,9 @@ class Clock:
         return bool(np.any(np.abs(self.lengths - self.typical) > max(0.05 * self.typical, 1.5 * self.tick)))
 
 
-def make_clock(pts: list[int | None] | NDArray[np.int64], time_base: Fraction | None, rate: Fraction) -> Clock:
+def make_clock(pts: list[int | None] | NDArray[np.int64], time_base: Fraction, rate: Fraction) -> Clock:
     """From the timestamps of the frames as they come out of the decoder, or from the packets'."""
-    tick = float(time_base or 0)
+    tick = float(time_base)
     usable = tick > 0 and not any(value is None for value in pts)
     starts = np.asarray((np.array(pts, dtype=np.int64) - int(pts[0] or 0)) * tick if usable else (), dtype=np.float64)
     if not usable or bool(np.any(np.diff(starts) <= 0)):

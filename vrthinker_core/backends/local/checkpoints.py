@@ -47,6 +47,8 @@ class Checkpoint:
     processor: Qwen2VLImageProcessorPil
     protocol: Protocol | None
     folder: Path
+    threads: int | None
+    """Processor threads it is to compute with, None for torch's own choice."""
 
 
 def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtype | None = None) -> Checkpoint:
@@ -66,7 +68,7 @@ def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtyp
     require_memory(files.count(shapes) * kind.itemsize, available_memory(where), where)
     with _quiet():
         model = _model(folder, where, kind)
-    return Checkpoint(model, tokenizer, processor, protocol, folder)
+    return Checkpoint(model, tokenizer, processor, protocol, folder, threads=1 if small and where == "cpu" else None)
 
 
 # -- steps ---------------------------------------------------------------------------------------------------------------

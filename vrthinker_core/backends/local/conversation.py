@@ -30,6 +30,7 @@ class Judge:
     spelling: Spelling
     sight: Sight
     capacity: int
+    threads: int | None
     ends: frozenset[int]
     """Tokens that end a reply."""
     penalty: float
@@ -44,7 +45,7 @@ class LocalConversation:
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
-        self._reading: Reading | None = Reading(judge.model, judge.sight)
+        self._reading: Reading | None = Reading(judge.model, judge.sight, judge.threads)
 
     @property
     def capacity(self) -> int:

@@ -1,0 +1,72 @@
+"""The built-in judge as it is shipped. How well it judges is measured by `python -m tests.benchmarks.nano`."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import torch
+from transformers import AutoImageProcessor, AutoTokenizer, Qwen2_5_VLForConditionalGeneration
+
+import vrthinker_core
+from tests.backends.small import say, seen
+from vrthinker_core.backends import NANO
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.types import Image, Message, Sampling, Text
+
+PROMPT = Path(vrthinker_core.__file__).parent / "dialects" / "prompts" / "paired_system.txt"
+ASK = [Message("user", (*(Image(seen(n, 112, 112)) for n in range(8)), Text("Compare the two videos.")))]
+
+
+def test_nano_is_sealed_small_files_and_names_its_protocol(nano: TransformersBackend) -> None:
+    assert nano.protocol == "paired"
+    files = {path.name: path.stat().st_size for path in NANO.iterdir()}
+    sums = json.loads((NANO / "vrthinker.json").read_text())["sha256"]
+    assert set(files) - {"README.md", "vrthinker.json"} == set(sums)
+    assert max(files.values()) < 9_000_000
+
+
+def test_nano_knows_the_sentences_of_its_protocol_as_single_tokens(nano: TransformersBackend) -> None:
+    system = PROMPT.read_text(encoding="utf-8")
+    conversation = nano.open()
+    with_it, without = ([Message("system", (Text(text),)), *ASK] for text in (system, ""))
+    assert conversation.measure(with_it) - conversation.measure(without) == 1
+
+
+def test_nano_speaks_in_the_form_of_its_protocol(nano: TransformersBackend) -> None:
+    reply = say(nano.open(), ASK, Sampling(max_new_tokens=300))
+    assert reply.text.startswith("<Snapshot>")
+
+
+def test_it_computes_with_one_thread_whoever_asks(nano: TransformersBackend) -> None:
+    """Two threads on a busy machine wait for one another; the setting is the calling thread's own."""
+    found = []
+
+    def ask() -> None:
+        torch.set_num_threads(2)
+        say(nano.open(), ASK, Sampling(max_new_tokens=1))
+        found.append(torch.get_num_threads())
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    assert found == [1]
+
+
+def test_stock_transformers_opens_it() -> None:
+    _, info = Qwen2_5_VLForConditionalGeneration.from_pretrained(NANO, output_loading_info=True)
+    assert not any(info.values())
+    tokenizer = AutoTokenizer.from_pretrained(NANO)
+    assert (len(tokenizer), tokenizer.eos_token, tokenizer.pad_token) == (914, "<|im_end|>", "<|endoftext|>")
+    processor = AutoImageProcessor.from_pretrained(NANO, backend="pil")
+    assert processor.size["shortest_edge"] == processor.size["longest_edge"] == 112 * 112
+
+
+def test_its_template_marks_what_the_judge_said() -> None:
+    """So that training can count only the judge's own tokens."""
+    tokenizer = AutoTokenizer.from_pretrained(NANO)
+    said = [{"role": "user", "content": "Compare."}, {"role": "assistant", "content": "smooth"}]
+    made = tokenizer.apply_chat_template(said, return_assistant_tokens_mask=True, return_dict=True)
+    own = [token for token, mine in zip(made["input_ids"], made["assistant_masks"], strict=True) if mine]
+    assert tokenizer.decode(own) == "smooth<|im_end|>"

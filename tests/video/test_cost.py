@@ -1,0 +1,90 @@
+"""Promises about cost: long and heavy clips stay within bounded processor time and memory."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.video.making import H264, Picture, drawn, repeated, write
+from tests.video.opening import FIRST, SQUARE, opened
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+
+
+def kilobytes(pid: int | str, field: str) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(field))
+
+
+def children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def noisy(index: int, width: int, height: int) -> Picture:
+    """A picture that is work for a decoder."""
+    noise = np.random.default_rng(index).integers(-12, 13, (height // 4, width // 4, 3), np.int16)
+    return np.clip(drawn(index, width, height) + noise.repeat(4, 0).repeat(4, 1), 0, 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def minute(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """60 s of 1080p at 30 frames per second."""
+    folder = tmp_path_factory.mktemp("long")
+    pictures = [noisy(index, 1920, 1080) for index in range(10)]
+    part = write(folder / "part.mp4", 10, size=(1920, 1080), rate=30, gop=250, options={**H264, "crf": "28"}, pictures=pictures)
+    return repeated(folder / "minute.mp4", part, 180)
+
+
+def test_a_minute_of_1080p(minute: Path) -> None:
+    """A whole run, 64 of 128 slots: at most 20 s of processor time, and 300 MB above what the process took before."""
+    before, baseline = children(), kilobytes("self", "VmRSS")
+    with opened(minute, opening=SQUARE) as clip:
+        frames = list(clip.frames(FIRST))
+        for turn in range(5):
+            frames += clip.frames(range(turn, 120, 10))
+        assert clip.info.frames == 1800
+        peak = kilobytes(clip.pid, "VmHWM") + kilobytes("self", "VmRSS") - baseline
+    assert len(frames) == 64
+    assert children() - before <= 20
+    assert peak <= 300_000
+
+
+def test_ten_hours(tmp_path: Path) -> None:
+    """36,000 key-framed seconds: opened and asked within the same bounds."""
+    part = write(tmp_path / "part.mp4", 20, size=(64, 48), rate=1, gop=20)
+    long = repeated(tmp_path / "hours.mp4", part, 1800)
+    before = children()
+    with opened(long, opening=SQUARE) as clip:
+        clip.frames(range(128))
+        assert clip.info.seconds == 36_000
+    assert children() - before <= 20
+
+
+def test_one_key_frame_in_5400(tmp_path: Path) -> None:
+    path = write(tmp_path / "lonely.mp4", 5400, size=(64, 48), rate=30, gop=100_000, options={**H264, "x264-params": "scenecut=0"})
+    before = children()
+    for reading in ("whole", "seek"):
+        with opened(path, opening=SQUARE, reading=reading) as clip:
+            for turn in range(4):
+                clip.frames(range(127 - turn, -1, -4))
+            assert clip.info.frames == 5400
+    assert children() - before <= 40
+
+
+def test_opening_and_all_slots_cost_one_decode(tmp_path: Path) -> None:
+    """A short clip is decoded once: asking for everything afterwards takes next to nothing."""
+    pictures = [noisy(index, 1280, 720) for index in range(30)]
+    path = write(tmp_path / "clip.mp4", 30, size=(1280, 720), pictures=pictures)
+    with opened(path, opening=SQUARE) as clip:
+        opening = ticks(clip.pid)
+        clip.frames(range(128))
+        assert ticks(clip.pid) - opening <= 0.25 * opening
+
+
+def ticks(pid: int) -> int:
+    """Processor time of a process so far, in hundredths of a second."""
+    return sum(int(field) for field in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])

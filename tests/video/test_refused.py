@@ -1,0 +1,212 @@
+"""Files that are not decoded: each gets one sentence that names it, and none makes anything else be opened."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from tests.video.making import sound_only, write
+from tests.video.opening import opened
+from vrthinker_core.errors import DecoderDied, VideoError
+
+SDP = b"v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nm=video 5004 RTP/AVP 96\n"
+
+
+def reason(path: Path | str) -> str:
+    with pytest.raises(VideoError) as caught:
+        opened(Path(path)).close()
+    assert not isinstance(caught.value, DecoderDied)
+    text = str(caught.value)
+    assert text.endswith(".")
+    assert "Traceback" not in text
+    return text
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    folder = tmp_path / "clips.mp4"
+    folder.mkdir()
+    (tmp_path / "empty.mp4").touch()
+    os.mkfifo(tmp_path / "pipe.mp4")
+    (tmp_path / "loop.mp4").symlink_to(tmp_path / "loop.mp4")
+    assert reason(tmp_path / "missing.mp4") == "missing.mp4 does not exist."
+    assert reason(folder) == "clips.mp4 is a folder, not a video."
+    assert reason(tmp_path / "empty.mp4") == "empty.mp4 is empty."
+    assert reason(tmp_path / "pipe.mp4") == "pipe.mp4 is no regular file."
+    assert reason("/dev/zero") == "zero is no regular file."
+    assert reason(tmp_path / "loop.mp4").startswith("loop.mp4 cannot be opened")
+    assert reason(tmp_path / "a\0b.mp4").startswith("a\N{REPLACEMENT CHARACTER}b.mp4 cannot be opened")
+    assert reason(tmp_path / ("x" * 300)).endswith("name too long.")
+    assert reason("") == "No video file was given."
+
+
+def test_a_file_that_may_not_be_read(kind: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    path = kind("B-frames")
+    monkeypatch.setattr(os, "open", refuse)
+    assert reason(path) == "plain.mp4 cannot be read: permission denied."
+
+
+def test_a_name_is_shown_as_text_and_without_its_folders(tmp_path: Path) -> None:
+    assert reason(tmp_path / "<b>\n\x1b[31m.mp4") == "<b>\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}[31m.mp4 does not exist."
+    assert str(tmp_path) not in reason(tmp_path / "gone.mp4")
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".tiff"])
+def test_images(suffix: str, tmp_path: Path) -> None:
+    image = tmp_path / f"image{suffix}"
+    cv2.imwrite(str(image), np.zeros((16, 16, 3), np.uint8))
+    disguised = image.rename(tmp_path / f"image{suffix}.mp4")
+    assert "is an image" in reason(disguised)
+
+
+def test_still_pictures_in_video_containers(tmp_path: Path) -> None:
+    still = tmp_path / "still.mp4"
+    still.write_bytes(struct.pack(">I", 24) + b"ftypavif\0\0\0\0mif1miaf" + bytes(64))
+    assert reason(still) == "still.mp4 is an image (AVIF), not a video."
+
+
+def test_sound(tmp_path: Path) -> None:
+    assert reason(sound_only(tmp_path / "song.mp4")) == "song.mp4 holds sound only, no video."
+    (tmp_path / "song.mp3").write_bytes(b"ID3\x04" + bytes(100))
+    assert reason(tmp_path / "song.mp3") == "song.mp3 holds sound only, no video."
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[str]]]:
+    """An address, and what was asked of it."""
+    asked: list[str] = []
+
+    class Log(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            return
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Log) as listening:
+        thread = threading.Thread(target=listening.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.server_address[1]}/clip.mp4", asked
+        listening.shutdown()
+        thread.join()
+
+
+def playlists(target: str) -> dict[str, bytes]:
+    """Files that make a demuxer open `target`."""
+    media = f"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n{target}\n#EXT-X-ENDLIST\n".encode()
+    return {
+        "list.m3u8": media,
+        "list.mp4": media,
+        "list.ts": media,
+        "marked.mp4": b"\xef\xbb\xbf" + media,
+        "spaced.mp4": b"\r\n \t" + media,
+        "master.mp4": f"#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\n{target}\n".encode(),
+        "key.mp4": f'#EXTM3U\n#EXT-X-KEY:METHOD=AES-128,URI="{target}"\n#EXTINF:1,\nx.ts\n'.encode(),
+        "concat.mp4": f"ffconcat version 1.0\nfile '{target}'\n".encode(),
+        "plain.mp4": f"file '{target}'\n".encode(),
+        "session.mp4": SDP,
+        "dash.mp4": f'<?xml version="1.0"?><MPD><Period><BaseURL>{target}</BaseURL></Period></MPD>'.encode(),
+        "bare.mp4": f"<MPD><Period><BaseURL>{target}</BaseURL></Period></MPD>".encode(),
+        "play.asx": f'<ASX version="3.0"><ENTRY><REF HREF="{target}"/></ENTRY></ASX>'.encode(),
+        "reference.asf": f"[Reference]\nRef1={target}\n".encode(),
+        "play.pls": f"[playlist]\nFile1={target}\n".encode(),
+        "quick.mov": f"RTSPtext\n{target}\n".encode(),
+        "real.ram": f"{target}\n".encode(),
+        "smooth.mp4": f'<smil><body><video src="{target}"/></body></smil>'.encode(),
+    }
+
+
+def test_playlists_open_nothing(tmp_path: Path, server: tuple[str, list[str]], kind: Callable[[str], Path]) -> None:
+    address, asked = server
+    for target in (address, f"file:{kind('B-frames')}", str(kind("B-frames"))):
+        for name, content in playlists(target).items():
+            (tmp_path / name).write_bytes(content)
+            assert "playlist" in reason(tmp_path / name) or "is a text file" in reason(tmp_path / name)
+    assert not asked
+
+
+def test_addresses_are_no_files(
+    server: tuple[str, list[str]], kind: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, asked = server
+    path = kind("B-frames")
+    monkeypatch.chdir(path.parent)
+    for name in (
+        address,
+        f"concat:{path}|{path}",
+        f"subfile,,start,0,end,0,,:{path}",
+        f"file:{path}",
+        f"crypto:{path}",
+        f"cache:{path}",
+    ):
+        text = reason(name)
+        assert "is an address, not a file" in text or "does not exist" in text
+    assert not asked
+
+
+def test_a_local_file_with_a_strange_name_is_a_file(tmp_path: Path) -> None:
+    for name in ("-i.mp4", "%03d.mp4", "12:30 take.mp4", "a b|c.mp4", "Ünïcode ✓.mp4"):
+        with opened(write(tmp_path / name, 3)) as clip:
+            assert clip.info.name == name
+
+
+def gif(width: int, height: int) -> bytes:
+    return (
+        b"GIF89a"
+        + struct.pack("<HH", width, height)
+        + b"\x80\0\0"
+        + bytes(6)
+        + b"\x2c"
+        + struct.pack("<HHHHB", 0, 0, width, height, 0)
+        + b"\x02\x02\x4c\x01\x00\x3b"
+    )
+
+
+@pytest.mark.parametrize(("width", "height"), [(65535, 65535), (9000, 10), (7000, 7000), (0, 10)])
+def test_sizes_that_are_not_decoded(width: int, height: int, tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.gif"
+    bomb.write_bytes(gif(width, height))
+    assert reason(bomb).startswith("bomb.gif ")
+    if 0 < width * height < 40_000_000:
+        assert "9000 x 10 pixels" in reason(bomb)
+
+
+def test_a_real_stream_that_is_too_wide(tmp_path: Path) -> None:
+    wide = write(tmp_path / "wide.mp4", 1, size=(8208, 16), options={"preset": "ultrafast"})
+    assert reason(wide).startswith("wide.mp4 is too large: 8208 x 16 pixels")
+
+
+def test_rubbish(tmp_path: Path, kind: Callable[[str], Path]) -> None:
+    rng = np.random.default_rng(1)
+    plain = kind("B-frames").read_bytes()
+    for name, content in {
+        "noise.mp4": rng.bytes(50_000),
+        "zeros.mp4": bytes(50_000),
+        "head.mp4": plain[:40],
+        "no index.mp4": plain[: plain.index(b"moov") - 4],
+        "text.mp4": "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich.\n".encode() * 90,
+        "page.mp4": b"<!doctype html><html><body>404</body></html>",
+        "one byte.mp4": b"\0",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+        assert reason(tmp_path / name).startswith(name)
+
+
+def test_a_clip_of_which_nothing_decodes(tmp_path: Path, kind: Callable[[str], Path]) -> None:
+    data = bytearray(kind("B-frames").read_bytes())
+    start = data.index(b"mdat") + 4
+    end = data.index(b"moov") - 4
+    data[start:end] = bytes([0xFF]) * (end - start)
+    (tmp_path / "hopeless.mp4").write_bytes(data)
+    assert reason(tmp_path / "hopeless.mp4") == "hopeless.mp4 is damaged: not one frame can be decoded, of 50 stored."
