@@ -204,10 +204,10 @@ def examples(
 ) -> None:
     """Record all examples of the project anew with a judge."""
     from vrthinker_core.backends import open_backend
-    from vrthinker_core.examples import EXAMPLES, record
+    from vrthinker_core.examples import FOLDER, record
 
     with _progress("examples") as advance:
-        for line in record(open_backend(judge), out or EXAMPLES, advance):
+        for line in record(open_backend(judge), out or FOLDER, advance):
             print(line)
 
 

@@ -2,13 +2,13 @@
 
     python -m vrthinker_core examples [--judge nano]
 
-Most are spoken by the judge that is given. What a small judge never does (be refused, recommend, speak the other protocol) is spoken by
-a script over the same drawn clips, and the trace says so: its judge is named "scripted".
+Most are spoken by the judge that is given. What a small judge never does (be refused, recommend, speak the other protocol) a script
+speaks over drawn clips, and the trace says so: its judge is named "scripted".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,14 @@ from vrthinker_core.events import Finished
 from vrthinker_core.judge import judge
 from vrthinker_core.training.films import write_film
 from vrthinker_core.training.scenes import DrawnPair, draw_pair
-from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types import Settings, Side, VideoPair
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "assets" / "examples"
+FOLDER = Path(__file__).resolve().parents[1] / "assets" / "examples"
 SIZE = 336
+"""Pixels per side of the clips: crisp in the page's players, small in the repository."""
+
+WRITTEN = ("A script speaks here, not a model: it shows what the protocol allows.",)
+"""Note of the examples that a script speaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,67 @@ class Example:
     """Replies to speak in place of the judge that is given."""
 
 
-WRITTEN = ("A script speaks here, not a model: it shows what the protocol allows.",)
-"""Note of the examples that a script speaks."""
+def _reply(snapshot: str, think: str, *actions: str) -> str:
+    return "\n".join((f"<snapshot>{snapshot}</snapshot>", f"<think>{think}</think>", *actions))
 
 
-def record(opened: Opened, out: Path, examples: tuple[Example, ...], progress: Callable[[int, int], None]) -> Iterator[str]:
-    """Write clips and traces of all examples into `out`; gives one line for each. Raises BadInput when `out` cannot be written."""
+def _call(argument: str, *indices: int) -> str:
+    return f'<tool_call>{{"name": "select_frames", "arguments": {{"{argument}": {list(indices)}}}}}</tool_call>'
+
+
+RECOMMENDED = (
+    _reply(
+        "Video 1: a red cube comes closer over tiles. Video 2: an orange cube comes closer, and the picture is too bright.",
+        "Video 2 has the wrong colour and washed-out light. The motion of both is not settled by four frames each.",
+        "<recommend answer>TA=1, VQ=1, MQ=0, OA=1, CF=2</recommend answer>",
+        _call("target_frames", 132, 140),
+    ),
+    _reply(
+        "No new frames: the request was out of range.",
+        "The list ends at 96. I look at the second half of each video instead.",
+        "<recommend answer>TA=1, VQ=1, MQ=0, OA=1, CF=2</recommend answer>",
+        _call("target_frames", 30, 33, 36, 39, 78, 81, 84, 87),
+    ),
+    _reply(
+        "Video 1: between frames 30 and 33 the cube leaps to the side and later back. Video 2 moves evenly.",
+        "Video 1 follows the prompt and is cleaner; Video 2 moves better.",
+        "<final answer>TA=1, VQ=1, MQ=2, OA=1</final answer>",
+    ),
+)
+
+REFUSED = (
+    _reply(
+        "Video 1: a red ball on grass, going left. Video 2: a red cylinder on grass, going left.",
+        "The shape is wrong in Video 1. I want to see how they move.",
+        _call("frame_indices", 128, 300),
+    ),
+    _reply(
+        "No new frames.",
+        "The slots end at 127.",
+        _call("frame_indices", 24, 32, 40, 40, 52, 64, 500),
+    ),
+    _reply(
+        "Video 1: the ball leaps sideways between 24 and 32 and back after 52. Video 2 moves evenly.",
+        "Video 2 is right in shape and smooth. Both pictures are clear.",
+        "<answer>TA=2, VQ=0, MQ=2, OA=2</answer>",
+    ),
+)
+
+EXAMPLES = (
+    Example("1-wrong-colour-and-hidden-blocks", 3_000_000_044),
+    Example("2-wrong-colour-and-dark", 3_000_000_059),
+    Example("3-a-hidden-jitter", 3_000_000_004),
+    Example("4-a-tie-of-two-flaws", 3_000_000_046),
+    Example("5-forced-at-the-first-turn", 3_000_000_023, Settings(max_turns=1)),
+    Example("6-recommended-then-final", 3_000_000_022, Settings(protocol="concat"), RECOMMENDED),
+    Example("7-refused-and-repaired", 3_000_000_036, Settings(protocol="paired"), REFUSED),
+)
+
+
+def record(
+    opened: Opened, out: Path, progress: Callable[[int, int], None], examples: Sequence[Example] = EXAMPLES
+) -> Iterator[str]:
+    """Write clips and traces of the examples into `out`; gives one line for each. Raises BadInput when `out` cannot be written."""
     for done, example in enumerate(examples):
         progress(done, len(examples))
         yield _record(opened, out / example.name, example)
@@ -59,15 +118,15 @@ def _record(opened: Opened, folder: Path, example: Example) -> str:
         end = event if isinstance(event, Finished) else end
     assert end is not None
     said = end.verdict.labels if end.verdict is not None else {}
-    return f"{example.name}: {end.stop.value}, said {said}, true {drawn.verdict.labels}"
+    return f"{example.name}: {end.stop.value}, said {said}, true {drawn.verdict.labels} {end.error}".rstrip()
 
 
 def _films(drawn: DrawnPair, folder: Path) -> VideoPair:
+    names = {Side.FIRST: folder / "first.mp4", Side.SECOND: folder / "second.mp4"}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        first, second = folder / "first.mp4", folder / "second.mp4"
-        for scene, path in zip(drawn.scenes, (first, second), strict=True):
-            write_film(scene, path, SIZE)
+        for side, path in names.items():
+            write_film(drawn.scenes[side], path, SIZE)
     except OSError as error:
         raise BadInput(f"Cannot write the examples into {folder}: {error.strerror or error}.") from None
-    return VideoPair(drawn.prompt, first, second)
+    return VideoPair(drawn.prompt, names[Side.FIRST], names[Side.SECOND])

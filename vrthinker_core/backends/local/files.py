@@ -181,7 +181,10 @@ def _marker(folder: Path) -> dict[str, Any]:
 
 
 def _checksums(folder: Path) -> None:
-    for name, expected in dict(_marker(folder).get("sha256") or {}).items():
+    sums = _marker(folder).get("sha256", {})
+    if not isinstance(sums, dict):
+        raise CheckpointError(f"{MARKER} of {title(folder)} is damaged: its checksums are no table.")
+    for name, expected in sums.items():
         path = folder / Path(name).name
         if not path.is_file():
             raise CheckpointError(f"{title(folder)} is incomplete: {path.name} is missing.")
