@@ -162,6 +162,13 @@ def test_the_last_turn_asks_for_the_answer_and_only_that_one(protocol: Protocol)
     assert run.over is StopReason.TURN_LIMIT
 
 
+def test_no_words_are_added_for_a_judge_that_obeys_none() -> None:
+    dialect = make_dialect(Settings(), "paired")
+    run = Deliberation("A ball.", dialect, filled(Settings(max_turns=1), dialect), frames, obeys=False)
+    assert dialect.hurry() not in run.ask()[-1].text
+    assert run.sampling().redirect == dialect.redirect
+
+
 def test_the_last_recommended_answer_is_the_fallback_and_marked() -> None:
     run = start("concat", max_turns=2)
     for label in (1, 2):

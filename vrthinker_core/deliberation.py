@@ -31,13 +31,15 @@ class Exchange:
 class Deliberation:
     """The state of one comparison.
 
-    `settings` must be complete (`dialects.filled`). `over` is None while the judge may go on.
+    `settings` must be complete (`dialects.filled`). `over` is None while the judge may go on. To a judge that does not obey words
+    outside its protocol none are added: on the last turn `sampling().redirect` alone forces the answer.
     """
 
-    def __init__(self, prompt: str, dialect: Dialect, settings: Settings, source: FrameSource) -> None:
+    def __init__(self, prompt: str, dialect: Dialect, settings: Settings, source: FrameSource, *, obeys: bool = True) -> None:
         self.dialect = dialect
         self.settings = settings
         self._source = source
+        self._obeys = obeys
         safe, self.prompt_was_neutralised = neutralise(prompt)
         opening = source(dialect.opening_refs)
         self._opening = dialect.opening(safe, opening)
@@ -109,7 +111,7 @@ class Deliberation:
         messages = list(self._opening)
         for k, exchange in enumerate(self._exchanges):
             messages += [exchange.said, _without_frames(exchange.answered) if k in gone else exchange.answered]
-        if self.over is None and self.last_turn:
+        if self.over is None and self.last_turn and self._obeys:
             messages[-1] = _with_text(messages[-1], self.dialect.hurry())
         return tuple(messages)
 

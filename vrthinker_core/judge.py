@@ -109,7 +109,9 @@ class Run:
             dialect, clips = yield from self._open()
             conversation = self._backend.open()
             self._stack.callback(conversation.close)
-            deliberation = self._deliberation = Deliberation(self._pair.prompt, dialect, self._settings, _source(clips))
+            deliberation = self._deliberation = Deliberation(
+                self._pair.prompt, dialect, self._settings, _source(clips), obeys=self._backend.obeys
+            )
             while deliberation.over is None:
                 yield from self._turn(deliberation, conversation)
         except ContextFull as full:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 import os
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from vrthinker_core.errors import TraceError
 from vrthinker_core.events import Event, Finished, Started, Trace, TurnEnded
-from vrthinker_core.types import Frame, Thumbnail
+from vrthinker_core.types import Frame, Protocol, Thumbnail
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -89,6 +91,23 @@ def _check(trace: Trace) -> None:
             )
         for frame in turn.frames:
             _check_jpeg(frame.jpeg, expected)
+    if trace.started.dialect not in get_args(Protocol):
+        raise TraceError(f"This trace speaks the protocol {trace.started.dialect[:40]!r}, which is not known here.")
+    if not all(math.isfinite(number) and number >= 0 for number in _numbers(trace)):
+        raise TraceError("This trace is damaged: it holds a time or an index that cannot be.")
+
+
+def _numbers(trace: Trace) -> Iterator[float]:
+    """Every time, rate and index, none of which may be negative."""
+    for clip in filter(None, trace.started.clips):
+        yield from (clip.width, clip.height, clip.frames, clip.fps, clip.seconds)
+    for turn in trace.turns:
+        yield turn.completion.seconds
+        yield from (ref.slot for ref in turn.in_view)
+        for frame in turn.frames:
+            yield from (frame.ref.slot, frame.index, frame.seconds, frame.until)
+    if trace.finished is not None:
+        yield trace.finished.seconds
 
 
 def _check_jpeg(data: bytes, turn: int) -> None:

@@ -103,6 +103,7 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "other patches": (lambda f: rewrite(f, "preprocessor_config.json", lambda c: c.update(merge_size=4)), "cuts patches of"),
     "unknown protocol": (lambda f: (f / "vrthinker.json").write_text('{"protocol": "both"}'), "names the protocol 'both'"),
+    "no pair to force with": (lambda f: (f / "vrthinker.json").write_text('{"forced": ["a"]}'), "is no pair of texts"),
     "marker not JSON": (lambda f: (f / "vrthinker.json").write_text("x"), "vrthinker.json of judge is damaged"),
     "a seal of nothing": (lambda f: (f / "vrthinker.json").write_text('{"sha256": "x"}'), "checksums are no table"),
     "nonsense in the config": (

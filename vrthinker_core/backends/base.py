@@ -44,5 +44,9 @@ class Backend(typing.Protocol):
     def protocol(self) -> Protocol | None:
         """The dialect this checkpoint was trained for ("concat" or "paired"), None where that is not known."""
 
+    @property
+    def obeys(self) -> bool:
+        """It understands words that are not its protocol's; to a judge that does not, only `redirect` forces an answer."""
+
     def open(self) -> Conversation:
         """A fresh conversation."""

@@ -33,6 +33,7 @@ class ScriptedBackend:
     pause: float = 0.0
     capacity: int | None = None
     tokens_per_frame: int = 256
+    obeys: bool = True
 
     def open(self) -> ScriptedConversation:
         """A conversation that begins at the first reply."""

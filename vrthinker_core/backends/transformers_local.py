@@ -52,6 +52,11 @@ class TransformersBackend:
         """The dialect this checkpoint was trained for, None where that is not known."""
         return self._protocol
 
+    @property
+    def obeys(self) -> bool:
+        """Whether words that are not its protocol's may be added."""
+        return self._judge.forced is None
+
     def open(self) -> LocalConversation:
         """A fresh conversation, which holds no memory before its first message."""
         return LocalConversation(self._judge)
@@ -72,5 +77,6 @@ def _judge(checkpoint: Checkpoint) -> Judge:
         capacity=int(model.config.get_text_config().max_position_embeddings),
         threads=checkpoint.threads,
         ends=frozenset({spelling.control.end, spelling.end_of_text, *(int(end) for end in ends if end is not None)}),
+        forced=checkpoint.forced,
         penalty=float(said.repetition_penalty or 1.0),
     )

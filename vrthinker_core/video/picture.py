@@ -97,6 +97,10 @@ class Look:
         return (height, width) if self.orientation.transpose else (width, height)
 
 
+_NEAR = 2.2
+"""Ratio up to which interpolating what was halved before leaves nothing out."""
+
+
 class Painter:
     """Makes pictures of one clip's frames."""
 
@@ -135,12 +139,14 @@ class Painter:
 def resize(pixels: Pixels, width: int, height: int) -> Pixels:
     """Averages areas where it shrinks, interpolates (cubic) where it enlarges; each axis by its own rule."""
     down, across = pixels.shape[:2]
-    # Exact halves first: OpenCV averages 2 x 2 many times faster than odd ratios (1080p to 448 x 448: 3 ms instead of 7, and the
-    # result differs by 0.2 of 255 on average).
+    how = cv2.INTER_AREA
+    # OpenCV averages 2 x 2 far faster than odd ratios: 1080p to 448 x 448 takes 1.3 ms instead of 8.6 when it is halved first and
+    # interpolated from there, and is 0.3 of 255 levels from the published resizing on average, where plain averaging is 0.2.
     while across >= 2 * width and down >= 2 * height and across % 2 == down % 2 == 0:
         across, down = across // 2, down // 2
         pixels = _cv(pixels, across, down, cv2.INTER_AREA)
-    pixels = _cv(pixels, min(across, width), min(down, height), cv2.INTER_AREA)
+        how = cv2.INTER_LINEAR if max(across / width, down / height) < _NEAR else cv2.INTER_AREA
+    pixels = _cv(pixels, min(across, width), min(down, height), how)
     return _cv(pixels, width, height, cv2.INTER_CUBIC)
 
 

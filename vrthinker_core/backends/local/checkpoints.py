@@ -46,6 +46,8 @@ class Checkpoint:
     tokenizer: Tokenizer
     processor: Qwen2VLImageProcessorPil
     protocol: Protocol | None
+    forced: tuple[str, str] | None
+    """See `files.forced_of`."""
     folder: Path
     threads: int | None
     """Processor threads it is to compute with, None for torch's own choice."""
@@ -68,7 +70,9 @@ def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtyp
     require_memory(files.count(shapes) * kind.itemsize, available_memory(where), where)
     with _quiet():
         model = _model(folder, where, kind)
-    return Checkpoint(model, tokenizer, processor, protocol, folder, threads=1 if small and where == "cpu" else None)
+    return Checkpoint(
+        model, tokenizer, processor, protocol, files.forced_of(folder), folder, threads=1 if small and where == "cpu" else None
+    )
 
 
 # -- steps ---------------------------------------------------------------------------------------------------------------

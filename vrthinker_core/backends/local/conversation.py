@@ -33,6 +33,8 @@ class Judge:
     threads: int | None
     ends: frozenset[int]
     """Tokens that end a reply."""
+    forced: tuple[str, str] | None
+    """Stands in for the protocol's own `Sampling.redirect`."""
     penalty: float
     """The checkpoint's own repetition penalty, which stock `generate()` applies in greedy decoding too; 1 for none."""
 
@@ -114,7 +116,8 @@ class _Speech:
 
     def __init__(self, judge: Judge, reading: Reading, prompt: list[Item], sampling: Sampling, cancelled: Cancelled) -> None:
         self.prompt = prompt
-        self.said = Utterance(judge.spelling, sampling.redirect)
+        redirect = judge.forced or sampling.redirect if sampling.redirect else None
+        self.said = Utterance(judge.spelling, redirect)
         self.stop: Stop | None = None
         self.reused = 0
         self._judge = judge

@@ -93,14 +93,28 @@ def protocol_of(folder: Path, source: str) -> Protocol | None:
     return None
 
 
-def seal(folder: Path, protocol: Protocol) -> None:
+def forced_of(folder: Path) -> tuple[str, str] | None:
+    """What an answer is forced with in a checkpoint that knows only its protocol's own sentences, from its marker.
+
+    (a, b) as in `Sampling.redirect`: how it announces and opens a call, and what is to stand there instead.
+    """
+    said = _marker(folder).get("forced")
+    if said is None:
+        return None
+    if not (isinstance(said, list) and len(said) == 2 and all(isinstance(text, str) and text for text in said)):
+        raise CheckpointError(f"{MARKER} of {title(folder)} is damaged: its `forced` is no pair of texts.")
+    return said[0], said[1]
+
+
+def seal(folder: Path, protocol: Protocol, forced: tuple[str, str] | None = None) -> None:
     """Write the marker of a checkpoint: its protocol, and the SHA-256 of every file that decides what it says.
 
-    A sealed checkpoint in which a single bit has changed is refused.
+    A sealed checkpoint in which a single bit has changed is refused. `forced`: see `forced_of`.
     """
     files = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".jinja", ".safetensors", ".txt"))
     sums = {path.name: _sha256(path) for path in files if path.name != MARKER}
-    (folder / MARKER).write_text(json.dumps({"protocol": protocol, "sha256": sums}, indent=2) + "\n", encoding="utf-8")
+    marker = {"protocol": protocol, **({"forced": forced} if forced else {}), "sha256": sums}
+    (folder / MARKER).write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:

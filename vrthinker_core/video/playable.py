@@ -1,0 +1,118 @@
+"""A copy of a video that every browser plays, for the page alone: the judge reads the original.
+
+The copy is an MP4 without sound whose frames have the times of the original, the first one at 0, so that the moment of a frame is
+the same in both. It is made in a process of its own, which sees the file, writes nowhere and hands back bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from vrthinker_core.errors import DecoderDied, VideoError
+from vrthinker_core.video import process
+from vrthinker_core.video.files import open_local, shown_name
+from vrthinker_core.video.limits import Limits
+from vrthinker_core.video.wire import Header, receive, send
+
+COPYING = Limits(cpu_seconds=60.0, wall_seconds=90.0)
+"""What a copy may cost: more than a comparison's own decoding, because encoding comes on top."""
+
+MOST_BYTES = 300_000_000
+"""The largest copy that is kept."""
+
+_VERSION = b"playable/1"
+_WORK = "vrthinker_core.video.remake"
+_DYING_SECONDS = 2.0
+
+
+def playable(source: Path, folder: Path, *, limits: Limits = COPYING) -> Path | None:
+    """None when Chromium, Firefox and Safari play the file as it is, else the path of an MP4 in `folder` that they play.
+
+    The copy's name tells its content and nothing else; one that is there already is given back as it is. Raises VideoError with one
+    sentence when the file is no video or no copy can be made, DecoderDied when the process that makes it crashed or passed its limits.
+    """
+    source = Path(source)
+    copy = folder / f"{_digest(source)}.mp4"
+    if copy.is_file():
+        return copy
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _written(copy, _pieces(source, limits), shown_name(source))
+    except OSError as problem:
+        raise VideoError(f"No playable copy of {shown_name(source)} could be kept: {problem.strerror}.") from None
+
+
+def _digest(source: Path) -> str:
+    """Content and suffix: the same bytes under another suffix may need a copy where these do not."""
+    hashed = hashlib.blake2b(_VERSION + source.suffix.lower().encode("utf-8", "replace"), digest_size=16)
+    with open_local(source) as file:
+        try:
+            while piece := file.read(1 << 20):
+                hashed.update(piece)
+        except OSError as problem:
+            raise VideoError(f"{shown_name(source)} cannot be read: {problem.strerror}.") from None
+    return hashed.hexdigest()
+
+
+def _written(copy: Path, pieces: Iterator[bytes], name: str) -> Path | None:
+    """The whole copy or none: it is written beside itself and renamed. None when there are no pieces."""
+    handle, path = tempfile.mkstemp(dir=copy.parent, prefix=".", suffix=".part")
+    part = Path(path)
+    try:
+        size = 0
+        with os.fdopen(handle, "wb") as file, contextlib.closing(pieces):
+            for piece in pieces:
+                size += len(piece)
+                if size > MOST_BYTES:
+                    raise VideoError(
+                        f"A playable copy of {name} would have more than {MOST_BYTES // 1_000_000} MB: cut it shorter."
+                    )
+                file.write(piece)
+        if not size:
+            return None
+        part.replace(copy)
+        return copy
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _pieces(source: Path, limits: Limits) -> Iterator[bytes]:
+    """The copy as the process hands it over, nothing when the file can be played as it is."""
+    child = process.start(_WORK)
+    late = threading.Event()
+    request: Header = {"path": str(source.resolve()), "limits": asdict(limits)}
+    try:
+        with process.deadline(child, limits.wall_seconds, late):
+            yield from _exchange(child, request)
+    except (EOFError, ValueError, TypeError, KeyError, BrokenPipeError):
+        raise _ended(child, late.is_set(), shown_name(source), limits) from None
+    finally:
+        process.end(child, os.getpid())
+
+
+def _exchange(child: subprocess.Popen[bytes], request: Header) -> Iterator[bytes]:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    send(child.stdin, request)
+    while True:
+        header, payload = receive(child.stdout)
+        if "error" in header:
+            raise (DecoderDied if header["died"] else VideoError)(str(header["error"]))
+        if header["done"]:
+            return
+        yield payload
+
+
+def _ended(child: subprocess.Popen[bytes], late: bool, name: str, limits: Limits) -> DecoderDied:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(_DYING_SECONDS)
+    child.kill()
+    return DecoderDied(f"{name}: {process.cause_of_death(child.wait(), late, limits)}.")
