@@ -1,7 +1,7 @@
 """Every check of the project: `python -m tests [pytest arguments]`.
 
-Style, types, the direction of imports, then the tests; says at the end which tests were left out and why. Exit status 0 only when all
-of them passed.
+Style, types, the direction of imports, then the tests; says at the end which tests were left out and why. Exit status 0 only
+when all of them passed.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from tests.pictures import frames
 from vrthinker_core.deliberation import MAX_IMAGES, Deliberation
 from vrthinker_core.dialects import filled, make_dialect
 from vrthinker_core.events import StopReason
-from vrthinker_core.types import Completion, FrameRef, Protocol, Settings, Side, Spoken, Verdict
+from vrthinker_core.messages import Completion, Spoken
+from vrthinker_core.types import FrameRef, Protocol, Settings, Side, Verdict
 
 ANSWER = {
     "paired": "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>",

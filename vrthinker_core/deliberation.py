@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.dialects.neutral import neutralise
 from vrthinker_core.events import StopReason
-from vrthinker_core.types import Completion, Frame, FrameRef, Message, Reply, Sampling, Settings, Spoken, Text, Trouble, Verdict
+from vrthinker_core.messages import Completion, Message, Sampling, Spoken, Text
+from vrthinker_core.types import Frame, FrameRef, Reply, Settings, Trouble, Verdict
 
 FrameSource = Callable[[Sequence[FrameRef]], tuple[Frame, ...]]
 """Gives the frames of the refs, in their order."""

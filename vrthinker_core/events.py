@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from vrthinker_core.types import ClipInfo, Completion, FrameRef, Reply, Settings, Thumbnail, Verdict
+from vrthinker_core.messages import Completion
+from vrthinker_core.types import ClipInfo, FrameRef, Reply, Settings, Thumbnail, Verdict
 
 
 class StopReason(StrEnum):

@@ -18,8 +18,9 @@ from vrthinker_core.deliberation import Deliberation, FrameSource
 from vrthinker_core.dialects import Dialect, filled, make_dialect, neutralise
 from vrthinker_core.errors import BadInput, ContextFull, VrThinkerError
 from vrthinker_core.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Turn, TurnEnded
+from vrthinker_core.messages import Cancelled, Completion
 from vrthinker_core.traces import Recorder, thumbnail
-from vrthinker_core.types import Cancelled, ClipInfo, Completion, Frame, FrameRef, Protocol, Settings, Side, VideoPair
+from vrthinker_core.types import ClipInfo, Frame, FrameRef, Protocol, Settings, Side, VideoPair
 from vrthinker_core.video import Clip, open_clip
 
 MAX_PROMPT = 10_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from pathlib import Path
@@ -138,107 +138,6 @@ class ClipInfo:
     variable_rate: bool = False
     notes: tuple[str, ...] = ()
     """Health notes, one sentence each, for the person and never for the judge."""
-
-
-# -- messages ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """Text of a message."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """One frame sent as a picture."""
-
-    frame: Frame
-
-
-@dataclass(frozen=True, slots=True)
-class Video:
-    """Frames sent as one video item: an even number of frames of one size."""
-
-    frames: tuple[Frame, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Spoken:
-    """What the judge itself wrote, with the token ids it wrote, so that they are never tokenised again (() when unknown)."""
-
-    text: str
-    tokens: tuple[int, ...] = ()
-
-
-Part = Text | Image | Video | Spoken
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of the conversation, neutral: no template, no control tokens."""
-
-    role: Literal["system", "user", "assistant"]
-    parts: tuple[Part, ...]
-
-    @property
-    def text(self) -> str:
-        """Its text alone."""
-        return "".join(part.text for part in self.parts if isinstance(part, Text | Spoken))
-
-    @property
-    def frames(self) -> tuple[Frame, ...]:
-        """Its frames in the order they are sent."""
-        found: list[Frame] = []
-        for part in self.parts:
-            if isinstance(part, Image):
-                found.append(part.frame)
-            elif isinstance(part, Video):
-                found.extend(part.frames)
-        return tuple(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """How a judge is to write one reply."""
-
-    max_new_tokens: int = 2048
-    temperature: float = 0.0
-    """0 is greedy, as in the paper's evaluation."""
-    seed: int = 0
-    redirect: tuple[str, str] | None = None
-    """(a, b): where the reply would write `a` for the first time, `b` stands instead and the judge goes on from there. How a forced
-    answer is made: on the last turn the opening of a call becomes the opening of an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What a backend wrote for one call."""
-
-    text: str
-    stop: Literal["end", "length", "cancelled", "failed"] = "end"
-    tokens: tuple[int, ...] = ()
-    """The reply's own token ids, without the end-of-turn token; () where a server does not tell."""
-    pieces: tuple[int, ...] = ()
-    """Lengths of the text pieces as they arrived; they add up to len(text)."""
-    prompt_tokens: int | None = None
-    reused_tokens: int | None = None
-    """Prompt tokens that were not computed again."""
-    new_tokens: int | None = None
-    seconds: float = 0.0
-    logprobs: tuple[float, ...] | None = None
-
-    def split(self) -> Iterator[str]:
-        """The text in the pieces in which it arrived."""
-        start = 0
-        for length in self.pieces:
-            yield self.text[start : start + length]
-            start += length
-
-
-Cancelled = Callable[[], bool]
-"""Asked often while a judge works; True means stop now."""
 
 
 # -- replies -------------------------------------------------------------------------------------------------------------

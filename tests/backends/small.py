@@ -12,7 +12,8 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends import NANO, Conversation
 from vrthinker_core.backends.base import never
-from vrthinker_core.types import Cancelled, Completion, Frame, FrameRef, Message, Sampling, Side
+from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
+from vrthinker_core.types import Frame, FrameRef, Side
 
 ROWS = 914
 """Tokens of the built-in judge's vocabulary; the first seven are control tokens."""

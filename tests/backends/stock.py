@@ -10,7 +10,8 @@ import torch
 from PIL import Image as Picture
 from transformers import AutoTokenizer, Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 
-from vrthinker_core.types import Frame, Image, Message, Part, Spoken, Video
+from vrthinker_core.messages import Image, Message, Part, Spoken, Video
+from vrthinker_core.types import Frame
 
 HOLE = "\x00"
 """Stands for a reply of known tokens until the text is tokenised."""

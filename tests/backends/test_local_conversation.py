@@ -24,7 +24,7 @@ from vrthinker_core.backends.local.spelling import Spelling
 from vrthinker_core.backends.local.utterance import Utterance
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendFailed, ContextFull
-from vrthinker_core.types import Completion, Image, Message, Sampling, Spoken, Text
+from vrthinker_core.messages import Completion, Image, Message, Sampling, Spoken, Text
 
 SPELLING = Spelling(Tokenizer.from_file(str(NANO / "tokenizer.json")))
 ASK = [Message("system", (Text("You judge."),)), Message("user", (Image(seen(1)), Text("Compare the two videos.")))]

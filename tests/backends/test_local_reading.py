@@ -17,7 +17,8 @@ from vrthinker_core.backends.local.render import render
 from vrthinker_core.backends.local.sight import Sight
 from vrthinker_core.backends.local.spelling import Spelling
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.types import Completion, Frame, Image, Message, Sampling, Spoken, Text, Video
+from vrthinker_core.messages import Completion, Image, Message, Sampling, Spoken, Text, Video
+from vrthinker_core.types import Frame
 
 OPENING = Message("user", (*(Image(seen(n)) for n in range(3)), Text("Compare the two videos.")))
 FILMED = Message("user", (Video(tuple(seen(n, 56, 84) for n in range(6))), Video((seen(8), seen(9), seen(10))), Text("Compare.")))

@@ -14,7 +14,8 @@ from vrthinker_core.backends.local.render import Item, Picture, render, size
 from vrthinker_core.backends.local.sight import Sight
 from vrthinker_core.backends.local.spelling import Spelling
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.types import Frame, Image, Message, Spoken, Text, Video
+from vrthinker_core.messages import Image, Message, Spoken, Text, Video
+from vrthinker_core.types import Frame
 
 TOKENIZER = Tokenizer.from_file(str(NANO / "tokenizer.json"))
 SPELLING = Spelling(TOKENIZER)

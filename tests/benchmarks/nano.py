@@ -1,8 +1,8 @@
 """python -m tests.benchmarks.nano --pairs 60 [--size 224] [--seed S] [--max-turns N] [--keep DIR]
 
 Draws unseen pairs, writes them as video files, and lets the built-in judge compare them through the whole product: decoding,
-prompts, image sizes, positions, tool calls, parsing. Prints how often all four labels are right, and the same for each dimension; the
-last line is JSON.
+prompts, image sizes, positions, tool calls, parsing. Prints how often all four labels are right, and the same for each dimension.
+The last line is JSON.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from vrthinker_core.training.films import write_pairs
-
 from vrthinker_core import Dimension, Finished, Settings, StopReason, TurnEnded, VideoPair, judge, open_backend
+from vrthinker_core.training.films import write_pairs
 
 UNSEEN = 2_000_000_000
 """First seed of the pairs that no training run draws from."""

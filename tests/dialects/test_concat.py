@@ -7,7 +7,8 @@ import pytest
 from tests.pictures import frame, frames
 from vrthinker_core.dialects import Concat
 from vrthinker_core.geometry import Grid
-from vrthinker_core.types import FrameRef, Image, Problem, Request, Side, Text, Trouble, Video
+from vrthinker_core.messages import Image, Text, Video
+from vrthinker_core.types import FrameRef, Problem, Request, Side, Trouble
 
 CONCAT = Concat()
 

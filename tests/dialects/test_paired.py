@@ -7,7 +7,8 @@ import pytest
 from tests.pictures import frames
 from vrthinker_core.dialects import Paired
 from vrthinker_core.geometry import Grid
-from vrthinker_core.types import FrameRef, Image, Problem, Request, Side, Text, Trouble
+from vrthinker_core.messages import Image, Text
+from vrthinker_core.types import FrameRef, Problem, Request, Side, Trouble
 
 PAIRED = Paired()
 

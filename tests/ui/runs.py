@@ -8,18 +8,8 @@ from collections.abc import Sequence
 from PIL import Image
 
 from vrthinker_core.events import Finished, Started, StopReason, Trace, Turn
-from vrthinker_core.types import (
-    ClipInfo,
-    Completion,
-    FrameRef,
-    Preference,
-    Reply,
-    Request,
-    Settings,
-    Side,
-    Thumbnail,
-    Verdict,
-)
+from vrthinker_core.messages import Completion
+from vrthinker_core.types import ClipInfo, FrameRef, Preference, Reply, Request, Settings, Side, Thumbnail, Verdict
 
 FRAMES = 64
 FPS = 24.0

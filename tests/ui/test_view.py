@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from tests.ui import runs
 from vrthinker_core.events import Finished, FramesShown, StopReason, TextArrived, Trace, TurnEnded
+from vrthinker_core.messages import Completion
 from vrthinker_core.traces import from_json, to_json
-from vrthinker_core.types import Completion, Preference, Problem, Reply, Request, Thumbnail, Trouble, Verdict
+from vrthinker_core.types import Preference, Problem, Reply, Request, Thumbnail, Trouble, Verdict
 from vrthinker_core.ui.tiles import Picture
 from vrthinker_core.ui.view import State, coalesced, data, fold, fold_all, status
 

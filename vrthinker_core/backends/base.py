@@ -5,7 +5,8 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator, Sequence
 
-from vrthinker_core.types import Cancelled, Completion, Message, Protocol, Sampling
+from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
+from vrthinker_core.types import Protocol
 
 
 def never() -> bool:

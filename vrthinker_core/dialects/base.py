@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from vrthinker_core.geometry import Grid, Sizing
-from vrthinker_core.types import Frame, FrameRef, Message, Problem, Reply, Request, Verdict
+from vrthinker_core.messages import Message
+from vrthinker_core.types import Frame, FrameRef, Problem, Reply, Request, Verdict
 
 
 class Dialect(Protocol):

@@ -13,7 +13,8 @@ from vrthinker_core.dialects.parsing import read_reply
 from vrthinker_core.dialects.templates import prompt_text
 from vrthinker_core.dialects.troubles import reason
 from vrthinker_core.geometry import PATCH, Grid, Sizing
-from vrthinker_core.types import Frame, FrameRef, Image, Message, Problem, Reply, Request, Side, Text, Verdict, Video
+from vrthinker_core.messages import Image, Message, Text, Video
+from vrthinker_core.types import Frame, FrameRef, Problem, Reply, Request, Side, Verdict
 
 MOST_PER_CALL: Final = 8
 FIRST_FRAMES: Final = 8

@@ -12,7 +12,8 @@ from vrthinker_core.dialects.parsing import read_reply
 from vrthinker_core.dialects.templates import prompt_text
 from vrthinker_core.dialects.troubles import reason
 from vrthinker_core.geometry import Grid, Sizing
-from vrthinker_core.types import Frame, FrameRef, Image, Message, Problem, Reply, Request, Side, Text, Verdict
+from vrthinker_core.messages import Image, Message, Text
+from vrthinker_core.types import Frame, FrameRef, Problem, Reply, Request, Side, Verdict
 
 SLOTS: Final = 128
 SIDE: Final = 448

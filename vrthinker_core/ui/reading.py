@@ -1,29 +1,41 @@
-"""Reading a reply while it is still being written, by the rules of the dialect it is written in."""
+"""A run by the rules of its dialect: replies while they are still being written, and the numbers its frames go by."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
+from typing import Any, get_args
 
-from vrthinker_core.dialects import make_dialect
+from vrthinker_core.dialects import Dialect, make_dialect
 from vrthinker_core.errors import BadInput
 from vrthinker_core.events import Started
-from vrthinker_core.types import Protocol, Reply
+from vrthinker_core.types import FrameRef, Protocol, Reply, Side
 
 
 def reader(started: Started | None) -> Callable[[str], Reply] | None:
     """Reads an unfinished reply of this run; None where its dialect is not known."""
-    if started is None:
+    dialect = _dialect(started)
+    return None if dialect is None else lambda text: dialect.parse(text, cut=True)
+
+
+def grid(started: Started) -> dict[str, Any] | None:
+    """How the run counts frames, for the rail: slots of each video, the rule that spreads them, first numbers and the last one."""
+    dialect = _dialect(started)
+    if dialect is None:
         return None
+    slots = dialect.grid.slots
+    return {
+        "slots": slots,
+        "rule": dialect.grid.rule,
+        "first": [int(dialect.number(FrameRef(0, side))) for side in Side],
+        "last": dialect.number(FrameRef(slots - 1, Side.SECOND)),
+    }
+
+
+def _dialect(started: Started | None) -> Dialect | None:
     for name in get_args(Protocol):
-        if name == started.dialect:
-            return _reader(started, name)
+        if started is not None and name == started.dialect:
+            try:
+                return make_dialect(started.settings, name)
+            except BadInput:
+                return None
     return None
-
-
-def _reader(started: Started, name: Protocol) -> Callable[[str], Reply] | None:
-    try:
-        dialect = make_dialect(started.settings, name)
-    except BadInput:
-        return None
-    return lambda text: dialect.parse(text, cut=True)

@@ -13,6 +13,7 @@ from typing import Any
 from vrthinker_core.events import Event, Finished, FramesShown, Started, TextArrived, Turn, TurnEnded
 from vrthinker_core.types import ClipInfo, FrameRef, Reply, Side, Thumbnail
 from vrthinker_core.ui import words
+from vrthinker_core.ui.reading import grid
 from vrthinker_core.ui.tiles import Pictures, tiles
 
 Reader = Callable[[str], Reply]
@@ -97,6 +98,7 @@ def data(state: State, pictures: Pictures, read: Reader | None = None) -> dict[s
         "notes": list(started.notes),
         "health": words.health([clip.notes if clip else () for clip in started.clips]),
         "fps": [clips[side].fps if side in clips else 0 for side in Side],
+        "grid": grid(started),
         "verdict": _verdict(state.finished),
         "ending": words.ending(state.finished) if state.finished else "",
         "turns": [_turn(turn, state.finished is None, clips, visible, pictures, read) for turn in state.turns],
@@ -124,6 +126,11 @@ def status(state: State, seconds: float) -> str:
     turns = started.settings.max_turns
     doing = words.writing(last.number, turns) if last.text else words.looking(last.number, turns, len(last.frames))
     return f"{doing} · {words.duration(seconds)}"
+
+
+def replayed_status(state: State) -> str:
+    """The same line about a saved run."""
+    return f"{words.REPLAYING} {words.ended(state.finished, len(state.turns)) if state.finished else words.NEVER_ENDED}"
 
 
 def in_view(state: State) -> frozenset[FrameRef]:

@@ -8,8 +8,10 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+from vrthinker_core.events import Trace
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.ui.album import Album
+from vrthinker_core.ui.replay import Replay
 from vrthinker_core.ui.run import Job, Judging, Run
 
 FRAMES_URL = "frames"
@@ -22,11 +24,24 @@ KEPT = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A visitor's latest run. Its name cannot be guessed, so nobody finds another visitor's pictures."""
+    """A visitor's latest run, live or replayed. Its name cannot be guessed, so nobody finds another visitor's pictures."""
 
     name: str
-    run: Run
+    run: Run | Replay
     album: Album
+    link: str = ""
+    """Where a link to this run leads already."""
+
+    @property
+    def replayed(self) -> bool:
+        """It was saved, here or elsewhere."""
+        return isinstance(self.run, Replay)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The videos of a live run."""
+        pair = self.run.job.pair if isinstance(self.run, Run) else None
+        return (Path(pair.first), Path(pair.second)) if pair else ()
 
 
 class Visits:
@@ -50,7 +65,19 @@ class Visits:
         record = self.records / name
         record.mkdir()
         run = Run(Job(pair, settings, record / "trace.json", record / "halt"), self._judging, self._seats)
-        visit = Visit(name, run, Album(self.pictures / name, f"{FRAMES_URL}/{name}"))
+        return self._keep(visitor, Visit(name, run, self.album(name)))
+
+    def show(self, visitor: str, trace: Trace, link: str = "") -> Visit:
+        """Replay a saved run; the visitor's former run is stopped and cleared away."""
+        self.leave(visitor)
+        name = secrets.token_hex(12)
+        return self._keep(visitor, Visit(name, Replay(trace), self.album(name), link))
+
+    def album(self, name: str) -> Album:
+        """Where the pictures of that name are kept and offered."""
+        return Album(self.pictures / name, f"{FRAMES_URL}/{name}")
+
+    def _keep(self, visitor: str, visit: Visit) -> Visit:
         with self._lock:
             self._visits[visitor] = visit
         return visit
@@ -66,6 +93,11 @@ class Visits:
         """The visitor's latest run, None when there is none."""
         with self._lock:
             return self._visits.get(visitor)
+
+    def named(self, name: str) -> Visit | None:
+        """The run of that name, None when there is none (any more)."""
+        with self._lock:
+            return next((visit for visit in self._visits.values() if visit.name == name), None)
 
     def leave(self, visitor: str) -> None:
         """The visitor has gone: their judge stops, their files go."""

@@ -11,7 +11,12 @@ TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
 
 TAB_TRACE = "Trace"
+TAB_FRAMES = "Frames"
 TAB_TRANSCRIPT = "Raw transcript"
+TAB_SAVE = "Save and share"
+EXAMPLES = "Examples"
+SETTINGS = "Settings"
+OPEN_TRACE = "Open a trace"
 
 READY = "Ready. Add two videos and the prompt they were made from."
 LOADING = "Loading the judge. This happens once."
@@ -21,7 +26,23 @@ MISSING_VIDEOS = "A comparison needs two videos. Add the missing one and compare
 BUSY = "Too many people are waiting. Try again in a minute."
 EMPTY = "The judge's turns appear here: the frames it looked at, what it noted, and why it decided."
 NO_JUDGE = "There is no judge."
-REPLAYING = "A saved run, replayed."
+REPLAYING = "Replaying a saved trace."
+NEVER_ENDED = "The run was cut off before it ended."
+SWAPPED = "Sides swapped. The former verdict belonged to the former order: compare again."
+BROKEN = "The connection to the judge broke. Compare again."
+NO_VERDICT = "No verdict"
+NO_FRAMES = "The frames that the judge looks at appear here, in pairs."
+NO_SUCH_LINK = "This link leads nowhere any more: saved traces live as long as the server. Open the trace's file instead."
+NO_RUN = "This run is not here any more. Compare again."
+NO_ROOM = "The link could not be made: the server's disk is full. Download the trace instead."
+NO_FILE = "That file did not arrive. Choose it again."
+
+PROTOCOL_HELP = "The language the judge was trained in. Automatic is right for every checkpoint that says so itself."
+WINDOW_HELP = "Rounds of requested frames that stay in the judge's view; older ones leave. The first frames always stay."
+TURNS_HELP = "Most replies in one run; on the last one the judge is asked to answer. Empty: the protocol's own number."
+FRAMES_HELP = "Most indices that one request may bring. Empty: the protocol's own number."
+PROTOCOL_NAMES = {"auto": "Automatic", "paired": "paired", "concat": "concat"}
+WINDOW_NAMES = {"own": "As the protocol says", "0": "Forget at once", "all": "Keep everything"}
 
 DIMENSIONS = {
     Dimension.OA: ("Overall", "All things weighed together: which video a person would rather be given."),
@@ -59,6 +80,16 @@ def duration(seconds: float) -> str:
 def judge_line(name: str) -> str:
     """Who judges here."""
     return f"Judge: {name}"
+
+
+def card_line(name: str, turns: int) -> str:
+    """Under an example: who judged it, and in how many turns."""
+    return f"{judge_line(name)} · {count(turns, 'turn')}"
+
+
+def frame_caption(side: int, number: str, seconds: float) -> str:
+    """Under a frame that stands alone."""
+    return f"Video {side} · #{number} · {seconds:.2f} s"
 
 
 # -- status line ---------------------------------------------------------------------------------------------------------

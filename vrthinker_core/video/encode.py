@@ -13,6 +13,7 @@ from av.container.output import OutputContainer
 from av.packet import Packet
 from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange, Colorspace
+from av.video.stream import VideoStream
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.video.container import Source
@@ -89,7 +90,7 @@ class Film:
         self._rate = rate
         self._start: int | None = None
         self._stamps: list[int] = []
-        self._held: Packet | None = None
+        self._held: Packet[VideoStream] | None = None
         self._stream = output.add_stream("libx264", rate=rate, options=_OPTIONS)
         self._stream.height, self._stream.width = first.shape[:2]
         self._stream.pix_fmt = "yuv420p"
@@ -119,7 +120,7 @@ class Film:
         typical = round(median(lengths)) if lengths else round(1 / self._rate / self._base)
         self._release(max(1, typical))
 
-    def _mux(self, packets: list[Packet]) -> None:
+    def _mux(self, packets: list[Packet[VideoStream]]) -> None:
         """A packet waits for the next one, which says how long it lasts."""
         for packet in packets:
             if self._held is not None and packet.pts is not None and self._held.pts is not None:

@@ -12,7 +12,7 @@ import os
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -36,8 +36,9 @@ _DYING_SECONDS = 2.0
 def playable(source: Path, folder: Path, *, limits: Limits = COPYING) -> Path | None:
     """None when Chromium, Firefox and Safari play the file as it is, else the path of an MP4 in `folder` that they play.
 
-    The copy's name tells its content and nothing else; one that is there already is given back as it is. Raises VideoError with one
-    sentence when the file is no video or no copy can be made, DecoderDied when the process that makes it crashed or passed its limits.
+    The copy's name tells its content and nothing else; one that is there already is given back as it is. Raises VideoError with
+    one sentence when the file is no video or no copy can be made, DecoderDied when the process that makes it crashed or passed
+    its limits.
     """
     source = Path(source)
     copy = folder / f"{_digest(source)}.mp4"
@@ -62,7 +63,7 @@ def _digest(source: Path) -> str:
     return hashed.hexdigest()
 
 
-def _written(copy: Path, pieces: Iterator[bytes], name: str) -> Path | None:
+def _written(copy: Path, pieces: Generator[bytes, None, None], name: str) -> Path | None:
     """The whole copy or none: it is written beside itself and renamed. None when there are no pieces."""
     handle, path = tempfile.mkstemp(dir=copy.parent, prefix=".", suffix=".part")
     part = Path(path)
@@ -84,7 +85,7 @@ def _written(copy: Path, pieces: Iterator[bytes], name: str) -> Path | None:
         part.unlink(missing_ok=True)
 
 
-def _pieces(source: Path, limits: Limits) -> Iterator[bytes]:
+def _pieces(source: Path, limits: Limits) -> Generator[bytes, None, None]:
     """The copy as the process hands it over, nothing when the file can be played as it is."""
     child = process.start(_WORK)
     late = threading.Event()

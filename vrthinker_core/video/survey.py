@@ -8,6 +8,7 @@ from pathlib import Path
 
 import av
 from av.packet import Packet
+from av.video.stream import VideoStream
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.video.container import Source
@@ -64,7 +65,7 @@ def _container(source: Source, path: Path) -> str:
 
 
 def _header_is_plain(source: Source, container: str) -> bool:
-    """The codecs fit the container, the judged picture is the one that is played, and length and beginning are as they should be."""
+    """The codecs fit the container, no other picture can be played, and length and beginning are as they should be."""
     opened = source.container
     fits = source.codec in _CODECS.get(container, ()) and all(audio.codec_context.name in _SOUNDS for audio in _sounds(source))
     alone = len(opened.streams.video) == 1
@@ -100,7 +101,7 @@ def _first_shown(source: Source, budget: Budget) -> int | None:
     return min(stamps) if count and len(stamps) == count else None
 
 
-def _is_plain(packet: Packet, last: int | None) -> bool:
+def _is_plain(packet: Packet[VideoStream], last: int | None) -> bool:
     if packet.pts is None or packet.dts is None or packet.is_discard or packet.is_corrupt:
         return False
     return last is None or packet.dts > last

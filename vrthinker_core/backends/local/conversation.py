@@ -17,7 +17,7 @@ from vrthinker_core.backends.local.sight import Sight
 from vrthinker_core.backends.local.spelling import Spelling
 from vrthinker_core.backends.local.utterance import Utterance
 from vrthinker_core.errors import BackendFailed, ContextFull, VrThinkerError
-from vrthinker_core.types import Cancelled, Completion, Message, Sampling
+from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 
 Stop = Literal["end", "length", "cancelled"]
 

@@ -15,7 +15,7 @@ from transformers.cache_utils import DynamicLayer
 
 from vrthinker_core.backends.local.render import Item, Picture, size
 from vrthinker_core.backends.local.sight import Sight
-from vrthinker_core.types import Cancelled
+from vrthinker_core.messages import Cancelled
 
 CHUNK = {"cpu": 256}
 """Tokens read between two looks at `cancelled`; 1024 elsewhere."""

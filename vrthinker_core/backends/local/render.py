@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vrthinker_core.backends.local.spelling import Spelling
-from vrthinker_core.types import Frame, Image, Message, Part, Spoken, Text, Video
+from vrthinker_core.messages import Image, Message, Part, Spoken, Text, Video
+from vrthinker_core.types import Frame
 
 DEFAULT_SYSTEM = "You are a helpful assistant."
 """What the template says where a conversation begins without a system message."""

@@ -1,0 +1,57 @@
+"""What a person chose in the form, as the settings of a run. What comes from a browser is checked before it is believed."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.types import Protocol, Settings
+
+OWN = "own"
+"""The protocol's own value."""
+
+ALL = "all"
+"""A memory that never forgets."""
+
+AUTO = "auto"
+"""The protocol that the judge was trained for."""
+
+WINDOWS = (OWN, "0", "1", "2", "3", ALL)
+PROTOCOLS = (AUTO, *get_args(Protocol))
+
+
+def chosen(protocol: object = AUTO, window: object = OWN, turns: object = None, frames: object = None) -> Settings:
+    """The settings of a run. Raises BadInput for what the form does not offer; ranges are the protocol's own matter."""
+    return Settings(
+        protocol=_protocol(protocol),
+        window=_window(window),
+        max_turns=_number("turns", turns),
+        frames_per_call=_number("frames per call", frames),
+    )
+
+
+def _protocol(value: object) -> Literal["auto", "concat", "paired"]:
+    for name in get_args(Protocol):
+        if value == name:
+            return name  # type: ignore[no-any-return]
+    if value in (None, AUTO):
+        return "auto"
+    raise BadInput(f"There is no protocol {str(value)[:40]!r}. Choose {', '.join(PROTOCOLS)}.")
+
+
+def _window(value: object) -> int | Literal["all"] | None:
+    if value in (None, OWN):
+        return None
+    if value == ALL:
+        return "all"
+    if isinstance(value, str) and value in WINDOWS:
+        return int(value)
+    raise BadInput(f"The memory cannot be {str(value)[:40]!r}. Choose one of those offered.")
+
+
+def _number(what: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value != round(min(value, 2**31)):
+        raise BadInput(f"The number of {what} must be a whole number.")
+    return int(value)
