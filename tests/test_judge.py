@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -136,6 +138,28 @@ def test_a_prompt_full_of_control_tokens_is_told_and_judged(pair: VideoPair) -> 
     assert isinstance(started, Started)
     assert any("control tokens" in note for note in started.notes)
     assert end_of(iter(events)).stop is StopReason.ANSWERED
+
+
+def test_half_characters_break_nothing(pair: VideoPair, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    odd = ANSWER.replace("t</Think>", "\ud800 \udfff</Think>")
+    end = end_of(judge(replace(pair, prompt="A \udcff block."), ScriptedBackend([odd]), trace=path))
+    assert end.stop is StopReason.ANSWERED
+    assert load(path).started.prompt == "A ? block."
+
+
+def test_a_full_disk_still_shows_the_answer_and_leaves_no_half_file(
+    pair: VideoPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    end = end_of(judge(pair, ScriptedBackend([ANSWER]), trace=tmp_path / "run.json"))
+    assert end.stop is StopReason.ANSWERED
+    assert any("No space left on device" in note and "only shown" in note for note in end.notes)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_same_file_twice_is_told_and_judged(pair: VideoPair) -> None:

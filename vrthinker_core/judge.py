@@ -92,7 +92,7 @@ class Run:
     """One comparison in flight. `events()` may be read once."""
 
     def __init__(self, pair: VideoPair, backend: Backend, settings: Settings, cancelled: Cancelled, notes: Sequence[str]) -> None:
-        self._pair = pair
+        self._pair = replace(pair, prompt=_plain(pair.prompt))
         self._backend = backend
         self._settings = settings
         self._cancelled = cancelled
@@ -203,8 +203,9 @@ class Run:
         try:
             for piece in conversation.stream(messages, deliberation.sampling(), self._cancelled):
                 if isinstance(piece, Completion):
-                    completion = piece
+                    completion = replace(piece, text=_plain(piece.text))
                 else:
+                    piece = _plain(piece)
                     pieces.append(piece)
                     yield TextArrived(number, piece)
         except Exception as error:  # noqa: BLE001 - what was written so far still belongs into the trace
@@ -249,7 +250,12 @@ def _open_one(path: Path, side: Side, dialect: Dialect) -> Clip:
 
 
 def _info(clip: Clip | None) -> ClipInfo | None:
-    return None if clip is None else clip.info
+    return None if clip is None else replace(clip.info, name=_plain(clip.info.name))
+
+
+def _plain(text: str) -> str:
+    """Text that can be written as UTF-8: half characters, as a stray byte on a command line leaves them, become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _check_prompt(prompt: str) -> None:
@@ -271,7 +277,7 @@ def _pair_notes(pair: VideoPair, infos: tuple[ClipInfo | None, ClipInfo | None])
 
 def _sentence(error: Exception | None) -> str:
     if error is None or isinstance(error, VrThinkerError):
-        return str(error or "")
+        return _plain(str(error or ""))
     if isinstance(error, MemoryError):
         return "There is too little memory for this comparison. Use a smaller judge or shorter videos."
     return f"The judge stopped unexpectedly ({type(error).__name__}). What it had said is kept; compare again."

@@ -176,11 +176,15 @@ class Recorder:
 
     def _save_elsewhere(self, data: bytes, wanted: Path, error: OSError) -> None:
         reason = error.strerror or type(error).__name__
+        folder: Path | None = None
         try:
-            spare = Path(tempfile.mkdtemp(prefix="vr-thinker-")) / "trace.json"
+            folder = Path(tempfile.mkdtemp(prefix="vr-thinker-"))
+            spare = folder / "trace.json"
             write_whole(spare, data)
         except OSError as second:
             self.path = None
+            if folder is not None:
+                folder.rmdir()
             self.trouble = (
                 f"The trace could not be saved as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is only shown."
             )
