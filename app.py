@@ -10,6 +10,7 @@ Only this machine is served unless `--host 0.0.0.0` says otherwise; then name th
 import spaces  # isort: skip - before anything that may touch CUDA
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -18,8 +19,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from vrthinker_core.backends import open_backend
-from vrthinker_core.ui.opening import Opening
-from vrthinker_core.ui.page import Page
+from vrthinker_core.errors import VrThinkerError
+from vrthinker_core.ui.assets import EXAMPLES
+from vrthinker_core.ui.opening import Opening, borrowed
+from vrthinker_core.ui.page import WAITING_ROOM, Page
 
 
 def options() -> argparse.Namespace:
@@ -30,6 +33,10 @@ def options() -> argparse.Namespace:
     parser.add_argument("--port", type=int, help="port to listen on (default: the first free one from 7860)")
     parser.add_argument("--name", action="append", default=[], help="a host name the server goes by, besides localhost")
     parser.add_argument("--at-once", type=int, default=1, help="judges that may think at the same time")
+    parser.add_argument(
+        "--waiting", type=int, default=WAITING_ROOM, help="visitors that may wait for the judge; later ones are turned away"
+    )
+    parser.add_argument("--examples", type=Path, default=EXAMPLES, help="folder of saved runs that the page offers")
     return parser.parse_args()
 
 
@@ -38,11 +45,20 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
     names = [*chosen.name, *filter(None, [os.environ.get("SPACE_HOST")])]
     opening = Opening(lambda: open_backend(chosen.judge))
-    page = Page(opening, folder, spaces.GPU(duration=60)(opening.events), at_once=chosen.at_once)
+    judging = spaces.GPU(duration=borrowed)(opening.events)
+    page = Page(opening, folder, judging, at_once=chosen.at_once, waiting=chosen.waiting, examples=chosen.examples)
+    if os.environ.get("SPACE_ID"):
+        _open_first(opening)
     try:
         page.blocks().launch(server_name=chosen.host, server_port=chosen.port, **page.launch_options(names))
     finally:
         page.close()
+
+
+def _open_first(opening: Opening) -> None:
+    """A borrowed GPU sees only what was loaded before the first visitor came. What goes wrong is said on the page."""
+    with contextlib.suppress(VrThinkerError):
+        opening.wait()
 
 
 def main() -> None:

@@ -11,13 +11,14 @@ VRThinker.KEYS = {
   End: "end",
 };
 
-/** The rail under the players. */
-VRThinker.mountRail = (root) => {
+/** The rail under the players. `trigger` tells the server. */
+VRThinker.mountRail = (root, trigger) => {
   let rail = null;
   const players = new VRThinker.Players(VRThinker.PLAYERS, () => rail && rail.draw());
-  rail = new VRThinker.Rail(root, players);
+  rail = new VRThinker.Rail(root, players, () => trigger("click", { act: "swap" }));
   document.addEventListener("vrt:trace", (event) => rail.mark(event.detail));
   document.addEventListener("vrt:tile", (event) => rail.show(event.detail));
+  document.addEventListener("loadedmetadata", () => rail.again(), true);
   document.addEventListener("seeked", () => rail.draw(), true);
   document.addEventListener("keydown", (event) => VRThinker.onKey(event, rail));
 };
@@ -40,6 +41,7 @@ VRThinker.mountTrace = (root, props, watch, empty) => {
   const view = new VRThinker.Trace(root, { empty, onTile });
   const draw = () => {
     view.update(props.value);
+    VRThinker.trace = props.value;
     document.dispatchEvent(new CustomEvent("vrt:trace", { detail: props.value }));
   };
   watch("value", draw);
@@ -61,3 +63,25 @@ VRThinker.mountHead = (root, props, watch) => {
   watch("value", draw);
   draw();
 };
+
+/** What can be taken home. */
+VRThinker.mountSave = (root) => new VRThinker.Save(root);
+
+/** Saved runs that lie ready. */
+VRThinker.mountExamples = (root, props, trigger, heading) => {
+  const examples = new VRThinker.Examples(root, heading, (name) => trigger("click", { example: name }));
+  examples.draw(props.value || []);
+};
+
+/** Gradio names some of its buttons otherwise than what stands on them: who speaks to a page could not press them. */
+VRThinker.MISNAMED = "button.upload-container[aria-label], button.thumbnail-item[aria-label]";
+
+VRThinker.nameByContent = () => {
+  const rename = () => document.querySelectorAll(VRThinker.MISNAMED).forEach((button) => button.removeAttribute("aria-label"));
+  new MutationObserver(rename).observe(document.documentElement, {
+    attributeFilter: ["aria-label"],
+    childList: true,
+    subtree: true,
+  });
+};
+VRThinker.nameByContent();

@@ -3,8 +3,10 @@ VRThinker.SPEEDS = [0.25, 0.5, 1, 2];
 VRThinker.STEP = 1 / 40;
 
 VRThinker.Rail = class {
-  constructor(root, players) {
+  constructor(root, players, onSwap) {
     this.players = players;
+    this.onSwap = onSwap;
+    this.grid = null;
     this.marks = [];
     this.chosen = null;
     root.classList.add("vrt", "vrt-rail");
@@ -34,7 +36,8 @@ VRThinker.Rail = class {
     const controls = element("div", "vrt-controls");
     const earlier = this.button("earlier", "Earlier frame that the judge saw", "‹");
     const later = this.button("later", "Later frame that the judge saw", "›");
-    controls.append(this.playButton, earlier, later, this.speedButton, this.loopButton, this.time);
+    this.swapButton = this.button("swap", "Swap sides", "⇄ Swap sides");
+    controls.append(this.playButton, earlier, later, this.speedButton, this.loopButton, this.swapButton, this.time);
     root.replaceChildren(line, controls);
   }
 
@@ -78,6 +81,7 @@ VRThinker.Rail = class {
       end: () => players.seek(1),
       loop: () => { players.loop = !players.loop; },
       speed: () => this.changeSpeed(),
+      swap: () => this.onSwap(),
     };
     actions[action]();
     this.draw();
@@ -109,14 +113,22 @@ VRThinker.Rail = class {
   }
 
   show(tile) {
-    this.chosen = tile;
     this.players.show(tile);
+    this.chosen = tile;
+    this.draw();
+  }
+
+  /** A video that has just come goes where the other one is. */
+  again() {
+    if (this.chosen) this.show(this.chosen);
   }
 
   /** The marks of a trace. */
   mark(trace) {
     const turns = (trace && trace.turns) || [];
     this.players.frameRates = (trace && trace.fps) || [0, 0];
+    this.grid = (trace && trace.grid) || null;
+    this.swapButton.disabled = Boolean(trace && trace.run && !trace.over);
     const marks = turns.flatMap((turn, position) => turn.tiles.map((tile) => ({ tile, position, place: VRThinker.place(tile) })));
     const key = JSON.stringify(marks);
     if (this.key === key) return;
@@ -138,18 +150,30 @@ VRThinker.Rail = class {
     return mark;
   }
 
+  /** The index of this moment, in the numbers of the judge's protocol. */
+  index() {
+    if (!this.grid || !this.players.ready) return "";
+    const { slots, rule, first, last } = this.grid;
+    const { place } = this.players;
+    const slot = rule === "even" ? Math.round(place * (slots - 1)) : Math.min(slots - 1, Math.floor(place * slots));
+    const numbers = this.chosen ? this.chosen.label.replaceAll("#", "") : [...new Set(first.map((number) => number + slot))].join(" · ");
+    return `index ${numbers} of ${last}`;
+  }
+
   draw() {
     const { players } = this;
     const { say, seconds } = VRThinker;
     this.fill.style.width = `${players.place * 100}%`;
     this.track.setAttribute("aria-valuenow", String(Math.round(players.place * 100)));
     const times = players.videos().map((video, side) => (video ? `Video ${side + 1} ${seconds(video.currentTime)}` : ""));
-    const where = [this.chosen && !players.playing ? this.chosen.label : "", ...times].filter(Boolean).join(" · ");
+    if (this.chosen && (players.playing || players.place !== VRThinker.place(this.chosen))) this.chosen = null;
+    const where = [this.index(), ...times].filter(Boolean).join(" · ");
     say(this.time, where || "The players move together.");
     this.track.setAttribute("aria-valuetext", where || "no videos yet");
     say(this.playButton, players.playing ? "❚❚" : "▶");
     this.playButton.setAttribute("aria-label", players.playing ? "Pause both" : "Play both");
     say(this.speedButton, `${players.speed}×`);
+    this.speedButton.setAttribute("aria-label", `Speed ${players.speed}×`);
     this.loopButton.setAttribute("aria-pressed", String(players.loop));
   }
 };

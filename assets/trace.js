@@ -108,18 +108,23 @@ VRThinker.chip = (chip, position) => {
   const item = element("li", "vrt-chip");
   const button = element("button");
   button.type = "button";
-  const help = element("span", "vrt-help", chip.help);
-  help.id = `vrt-help-${position}`;
-  help.setAttribute("role", "tooltip");
-  button.setAttribute("aria-describedby", help.id);
-  button.setAttribute("aria-expanded", "false");
   button.append(element("span", "vrt-name", chip.name), VRThinker.glyph(chip.value), element("b", "", chip.label));
+  item.append(button, VRThinker.help(button, chip.help, `vrt-help-${position}`));
+  return item;
+};
+
+/** What `button` means: shown by a hover, a tap or a keystroke, and told to who listens. */
+VRThinker.help = (button, text, id) => {
+  const help = VRThinker.element("span", "vrt-help", text);
+  help.id = id;
+  help.setAttribute("role", "tooltip");
+  button.setAttribute("aria-describedby", id);
+  button.setAttribute("aria-expanded", "false");
   button.addEventListener("click", () => {
     button.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") !== "true"));
   });
   button.addEventListener("blur", () => button.setAttribute("aria-expanded", "false"));
-  item.append(button, help);
-  return item;
+  return help;
 };
 
 /** Two little screens side by side, as on every tile: filled where the better video is, both for a tie. */

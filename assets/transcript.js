@@ -21,7 +21,7 @@ VRThinker.Transcript = class {
     const passage = new VRThinker.Passage("pre", (node, shown) => node.replaceChildren(...VRThinker.visible(shown)));
     passage.body.tabIndex = 0;
     passage.update(text);
-    section.append(VRThinker.element("h4", "", heading), passage.node);
+    section.append(VRThinker.element("h3", "", heading), passage.node);
     return section;
   }
 };

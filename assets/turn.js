@@ -7,9 +7,10 @@ VRThinker.Turn = class {
     this.parts = [];
     this.node = element("li", `vrt-turn hue${position % 6}`);
     this.state = element("span", "vrt-state");
+    this.sure = element("span", "vrt-sure");
     this.foot = element("span", "vrt-foot");
     const header = element("header");
-    header.append(element("h3", "", `Turn ${position + 1}`), this.state, this.foot);
+    header.append(element("h3", "", `Turn ${position + 1}`), this.state, this.sure, this.foot);
     this.tiles = element("ul", "vrt-tiles");
     this.tiles.setAttribute("aria-label", `Frames of turn ${position + 1}`);
     this.reply = element("div");
@@ -22,12 +23,23 @@ VRThinker.Turn = class {
   update(turn) {
     VRThinker.say(this.state, turn.state);
     VRThinker.say(this.foot, turn.foot);
+    this.drawSure(turn.confidence || []);
     this.node.classList.toggle("live", turn.live);
     this.node.classList.toggle("bare", turn.tiles.length === 0);
     this.drawTiles(turn.tiles);
     turn.parts.forEach(([heading, text], position) => this.drawPart(position, heading, text));
     this.parts.splice(turn.parts.length).forEach((part) => part.node.remove());
     this.drawRemarks(turn.remarks);
+  }
+
+  /** How sure the judge was; what that means is one hover, tap or keystroke away. */
+  drawSure([text, help]) {
+    if (this.sureText === text) return;
+    this.sureText = text;
+    if (!text) return this.sure.replaceChildren();
+    const button = VRThinker.element("button", "", text);
+    button.type = "button";
+    this.sure.replaceChildren(button, VRThinker.help(button, help, `vrt-sure-${this.position}`));
   }
 
   drawTiles(tiles) {

@@ -1,9 +1,10 @@
 """VR-Thinker: compare two generated videos, and see why. The public names."""
 
 from vrthinker_core.backends import Opened, ScriptedBackend, open_backend
+from vrthinker_core.batch import judge_many
 from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, TraceError, VideoError, VrThinkerError
 from vrthinker_core.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Trace, Turn, TurnEnded
-from vrthinker_core.judge import judge, judge_many
+from vrthinker_core.judge import judge
 from vrthinker_core.types import Dimension, Preference, Settings, Side, Verdict, VideoPair
 
 __all__ = [

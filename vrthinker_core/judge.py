@@ -1,4 +1,4 @@
-"""The loop: one comparison as a generator of events, and many side by side.
+"""The loop: one comparison as a generator of events. `batch` runs many side by side.
 
 There is one loop for page, command line, benchmark and training: what is trained is what is shown.
 """
@@ -6,14 +6,13 @@ There is one loop for page, command line, benchmark and training: what is traine
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.backends.base import Backend, Conversation, never
+from vrthinker_core.backends.base import Backend, Conversation, Question, Said, never
 from vrthinker_core.deliberation import Deliberation, FrameSource
 from vrthinker_core.dialects import Dialect, filled, make_dialect, neutralise
 from vrthinker_core.errors import BadInput, ContextFull, VrThinkerError
@@ -41,42 +40,20 @@ def judge(
     Never raises for bad input, bad files or a failing judge: these end the run as `failed` with a sentence. Closing the
     generator ends the run as `cancelled`. `trace` names a file that is written turn by turn; `notes` go into the trace's beginning.
     """
-    recorder = Recorder(trace)
     run = Run(pair, backend, settings, cancelled, notes)
-    try:
-        for event in run.events():
-            recorder.add(event)
-            yield _with_trouble(event, recorder)
-    finally:
-        if recorder.trace is not None and recorder.trace.finished is None:
-            recorder.add(run.finished(StopReason.CANCELLED))
-
-
-def judge_many(
-    pairs: Iterable[VideoPair],
-    backend: Backend,
-    settings: Settings = Settings(),
-    *,
-    live: int = 8,
-    cancelled: Cancelled = never,
-) -> Iterator[tuple[int, Event]]:
-    """Compare many pairs, `live` at a time and turn by turn; each event comes with its pair's position.
-
-    Each pair's own events are those of `judge`. Pairs are taken from the iterable only as they are needed.
-    """
-    waiting = enumerate(pairs)
-    running: deque[tuple[int, Iterator[Event]]] = deque()
-    while True:
-        while len(running) < live and (following := next(waiting, None)) is not None:
-            running.append((following[0], judge(following[1], backend, settings, cancelled=cancelled)))
-        if not running:
-            return
-        position, events = running.popleft()
-        for event in events:
-            yield position, event
-            if isinstance(event, TurnEnded):
-                running.append((position, events))
-                break
+    asked: Question | None = None
+    stream: Iterator[str | Completion] = iter(())
+    with closing(run.recorded(trace)) as steps:
+        for step in steps:
+            if not isinstance(step, Question):
+                yield step
+                continue
+            try:
+                if step is not asked:
+                    asked, stream = step, step.conversation.stream(step.messages, step.sampling, step.cancelled)
+                run.hear(next(stream, None))
+            except Exception as error:  # noqa: BLE001 - the run itself tells and keeps what was written so far
+                run.hear(error)
 
 
 def _with_trouble(event: Event, recorder: Recorder) -> Event:
@@ -88,8 +65,12 @@ def _with_trouble(event: Event, recorder: Recorder) -> Event:
     return told
 
 
+Step = Event | Question
+"""What a run comes to next: an event, or a question whose next answer it must `hear` before it can go on."""
+
+
 class Run:
-    """One comparison in flight. `events()` may be read once."""
+    """One comparison in flight. Its steps may be read once. Whoever reads them lets the judge speak, alone or among others."""
 
     def __init__(self, pair: VideoPair, backend: Backend, settings: Settings, cancelled: Cancelled, notes: Sequence[str]) -> None:
         self._pair = replace(pair, prompt=_plain(pair.prompt))
@@ -101,8 +82,27 @@ class Run:
         self._forced = False
         self._deliberation: Deliberation | None = None
         self._stack = ExitStack()
+        self._heard: Said | None = None
 
-    def events(self) -> Iterator[Event]:
+    def recorded(self, trace: Path | None = None) -> Generator[Step]:
+        """Every step; the trace is kept on the way, also when the generator is closed."""
+        recorder = Recorder(trace)
+        try:
+            for step in self._steps():
+                if isinstance(step, Question):
+                    yield step
+                    continue
+                recorder.add(step)
+                yield _with_trouble(step, recorder)
+        finally:
+            if recorder.trace is not None and recorder.trace.finished is None:
+                recorder.add(self.finished(StopReason.CANCELLED))
+
+    def hear(self, said: Said | None) -> None:
+        """The next answer to the question asked: a piece, the end, what went wrong, or None where nothing more comes."""
+        self._heard = said
+
+    def _steps(self) -> Iterator[Step]:
         """Everything that happens, and always an end."""
         stop: StopReason | None = None
         error: Exception | None = None
@@ -187,7 +187,7 @@ class Run:
 
     # -- a turn --------------------------------------------------------------------------------------------------------
 
-    def _turn(self, deliberation: Deliberation, conversation: Conversation) -> Iterator[Event]:
+    def _turn(self, deliberation: Deliberation, conversation: Conversation) -> Iterator[Step]:
         if self._cancelled():
             deliberation.stop(StopReason.CANCELLED)
             return
@@ -197,20 +197,9 @@ class Run:
         frames = tuple(thumbnail(frame, deliberation.dialect.number(frame.ref)) for frame in news.frames)
         in_view = deliberation.in_view
         yield FramesShown(number, news.text, frames, self._forced)
-        pieces: list[str] = []
-        failure: Exception | None = None
-        completion = Completion("", "failed")
-        try:
-            for piece in conversation.stream(messages, deliberation.sampling(), self._cancelled):
-                if isinstance(piece, Completion):
-                    completion = replace(piece, text=_plain(piece.text))
-                else:
-                    piece = _plain(piece)
-                    pieces.append(piece)
-                    yield TextArrived(number, piece)
-        except Exception as error:  # noqa: BLE001 - what was written so far still belongs into the trace
-            failure = error
-            completion = Completion("".join(pieces), "failed", pieces=tuple(map(len, pieces)))
+        completion, failure = yield from self._reply(
+            number, Question(conversation, messages, deliberation.sampling(), self._cancelled)
+        )
         try:
             reply = deliberation.take(completion)
         except VrThinkerError as error:
@@ -218,6 +207,19 @@ class Run:
         yield TurnEnded(Turn(number, news.text, frames, completion, reply, self._forced, in_view))
         if failure is not None:
             raise failure
+
+    def _reply(self, number: int, question: Question) -> Generator[Step, None, tuple[Completion, Exception | None]]:
+        """Yields the text as it arrives; returns the whole reply, and what cut it short."""
+        pieces: list[str] = []
+        while True:
+            yield question
+            said, self._heard = self._heard, None
+            if isinstance(said, Completion):
+                return replace(said, text=_plain(said.text)), None
+            if not isinstance(said, str):
+                return Completion("".join(pieces), "failed", pieces=tuple(map(len, pieces))), said
+            pieces.append(_plain(said))
+            yield TextArrived(number, pieces[-1])
 
 
 def _fit(deliberation: Deliberation, conversation: Conversation) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,12 +19,43 @@ from vrthinker_core.types import Frame, FrameRef, Side
 ROWS = 914
 """Tokens of the built-in judge's vocabulary; the first seven are control tokens."""
 
+SMALLEST_TEXT = {
+    "vocab_size": ROWS,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 2048,
+    "tie_word_embeddings": False,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]},
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+SMALLEST_VISION = {
+    "depth": 2,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_heads": 2,
+    "out_hidden_size": 64,
+    "patch_size": 14,
+    "spatial_merge_size": 2,
+    "temporal_patch_size": 2,
+    "window_size": 56,
+    "fullatt_block_indexes": [1],
+    "tokens_per_second": 2,
+}
 
-def write_small(folder: Path, seed: int = 0) -> Path:
-    """A whole checkpoint: patches of 14, 2 x 2 merged, one windowed and one full vision layer, untied embeddings."""
+
+def write_small(folder: Path, seed: int = 0, config: Qwen2_5_VLConfig | None = None, pixels: int | None = None) -> Path:
+    """A whole checkpoint: patches of 14, 2 x 2 merged, one windowed and one full vision layer, untied embeddings.
+
+    `config` takes the place of the smallest one; with `pixels` every picture is brought to that many.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
-    model = Qwen2_5_VLForConditionalGeneration(_config())
+    model = Qwen2_5_VLForConditionalGeneration(config or small_config())
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim > 1:
@@ -36,41 +68,17 @@ def write_small(folder: Path, seed: int = 0) -> Path:
         shutil.copy(NANO / name, folder / name)
     processor = json.loads((NANO / "preprocessor_config.json").read_text()) | {
         "merge_size": 2,
-        "size": {"shortest_edge": 28 * 28, "longest_edge": 12_845_056},
+        "size": {"shortest_edge": pixels or 28 * 28, "longest_edge": pixels or 12_845_056},
     }
     (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     return folder
 
 
-def _config() -> Qwen2_5_VLConfig:
+def small_config(text: dict[str, Any] | None = None, vision: dict[str, Any] | None = None) -> Qwen2_5_VLConfig:
+    """The smallest configuration, with `text` and `vision` in place of its own numbers."""
     return Qwen2_5_VLConfig(
-        text_config={
-            "vocab_size": ROWS,
-            "hidden_size": 64,
-            "intermediate_size": 96,
-            "num_hidden_layers": 3,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "max_position_embeddings": 2048,
-            "tie_word_embeddings": False,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]},
-            "bos_token_id": 0,
-            "eos_token_id": 2,
-            "pad_token_id": 0,
-        },
-        vision_config={
-            "depth": 2,
-            "hidden_size": 32,
-            "intermediate_size": 48,
-            "num_heads": 2,
-            "out_hidden_size": 64,
-            "patch_size": 14,
-            "spatial_merge_size": 2,
-            "temporal_patch_size": 2,
-            "window_size": 56,
-            "fullatt_block_indexes": [1],
-            "tokens_per_second": 2,
-        },
+        text_config=SMALLEST_TEXT | (text or {}),
+        vision_config=SMALLEST_VISION | (vision or {}),
         image_token_id=5,
         video_token_id=6,
         vision_start_token_id=3,

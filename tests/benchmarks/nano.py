@@ -54,6 +54,7 @@ def measure(rows: list[dict[str, str]], folder: Path, settings: Settings) -> dic
     seconds = time.perf_counter() - began
     return {
         "pairs": len(rows), "all_four_right": whole, "right": right, "stops": stops,
+        "right_by_chance": {"each": round(len(rows) / 3, 1), "all_four": round(len(rows) / 81, 1)},
         "turns_per_pair": round(turns / len(rows), 2), "seconds_per_pair": round(seconds / len(rows), 2),
     }  # fmt: skip
 

@@ -36,12 +36,12 @@ def free_port() -> int:
 class Server:
     """`python app.py` in a process of its own."""
 
-    def __init__(self, folder: Path, judge: str) -> None:
+    def __init__(self, folder: Path, judge: str, *options: str) -> None:
         self.url = f"http://127.0.0.1:{(port := free_port())}/"
         self.log = folder / "server.log"
         self.folder = folder
         environment = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
-        command = [sys.executable, str(ROOT / "app.py"), "--judge", judge, "--port", str(port)]
+        command = [sys.executable, str(ROOT / "app.py"), "--judge", judge, "--port", str(port), *options]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
         self._wait()
@@ -74,9 +74,9 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
     """Starts servers that speak a script; all are stopped at the end."""
     running: list[Server] = []
 
-    def start(replies: Sequence[str], **options: object) -> Server:
+    def start(replies: Sequence[str], *chosen: str, **options: object) -> Server:
         folder = tmp_path_factory.mktemp("server")
-        running.append(Server(folder, write_script(folder / "script.jsonl", replies, **options)))
+        running.append(Server(folder, write_script(folder / "script.jsonl", replies, **options), *chosen))
         return running[-1]
 
     yield start

@@ -11,7 +11,7 @@ from vrthinker_core.backends import Opened, ScriptedBackend, open_backend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.events import Finished, Started, StopReason
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.ui.opening import Opening
+from vrthinker_core.ui.opening import Opening, borrowed
 from vrthinker_core.ui.run import Job
 
 ANSWER = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
@@ -46,3 +46,12 @@ def test_a_failure_nobody_foresaw_still_is_a_sentence() -> None:
     opening = Opening(lambda: Opened(*[1 / 0]))  # type: ignore[arg-type]
     with pytest.raises(CheckpointError, match="ZeroDivisionError"):
         opening.wait()
+
+
+def test_a_gpu_is_borrowed_for_as_long_as_the_settings_need(pair: VideoPair, tmp_path: Path) -> None:
+    def seconds(settings: Settings) -> int:
+        return borrowed(Job(pair, settings, tmp_path / "trace.json", tmp_path / "halt"))
+
+    assert seconds(Settings(max_turns=1)) < seconds(Settings(max_turns=3)) < seconds(Settings()) == 75
+    assert seconds(Settings(max_turns=3, max_new_tokens=100)) < seconds(Settings(max_turns=3))
+    assert seconds(Settings(max_turns=64, max_new_tokens=10**9)) == 75

@@ -48,3 +48,14 @@ def test_nothing_is_left_behind(serve: Callable[..., Server]) -> None:
     assert any(server.folder.glob("vr-thinker-page-*/pictures"))
     server.stop()
     assert {path.name for path in server.folder.rglob("*") if path.is_file()} == {"script.jsonl", "server.log"}
+
+
+@pytest.mark.parametrize("path", ["trace.json", "report.html", "../records", "%2e%2e/trace.json"])
+def test_nobody_finds_a_run_without_its_name(server: Server, path: str) -> None:
+    assert answer(f"{server.url}runs/{'0' * 24}/{path}") == 404
+
+
+def test_a_link_is_made_for_the_page_alone(server: Server) -> None:
+    url = f"{server.url}runs/{'0' * 24}/link"
+    assert answer(url) == 405
+    assert answer(url, Origin="http://evil.example") == 403

@@ -17,6 +17,7 @@ from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Preference, Problem, Reply, Request, Thumbnail, Trouble, Verdict
 from vrthinker_core.ui.tiles import Picture
 from vrthinker_core.ui.view import State, coalesced, data, fold, fold_all, status
+from vrthinker_core.ui.words import CONFIDENCE_HELP
 
 ATTACKS = [
     "<img src=x onerror=alert(1)>",
@@ -160,3 +161,17 @@ def test_nothing_before_the_beginning() -> None:
 def test_what_holds_for_both_files_is_said_once() -> None:
     clips = (runs.clip("a.mp4", ("It is short.", "It is dark.")), runs.clip("b.mp4", ("It is short.",)))
     assert shown(Trace(runs.started(clips=clips)))["health"] == ["Both videos: It is short.", "Video 1: It is dark."]
+
+
+def test_how_sure_the_judge_was_is_told_with_its_meaning() -> None:
+    trace = runs.three_turns()
+    sure = replace(trace.turns[0], reply=replace(trace.turns[0].reply, confidence=4))
+    turns = shown(replace(trace, turns=(sure, *trace.turns[1:])))["turns"]
+    assert [turn["confidence"] for turn in turns] == [["confidence 4", CONFIDENCE_HELP], [], []]
+
+
+def test_the_grid_is_told_as_data() -> None:
+    assert shown(runs.three_turns())["grid"] == {"slots": 128, "rule": "floor", "first": [0, 0], "last": "127"}
+    other = shown(replace(runs.three_turns(), started=runs.started(dialect="concat")))["grid"]
+    assert other == {"slots": 48, "rule": "even", "first": [1, 49], "last": "96"}
+    assert shown(replace(runs.three_turns(), started=runs.started(dialect="klingon")))["grid"] is None

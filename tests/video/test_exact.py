@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.video.making import KINDS, repeated, write
+from tests.video.making import KINDS, damaged, repeated, write
 from tests.video.opening import CONCAT, FIRST, NATIVE, PAIRED, SQUARE, opened, pixels
 from tests.video.reference import decode
 from vrthinker_core.errors import VideoError
@@ -104,6 +104,17 @@ def test_a_container_that_lies_is_decoded_as_a_whole(kind: Callable[[str], Path]
     with opened(path, reading="seek") as clip:
         check(clip.frames(range(128)), clip.info, decode(path), PAIRED)
         assert clip.reading == "whole"
+
+
+def test_a_lie_that_is_found_late_corrects_what_was_known(tmp_path: Path) -> None:
+    """The end is asked for first; the damage at the beginning then shifts the end's numbers too."""
+    path = damaged(tmp_path / "clip.mp4", repeated(tmp_path / "long.mp4", write(tmp_path / "part.mp4"), 12), 20)
+    grid = Grid(600, "even")
+    with opened(path, grid=grid, first=[550, 551], reading="seek") as clip:
+        assert (clip.reading, clip.info.frames) == ("seek", 600)
+        clip.frames([21])
+        assert clip.reading == "whole"
+        check(clip.frames(range(540, 560)), clip.info, decode(path), grid)
 
 
 def test_pictures_larger_than_the_room_for_them_are_decoded_again(tmp_path: Path) -> None:

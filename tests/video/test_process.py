@@ -182,6 +182,11 @@ def test_the_process_knows_no_secrets_and_no_models(kind: Callable[[str], Path],
     assert "pydantic" not in maps
 
 
+def test_the_parent_never_loads_a_decoder() -> None:
+    check = "import sys, vrthinker_core.video; assert not {'av', 'cv2', 'numpy'} & set(sys.modules), sorted(sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True, cwd=Path(__file__).parents[2])
+
+
 def test_the_working_directory_is_not_trusted(kind: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("av.py", "numpy.py", "json.py", "vrthinker_core.py"):
         (tmp_path / name).write_text("raise SystemExit(3)")

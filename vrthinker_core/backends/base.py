@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.types import Protocol
@@ -51,3 +52,28 @@ class Backend(typing.Protocol):
 
     def open(self) -> Conversation:
         """A fresh conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One call of `Conversation.stream` that is still to be made."""
+
+    conversation: Conversation
+    messages: Sequence[Message]
+    sampling: Sampling
+    cancelled: Cancelled = never
+
+
+Said = str | Completion | Exception
+"""A piece of a reply, its end, or what went wrong with this one."""
+
+
+@typing.runtime_checkable
+class Chorus(Backend, typing.Protocol):
+    """A backend whose conversations can speak side by side for less than one after another."""
+
+    def stream_together(self, questions: Sequence[Question]) -> Iterator[tuple[int, Said]]:
+        """What `stream` would give for each question, with the question's position, in the order in which it comes.
+
+        Each position ends with exactly one `Completion` or one exception; the failure of one is not that of another.
+        """

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import torch
 
+from vrthinker_core.backends.base import Question, Said
 from vrthinker_core.backends.local.checkpoints import Checkpoint, open_checkpoint
-from vrthinker_core.backends.local.conversation import Judge, LocalConversation
+from vrthinker_core.backends.local.choir import sing
+from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.files import title
 from vrthinker_core.backends.local.sight import Sight
+from vrthinker_core.backends.local.speech import Judge
 from vrthinker_core.backends.local.spelling import Spelling
 from vrthinker_core.types import Protocol
 
@@ -27,7 +32,7 @@ class TransformersBackend:
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         self._name = name
         self._protocol = checkpoint.protocol
-        self._judge: Judge = _judge(checkpoint)
+        self.judge: Judge = _judge(checkpoint)
 
     @classmethod
     def load(
@@ -55,15 +60,19 @@ class TransformersBackend:
     @property
     def obeys(self) -> bool:
         """Whether words that are not its protocol's may be added."""
-        return self._judge.forced is None
+        return self.judge.forced is None
 
     def open(self) -> LocalConversation:
         """A fresh conversation, which holds no memory before its first message."""
-        return LocalConversation(self._judge)
+        return LocalConversation(self.judge)
+
+    def stream_together(self, questions: Sequence[Question]) -> Iterator[tuple[int, Said]]:
+        """See `Chorus`: all replies come out of shared steps of the model; each is, token for token, the one it is alone."""
+        return sing(self.judge, questions)
 
     def close(self) -> None:
         """Give the features of frames back; the weights go with the last reference to the backend."""
-        self._judge.sight.forget()
+        self.judge.sight.forget()
 
 
 def _judge(checkpoint: Checkpoint) -> Judge:

@@ -24,6 +24,11 @@ class Album:
             self._known[frame.jpeg] = Picture(self._keep(frame.jpeg), *size(frame.jpeg))
         return self._known[frame.jpeg]
 
+    def path(self, frame: Thumbnail) -> str:
+        """Where the picture lies on the disk; "" when it could not be kept."""
+        src = self(frame).src
+        return str(self._folder / Path(src).name) if src else ""
+
     def _keep(self, jpeg: bytes) -> str:
         path = self._folder / f"{hashlib.blake2b(jpeg, digest_size=10).hexdigest()}.jpg"
         try:

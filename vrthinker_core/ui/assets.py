@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
+EXAMPLES = ASSETS / "examples"
 
 VIEW = ("trace.js", "passage.js", "turn.js", "transcript.js")
 """What draws a trace: enough for a saved report."""
 
-PAGE = (*VIEW, "players.js", "rail.js", "page.js")
+PAGE = (*VIEW, "players.js", "rail.js", "save.js", "examples.js", "page.js")
 
 
 def script(names: tuple[str, ...]) -> str:

@@ -17,16 +17,18 @@ AUTO = "auto"
 """The protocol that the judge was trained for."""
 
 WINDOWS = (OWN, "0", "1", "2", "3", ALL)
+TURNS = (OWN, "1", "2", "3", "4", "6", "8", "12")
+FRAMES = (OWN, "1", "2", "4", "6", "8", "12")
 PROTOCOLS = (AUTO, *get_args(Protocol))
 
 
-def chosen(protocol: object = AUTO, window: object = OWN, turns: object = None, frames: object = None) -> Settings:
+def chosen(protocol: object = AUTO, window: object = OWN, turns: object = OWN, frames: object = OWN) -> Settings:
     """The settings of a run. Raises BadInput for what the form does not offer; ranges are the protocol's own matter."""
     return Settings(
         protocol=_protocol(protocol),
         window=_window(window),
-        max_turns=_number("turns", turns),
-        frames_per_call=_number("frames per call", frames),
+        max_turns=_number("turns", turns, TURNS),
+        frames_per_call=_number("frames per call", frames, FRAMES),
     )
 
 
@@ -49,9 +51,9 @@ def _window(value: object) -> int | Literal["all"] | None:
     raise BadInput(f"The memory cannot be {str(value)[:40]!r}. Choose one of those offered.")
 
 
-def _number(what: str, value: object) -> int | None:
-    if value is None:
+def _number(what: str, value: object, offered: tuple[str, ...]) -> int | None:
+    if value in (None, OWN):
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value != round(min(value, 2**31)):
-        raise BadInput(f"The number of {what} must be a whole number.")
-    return int(value)
+    if isinstance(value, str) and value in offered:
+        return int(value)
+    raise BadInput(f"The number of {what} cannot be {str(value)[:40]!r}. Choose one of those offered.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Generator
 
@@ -10,6 +11,18 @@ from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.events import Event
 from vrthinker_core.judge import judge
 from vrthinker_core.ui.run import Job
+
+TURNS = 6
+"""Replies of a run in which nobody chose their number."""
+
+MOST_BORROWED = 75
+"""Seconds: what a visitor of a shared machine may ask for at once."""
+
+
+def borrowed(job: Job) -> int:
+    """Seconds for which a job needs a borrowed GPU: ten to begin, then reading (1 s) and writing (25 tokens a second) each turn."""
+    turns = min(max(job.settings.max_turns or TURNS, 1), MOST_BORROWED)
+    return min(MOST_BORROWED, math.ceil(10 + turns * (1 + min(job.settings.max_new_tokens, 300) / 25)))
 
 
 class Opening:

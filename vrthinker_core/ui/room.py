@@ -21,7 +21,9 @@ class Room:
             self._inside.add(visitor)
             return True
 
-    def leave(self, visitor: str) -> None:
-        """The visitor's turn has come, or they have gone."""
+    def leave(self, visitor: str) -> bool:
+        """The visitor's turn has come, or they have gone; False when they were not inside."""
         with self._lock:
+            waited = visitor in self._inside
             self._inside.discard(visitor)
+            return waited

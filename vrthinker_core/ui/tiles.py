@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vrthinker_core.types import ClipInfo, FrameRef, Side, Thumbnail
+from vrthinker_core.ui import words
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,12 @@ def tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
     for frame in frames:
         slots.setdefault(frame.ref.slot, {}).setdefault(frame.ref.side, frame)
     return [Tile(halves) for halves in slots.values()]
+
+
+def captioned(frames: Iterable[Thumbnail]) -> list[tuple[Thumbnail, str]]:
+    """Every frame with its caption, the two videos of a slot beside each other."""
+    halves = [half for tile in tiles(frames) for _, half in sorted(tile.halves.items())]
+    return [(half, words.frame_caption(half.ref.side, half.number, half.seconds)) for half in halves]
 
 
 def moment(frame: Thumbnail) -> float:

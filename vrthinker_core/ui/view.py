@@ -159,11 +159,18 @@ def _turn(
         "number": shown.number,
         "state": " · ".join([*state, words.action(turn.reply)] if turn else state),
         "foot": words.foot(turn) if turn else "",
+        "confidence": _confidence(turn),
         "live": turn is None and running,
         "tiles": [tile.data(clips, visible, pictures) for tile in found],
         "parts": _parts(shown, read),
         "remarks": words.remarks(turn) if turn else [],
     }
+
+
+def _confidence(turn: Turn | None) -> list[str]:
+    """How sure the judge said it was, and what that means; nothing where it did not say."""
+    said = None if turn is None else turn.reply.confidence
+    return [] if said is None else [words.confidence(said), words.CONFIDENCE_HELP]
 
 
 def _parts(shown: ShownTurn, read: Reader | None) -> list[list[str]]:

@@ -20,7 +20,7 @@ OPEN_TRACE = "Open a trace"
 
 READY = "Ready. Add two videos and the prompt they were made from."
 LOADING = "Loading the judge. This happens once."
-WAITING = "Waiting for the judge."
+WAITING = "Waiting"
 OPENING = "Opening both videos."
 MISSING_VIDEOS = "A comparison needs two videos. Add the missing one and compare again."
 BUSY = "Too many people are waiting. Try again in a minute."
@@ -29,18 +29,18 @@ NO_JUDGE = "There is no judge."
 REPLAYING = "Replaying a saved trace."
 NEVER_ENDED = "The run was cut off before it ended."
 SWAPPED = "Sides swapped. The former verdict belonged to the former order: compare again."
-BROKEN = "The connection to the judge broke. Compare again."
 NO_VERDICT = "No verdict"
 NO_FRAMES = "The frames that the judge looks at appear here, in pairs."
 NO_SUCH_LINK = "This link leads nowhere any more: saved traces live as long as the server. Open the trace's file instead."
 NO_RUN = "This run is not here any more. Compare again."
 NO_ROOM = "The link could not be made: the server's disk is full. Download the trace instead."
+COPY_SHOWN = "Browsers cannot play this video: a copy is shown, and the judge reads the original."
 NO_FILE = "That file did not arrive. Choose it again."
 
 PROTOCOL_HELP = "The language the judge was trained in. Automatic is right for every checkpoint that says so itself."
 WINDOW_HELP = "Rounds of requested frames that stay in the judge's view; older ones leave. The first frames always stay."
-TURNS_HELP = "Most replies in one run; on the last one the judge is asked to answer. Empty: the protocol's own number."
-FRAMES_HELP = "Most indices that one request may bring. Empty: the protocol's own number."
+TURNS_HELP = "Most replies in one run; on the last one the judge is asked to answer."
+FRAMES_HELP = "Most indices that one request may bring."
 PROTOCOL_NAMES = {"auto": "Automatic", "paired": "paired", "concat": "concat"}
 WINDOW_NAMES = {"own": "As the protocol says", "0": "Forget at once", "all": "Keep everything"}
 
@@ -182,6 +182,11 @@ RAW = "Reply as it came"
 WRITING = "Writing"
 
 CONFIDENCE_HELP = "How sure the judge said it was, in the numbers of its own protocol."
+
+
+def confidence(said: int) -> str:
+    """How sure the judge said it was."""
+    return f"confidence {said}"
 
 
 def shown(pairs: int, singles: int) -> str:

@@ -60,6 +60,12 @@ class Album:
             worth.setdefault(need.index, []).append(need)
         return worth
 
+    def clear(self) -> None:
+        """Forget all pictures: the numbers of the frames were wrong."""
+        self._kept.clear()
+        self.thumbs.clear()
+        self._bytes = 0
+
     def _keep(self, need: Need, picture: Pixels) -> None:
         if need not in self._kept and self._bytes + picture.nbytes <= _MOST_BYTES:
             self._kept[need] = picture

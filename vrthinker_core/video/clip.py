@@ -4,43 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
+from vrthinker_core.video import process
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import DEFAULT, Limits
+from vrthinker_core.video.plan import Reading
 from vrthinker_core.video.wire import Header, receive, send
 
-# The process must find this very package, in place or installed, without importing the public names and all that they need: so the
-# package is entered by its folder alone. Nothing is taken from the working directory (-P).
-_BOOT = (
-    "import sys, types; package = types.ModuleType('vrthinker_core'); package.__path__ = [sys.argv[1]]; "
-    "sys.modules['vrthinker_core'] = package; from vrthinker_core.video.worker import main; main()"
-)
-_PACKAGE = Path(__file__).resolve().parents[1]
-# Keys and tokens of the parent have no business in a process that decodes hostile files.
-_ENVIRONMENT = ("PATH", "HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "PYTHONHOME", "PYTHONPATH", "LANG")
-# One arena and one thread: address space is what the memory limit counts. Freed pictures go back to the heap, not to the kernel,
-# which saves a tenth of the time of a pass over 1080p.
-_SETTINGS = {
-    "OPENBLAS_NUM_THREADS": "1",
-    "MALLOC_ARENA_MAX": "2",
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
-}
-
-
+_WORK = "vrthinker_core.video.worker"
 _DYING_SECONDS = 2.0
 """How long a process that hung up may take to end by itself, so that the cause can be told from its exit code."""
 
@@ -54,7 +36,7 @@ def open_clip(
     later: Sizing,
     first: Sequence[int],
     limits: Limits = DEFAULT,
-    reading: Literal["auto", "whole", "seek"] = "auto",
+    reading: Reading = "auto",
 ) -> Clip:
     """Open a video file for one comparison.
 
@@ -88,8 +70,8 @@ class Clip:
 
     info: ClipInfo
     """What is known about the file, health notes included."""
-    reading: str
-    """How frames are found: "whole" or "seek"."""
+    reading: Reading
+    """How frames are found in the end: "whole" or "seek"."""
 
     def __init__(self, path: Path, side: Side, grid: Grid, limits: Limits) -> None:
         """Use `open_clip`."""
@@ -99,8 +81,8 @@ class Clip:
         self._limits = limits
         self._lock = threading.Lock()
         self._failure: str | None = None
-        self._process = _start()
-        self._end = weakref.finalize(self, _end, self._process, os.getpid())
+        self._process = process.start(_WORK)
+        self._end = weakref.finalize(self, process.end, self._process, os.getpid())
 
     @property
     def pid(self) -> int:
@@ -111,10 +93,9 @@ class Clip:
         """The frames that `slots` mean, in the order asked. Raises VideoError, DecoderDied; ValueError for what is no slot."""
         if not all(0 <= slot < self._grid.slots for slot in slots):
             raise ValueError(f"slots run from 0 to {self._grid.slots - 1}, not {list(slots)}")
-        found: dict[int, Frame] = {}
-        for picture, rgb in self._ask({"slots": sorted(set(slots))}) if slots else ():
-            for slot in picture.pop("slots"):
-                found[slot] = Frame(FrameRef(slot, self._side), rgb=rgb, **picture)
+        found = {frame.ref.slot: frame for frame in self._ask({"slots": sorted(set(slots))})} if slots else {}
+        if not found.keys() >= set(slots):
+            raise VideoError(f"{self._name}: the decoder left frames out.")
         return tuple(found[slot] for slot in slots)
 
     def close(self) -> None:
@@ -127,8 +108,8 @@ class Clip:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _ask(self, request: Header) -> list[tuple[dict[str, Any], bytes]]:
-        """One request and the pictures that answer it; what is said about the clip is taken over."""
+    def _ask(self, request: Header) -> list[Frame]:
+        """One request and the frames that answer it; what is said about the clip is taken over."""
         with self._lock:
             if self._failure is not None:
                 raise DecoderDied(self._failure)
@@ -136,7 +117,7 @@ class Clip:
                 raise VideoError(f"{self._name} was closed.")
             late = threading.Event()
             try:
-                with _deadline(self._process, self._limits.wall_seconds, late):
+                with process.deadline(self._process, self._limits.wall_seconds, late):
                     return list(self._exchange(request))
             except (EOFError, OSError, ValueError, TypeError, KeyError):
                 raise self._ended(late.is_set()) from None
@@ -147,17 +128,17 @@ class Clip:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_DYING_SECONDS)
         self.close()
-        self._failure = f"{self._name}: {self._cause_of_death(late)}."
+        self._failure = f"{self._name}: {process.cause_of_death(self._process.returncode, late, self._limits)}."
         return DecoderDied(self._failure)
 
-    def _exchange(self, request: Header) -> Iterator[tuple[dict[str, Any], bytes]]:
+    def _exchange(self, request: Header) -> Iterator[Frame]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         send(self._process.stdin, request)
         while True:
             header, payload = receive(self._process.stdout)
             if "picture" in header:
-                yield header["picture"], payload
+                yield from self._frames(payload, **header["picture"])
                 continue
             if "error" in header:
                 raise (DecoderDied if header["died"] else VideoError)(header["error"])
@@ -166,54 +147,7 @@ class Clip:
             self.reading = header["reading"]
             return
 
-    def _cause_of_death(self, late: bool) -> str:
-        code = self._process.returncode
-        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        if late:
-            return f"decoding took longer than {self._limits.wall_seconds:g} s and was stopped"
-        if name == "SIGXCPU":
-            return f"decoding took more than {self._limits.cpu_seconds:g} s of processor time and was stopped"
-        if name == "SIGKILL":
-            return "the decoding process was killed, most often because memory ran out"
-        return f"the decoder crashed ({name}), so this file cannot be judged"
-
-
-def _start() -> subprocess.Popen[bytes]:
-    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", _BOOT, str(_PACKAGE)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment | _SETTINGS,
-        start_new_session=True,
-    )
-
-
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    """No process, no zombie and no open pipe stays behind. A fork of the owner has no say in this."""
-    if os.getpid() != owner:
-        return
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError):
-            if pipe is not None:
-                pipe.close()
-
-
-@contextlib.contextmanager
-def _deadline(process: subprocess.Popen[bytes], seconds: float, late: threading.Event) -> Iterator[None]:
-    """Kills the process after `seconds`: whoever reads from it then reads its end."""
-
-    def stop() -> None:
-        late.set()
-        process.kill()
-
-    timer = threading.Timer(seconds, stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    def _frames(self, rgb: bytes, slots: list[int], **known: Any) -> Iterator[Frame]:
+        if len(rgb) != known["width"] * known["height"] * 3:
+            raise ValueError("a picture of another size than announced")
+        return (Frame(FrameRef(slot, self._side), rgb=rgb, **known) for slot in slots)

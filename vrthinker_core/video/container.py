@@ -24,6 +24,8 @@ _FORMATS = (
 # would conceal errors in another way), and hold a busy server to a fixed width.
 _THREADS = 2
 _READ_BYTES = 1 << 18
+BREAKS_OFF = (av.FFmpegError, IndexError)
+"""How a damaged container ends before its time. PyAV's own IndexError is among them: a stream turned up that was not announced."""
 
 
 class Source:
@@ -45,7 +47,7 @@ class Source:
         self.codec: str = self.stream.codec_context.codec.canonical_name
         self.video_streams = len(_candidates(self.container))
         self.announced = self.stream.frames
-        self.time_base = self.stream.time_base or Fraction(0)
+        self.time_base = _fraction(self.stream.time_base) or Fraction(0)
         self.size = self.stream.codec_context.width, self.stream.codec_context.height
         self.rate = _rate(self.stream)
         self._check_size()
@@ -62,7 +64,9 @@ class Source:
     @property
     def pixel_aspect(self) -> Fraction:
         """Width of a stored pixel over its height, known for sure once a frame has come; 1 where the file says nothing usable."""
-        aspect = self.stream.sample_aspect_ratio or self.stream.codec_context.sample_aspect_ratio or Fraction(1)
+        aspect = (
+            _fraction(self.stream.sample_aspect_ratio) or _fraction(self.stream.codec_context.sample_aspect_ratio) or Fraction(1)
+        )
         return aspect if Fraction(1, 8) <= aspect <= 8 else Fraction(1)
 
     def _open(self) -> tuple[InputContainer, VideoStream]:
@@ -108,8 +112,13 @@ class Source:
 
 def _rate(stream: VideoStream) -> Fraction:
     """Frames per second as declared, for files without timestamps and for a single frame's length."""
-    rate = stream.guessed_rate or stream.average_rate or Fraction(25)
+    rate = _fraction(stream.guessed_rate) or _fraction(stream.average_rate) or Fraction(25)
     return rate if 0 < rate <= 1000 else Fraction(25)
+
+
+def _fraction(value: Fraction | None) -> Fraction | None:
+    """None for nothing and for 0. Newer PyAV has a rational type of its own."""
+    return Fraction(value.numerator, value.denominator) if value else None
 
 
 def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:  # noqa: ARG001 - the signature that PyAV calls

@@ -11,7 +11,7 @@ import numpy as np
 from av.video.frame import VideoFrame
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.container import Source
+from vrthinker_core.video.container import BREAKS_OFF, Source
 from vrthinker_core.video.limits import Budget
 from vrthinker_core.video.timeline import Timeline
 
@@ -84,13 +84,13 @@ def decoded(source: Source, budget: Budget, tally: Tally) -> Iterator[VideoFrame
             except av.FFmpegError as error:
                 _raise_if_out_of_memory(error, source)
                 tally.refused += bool(packet.size)
-    except av.FFmpegError as error:
+    except BREAKS_OFF as error:
         _raise_if_out_of_memory(error, source)
     except MemoryError:
         raise VideoError(f"{source.name} needs more memory to decode than a video may take.") from None
 
 
-def _raise_if_out_of_memory(error: av.FFmpegError, source: Source) -> None:
+def _raise_if_out_of_memory(error: Exception, source: Source) -> None:
     if isinstance(error, MemoryError):
         raise VideoError(f"{source.name} needs more memory to decode than a video may take.") from None
 

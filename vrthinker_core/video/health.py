@@ -71,7 +71,7 @@ def _decoding(facts: Facts) -> Iterator[str]:
     elif facts.silent > 0:
         yield f"{facts.silent} of {facts.stored} stored frames give no picture."
     if facts.tally.corrupt:
-        yield f"{facts.tally.corrupt} {_frames(facts.tally.corrupt)} damaged and shown as far as they can be decoded."
+        yield f"{facts.tally.corrupt} {_frames(facts.tally.corrupt)} damaged and shown as far as decoding goes."
     if facts.announced and facts.announced != facts.stored:
         yield f"The header announces {facts.announced} frames, {facts.stored} are there to be shown."
     if facts.video_streams > 1:

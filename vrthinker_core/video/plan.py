@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from vrthinker_core.geometry import Grid, Sizing
+
+Reading = Literal["auto", "whole", "seek"]
+"""How frames are found: by one decode of everything, or by timestamp from the nearest key frame; chosen by the clip's length."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def cause_of_death(code: int, late: bool, limits: Limits) -> str:
         return f"decoding took more than {limits.cpu_seconds:g} s of processor time and was stopped"
     if name == "SIGKILL":
         return "the decoding process was killed, most often because memory ran out"
-    return f"the decoder crashed ({name}), so this file cannot be judged"
+    return f"the decoder crashed ({name})"
 
 
 # -- the process's own end -----------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import ClipInfo
@@ -17,11 +16,8 @@ from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.health import Facts, notes
 from vrthinker_core.video.limits import Budget, Limits, memory_ran_short
 from vrthinker_core.video.picture import Pixels
-from vrthinker_core.video.plan import Need, Plan
+from vrthinker_core.video.plan import Need, Plan, Reading
 from vrthinker_core.video.timeline import make_clock, read_timeline
-
-Reading = Literal["auto", "whole", "seek"]
-"""How frames are found: by one decode of everything, or by timestamp from the nearest key frame."""
 
 # Up to 640 million pixels (10 s of 1080p at 30 per second) a clip is decoded once, as a whole. Measured: 3 to 8 s of processor time
 # per thousand million pixels. Generated clips mostly have a single key frame, so that reaching slot 112 of 128 means decoding 87 %
@@ -130,6 +126,7 @@ class Reel:
     def _distrust(self) -> None:
         """The container was caught lying: decode everything where that can be afforded, else let neighbours stand in."""
         if self._strict and self._budget.affords(self._effort * _SECONDS_PER_PIXEL):
+            self._album.clear()
             self._read_whole()
         self._strict = False
 

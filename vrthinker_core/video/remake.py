@@ -51,7 +51,7 @@ def _make(path: Path, limits: Limits) -> io.BytesIO | None:
         found = survey(source, path, budget)
         if found.playable:
             return None
-        if found.movable and (copy := remux(source, found.first, budget)) is not None:
+        if found.movable and (copy := remux(source, found.times, budget)) is not None:
             return copy
         return encode(source, budget)
 

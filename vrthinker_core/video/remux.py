@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 import av
 
@@ -10,23 +11,31 @@ from vrthinker_core.video.container import Source
 from vrthinker_core.video.limits import Budget
 
 
-def remux(source: Source, first: int, budget: Budget) -> io.BytesIO | None:
-    """The copy, its first frame (timestamp `first`) at 0; None when the packets do not fit into an MP4 after all."""
+def remux(source: Source, times: Sequence[int], budget: Budget) -> io.BytesIO | None:
+    """The copy, its first frame at 0; None when the packets do not fit into an MP4 after all.
+
+    `times` are the packets' timestamps as they are stored.
+    """
     copy = io.BytesIO()
+    first, order = min(times), decoding_times(times)
     try:
         source.reopen()
         with av.open(copy, "w", format="mp4") as output:
             stream = output.add_stream_from_template(source.stream)
-            for packet in source.container.demux(source.stream):
-                if not packet.size:
-                    continue
+            packets = (packet for packet in source.container.demux(source.stream) if packet.size)
+            for packet, pts, dts in zip(packets, times, order, strict=True):
                 budget.check()
-                assert packet.pts is not None
-                assert packet.dts is not None
-                packet.pts, packet.dts, packet.stream = packet.pts - first, packet.dts - first, stream
+                packet.pts, packet.dts, packet.stream = pts - first, dts - first, stream
                 output.mux(packet)
     except MemoryError:
         raise
     except (av.FFmpegError, ValueError):
         return None
     return copy
+
+
+def decoding_times(times: Sequence[int]) -> list[int]:
+    """When each packet is to be decoded: growing, and never after it is shown. Some containers do not store this."""
+    shown = sorted(times)
+    delay = max(early - late for early, late in zip(shown, times, strict=True))
+    return [stamp - delay for stamp in shown]

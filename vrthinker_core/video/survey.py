@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import av
-from av.packet import Packet
-from av.video.stream import VideoStream
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.video.container import Source
@@ -24,6 +22,7 @@ _QUICKTIME = "qt"
 _MOVABLE = ("mp4", "webm", "mov", "matroska")
 _WEBM = re.compile(rb"\x42\x82[\x40-\xff]?[\x80-\xff]?\x00*webm")
 _HEAD_BYTES = 64
+_IDR = 5
 _LEAD = 0.1
 """Seconds by which sound may begin before the picture: what its codec needs to start, which browsers leave out."""
 
@@ -36,8 +35,8 @@ class Survey:
     """Browsers play the file as it is, and count its time as we do."""
     movable: bool
     """The packets can be put into an MP4 as they are."""
-    first: int = 0
-    """Timestamp of the first frame, in units of the stream's time base."""
+    times: tuple[int, ...] = ()
+    """Timestamps of the packets as they are stored, in units of the stream's time base; only of movable ones."""
 
 
 def survey(source: Source, path: Path, budget: Budget) -> Survey:
@@ -47,10 +46,10 @@ def survey(source: Source, path: Path, budget: Budget) -> Survey:
     if not pixels or container not in _MOVABLE:
         return Survey(False, False)
     header = _header_is_plain(source, container) and _SUFFIXES.get(path.suffix.lower()) == container
-    first = _first_shown(source, budget)
-    if first is None:
+    times = _times(source, budget)
+    if not times:
         return Survey(False, False)
-    return Survey(header and first == 0, source.codec in _CODECS["mp4"], first)
+    return Survey(header and min(times) == 0, source.codec in _CODECS["mp4"], times)
 
 
 def _container(source: Source, path: Path) -> str:
@@ -79,29 +78,37 @@ def _sounds(source: Source) -> list[av.AudioStream]:
     return [stream for stream in source.container.streams.audio if stream.codec_context is not None]
 
 
-def _first_shown(source: Source, budget: Budget) -> int | None:
-    """Timestamp of the first frame; None when some packet is damaged, hidden, without its time, or no key frame comes first."""
-    stamps: set[int] = set()
-    count, last = 0, None
+def _times(source: Source, budget: Budget) -> tuple[int, ...]:
+    """The packets' timestamps as they are stored; () when one is damaged or hidden, has no time, or is no true key frame."""
+    found: list[int] = []
+    extra = source.stream.codec_context.extradata or b""
+    lengths = (extra[4] & 3) + 1 if source.codec == "h264" and len(extra) > 4 and extra[0] == 1 else 0
     try:
         for packet in source.container.demux(source.stream):
             if not packet.size:
                 continue
-            if not _is_plain(packet, last) or (not count and not packet.is_keyframe):
-                return None
-            last = packet.dts
-            count += 1
-            stamps.add(packet.pts or 0)
-            if count % 1024 == 0:
+            if packet.pts is None or packet.is_discard or packet.is_corrupt or not (found or packet.is_keyframe):
+                return ()
+            if lengths and packet.is_keyframe and not starts_afresh(bytes(packet), lengths):
+                return ()
+            found.append(packet.pts)
+            if len(found) % 1024 == 0:
                 budget.check()
     except MemoryError:
         raise VideoError(f"{source.name} needs more memory than a video may take.") from None
     except av.FFmpegError:
-        return None
-    return min(stamps) if count and len(stamps) == count else None
+        return ()
+    return tuple(found) if len(set(found)) == len(found) else ()
 
 
-def _is_plain(packet: Packet[VideoStream], last: int | None) -> bool:
-    if packet.pts is None or packet.dts is None or packet.is_discard or packet.is_corrupt:
-        return False
-    return last is None or packet.dts > last
+def starts_afresh(packet: bytes, lengths: int) -> bool:
+    """Whether an H.264 packet, its units headed by `lengths` bytes each, holds an IDR picture.
+
+    Chromium fails for good after a seek to a key frame that is none (open GOPs, intra refresh).
+    """
+    place = 0
+    while place + lengths < len(packet):
+        if packet[place + lengths] & 31 == _IDR:
+            return True
+        place += lengths + int.from_bytes(packet[place : place + lengths], "big")
+    return False

@@ -6,12 +6,11 @@ from array import array
 from dataclasses import dataclass
 from fractions import Fraction
 
-import av
 import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.container import Source
+from vrthinker_core.video.container import BREAKS_OFF, Source
 from vrthinker_core.video.limits import Budget
 
 # Where a packet's timestamp is the frame's own, and a key frame is a place to start. MPEG-TS, AVI, raw streams and the like number
@@ -65,7 +64,7 @@ def read_timeline(source: Source, budget: Budget) -> Timeline:
                 budget.check()
     except MemoryError:
         raise VideoError(f"{source.name} needs more memory than a video may take.") from None
-    except av.FFmpegError:
+    except BREAKS_OFF:
         whole = False
     shown = np.unique(np.array(pts, dtype=np.int64))
     honest = source.format.split(",")[0] in _TRUE_FORMATS and source.codec in _TRUE_CODECS

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
-import sys
-import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO
@@ -18,36 +15,19 @@ from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.video.files import shown_name
 from vrthinker_core.video.limits import Budget, Limits, confine
 from vrthinker_core.video.plan import Plan
+from vrthinker_core.video.process import own_output, requests
 from vrthinker_core.video.reel import Picture, Reel
-from vrthinker_core.video.wire import Header, receive, send
+from vrthinker_core.video.wire import Header, send
 
 
 def main() -> None:
     """Serve one clip on standard input and output."""
     av.logging.set_level(av.logging.PANIC)
     cv2.setNumThreads(1)
-    answers = _own_output()
-    requests: queue.SimpleQueue[Header] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, requests), daemon=True).start()
-    service = Service(answers)
+    service = Service(own_output())
+    asked = requests()
     while True:
-        service.answer(requests.get())
-
-
-def _own_output() -> BinaryIO:
-    """Standard output for the messages alone: whatever a library prints goes where errors go."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return answers
-
-
-def _listen(pipe: BinaryIO, requests: queue.SimpleQueue[Header]) -> None:
-    """A thread of its own, so that a parent that dies or loses interest ends this process in the middle of a decode."""
-    while True:
-        try:
-            requests.put(receive(pipe)[0])
-        except (EOFError, OSError):
-            os._exit(0)
+        service.answer(asked.get())
 
 
 class Service:

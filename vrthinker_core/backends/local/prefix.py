@@ -51,8 +51,13 @@ class Reading:
         self._items: list[Item] = []
         self._ends = [0]
         self._places = [0]
-        self._layers = [_Growing() for _ in range(self._model.config.get_text_config().num_hidden_layers)]
-        self._cache = Cache(layers=list(self._layers))
+        self.layers = [Growing() for _ in range(self._model.config.get_text_config().num_hidden_layers)]
+        self._cache = Cache(layers=list(self.layers))
+
+    def common(self, items: Sequence[Item]) -> int:
+        """How many items need not be read again. The last one always is, because its logits are wanted."""
+        most = min(len(self._items), len(items) - 1)
+        return next((n for n in range(most) if self._items[n] != items[n]), most)
 
     def follow(self, items: Sequence[Item], cancelled: Cancelled) -> tuple[torch.Tensor | None, int]:
         """Make the reading equal `items`: keep the longest common beginning, read the rest.
@@ -72,13 +77,28 @@ class Reading:
         """Read one more token and give the logits after it."""
         return self._read([token])
 
+    @property
+    def place(self) -> int:
+        """Position of the next token, on all three axes if it is text."""
+        return self._places[-1]
+
+    def took(self, token: int) -> None:
+        """One more token was read, elsewhere: its keys and values stand after the others in the rooms of `layers`."""
+        self._items.append(token)
+        self._ends.append(self._ends[-1] + 1)
+        self._places.append(self._places[-1] + 1)
+
+    def settle(self) -> None:
+        """Let every layer show as many rows as there are tokens."""
+        for layer in self.layers:
+            layer.cut(self.tokens)
+
     # -- steps -------------------------------------------------------------------------------------------------------------
 
     def _keep(self, items: Sequence[Item]) -> int:
-        """Drop what follows the common beginning. The last item is always read again, because its logits are wanted."""
-        most = min(len(self._items), len(items) - 1)
-        kept = next((n for n in range(most) if self._items[n] != items[n]), most)
-        for layer in self._layers:
+        """Drop what follows the common beginning."""
+        kept = self.common(items)
+        for layer in self.layers:
             layer.cut(self._ends[kept])
         self._items = self._items[:kept]
         self._ends, self._places = self._ends[: kept + 1], self._places[: kept + 1]
@@ -86,7 +106,7 @@ class Reading:
 
     @torch.inference_mode()
     def _read(self, items: Sequence[Item]) -> torch.Tensor:
-        self._settle()
+        hold(self._threads)
         embeddings = self._embed(items)
         positions, places = self._positions(items)
         hidden = self._model.model.language_model(
@@ -101,14 +121,6 @@ class Reading:
         self._items.extend(items)
         self._places.extend(places)
         return logits
-
-    def _settle(self) -> None:
-        """Hold torch to the wanted threads. The setting belongs to the calling thread, and each token may come from another.
-
-        On a busy machine the small matrices of a small judge wait for one another: two threads were many times slower than one.
-        """
-        if self._threads is not None and torch.get_num_threads() != self._threads:
-            torch.set_num_threads(self._threads)
 
     def _embed(self, items: Sequence[Item]) -> torch.Tensor:
         """(1, tokens, hidden): rows of the embedding, and features in the places of pictures."""
@@ -146,39 +158,49 @@ class Reading:
         return torch.cat(columns, dim=1), places
 
 
-class _Growing(DynamicLayer):  # type: ignore[no-untyped-call]
+class Growing(DynamicLayer):  # type: ignore[no-untyped-call]
     """Keys and values that grow in blocks: adding a token copies one row, not the whole history."""
 
     block = 1024
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._room: tuple[torch.Tensor, ...] = ()
+        self.room: tuple[torch.Tensor, ...] = ()
+        """Where keys and values stand, (1, heads, rows, width) each; rows past the held ones are free."""
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:  # noqa: ARG002
         """Append (batch, heads, new, width); gives all rows held."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-            self._room = (key_states[..., :0, :], value_states[..., :0, :])
+            self.room = (key_states[..., :0, :], value_states[..., :0, :])
         held = self.get_seq_length()
         total = held + key_states.shape[-2]
-        if total > self._room[0].shape[-2]:
+        if total > self.room[0].shape[-2]:
             rows = -(-total // self.block) * self.block
-            self._room = (self._moved(key_states, held, rows, 0), self._moved(value_states, held, rows, 1))
-        for store, new in zip(self._room, (key_states, value_states), strict=True):
+            self.room = (self._moved(key_states, held, rows, 0), self._moved(value_states, held, rows, 1))
+        for store, new in zip(self.room, (key_states, value_states), strict=True):
             store[..., held:total, :] = new
-        self.keys, self.values = (store[..., :total, :] for store in self._room)
+        self.keys, self.values = (store[..., :total, :] for store in self.room)
         return self.keys, self.values
 
     def cut(self, length: int) -> None:
         """Keep the first `length` rows."""
         if self.is_initialized:
-            self.keys, self.values = (store[..., :length, :] for store in self._room)
+            self.keys, self.values = (store[..., :length, :] for store in self.room)
 
     def _moved(self, like: torch.Tensor, held: int, rows: int, which: int) -> torch.Tensor:
         store = like.new_empty(*like.shape[:-2], rows, like.shape[-1])
-        store[..., :held, :] = self._room[which][..., :held, :]
+        store[..., :held, :] = self.room[which][..., :held, :]
         return store
+
+
+def hold(threads: int | None) -> None:
+    """Hold torch to the wanted threads. The setting belongs to the calling thread, and each token may come from another.
+
+    On a busy machine the small matrices of a small judge wait for one another: two threads were many times slower than one.
+    """
+    if threads is not None and torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
 
 
 def _parts(items: Sequence[Item], most: int) -> Iterator[list[Item]]:

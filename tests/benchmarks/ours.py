@@ -1,0 +1,73 @@
+"""This package's own way over given words: clips, deliberation and conversation as the product puts them together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from tests.benchmarks.watch import Timed, Watch
+from vrthinker_core.backends.local.checkpoints import Checkpoint
+from vrthinker_core.backends.local.conversation import LocalConversation
+from vrthinker_core.backends.local.speech import Speech
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.deliberation import Deliberation
+from vrthinker_core.dialects import Dialect, filled, make_dialect
+from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
+from vrthinker_core.types import Frame, FrameRef, Settings, Side
+from vrthinker_core.video import Clip, open_clip
+
+
+class Prompted(LocalConversation):
+    """A conversation that computes every token and then writes the given ones."""
+
+    words: Sequence[int] = ()
+
+    def speech(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled) -> Speech:
+        """The speech of a judge whose choices are made."""
+        speech = super().speech(messages, sampling, cancelled)
+        given = iter(self.words)
+        speech.choice = lambda logits, said: next(given)  # type: ignore[assignment,misc]
+        return speech
+
+
+class Ours:
+    """One comparison; `turn` after `turn`."""
+
+    def __init__(self, checkpoint: Checkpoint, videos: tuple[Path, Path], watch: Watch, per_call: int) -> None:
+        self._watch, self._stack = watch, ExitStack()
+        backend = TransformersBackend(replace(checkpoint, processor=Timed(checkpoint.processor, watch)), "random")
+        self._conversation = Prompted(backend.judge)
+        dialect = make_dialect(Settings(frames_per_call=per_call), "paired")
+        settings = filled(Settings(frames_per_call=per_call), dialect)
+        with watch.phase("video"):
+            self._clips = [self._stack.enter_context(_opened(path, side, dialect)) for side, path in zip(Side, videos, strict=True)]
+        self._deliberation = Deliberation("A ball rolls.", dialect, settings, self._frames, obeys=False)
+
+    def turn(self, reply: Sequence[int], last: bool) -> Completion:
+        """Write `reply`; the frames it asks for are fetched in this turn unless it is the last."""
+        self._conversation.words = reply
+        messages, sampling = self._deliberation.ask(), Sampling(max_new_tokens=len(reply))
+        with self._watch.phase("decode"):
+            *_, completion = self._conversation.stream(messages, sampling)
+        assert isinstance(completion, Completion)
+        self._deliberation.take(completion)
+        assert (self._deliberation.over is not None) == last, "the given replies are those of a whole run"
+        return completion
+
+    def close(self) -> None:
+        """End the decoding processes."""
+        self._stack.close()
+
+    def _frames(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+        with self._watch.phase("video"):
+            found: dict[FrameRef, Frame] = {}
+            for side, clip in zip(Side, self._clips, strict=True):
+                found |= {frame.ref: frame for frame in clip.frames([ref.slot for ref in refs if ref.side is side])}
+            return tuple(found[ref] for ref in refs)
+
+
+def _opened(path: Path, side: Side, dialect: Dialect) -> Clip:
+    first = [ref.slot for ref in dialect.opening_refs if ref.side is side]
+    return open_clip(path, side, dialect.grid, opening=dialect.sizing(True), later=dialect.sizing(False), first=first)

@@ -1,0 +1,138 @@
+"""python -m tests.benchmarks.page [--quick]
+
+Measures the page in Chromium: how fast a saved run of six turns with twelve pairs each opens, how many bytes of updates
+a live run streams besides its pictures, and how often a picture is named or fetched. `--quick`: one opening in place of five. The
+last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.clips import write_clip
+from tests.ui import runs
+from tests.ui.conftest import CHROMIUM, DESKTOP, FLAGS, Server, write_script
+from tests.ui.saved import ANSWER, ask
+from vrthinker_core.events import Finished, StopReason, Trace
+from vrthinker_core.traces import to_json
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+TURNS, PAIRS = 6, 12
+PICTURE = re.compile(r"frames/[0-9a-f]{24}/[0-9a-f]+\.jpg")
+DRAWN = "[...document.querySelectorAll('.vrt-tile img')].length === %d"
+LOADED = DRAWN + " && [...document.querySelectorAll('.vrt-tile img')].every((image) => image.complete && image.naturalWidth > 0)"
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place, browser() as chromium:
+        found = measure(Path(place), chromium, 1 if options.quick else 5)
+    print(f"opens in {found['open_seconds']} s (promised: less than 1 s), all pictures loaded in {found['loaded_seconds']} s")
+    print(f"streams {found['stream_bytes']:,} bytes of updates (promised: less than 100,000) for {found['streamed_pairs']} pairs")
+    print(f"a frame is sent {found['sent_per_frame']} times, a picture fetched {found['fetched_at_most']} times (promised: once)")
+    print(json.dumps(found))
+
+
+def measure(folder: Path, chromium: Browser, times: int) -> dict[str, float]:
+    """Everything, as numbers."""
+    example = folder / "examples" / "long"
+    example.mkdir(parents=True)
+    (example / "trace.json").write_bytes(to_json(long_run()))
+    indices = [tuple(range(start, 128, 11)) for start in range(TURNS - 1)]
+    replies = [*(ask(*turn) for turn in indices), ANSWER]
+    script = write_script(folder / "script.jsonl", replies, protocol="paired", pause=0.002)
+    server = Server(folder, script, "--examples", str(folder / "examples"))
+    try:
+        openings = [opening(chromium, server) for _ in range(times)]
+        streamed = streaming(chromium, server, folder)
+    finally:
+        server.stop()
+    drawn, loaded = zip(*openings, strict=True)
+    return {"open_seconds": round(statistics.median(drawn), 3), "loaded_seconds": round(statistics.median(loaded), 3), **streamed}
+
+
+def long_run() -> Trace:
+    """Six turns of twelve pairs each."""
+    slots = [range(turn, 128, 11)[:PAIRS] for turn in range(TURNS)]
+    asking = [runs.asking(turn, runs.pairs(slots[turn - 1]), slots[turn]) for turn in range(1, TURNS)]
+    return Trace(runs.started(), (*asking, runs.answering(TURNS, runs.pairs(slots[-1]))), Finished(StopReason.ANSWERED, runs.WHOLE))
+
+
+def opening(chromium: Browser, server: Server) -> tuple[float, float]:
+    """Seconds from the click on an example until all its tiles are drawn, and until all their pictures are there."""
+    page = chromium.new_context(**DESKTOP).new_page()
+    page.goto(server.url)
+    page.wait_for_selector(".vrt-card")
+    page.wait_for_selector(".vrt-notes li")
+    began = time.perf_counter()
+    page.locator(".vrt-card").click()
+    page.wait_for_function(DRAWN % (2 * TURNS * PAIRS))
+    drawn = time.perf_counter() - began
+    page.evaluate("document.querySelectorAll('.vrt-tile img').forEach((image) => { image.loading = 'eager'; })")
+    page.wait_for_function(LOADED % (2 * TURNS * PAIRS))
+    loaded = time.perf_counter() - began
+    page.context.close()
+    return drawn, loaded
+
+
+def streaming(chromium: Browser, server: Server, folder: Path) -> dict[str, float]:
+    """A live run: bytes of its whole stream, how often a frame came in its updates, and how often a picture was fetched."""
+    page = chromium.new_context(**DESKTOP).new_page()
+    page.goto(server.url)
+    page.wait_for_selector(".vrt-notes li")
+    fill(page, folder)
+    streams: list[str] = []
+    fetched: Counter[str] = Counter()
+    page.on("requestfinished", lambda request: streams.append(request.response().text()) if "queue/data" in request.url else None)
+    page.on("request", lambda request: fetched.update(PICTURE.findall(request.url)))
+    page.locator("#go").click()
+    page.wait_for_selector(".vrt-headline", timeout=120_000)
+    pairs = page.locator(".vrt-tile").count()
+    while not streams:
+        page.wait_for_timeout(50)
+    page.context.close()
+    updates = [line for text in streams for line in text.splitlines() if '"process_generating"' in line]
+    return {
+        "stream_bytes": sum(len(text.encode()) for text in streams),
+        "streamed_pairs": pairs,
+        "sent_per_frame": round(sum(len(PICTURE.findall(line)) for line in updates) / (2 * pairs), 2),
+        "fetched_at_most": max(fetched.values()),
+    }
+
+
+def fill(page: Page, folder: Path) -> None:
+    """Two clips and a prompt."""
+    for name, hue in (("first", 0), ("second", 60)):
+        page.locator(f"#{name} input[type=file]").set_input_files(str(write_clip(folder / f"{name}.mp4", frames=128, hue=hue)))
+        page.wait_for_function("name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name)
+    page.locator("#prompt textarea").fill("A white block glides to the right.")
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """Chromium, as the tests start it."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""python -m tests.benchmarks.turns [--quick] [--gpu] [--threads N] [--side PIXELS] [--pairs 4 12]
+
+A whole run of six turns, this package's way and the published way, over the same random Qwen2.5-VL, the same two clips and the
+same words, turn about: what weighs on the machine weighs on both. Prints the seconds of each phase and turn, and the ratios.
+The last line is JSON. `--quick` takes a smaller model; `--side` shrinks the pictures that the model sees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from transformers import AutoTokenizer
+
+from tests.backends.small import small_config, write_small
+from tests.benchmarks.ours import Ours
+from tests.benchmarks.published import Published
+from tests.benchmarks.watch import PHASES, Watch
+from tests.clips import write_clip
+from vrthinker_core.backends.local.checkpoints import Checkpoint, open_checkpoint
+from vrthinker_core.backends.local.spelling import Spelling
+
+TURNS = 6
+Seconds = dict[str, float]
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = _options()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        checkpoint = random_checkpoint(folder, quick=options.quick, side=options.side, gpu=options.gpu)
+        videos = (write_clip(folder / "a.mp4", 120, 640, 360), write_clip(folder / "b.mp4", 120, 640, 360, hue=80))
+        found = {str(pairs): measure(checkpoint, videos, pairs, options.words) for pairs in options.pairs}
+    weights = sum(weight.numel() for weight in checkpoint.model.parameters())
+    print(json.dumps({"weights": weights, "side": options.side, "words": options.words, "pairs_per_call": found}))
+
+
+def random_checkpoint(folder: Path, *, quick: bool, side: int, gpu: bool = False) -> Checkpoint:
+    """The proportions of the 7B: nine tenths of the weights read text, one tenth looks."""
+    wide, deep, looks = (384, 6, 128) if quick else (1024, 12, 320)
+    config = small_config(
+        {
+            "hidden_size": wide,
+            "intermediate_size": 11 * wide // 4,
+            "num_hidden_layers": deep,
+            "num_attention_heads": wide // 64,
+            "num_key_value_heads": wide // 128 if wide % 128 == 0 and (wide // 64) % (wide // 128) == 0 else wide // 64,
+            "max_position_embeddings": 65_536,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [8, 12, 12]},
+        },
+        {
+            "depth": deep,
+            "hidden_size": looks,
+            "intermediate_size": 3 * looks,
+            "num_heads": looks // 64,
+            "out_hidden_size": wide,
+            "window_size": 112,
+            "fullatt_block_indexes": [deep // 2 - 1, deep - 1],
+        },
+    )
+    write_small(folder / "random", config=config, pixels=side * side)
+    return open_checkpoint(str(folder / "random"), device="cuda" if gpu else "cpu", dtype=torch.bfloat16 if gpu else torch.float32)
+
+
+def measure(checkpoint: Checkpoint, videos: tuple[Path, Path], pairs: int, words: int) -> dict[str, object]:
+    """Both ways, turn about; gives seconds and ratios."""
+    watch = Watch()
+    hooks = watch.watch(checkpoint.model)
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder)
+    published = Published(checkpoint.model, tokenizer, checkpoint.processor, videos, watch)
+    ours = Ours(checkpoint, videos, watch, pairs)
+    spelling, wanted = Spelling(checkpoint.tokenizer), ()
+    told: dict[str, list[Seconds]] = {"ours": [], "published": []}
+    print(f"-- {pairs} pairs a call", flush=True)
+    for turn in range(1, TURNS + 1):
+        asks = None if turn == TURNS else tuple(1 + 2 * (pairs * (turn - 1) + n) for n in range(pairs))
+        reply = given(spelling, asks, words)
+        ours.turn(reply, last=asks is None)
+        told["ours"].append(watch.take())
+        text = published.turn(wanted, reply)
+        assert text == spelling.text(reply), "both write the same words"
+        told["published"].append(watch.take())
+        for who, turns in told.items():
+            print(f"turn {turn} {who:>9}: " + " ".join(f"{phase} {turns[-1][phase]:.2f}" for phase in PHASES), flush=True)
+        wanted = asks or ()
+    ours.close()
+    for hook in hooks:
+        hook.remove()
+    return _ratios(told)
+
+
+def given(spelling: Spelling, asks: Sequence[int] | None, words: int) -> list[int]:
+    """A reply of exactly `words` tokens: a call for frames, or the answer."""
+    act = (
+        "<Answer>TA=1, MQ=1, VQ=1, OA=1</Answer>"
+        if asks is None
+        else '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": ' + str(list(asks)) + "}}</tool_call>"
+    )
+    start, end = spelling.encode("<Think>"), spelling.encode("</Think>" + act)
+    filler = spelling.encode(" blue")[:1]
+    assert len(start) + len(end) <= words, f"{words} tokens are too few for a call of {len(asks or ())} pairs"
+    return start + filler * (words - len(start) - len(end)) + end
+
+
+def _ratios(told: dict[str, list[Seconds]]) -> dict[str, object]:
+    def spent(who: str, phases: Sequence[str], turns: slice = slice(None)) -> float:
+        return sum(seconds[phase] for seconds in told[who][turns] for phase in phases)
+
+    def ratio(*phases: str, turns: slice = slice(None)) -> float:
+        return round(spent("published", phases, turns) / spent("ours", phases, turns), 2)
+
+    found = {
+        "total": ratio(*PHASES),
+        "vision+prefill": ratio("vision", "prefill"),
+        "last turn, video+vision+prefill": ratio("video", "vision", "prefill", turns=slice(-1, None)),
+        **{phase: ratio(phase) for phase in PHASES},
+    }
+    for name, value in found.items():
+        print(f"{name}: {value} times as fast")
+    seconds = {who: [{phase: round(turn[phase], 3) for phase in PHASES} for turn in turns] for who, turns in told.items()}
+    return {"times_as_fast": found, "seconds": seconds}
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--threads", type=int, default=0, help="torch threads; 0 leaves torch its choice")
+    parser.add_argument("--side", type=int, default=None, help="pictures as the model sees them; 448, with --quick 140")
+    parser.add_argument("--pairs", type=int, nargs="+", default=None, help="pairs per call; 4 and 12, with --quick 12")
+    parser.add_argument("--words", type=int, default=96, help="tokens of each reply")
+    options = parser.parse_args()
+    options.side = options.side or (140 if options.quick else 448)
+    options.pairs = options.pairs or ([12] if options.quick else [4, 12])
+    return options
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Clips in which every frame carries its own number as black and white bars, and how a browser reads it back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+
+BITS = 10
+BAR = 16
+WIDTH, HEIGHT = BITS * BAR, 64
+
+READ = f"""async ([selector, seconds]) => {{
+  const video = document.querySelector(selector);
+  if (seconds !== null) video.currentTime = seconds;
+  for (let tries = 0; video.seeking && tries < 600; tries += 1) await new Promise((done) => setTimeout(done, 20));
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [{WIDTH}, {HEIGHT}];
+  const pen = canvas.getContext("2d");
+  pen.drawImage(video, 0, 0, {WIDTH}, {HEIGHT});
+  let number = 0;
+  for (let bit = 0; bit < {BITS}; bit += 1) {{
+    const [red] = pen.getImageData(bit * {BAR} + {BAR // 2}, {HEIGHT // 2}, 1, 1).data;
+    if (red > 128) number += 2 ** bit;
+  }}
+  return number;
+}}"""
+"""Moves a player (when seconds are given), waits until it stands, and reads the number that it shows."""
+
+
+def picture(number: int) -> np.ndarray:
+    """Ten bars, the lowest bit on the left."""
+    bars = [255 if number >> bit & 1 else 0 for bit in range(BITS)]
+    row = np.repeat(np.array(bars, np.uint8), BAR)
+    return np.repeat(np.tile(row, (HEIGHT, 1))[:, :, None], 3, axis=2)
+
+
+def write_bars(path: Path, codec: str, times: Sequence[Fraction]) -> Path:
+    """One frame at each of `times` (seconds); the container follows from the name's ending."""
+    options = {"libx264": {"preset": "veryfast", "crf": "18", "bf": "2"}, "libvpx-vp9": {"deadline": "realtime", "cpu-used": "8"}}
+    base = Fraction(1, 12_000)
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream(codec, rate=24, options=options[codec])
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        stream.codec_context.time_base = base
+        for number, seconds in enumerate(times):
+            frame = av.VideoFrame.from_ndarray(picture(number), format="rgb24")
+            frame.pts, frame.time_base = round(seconds / base), base
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    return path
+
+
+def steady(frames: int, rate: int) -> list[Fraction]:
+    """A fixed rate."""
+    return [Fraction(number, rate) for number in range(frames)]
+
+
+def uneven(frames: int) -> list[Fraction]:
+    """A rate that changes with every frame, between 10 and 60 frames a second."""
+    gaps = [Fraction(1, 10 + (number * 37) % 51) for number in range(frames)]
+    return [sum(gaps[:number], Fraction(0)) for number in range(frames)]

@@ -1,0 +1,34 @@
+"""Copies stand in for what browsers cannot play, and lead back to their originals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.clips import write_clip
+from vrthinker_core.errors import VideoError
+from vrthinker_core.ui.uploads import Uploads
+
+
+def test_what_browsers_play_is_shown_itself(tmp_path: Path) -> None:
+    clip = write_clip(tmp_path / "clip.mp4", 6)
+    uploads = Uploads(tmp_path / "copies")
+    assert uploads.prepare(clip) == uploads.shown(clip) == uploads.original(clip) == clip
+
+
+def test_a_copy_leads_back_to_its_original_wherever_it_is_kept(tmp_path: Path) -> None:
+    clip = write_clip(tmp_path / "clip.mkv", 6)
+    uploads = Uploads(tmp_path / "copies")
+    copy = uploads.prepare(clip)
+    assert copy != clip
+    assert uploads.shown(clip) == copy
+    assert uploads.original(copy) == uploads.original(tmp_path / "elsewhere" / copy.name) == clip
+    copy.unlink()
+    assert uploads.shown(clip) == clip
+
+
+def test_what_is_no_video_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "words.mp4").write_text("no video\n" * 20)
+    with pytest.raises(VideoError):
+        Uploads(tmp_path / "copies").prepare(tmp_path / "words.mp4")

@@ -1,0 +1,127 @@
+"""A reply while a judge writes it: word by word, one conversation alone or many side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from transformers import Qwen2_5_VLForConditionalGeneration
+
+from vrthinker_core.backends.local.prefix import Reading
+from vrthinker_core.backends.local.render import Item, size
+from vrthinker_core.backends.local.sight import Sight
+from vrthinker_core.backends.local.spelling import Spelling
+from vrthinker_core.backends.local.utterance import Utterance
+from vrthinker_core.messages import Cancelled, Completion, Sampling
+
+Stop = Literal["end", "length", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What all conversations of one backend share. Only `sight` ever changes, under its own lock."""
+
+    model: Qwen2_5_VLForConditionalGeneration
+    spelling: Spelling
+    sight: Sight
+    capacity: int
+    threads: int | None
+    ends: frozenset[int]
+    """Tokens that end a reply."""
+    forced: tuple[str, str] | None
+    """Stands in for the protocol's own `Sampling.redirect`."""
+    penalty: float
+    """The checkpoint's own repetition penalty, which stock `generate()` applies in greedy decoding too; 1 for none."""
+
+
+class Speech:
+    """One reply being written. Between two words the reading always holds a whole number of items."""
+
+    def __init__(self, judge: Judge, reading: Reading, prompt: list[Item], sampling: Sampling, cancelled: Cancelled) -> None:
+        self.prompt = prompt
+        redirect = judge.forced or sampling.redirect if sampling.redirect else None
+        self.said = Utterance(judge.spelling, redirect)
+        self.stop: Stop | None = None
+        self.reading = reading
+        self._reused = 0
+        self._began = time.perf_counter()
+        self._judge = judge
+        self._cancelled = cancelled
+        self.choice = Choice(judge, prompt, sampling)
+        self._room = min(sampling.max_new_tokens, judge.capacity - size(prompt))
+        self._logits: torch.Tensor | None = None
+
+    def news(self) -> Sequence[Item]:
+        """What of the prompt must be read."""
+        return self.prompt[self.reading.common(self.prompt) :]
+
+    def begin(self) -> None:
+        """Read the prompt, as far as it is new."""
+        self._logits, self._reused = self.reading.follow(self.prompt, self._cancelled)
+
+    def word(self) -> None:
+        """Write one more token, or set `stop`."""
+        token = self.choose()
+        if token is not None:
+            self.hear(self.reading.step(token))
+
+    def choose(self) -> int | None:
+        """Choose one more token; gives it where the judge must read it before the next one, or sets `stop`."""
+        if self._logits is None or self._cancelled():
+            self.stop = "cancelled"
+            return None
+        if len(self.said.tokens) >= self._room:
+            self.stop = "length"
+            return None
+        token = self.choice(self._logits, self.said.tokens)
+        if token in self._judge.ends:
+            self.stop = "end"
+            return None
+        self.said.add([token])
+        if self.said.turn():
+            self._logits, _ = self.reading.follow([*self.prompt, *self.said.tokens], self._cancelled)
+            return None
+        return token if len(self.said.tokens) < self._room else None
+
+    def hear(self, logits: torch.Tensor) -> None:
+        """The logits after the token that was chosen last, (vocabulary,)."""
+        self._logits = logits
+
+    def completion(self) -> Completion:
+        """The reply, once `stop` is set and `said.rest()` was asked for."""
+        return Completion(
+            self.said.text,
+            self.stop or "cancelled",
+            tokens=tuple(self.said.tokens),
+            pieces=tuple(self.said.pieces),
+            prompt_tokens=size(self.prompt),
+            reused_tokens=self._reused,
+            new_tokens=len(self.said.tokens),
+            seconds=time.perf_counter() - self._began,
+        )
+
+
+class Choice:
+    """Picks tokens for one reply."""
+
+    def __init__(self, judge: Judge, prompt: Sequence[Item], sampling: Sampling) -> None:
+        self._penalty = judge.penalty
+        self._temperature = sampling.temperature
+        self._generator = torch.Generator().manual_seed(sampling.seed)
+        pads = {"image": judge.spelling.control.image, "video": judge.spelling.control.video}
+        self._read = {item if isinstance(item, int) else pads[item.kind] for item in prompt}
+
+    @torch.inference_mode()
+    def __call__(self, logits: torch.Tensor, said: Sequence[int]) -> int:
+        """The next token, from logits of shape (vocabulary,)."""
+        if self._penalty != 1.0:
+            seen = torch.tensor(sorted(self._read | set(said)), device=logits.device)
+            found = logits[seen]
+            logits = logits.index_put((seen,), torch.where(found < 0, found * self._penalty, found / self._penalty))
+        if self._temperature <= 0:
+            return int(logits.argmax())
+        chances = torch.softmax(logits.double().cpu() / self._temperature, dim=-1)
+        return int(torch.multinomial(chances, 1, generator=self._generator))
