@@ -275,3 +275,17 @@ def test_a_choir_is_cancelled_as_a_whole(pair: VideoPair) -> None:
         if isinstance(event, Finished):
             stops.append(event.stop)
     assert stops == [StopReason.CANCELLED] * 3
+
+
+def test_a_run_that_cannot_even_begin_still_begins_with_started(pair: VideoPair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("subprocess.Popen", exhausted)
+    events = list(judge(pair, ScriptedBackend([ANSWER])))
+    assert isinstance(events[0], Started)
+    end = events[-1]
+    assert isinstance(end, Finished)
+    assert end.stop is StopReason.FAILED
+    assert end.error
+    assert "\n" not in end.error

@@ -139,7 +139,7 @@ class Run:
 
     def _open(self) -> Generator[Event, None, tuple[Dialect, tuple[Clip, Clip]]]:
         """Yields `Started`, also when something is wrong; returns (dialect, clips). Raises what is wrong."""
-        trouble: VrThinkerError | None = None
+        trouble: Exception | None = None
         first: Clip | None = None
         second: Clip | None = None
         protocol = self._protocol()
@@ -148,8 +148,8 @@ class Run:
             self._settings = filled(self._settings, dialect)
             _check_prompt(self._pair.prompt)
             first, second, trouble = self._open_clips(dialect)
-        except BadInput as bad:
-            dialect, trouble = make_dialect(Settings(), protocol), bad
+        except Exception as failure:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong; the error is raised behind it
+            dialect, trouble = make_dialect(Settings(), protocol), failure
         yield self._started(dialect, (_info(first), _info(second)))
         self._check_protocol(protocol)
         if trouble is not None or first is None or second is None:
