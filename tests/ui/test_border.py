@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -23,7 +24,8 @@ def ask(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str, str
 
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": raw, "query_string": b""}
-    asyncio.run(Border(PlainTextResponse("in"), names)(scope, receive, send))
+    with ThreadPoolExecutor(1) as elsewhere:  # the browser tests keep an event loop running in this thread
+        elsewhere.submit(lambda: asyncio.run(Border(PlainTextResponse("in"), names)(scope, receive, send))).result()
     return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
 
 
