@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vrthinker_core import Dimension, Finished, Settings, StopReason, TurnEnded, VideoPair, judge, open_backend
+from vrthinker_core.backends import Backend
+from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.films import write_pairs
 
 UNSEEN = 2_000_000_000
@@ -36,6 +38,7 @@ def main() -> None:
 def measure(rows: list[dict[str, str]], folder: Path, settings: Settings) -> dict[str, object]:
     """Judge every row; gives counts of right labels, reasons of stopping, turns and seconds."""
     backend = open_backend("nano").backend
+    assert isinstance(backend, TransformersBackend)
     right = dict.fromkeys((d.value for d in Dimension), 0)
     whole, turns = 0, 0
     stops: dict[str, int] = {}
@@ -53,15 +56,16 @@ def measure(rows: list[dict[str, str]], folder: Path, settings: Settings) -> dic
             print(f"{row['video1']}: said {labels}, true {truth} ({row['prompt']})", flush=True)
     seconds = time.perf_counter() - began
     return {
-        "pairs": len(rows), "all_four_right": whole, "right": right, "stops": stops,
+        "weights": sum(weight.numel() for weight in backend.judge.model.parameters()), "pairs": len(rows),
+        "all_four_right": whole, "right": right, "stops": stops,
         "right_by_chance": {"each": round(len(rows) / 3, 1), "all_four": round(len(rows) / 81, 1)},
         "turns_per_pair": round(turns / len(rows), 2), "seconds_per_pair": round(seconds / len(rows), 2),
     }  # fmt: skip
 
 
-def _judged(pair: VideoPair, backend: object, settings: Settings) -> tuple[dict[str, int], str, int]:
+def _judged(pair: VideoPair, backend: Backend, settings: Settings) -> tuple[dict[str, int], str, int]:
     turns = 0
-    for event in judge(pair, backend, settings):  # type: ignore[arg-type]
+    for event in judge(pair, backend, settings):
         turns += isinstance(event, TurnEnded)
         if isinstance(event, Finished):
             labels = event.verdict.labels if event.verdict is not None else {}
