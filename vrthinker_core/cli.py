@@ -31,7 +31,7 @@ app = typer.Typer(
 
 NO_VERDICT = 3
 BAD_INPUT = 2
-INPUT_FAULTS = {error.__name__ for error in (BadInput, VideoError, DecoderDied)}
+INPUT_FAULTS = frozenset(error.__name__ for error in (BadInput, VideoError, DecoderDied))
 
 
 class ProtocolChoice(StrEnum):

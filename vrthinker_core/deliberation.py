@@ -123,7 +123,7 @@ class Deliberation:
 
         Raises VideoError when the frames it asks for cannot be had; the reply counts as taken.
         """
-        number, last = self.turn, self.last_turn
+        last = self.last_turn
         reply = self.dialect.parse(completion.text, cut=completion.stop != "end")
         self.replies.append(reply)
         self.over = self._ending(reply, completion, last=last)
@@ -137,7 +137,6 @@ class Deliberation:
             except BaseException:
                 self.over = StopReason.FAILED
                 raise
-        assert number == len(self.replies)
         return reply
 
     def _ending(self, reply: Reply, completion: Completion, *, last: bool) -> StopReason | None:

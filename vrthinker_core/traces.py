@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from vrthinker_core.errors import TraceError
 from vrthinker_core.events import Event, Finished, Started, Trace, TurnEnded
@@ -207,8 +207,3 @@ def write_whole(path: Path, data: bytes) -> None:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-def as_dict(trace: Trace) -> Any:
-    """The trace as plain JSON values."""
-    return _adapter().dump_python(trace, mode="json")
