@@ -20,6 +20,7 @@ from typing import NoReturn
 
 from vrthinker_core.backends import open_backend
 from vrthinker_core.errors import VrThinkerError
+from vrthinker_core.ui.addresses import ANYWHERE, PUBLIC
 from vrthinker_core.ui.assets import EXAMPLES
 from vrthinker_core.ui.opening import Opening, borrowed
 from vrthinker_core.ui.page import WAITING_ROOM, Page
@@ -36,6 +37,11 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--waiting", type=int, default=WAITING_ROOM, help="visitors that may wait for the judge; later ones are turned away"
     )
+    parser.add_argument(
+        "--local-addresses",
+        action="store_true",
+        help="web addresses of videos may lead into your own network (never for a server that strangers use)",
+    )
     parser.add_argument("--examples", type=Path, default=EXAMPLES, help="folder of saved runs that the page offers")
     return parser.parse_args()
 
@@ -46,7 +52,8 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     names = [*chosen.name, *filter(None, [os.environ.get("SPACE_HOST")])]
     opening = Opening(lambda: open_backend(chosen.judge))
     judging = spaces.GPU(duration=borrowed)(opening.events)
-    page = Page(opening, folder, judging, at_once=chosen.at_once, waiting=chosen.waiting, examples=chosen.examples)
+    policy = ANYWHERE if chosen.local_addresses else PUBLIC
+    page = Page(opening, folder, judging, at_once=chosen.at_once, waiting=chosen.waiting, examples=chosen.examples, policy=policy)
     if os.environ.get("SPACE_ID"):
         _open_first(opening)
     try:

@@ -15,7 +15,7 @@ VRThinker.Examples = class {
     this.root.replaceChildren(element("h2", "", this.heading), list);
   }
 
-  card({ name, prompt, outcome, judge, pictures }) {
+  card({ name, title, prompt, outcome, judge, pictures }) {
     const { element } = VRThinker;
     const item = element("li");
     const button = element("button", "vrt-card");
@@ -23,7 +23,12 @@ VRThinker.Examples = class {
     const screens = element("span", "vrt-screens");
     screens.append(...pictures.filter(Boolean).map((src) => this.picture(src)));
     const text = element("span", "vrt-card-text");
-    text.append(element("b", "", outcome), element("span", "vrt-card-prompt", prompt), element("span", "vrt-card-judge", judge));
+    text.append(
+      element("b", "", title),
+      element("span", "vrt-card-prompt", prompt),
+      element("span", "vrt-card-outcome", outcome),
+      element("span", "vrt-card-judge", judge),
+    );
     button.append(screens, text);
     button.addEventListener("click", () => this.onChoose(name));
     item.append(button);

@@ -11,8 +11,10 @@ import pytest
 
 from tests.ui import runs
 from vrthinker_core.errors import CheckpointError
-from vrthinker_core.events import Event, Finished, FramesShown, StopReason, TextArrived
+from vrthinker_core.events import Event, Finished, FramesShown, StopReason, TextArrived, Trace
+from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.ui.replay import trace_of
 from vrthinker_core.ui.run import Job, Judging, Run
 from vrthinker_core.ui.view import fold_all
 
@@ -87,6 +89,28 @@ def test_a_judge_that_hangs_does_not_hold_up_the_page_but_keeps_its_seat(job: Jo
     let_go.set()
     until(lambda: following.over)
     assert run.state == state, "what comes after the end is not heard"
+
+
+def test_what_a_hanging_judge_had_seen_and_written_is_kept_in_the_trace(job: Job) -> None:
+    let_go = threading.Event()
+
+    def hang(job: Job) -> Generator[Event, None, None]:
+        yield from Trace(runs.started(), runs.three_turns().turns[:1]).events()
+        yield FramesShown(2, "more", runs.pairs([7, 90]))
+        yield TextArrived(2, "<Snapshot>a ball</Snapshot><Think>it ro")
+        let_go.wait()
+
+    run = start(job, hang)
+    until(lambda: len(run.state.turns) == 2 and run.state.turns[1].text)
+    trace = trace_of(run.stop())
+    let_go.set()
+    assert trace is not None
+    last = trace.turns[-1]
+    assert (last.number, last.told, last.frames) == (2, "more", runs.pairs([7, 90]))
+    assert last.completion.stop == "cancelled"
+    assert (last.reply.snapshot, last.reply.think) == ("a ball", "it ro")
+    assert from_json(to_json(trace)) == trace
+    assert fold_all(trace.events()) == run.state
 
 
 def test_a_judge_that_does_not_listen_is_closed(job: Job) -> None:

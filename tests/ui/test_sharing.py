@@ -12,7 +12,7 @@ import pytest
 
 from tests.ui.conftest import Server
 from tests.ui.saved import PROMPT, SCRIPT, write_example, write_old
-from tests.ui.test_page import fill, start, wait_for
+from tests.ui.test_page import ENDLESS, fill, start, status, wait_for
 from vrthinker_core.traces import from_json
 from vrthinker_core.ui.replay import digest
 
@@ -174,13 +174,15 @@ def test_the_frames_stand_in_pairs_and_come_only_to_who_looks(server: Server, op
     expect(page.locator("#frames .thumbnail-item img")).to_have_count(16, timeout=LONG)
 
 
-def test_frames_arrive_while_the_judge_works(server: Server, open_page: Open, clips: Clips) -> None:
-    page = open_page(server.url)
+def test_frames_arrive_while_the_judge_works(serve: Callable[..., Server], open_page: Open, clips: Clips) -> None:
+    page = open_page(serve([ENDLESS], protocol="paired", pause=0.01).url)
     tab(page, "Frames")
     start(page, clips)
     expect(page.locator("#frames .thumbnail-item img")).to_have_count(8, timeout=LONG)
-    expect(page.locator("#frames .thumbnail-item img")).to_have_count(16, timeout=LONG)
-    wait_for(page, "Finished")
+    assert "writing" in status(page) or "looking" in status(page)
+    page.locator("#stop").click()
+    wait_for(page, "Stopped")
+    expect(page.locator("#frames .thumbnail-item img")).to_have_count(8)
 
 
 def test_swapped_sides_have_no_verdict(server: Server, open_page: Open) -> None:

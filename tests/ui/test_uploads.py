@@ -13,13 +13,13 @@ from vrthinker_core.ui.uploads import Uploads
 
 def test_what_browsers_play_is_shown_itself(tmp_path: Path) -> None:
     clip = write_clip(tmp_path / "clip.mp4", 6)
-    uploads = Uploads(tmp_path / "copies")
+    uploads = Uploads(tmp_path / "copies", tmp_path / "fetched")
     assert uploads.prepare(clip) == uploads.shown(clip) == uploads.original(clip) == clip
 
 
 def test_a_copy_leads_back_to_its_original_wherever_it_is_kept(tmp_path: Path) -> None:
     clip = write_clip(tmp_path / "clip.mkv", 6)
-    uploads = Uploads(tmp_path / "copies")
+    uploads = Uploads(tmp_path / "copies", tmp_path / "fetched")
     copy = uploads.prepare(clip)
     assert copy != clip
     assert uploads.shown(clip) == copy
@@ -31,4 +31,4 @@ def test_a_copy_leads_back_to_its_original_wherever_it_is_kept(tmp_path: Path) -
 def test_what_is_no_video_is_refused(tmp_path: Path) -> None:
     (tmp_path / "words.mp4").write_text("no video\n" * 20)
     with pytest.raises(VideoError):
-        Uploads(tmp_path / "copies").prepare(tmp_path / "words.mp4")
+        Uploads(tmp_path / "copies", tmp_path / "fetched").prepare(tmp_path / "words.mp4")

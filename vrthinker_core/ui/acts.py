@@ -14,6 +14,7 @@ from vrthinker_core.events import Trace
 from vrthinker_core.traces import load
 from vrthinker_core.types import VideoPair
 from vrthinker_core.ui import words
+from vrthinker_core.ui.answers import idle, nothing, refused, same
 from vrthinker_core.ui.choices import chosen
 from vrthinker_core.ui.examples import Examples
 from vrthinker_core.ui.opening import Opening
@@ -46,16 +47,6 @@ class Acts:
         self._watching: set[str] = set()
         """Visitors who look at the frames."""
 
-    def prepare(self, path: str | None) -> tuple[Any, ...]:
-        """A video has been uploaded: show a copy of it when browsers cannot play it."""
-        if not path:
-            return _same(2)
-        try:
-            shown = self._uploads.prepare(Path(path))
-        except VrThinkerError as error:
-            return gr.skip(), str(error)
-        return (gr.skip(), gr.skip()) if shown == Path(path) else (str(shown), words.COPY_SHOWN)
-
     # -- a run ---------------------------------------------------------------------------------------------------------
 
     def enter(self, request: gr.Request) -> tuple[Any, ...]:
@@ -79,12 +70,12 @@ class Acts:
         visitor = _visitor(request)
         self._room.leave(visitor)
         if not first or not second:
-            yield _nothing(words.MISSING_VIDEOS, words.MISSING_VIDEOS)
+            yield nothing(words.MISSING_VIDEOS, words.MISSING_VIDEOS)
             return
         try:
             settings = chosen(protocol, window, turns, frames)
         except BadInput as bad:
-            yield _nothing(words.READY, str(bad))
+            yield nothing(str(bad), str(bad))
             return
         pair = VideoPair(prompt or "", self._uploads.original(Path(first)), self._uploads.original(Path(second)))
         visit = self._visits.begin(visitor, pair, settings)
@@ -105,7 +96,7 @@ class Acts:
         self._room.leave(_visitor(request))
         visit = self._visits.find(_visitor(request))
         if visit is None or visit.run.over:
-            return words.READY, *_same(3), *idle()
+            return words.READY, *same(3), *idle()
         await asyncio.to_thread(visit.run.stop)
         return *self._shown(visit), gr.skip(), *idle()
 
@@ -133,9 +124,9 @@ class Acts:
         visitor = _visitor(request)
         visit = self._visits.find(visitor)
         if visit is not None and not visit.run.over:
-            return _same(6)
+            return same(6)
         self._visits.leave(visitor)
-        return second, first, *_nothing(words.READY if visit is None else words.SWAPPED, "")
+        return second, first, *nothing(words.READY if visit is None else words.SWAPPED)
 
     # -- saved runs ----------------------------------------------------------------------------------------------------
 
@@ -143,26 +134,26 @@ class Acts:
         """An example, with its videos."""
         example = self._examples.find(str(event.example))
         if example is None:
-            return _refused(words.NO_RUN)
+            return refused(words.NO_RUN)
         return self._replayed(request, example.trace, example.name)
 
     def open_trace(self, path: str | None, request: gr.Request) -> tuple[Any, ...]:
         """A trace from a file that a person chose."""
         try:
-            return self._replayed(request, load(Path(path))) if path else _refused(words.NO_FILE)
+            return self._replayed(request, load(Path(path))) if path else refused(words.NO_FILE)
         except TraceError as error:
-            return _refused(str(error))
+            return refused(str(error))
 
     def follow_link(self, request: gr.Request) -> tuple[Any, ...]:
         """The trace that the page's address names."""
         name = _linked(request)
         if not name:
-            return _same(9)
+            return same(9)
         example = self._examples.find(name)
         try:
             return self._replayed(request, example.trace if example else self._shelf.get(name), name)
         except TraceError as error:
-            return _refused(str(error))
+            return refused(str(error))
 
     def _replayed(self, request: gr.Request, trace: Trace, link: str = "") -> tuple[Any, ...]:
         visitor = _visitor(request)
@@ -226,27 +217,3 @@ def _visitor(request: gr.Request) -> str:
 
 def _linked(request: gr.Request) -> str:
     return str(request.query_params.get("trace") or "")
-
-
-def idle() -> tuple[Any, ...]:
-    """Compare can be pressed, Stop cannot."""
-    return gr.update(visible=True), gr.update(visible=False)
-
-
-def turned_away() -> tuple[Any, ...]:
-    """No place in the waiting room."""
-    return *idle(), words.BUSY
-
-
-def _same(count: int) -> tuple[Any, ...]:
-    return (gr.skip(),) * count
-
-
-def _nothing(line: str, ending: str) -> tuple[Any, ...]:
-    """The parts that a run writes to, without a run."""
-    return line, {"turns": [], "ending": ending}, {"passages": []}, []
-
-
-def _refused(sentence: str) -> tuple[Any, ...]:
-    """A saved run that cannot be shown: what stood there before stays, and the reason is said."""
-    return *_same(3), sentence, *_same(3), *_same(2)

@@ -55,6 +55,9 @@ class Policy:
 PUBLIC = Policy()
 """The open internet, and the usual ports."""
 
+ANYWHERE = Policy(is_public=lambda _: True, ports=None)
+"""Wherever the server itself can go: for a server whose visitors may go there as well."""
+
 
 def looked_up(host: str, port: int, resolver: Resolver, seconds: float) -> tuple[str, ...]:
     """The addresses, after `seconds` at most: a name server that never answers cannot be interrupted, only left behind.

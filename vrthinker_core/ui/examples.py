@@ -62,6 +62,7 @@ def _card(example: Example, album: Album) -> dict[str, Any]:
     verdict = trace.finished.verdict if trace.finished else None
     return {
         "name": example.name,
+        "title": words.title(example.name),
         "prompt": trace.started.prompt,
         "outcome": words.headline(verdict) if verdict else words.NO_VERDICT,
         "judge": words.card_line(trace.started.judge, len(trace.turns)),

@@ -1,41 +1,61 @@
-"""Files come by upload alone: nobody names one of this machine's, and nobody sends the server out to fetch one.
-
-Gradio itself fetches what an input names by a web address, of whatever size, and leaves its refusals unexplained.
+"""Files come by upload, or from the web by our own careful hands: nobody names one of this machine's, and nobody sends Gradio out
+to fetch one of whatever size, from wherever, with its refusals unexplained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from gradio.exceptions import InvalidPathError
 
+from vrthinker_core.errors import BadInput
+
 NOT_UPLOADED = "This file was not uploaded here. Upload it first, and name it by the path that the upload gave."
 
+Fetch = Callable[[str], Path]
+"""A web address to a file among the uploads. Raises BadInput with a sentence."""
 
-class UploadsOnly(gr.Blocks):
-    """Blocks whose inputs hold uploaded files or none; everything else is refused with a sentence."""
+
+class CheckedInputs(gr.Blocks):
+    """Blocks whose inputs hold uploaded files, web addresses that `fetch` takes, or none; all else is refused with a sentence."""
+
+    fetch: Fetch
 
     async def preprocess_data(self, block_fn: Any, inputs: list[Any], *rest: Any, **more: Any) -> list[Any]:
-        """As Gradio does, where the inputs name nothing but uploads."""
-        if any("://" in path for path in _paths(inputs)):
-            raise gr.Error(NOT_UPLOADED, print_exception=False)
+        """As Gradio does, after the web addresses have become files."""
         try:
-            found: list[Any] = await super().preprocess_data(block_fn, inputs, *rest, **more)
+            brought = await asyncio.to_thread(self._brought, inputs) if _has_address(inputs) else inputs
+            found: list[Any] = await super().preprocess_data(block_fn, brought, *rest, **more)
+        except BadInput as bad:
+            raise gr.Error(str(bad), print_exception=False) from None
         except InvalidPathError:
             raise gr.Error(NOT_UPLOADED, print_exception=False) from None
         return found
 
+    def _brought(self, value: Any) -> Any:
+        """The same input with a file in the place of every web address."""
+        if isinstance(value, list | tuple):
+            return [self._brought(part) for part in value]
+        if not isinstance(value, dict):
+            return value
+        if not _is_address(value):
+            return {name: self._brought(part) for name, part in value.items()}
+        if not value["path"].lower().startswith(("http://", "https://")):
+            raise BadInput(NOT_UPLOADED)
+        return {**value, "path": str(self.fetch(value["path"]))}
 
-def _paths(value: object) -> Iterator[str]:
-    """Every path of a file that stands anywhere in an input."""
+
+def _has_address(value: object) -> bool:
+    """Whether a file anywhere in an input is named by an address."""
     if isinstance(value, dict):
-        path = value.get("path")
-        if isinstance(path, str) and "meta" in value:
-            yield path
-        for part in value.values():
-            yield from _paths(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _paths(part)
+        return _is_address(value) or any(map(_has_address, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_address, value))
+
+
+def _is_address(value: dict[str, Any]) -> bool:
+    path = value.get("path")
+    return isinstance(path, str) and "meta" in value and "://" in path

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 
 from vrthinker_core.ui import choices, words
+from vrthinker_core.ui.fetching import LONGEST_URL
 
 TITLE = f"<h1>{words.TITLE}</h1><p>{words.CLAIM}</p><p class='vrt-judge'></p>"
 
@@ -20,6 +21,7 @@ class Parts:
     head: gr.HTML
     first: gr.Video
     second: gr.Video
+    addresses: tuple[gr.Textbox, gr.Textbox]
     rail: gr.HTML
     prompt: gr.Textbox
     go: gr.Button
@@ -56,7 +58,7 @@ def lay_out(cards: Sequence[Mapping[str, Any]]) -> Parts:
         first, second = _player(1, "first"), _player(2, "second")
     rail = _mounted("<div></div>", "mountRail(host, trigger)", None, "rail")
     prompt, go, stop = _ask()
-    settings = _settings()
+    addresses, settings = _addresses(), _settings()
     state = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
     with gr.Tabs() as tabs:
         with gr.Tab(words.TAB_TRACE):
@@ -79,7 +81,7 @@ def lay_out(cards: Sequence[Mapping[str, Any]]) -> Parts:
             opened = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
     examples = _mounted("<div></div>", f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
     return Parts(
-        head, first, second, rail, prompt, go, stop, settings, state, tabs, trace, gallery, raw, opened, examples
+        head, first, second, addresses, rail, prompt, go, stop, settings, state, tabs, trace, gallery, raw, opened, examples
     )  # fmt: skip
 
 
@@ -124,6 +126,24 @@ def _choice(label: str, help_text: str, name: str, options: Mapping[str, str]) -
 
 def _player(number: int, name: str) -> gr.Video:
     return gr.Video(label=f"Video {number}", sources=["upload"], elem_id=name, min_width=140, height=320, buttons=[])
+
+
+def _addresses() -> tuple[gr.Textbox, gr.Textbox]:
+    """One for each video, folded away: most people have files."""
+    with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():
+        return _address(1), _address(2)
+
+
+def _address(number: int) -> gr.Textbox:
+    return gr.Textbox(
+        label=f"Video {number}",
+        placeholder="https://example.org/video.mp4",
+        max_lines=1,
+        max_length=LONGEST_URL,
+        submit_btn=words.GET,
+        elem_id=f"address-{number}",
+        min_width=240,
+    )
 
 
 def _mounted(template: str, mount: str, value: Any, name: str) -> gr.HTML:

@@ -7,17 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.utils import get_upload_folder
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from vrthinker_core.types import Side
 from vrthinker_core.ui import api, assets, words
-from vrthinker_core.ui.acts import Acts, idle, turned_away
+from vrthinker_core.ui.acts import Acts
+from vrthinker_core.ui.addresses import PUBLIC, Policy
+from vrthinker_core.ui.answers import idle, turned_away
+from vrthinker_core.ui.arrivals import Arrivals
 from vrthinker_core.ui.border import Border
 from vrthinker_core.ui.examples import Examples
-from vrthinker_core.ui.inputs import UploadsOnly
+from vrthinker_core.ui.inputs import CheckedInputs
 from vrthinker_core.ui.layout import Parts, lay_out, theme
 from vrthinker_core.ui.offers import Offers
 from vrthinker_core.ui.opening import Opening
@@ -37,6 +42,7 @@ class Page:
     """One server's page.
 
     `opening` is the judge, `judging` does a job with it (on a Space: on a borrowed GPU); what visitors bring goes to `folder`.
+    `policy` says which web addresses a video may be fetched from.
     """
 
     def __init__(
@@ -48,19 +54,23 @@ class Page:
         at_once: int = 1,
         waiting: int = WAITING_ROOM,
         examples: Path = assets.EXAMPLES,
+        policy: Policy = PUBLIC,
     ) -> None:
         self._opening = opening
         self._visits = Visits(folder, judging or opening.events, at_once)
         self._shelf = Shelf(folder / "shelf")
         self._examples = Examples(examples)
-        self._acts = Acts(opening, self._visits, self._shelf, self._examples, Room(waiting), Uploads(folder / "copies"))
+        self._uploads = Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", policy)
+        self._acts = Acts(opening, self._visits, self._shelf, self._examples, Room(waiting), self._uploads)
+        self._arrivals = Arrivals(self._visits, self._uploads)
         self._at_once = at_once
         self._waiting = waiting
 
     def blocks(self) -> gr.Blocks:
         """The page itself, ready to be launched with `launch_options`."""
         gr.set_static_paths([self._visits.pictures, self._examples.folder])
-        blocks: gr.Blocks = UploadsOnly(title=words.TITLE, analytics_enabled=False, delete_cache=(600, 3600))
+        blocks = CheckedInputs(title=words.TITLE, analytics_enabled=False, delete_cache=(600, 3600))
+        blocks.fetch = self._uploads.fetch
         with blocks:
             api.register(blocks, self._opening, self._visits, self._at_once)
             self._connect(blocks, lay_out(self._examples.cards(self._visits.album)))
@@ -114,14 +124,24 @@ class Page:
         enter.failure(turned_away, None, [*parts.buttons, parts.status], queue=False, **QUIET)
         run.failure(acts.broken, None, [*parts.buttons, parts.status], queue=False, **QUIET)
         parts.stop.click(acts.stop, None, [*parts.shown, *parts.buttons], queue=False, cancels=[run], **QUIET)
+        self._connect_arrivals(parts)
         self._connect_replays(blocks, parts, {"queue": False, "cancels": [run], **QUIET})
         sides = [parts.first, parts.second]
         parts.rail.click(acts.swap, sides, [*sides, *parts.shown], queue=False, **QUIET)
-        for player in sides:
-            player.upload(acts.prepare, player, [player, parts.status], concurrency_limit=2, concurrency_id="copies", **QUIET)
         parts.tabs.select(acts.look, None, parts.gallery, queue=False, **QUIET)
         blocks.load(acts.welcome, None, [parts.head, parts.trace], **QUIET)
         blocks.unload(acts.leave)
+
+    def _connect_arrivals(self, parts: Parts) -> None:
+        arrivals = self._arrivals
+        limits: dict[str, Any] = {"concurrency_limit": 2, **QUIET}
+        for side, player, address in zip(Side, (parts.first, parts.second), parts.addresses, strict=True):
+            changed = [player, *parts.shown]
+            player.upload(arrivals.uploaded(side), player, changed, concurrency_id="copies", **limits)
+            player.clear(arrivals.taken, None, parts.shown, queue=False, **QUIET)
+            address.submit(lambda: words.FETCHING, None, parts.status, queue=False, **QUIET).then(
+                arrivals.named(side), address, changed, concurrency_id="fetched", **limits
+            )
 
     def _connect_replays(self, blocks: gr.Blocks, parts: Parts, how: dict[str, Any]) -> None:
         acts = self._acts

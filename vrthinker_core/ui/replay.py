@@ -6,8 +6,10 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from vrthinker_core.events import Trace
-from vrthinker_core.ui.view import State, fold_all
+from vrthinker_core.events import Trace, Turn, TurnEnded
+from vrthinker_core.messages import Completion
+from vrthinker_core.ui.reading import reader
+from vrthinker_core.ui.view import State, fold, fold_all, in_view
 
 
 class Replay:
@@ -40,6 +42,20 @@ def trace_of(state: State) -> Trace | None:
     if state.started is None:
         return None
     return Trace(state.started, tuple(shown.turn for shown in state.turns if shown.turn is not None), state.finished)
+
+
+def cut_off(state: State) -> State:
+    """The state with its last turn ended as far as it had come, so that a judge which hangs takes nothing along.
+
+    A judge that stops by itself has ended the turn already; then nothing changes.
+    """
+    read = reader(state.started)
+    if read is None or not state.turns or state.turns[-1].turn is not None:
+        return state
+    last = state.turns[-1]
+    completion = Completion(last.text, "cancelled", pieces=(len(last.text),))
+    turn = Turn(last.number, last.told, last.frames, completion, read(last.text), last.forced, tuple(sorted(in_view(state))))
+    return fold(state, TurnEnded(turn))
 
 
 def videos(trace: Trace, at_hand: Iterable[Path]) -> tuple[Path | None, Path | None]:

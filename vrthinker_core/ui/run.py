@@ -13,6 +13,7 @@ from pathlib import Path
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.events import Event, Finished, StopReason
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.ui.replay import cut_off
 from vrthinker_core.ui.view import State, fold
 
 GRACE = 0.4
@@ -107,7 +108,7 @@ class Run:
         with self._lock:
             if self._over.is_set():
                 return False
-            self.state = fold(self.state, event)
+            self.state = fold(cut_off(self.state) if isinstance(event, Finished) else self.state, event)
             if isinstance(event, Finished):
                 self._over.set()
             return True

@@ -1,4 +1,4 @@
-"""What visitors uploaded, and the copies that stand in for videos which browsers cannot play. The judge reads the originals."""
+"""What visitors brought, and the copies that stand in for videos which browsers cannot play. The judge reads the originals."""
 
 from __future__ import annotations
 
@@ -7,20 +7,35 @@ import threading
 import time
 from pathlib import Path
 
+from vrthinker_core.ui.addresses import PUBLIC, Policy
+from vrthinker_core.ui.fetching import fetch_video
 from vrthinker_core.video.playable import playable
 
 KEPT = 3600.0
-"""Seconds for which a copy is kept; the page holds its own by then."""
+"""Seconds for which a copy, or what was fetched, is kept; the page holds its own by then."""
+
+LARGEST = 100_000_000
+"""Bytes of a video that is taken."""
 
 
 class Uploads:
-    """Copies live in `folder`, under names made from their content, by which their originals are found again."""
+    """Copies live in `folder`, under names made from their content, by which their originals are found again.
 
-    def __init__(self, folder: Path) -> None:
+    What is fetched from the web, as far as `policy` lets it, goes to `fetched`.
+    """
+
+    def __init__(self, folder: Path, fetched: Path, policy: Policy = PUBLIC) -> None:
         self._folder = folder
+        self._fetched = fetched
+        self._policy = policy
         self._originals: dict[str, Path] = {}
         self._copies: dict[Path, Path] = {}
         self._lock = threading.Lock()
+
+    def fetch(self, address: str) -> Path:
+        """The video at a web address, as a file. Raises BadInput with a sentence."""
+        self._sweep()
+        return fetch_video(address, self._fetched, policy=self._policy, limit_bytes=LARGEST)
 
     def prepare(self, path: Path) -> Path:
         """What the page shows for an uploaded video: the file itself where browsers play it, else a copy.
@@ -51,9 +66,9 @@ class Uploads:
         """Clear away what is old; an original that was asked for again gets a new copy."""
         oldest = time.time() - KEPT
         with contextlib.suppress(OSError):
-            for copy in self._folder.glob("*.mp4"):
-                if copy.stat().st_mtime < oldest:
-                    copy.unlink(missing_ok=True)
+            for file in (*self._folder.glob("*.mp4"), *self._fetched.glob("*.*")):
+                if file.stat().st_mtime < oldest:
+                    file.unlink(missing_ok=True)
         with self._lock:
             self._copies = {path: copy for path, copy in self._copies.items() if path.exists()}
             self._originals = {copy.name: path for path, copy in self._copies.items()}

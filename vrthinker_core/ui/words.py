@@ -17,6 +17,10 @@ TAB_SAVE = "Save and share"
 EXAMPLES = "Examples"
 SETTINGS = "Settings"
 OPEN_TRACE = "Open a trace"
+ADDRESSES = "Videos by web address"
+GET = "Get"
+FETCHING = "Fetching the video."
+FETCHED = "The video is here."
 
 READY = "Ready. Add two videos and the prompt they were made from."
 LOADING = "Loading the judge. This happens once."
@@ -24,11 +28,13 @@ WAITING = "Waiting"
 OPENING = "Opening both videos."
 MISSING_VIDEOS = "A comparison needs two videos. Add the missing one and compare again."
 BUSY = "Too many people are waiting. Try again in a minute."
-EMPTY = "The judge's turns appear here: the frames it looked at, what it noted, and why it decided."
+EMPTY = "The judge's turns appear here: the frames it looked at, what it noted, and why it decided. The examples show whole runs."
 NO_JUDGE = "There is no judge."
 REPLAYING = "Replaying a saved trace."
 NEVER_ENDED = "The run was cut off before it ended."
 SWAPPED = "Sides swapped. The former verdict belonged to the former order: compare again."
+CHANGED = "The videos have changed. The former verdict belonged to the former ones: compare again."
+NO_ADDRESS = "Give the address of a video file, as in https://example.org/video.mp4."
 NO_VERDICT = "No verdict"
 NO_FRAMES = "The frames that the judge looks at appear here, in pairs."
 NO_SUCH_LINK = "This link leads nowhere any more: saved traces live as long as the server. Open the trace's file instead."
@@ -80,6 +86,12 @@ def duration(seconds: float) -> str:
 def judge_line(name: str) -> str:
     """Who judges here."""
     return f"Judge: {name}"
+
+
+def title(name: str) -> str:
+    """An example's folder as a title: `3-a-hidden-jitter` is "A hidden jitter"."""
+    said = name.lstrip("0123456789-").replace("-", " ")
+    return said[:1].upper() + said[1:]
 
 
 def card_line(name: str, turns: int) -> str:
