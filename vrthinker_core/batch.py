@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import islice
 
 from vrthinker_core.backends.base import Backend, Chorus, Question, Said, never
 from vrthinker_core.errors import BackendFailed
@@ -11,6 +13,10 @@ from vrthinker_core.events import Event, TurnEnded
 from vrthinker_core.judge import Run, Step, judge
 from vrthinker_core.messages import Cancelled
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.video import Decoders
+
+AHEAD = 4
+"""Pairs whose videos are opened before it is their turn, and videos that are opened at the same time."""
 
 
 def judge_many(
@@ -23,16 +29,23 @@ def judge_many(
 ) -> Iterator[tuple[int, Event]]:
     """Compare many pairs, `live` at a time and turn by turn; each event comes with its pair's position.
 
-    Each pair's own events are those of `judge`. Pairs are taken from the iterable only as they are needed.
+    Each pair's own events are those of `judge`. Pairs are taken from the iterable only as they are needed: besides those that are
+    being judged, the videos of a few more are being opened.
     """
-    if isinstance(backend, Chorus):
-        yield from _together(pairs, backend, settings, live, cancelled)
-        return
-    waiting = enumerate(pairs)
+    with Decoders() as decoders:
+        if isinstance(backend, Chorus):
+            rows = (_Row(n, Run(pair, backend, settings, cancelled, decoders=decoders)) for n, pair in enumerate(pairs))
+            yield from _together(rows, backend, live)
+        else:
+            runs = (judge(pair, backend, settings, cancelled=cancelled, decoders=decoders) for pair in pairs)
+            yield from _in_turns(enumerate(runs), live)
+
+
+def _in_turns(waiting: Iterator[tuple[int, Iterator[Event]]], live: int) -> Iterator[tuple[int, Event]]:
+    """A turn of each, one after another."""
     running: deque[tuple[int, Iterator[Event]]] = deque()
     while True:
-        while len(running) < live and (following := next(waiting, None)) is not None:
-            running.append((following[0], judge(following[1], backend, settings, cancelled=cancelled)))
+        running.extend(islice(waiting, live - len(running)))
         if not running:
             return
         position, events = running.popleft()
@@ -43,24 +56,26 @@ def judge_many(
                 break
 
 
-def _together(
-    pairs: Iterable[VideoPair], backend: Chorus, settings: Settings, live: int, cancelled: Cancelled
-) -> Iterator[tuple[int, Event]]:
-    waiting = enumerate(pairs)
-    running: list[_Row] = []
+def _together(waiting: Iterator[_Row], backend: Chorus, live: int) -> Iterator[tuple[int, Event]]:
+    """A turn of all at once. While they speak, the videos of the next ones are opened."""
+    rows: deque[_Row] = deque()
+    opening = ThreadPoolExecutor(AHEAD, thread_name_prefix="opening")
     try:
         while True:
-            while len(running) < live and (following := next(waiting, None)) is not None:
-                running.append(_Row(following[0], Run(following[1], backend, settings, cancelled, ())))
-            if not running:
+            for row in islice(waiting, live + AHEAD - len(rows)):
+                rows.append(row)
+                row.open_ahead(opening)
+            if not rows:
                 return
-            for row in running:
+            speaking = list(islice(rows, live))
+            for row in speaking:
                 yield from row.ask()
-            running = [row for row in running if row.question is not None]
-            yield from _round(backend, running)
+            yield from _round(backend, [row for row in speaking if row.question is not None])
+            rows = deque(row for row in rows if row.question is not None or row not in speaking)
     finally:
-        for row in running:
+        for row in rows:
             row.close()
+        opening.shutdown()
 
 
 class _Row:
@@ -73,6 +88,10 @@ class _Row:
         self.question: Question | None = None
         """What it waits for; None once the run is over."""
         self.waits = False
+
+    def open_ahead(self, pool: Executor) -> None:
+        """Begin to open the videos."""
+        self._run.open_ahead(pool)
 
     def ask(self) -> Iterator[tuple[int, Event]]:
         """Go on to the next question."""
@@ -97,6 +116,7 @@ class _Row:
     def close(self) -> None:
         """End the run where it stands."""
         self._steps.close()
+        self._run.close()
 
 
 def _round(backend: Chorus, rows: list[_Row]) -> Iterator[tuple[int, Event]]:

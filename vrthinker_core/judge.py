@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from vrthinker_core.events import Event, Finished, FramesShown, Started, StopRea
 from vrthinker_core.messages import Cancelled, Completion
 from vrthinker_core.traces import Recorder, thumbnail
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Protocol, Settings, Side, VideoPair
-from vrthinker_core.video import Clip, open_clip
+from vrthinker_core.video import Clip, Decoders, open_clip
 
 MAX_PROMPT = 10_000
 """Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context."""
@@ -34,13 +34,15 @@ def judge(
     cancelled: Cancelled = never,
     trace: Path | None = None,
     notes: Sequence[str] = (),
+    decoders: Decoders | None = None,
 ) -> Iterator[Event]:
     """Compare two videos; an event at each step, `Started` first and exactly one `Finished` last.
 
     Never raises for bad input, bad files or a failing judge: these end the run as `failed` with a sentence. Closing the
     generator ends the run as `cancelled`. `trace` names a file that is written turn by turn; `notes` go into the trace's beginning.
+    `decoders` gives the decoding processes; whoever judges more than once keeps one, and the videos open faster.
     """
-    run = Run(pair, backend, settings, cancelled, notes)
+    run = Run(pair, backend, settings, cancelled, notes, decoders)
     asked: Question | None = None
     stream: Iterator[str | Completion] = iter(())
     with closing(run.recorded(trace)) as steps:
@@ -72,16 +74,26 @@ Step = Event | Question
 class Run:
     """One comparison in flight. Its steps may be read once. Whoever reads them lets the judge speak, alone or among others."""
 
-    def __init__(self, pair: VideoPair, backend: Backend, settings: Settings, cancelled: Cancelled, notes: Sequence[str]) -> None:
+    def __init__(
+        self,
+        pair: VideoPair,
+        backend: Backend,
+        settings: Settings = Settings(),
+        cancelled: Cancelled = never,
+        notes: Sequence[str] = (),
+        decoders: Decoders | None = None,
+    ) -> None:
         self._pair = replace(pair, prompt=_plain(pair.prompt))
         self._backend = backend
         self._settings = settings
         self._cancelled = cancelled
         self._notes = tuple(notes)
+        self._decoders = decoders
         self._began = time.perf_counter()
         self._forced = False
         self._deliberation: Deliberation | None = None
         self._stack = ExitStack()
+        self._opening: list[Future[Clip]] = []
         self._heard: Said | None = None
 
     def recorded(self, trace: Path | None = None) -> Generator[Step]:
@@ -97,6 +109,17 @@ class Run:
         finally:
             if recorder.trace is not None and recorder.trace.finished is None:
                 recorder.add(self.finished(StopReason.CANCELLED))
+
+    def open_ahead(self, pool: Executor) -> None:
+        """Begin to open both videos now, before the first step is read. Whoever asks for it must `close` the run."""
+        with suppress(VrThinkerError):  # what is wrong is told when the run begins
+            dialect = make_dialect(self._settings, self._protocol())
+            _check_prompt(self._pair.prompt)
+            self._opening = self._begin_opening(dialect, pool)
+
+    def close(self) -> None:
+        """Give back what a run holds whose steps were not all read."""
+        self._stack.close()
 
     def hear(self, said: Said | None) -> None:
         """The next answer to the question asked: a piece, the end, what went wrong, or None where nothing more comes."""
@@ -168,17 +191,24 @@ class Run:
     def _open_clips(self, dialect: Dialect) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
         """Both at once, each in a process of its own; the first error, if any, beside what could be opened."""
         with ThreadPoolExecutor(2) as pool:
-            sides = ((Side.FIRST, Path(self._pair.first)), (Side.SECOND, Path(self._pair.second)))
-            opening = [pool.submit(_open_one, path, side, dialect) for side, path in sides]
+            opening = self._opening or self._begin_opening(dialect, pool)
         found: list[Clip | None] = []
         trouble: VrThinkerError | None = None
-        for (side, _), future in zip(sides, opening, strict=True):
+        for side, future in zip(Side, opening, strict=True):
             try:
-                found.append(self._stack.enter_context(future.result()))
+                found.append(future.result())
             except VrThinkerError as error:
                 found.append(None)
                 trouble = trouble or type(error)(f"Video {int(side)}: {error}")
         return found[0], found[1], trouble
+
+    def _begin_opening(self, dialect: Dialect, pool: Executor) -> list[Future[Clip]]:
+        decoders = self._decoders or self._stack.enter_context(Decoders())
+        sides = ((Side.FIRST, Path(self._pair.first)), (Side.SECOND, Path(self._pair.second)))
+        opening = [pool.submit(_open_one, path, side, dialect, decoders) for side, path in sides]
+        for future in opening:
+            self._stack.callback(_close_opened, future)
+        return opening
 
     def _started(self, dialect: Dialect, infos: tuple[ClipInfo | None, ClipInfo | None]) -> Started:
         notes = self._notes + _pair_notes(self._pair, infos)
@@ -246,9 +276,15 @@ def _source(clips: tuple[Clip, Clip]) -> FrameSource:
     return frames
 
 
-def _open_one(path: Path, side: Side, dialect: Dialect) -> Clip:
+def _close_opened(opening: Future[Clip]) -> None:
+    if not opening.cancel() and opening.exception() is None:
+        opening.result().close()
+
+
+def _open_one(path: Path, side: Side, dialect: Dialect, decoders: Decoders) -> Clip:
     first = [ref.slot for ref in dialect.opening_refs if ref.side is side]
-    return open_clip(path, side, dialect.grid, opening=dialect.sizing(True), later=dialect.sizing(False), first=first)
+    opening, later = dialect.sizing(True), dialect.sizing(False)
+    return open_clip(path, side, dialect.grid, opening=opening, later=later, first=first, decoders=decoders)
 
 
 def _info(clip: Clip | None) -> ClipInfo | None:

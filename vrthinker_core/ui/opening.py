@@ -11,6 +11,7 @@ from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.events import Event
 from vrthinker_core.judge import judge
 from vrthinker_core.ui.run import Job
+from vrthinker_core.video import Decoders
 
 TURNS = 6
 """Replies of a run in which nobody chose their number."""
@@ -26,9 +27,10 @@ def borrowed(job: Job) -> int:
 
 
 class Opening:
-    """A judge that is being opened in a thread."""
+    """A judge that is being opened in a thread, and what decodes its videos."""
 
     def __init__(self, open_judge: Callable[[], Opened]) -> None:
+        self.decoders = Decoders()
         self._open_judge = open_judge
         self._opened: Opened | None = None
         self._error: VrThinkerError | None = None
@@ -50,9 +52,22 @@ class Opening:
     def events(self, job: Job) -> Generator[Event, None, None]:
         """Do a job: the one generator that a GPU machine runs."""
         opened = self.wait()
-        yield from judge(job.pair, opened.backend, job.settings, cancelled=job.halt.exists, trace=job.trace, notes=opened.notes)
+        yield from judge(
+            job.pair,
+            opened.backend,
+            job.settings,
+            cancelled=job.halt.exists,
+            trace=job.trace,
+            notes=opened.notes,
+            decoders=self.decoders,
+        )
+
+    def close(self) -> None:
+        """Nothing is decoded any more."""
+        self.decoders.close()
 
     def _work(self) -> None:
+        self.decoders.warm()
         try:
             self._opened = self._open_judge()
         except VrThinkerError as error:

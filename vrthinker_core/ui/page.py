@@ -97,6 +97,7 @@ class Page:
     def close(self) -> None:
         """Stop every judge."""
         self._visits.close()
+        self._opening.close()
 
     def _routes(self) -> list[BaseRoute]:
         """The pictures of all runs, what can be taken home, and nothing for the video component's cutter, which is not used."""

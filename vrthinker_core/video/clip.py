@@ -17,12 +17,12 @@ from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
 from vrthinker_core.video import process
+from vrthinker_core.video.decoders import Decoders
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import DEFAULT, Limits
 from vrthinker_core.video.plan import Reading
 from vrthinker_core.video.wire import Header, receive, send
 
-_WORK = "vrthinker_core.video.worker"
 _DYING_SECONDS = 2.0
 """How long a process that hung up may take to end by itself, so that the cause can be told from its exit code."""
 
@@ -37,16 +37,18 @@ def open_clip(
     first: Sequence[int],
     limits: Limits = DEFAULT,
     reading: Reading = "auto",
+    decoders: Decoders | None = None,
 ) -> Clip:
     """Open a video file for one comparison.
 
     `first` are the slots that are sent before the judge says anything, sized by `opening`; all other slots are sized by `later`.
-    `reading` is chosen by the length of the clip unless it is forced. Raises VideoError with one sentence about the file,
+    `reading` is chosen by the length of the clip unless it is forced. `decoders` gives the decoding process; without them it is a
+    fresh one. Raises VideoError with one sentence about the file,
     DecoderDied when the decoding process crashed, hung or passed its limits.
     """
     path = Path(path)
     open_local(path).close()
-    clip = Clip(path, side, grid, limits)
+    clip = Clip(path, side, grid, limits, decoders)
     try:
         clip._ask(
             {
@@ -73,7 +75,7 @@ class Clip:
     reading: Reading
     """How frames are found in the end: "whole" or "seek"."""
 
-    def __init__(self, path: Path, side: Side, grid: Grid, limits: Limits) -> None:
+    def __init__(self, path: Path, side: Side, grid: Grid, limits: Limits, decoders: Decoders | None = None) -> None:
         """Use `open_clip`."""
         self._name = shown_name(path)
         self._side = side
@@ -81,7 +83,7 @@ class Clip:
         self._limits = limits
         self._lock = threading.Lock()
         self._failure: str | None = None
-        self._process = process.start(_WORK)
+        self._process = decoders.start() if decoders else process.start(process.WORKER)
         self._end = weakref.finalize(self, process.end, self._process, os.getpid())
 
     @property
@@ -128,7 +130,7 @@ class Clip:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_DYING_SECONDS)
         self.close()
-        self._failure = f"{self._name}: {process.cause_of_death(self._process.returncode, late, self._limits)}."
+        self._failure = f"{self._name}: {process.cause_of_death(self._process.wait(), late, self._limits)}."
         return DecoderDied(self._failure)
 
     def _exchange(self, request: Header) -> Iterator[Frame]:

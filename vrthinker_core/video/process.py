@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO, Protocol
 
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.wire import Header, receive
@@ -22,6 +22,9 @@ _BOOT = (
     "import importlib, sys, types; package = types.ModuleType('vrthinker_core'); package.__path__ = [sys.argv[1]]; "
     "sys.modules['vrthinker_core'] = package; importlib.import_module(sys.argv[2]).main()"
 )
+WORKER = "vrthinker_core.video.worker"
+"""Serves one clip."""
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Keys and tokens of the parent have no business in a process that decodes hostile files.
 _ENVIRONMENT = ("PATH", "HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "PYTHONHOME", "PYTHONPATH", "LANG")
@@ -37,12 +40,27 @@ _SETTINGS = {
 # -- the parent's end ----------------------------------------------------------------------------------------------------
 
 
-def start(module: str) -> subprocess.Popen[bytes]:
-    """A new process that runs `main()` of a module of this package, with pipes to its input and output."""
+class Process(Protocol):
+    """What the parent uses of a process: of `subprocess.Popen`, and of a fork that looks like one."""
+
+    @property
+    def pid(self) -> int: ...  # noqa: D102
+    @property
+    def stdin(self) -> IO[bytes] | None: ...  # noqa: D102
+    @property
+    def stdout(self) -> IO[bytes] | None: ...  # noqa: D102
+    @property
+    def returncode(self) -> int | None: ...  # noqa: D102
+    def kill(self) -> None: ...  # noqa: D102
+    def wait(self, timeout: float | None = None) -> int: ...  # noqa: D102
+
+
+def start(module: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    """A new process that runs `main()` of a module of this package, with pipes to its input (or `stdin`) and output."""
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     return subprocess.Popen(
         [sys.executable, "-P", "-c", _BOOT, str(_PACKAGE), module],
-        stdin=subprocess.PIPE,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=environment | _SETTINGS,
@@ -50,7 +68,7 @@ def start(module: str) -> subprocess.Popen[bytes]:
     )
 
 
-def end(process: subprocess.Popen[bytes], owner: int) -> None:
+def end(process: Process, owner: int) -> None:
     """No process, no zombie and no open pipe stays behind. A fork of the owner (its process id) has no say in this."""
     if os.getpid() != owner:
         return
@@ -63,7 +81,7 @@ def end(process: subprocess.Popen[bytes], owner: int) -> None:
 
 
 @contextlib.contextmanager
-def deadline(process: subprocess.Popen[bytes], seconds: float, late: threading.Event) -> Iterator[None]:
+def deadline(process: Process, seconds: float, late: threading.Event) -> Iterator[None]:
     """Kills the process after `seconds`: whoever reads from it then reads its end."""
 
     def stop() -> None:

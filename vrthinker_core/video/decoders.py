@@ -1,0 +1,163 @@
+"""Where decoding processes come from: forks of a process that has everything loaded, else fresh ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import weakref
+from dataclasses import dataclass
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from vrthinker_core.video import process
+
+_NURSERY = "vrthinker_core.video.nursery"
+_NUMBER = struct.Struct("<i")
+"""A process number, later an exit code, as the nursery says them."""
+_READY_SECONDS = 30.0
+"""How long the nursery may take to load; after that fresh processes are started without it."""
+_LEAVE_SECONDS = 2.0
+"""How long the nursery may take to end its forks and itself."""
+
+
+class Decoders:
+    """Gives decoding processes, for as many clips as there are. Safe for threads; close it, or use it in a `with` statement.
+
+    The process that forks (Linux only) never opens a file itself, and every clip still has a process, a memory and limits of its
+    own. In a fork of the owner, and where forking is not to be had, every process is a fresh one.
+    """
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._nursery: list[_Nursery] = []
+        """None or one."""
+        self._closed = False
+        weakref.finalize(self, _drop, self._nursery, self._owner)
+
+    def warm(self) -> None:
+        """Load what decoding needs, in the background, so that the first clip opens as fast as the others."""
+        if self._forks:
+            with self._lock:
+                self._load()
+
+    def start(self) -> process.Process:
+        """A process that serves one clip."""
+        forked = self._fork() if self._forks else None
+        return forked or process.start(process.WORKER)
+
+    def close(self) -> None:
+        """End the process that forks, and with it every decoding process that it has made."""
+        self._closed = True
+        with self._lock:
+            _drop(self._nursery, self._owner)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def _forks(self) -> bool:
+        return sys.platform == "linux" and os.getpid() == self._owner and not self._closed
+
+    def _load(self) -> socket.socket:
+        """The socket on which the nursery listens; it is started where none runs."""
+        if not self._nursery or self._nursery[0].process.poll() is not None:
+            _drop(self._nursery, self._owner)
+            with contextlib.ExitStack() as opened:
+                ours, theirs = (opened.enter_context(end) for end in socket.socketpair())
+                self._nursery.append(_Nursery(process.start(_NURSERY, theirs.fileno()), ours))
+                opened.pop_all()
+            theirs.close()
+        return self._nursery[0].control
+
+    def _fork(self) -> Forked | None:
+        """None when the nursery does not answer."""
+        with contextlib.ExitStack() as opened:
+            line, theirs = (opened.enter_context(end) for end in socket.socketpair())
+            input_end, stdin = (opened.enter_context(end) for end in _pipe())
+            stdout, output_end = (opened.enter_context(end) for end in _pipe())
+            try:
+                with self._lock:
+                    socket.send_fds(self._load(), [b"f"], [input_end.fileno(), output_end.fileno(), theirs.fileno()])
+                theirs.close()
+                line.settimeout(_READY_SECONDS)
+                pid = _number(line)
+            except (BrokenPipeError, ConnectionError, TimeoutError, EOFError):
+                return None
+            opened.pop_all()
+        for end in (input_end, output_end):
+            end.close()
+        return Forked(pid, line, stdin, stdout)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nursery:
+    process: subprocess.Popen[bytes]
+    control: socket.socket
+
+
+def _drop(nursery: list[_Nursery], owner: int) -> None:
+    if os.getpid() != owner:
+        return
+    while nursery:
+        dropped = nursery.pop()
+        dropped.control.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            dropped.process.wait(_LEAVE_SECONDS)
+        process.end(dropped.process, owner)
+
+
+class Forked:
+    """A fork of the nursery, as `subprocess.Popen` shows a process. Not for use in a fork of its owner."""
+
+    def __init__(self, pid: int, line: socket.socket, stdin: BinaryIO, stdout: BinaryIO) -> None:
+        self.pid = pid
+        self.stdin = stdin
+        self.stdout = stdout
+        self.returncode: int | None = None
+        self._line = line
+        self._lock = threading.Lock()
+
+    def kill(self) -> None:
+        """End it at once. Its number is its own until its end was heard of."""
+        with self._lock:
+            if self.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended. Raises subprocess.TimeoutExpired."""
+        with self._lock:
+            if self.returncode is None:
+                self._line.settimeout(timeout)
+                try:
+                    self.returncode = _number(self._line)
+                except TimeoutError:
+                    raise subprocess.TimeoutExpired("a decoding process", timeout or 0) from None
+                except (OSError, EOFError):
+                    self.returncode = -signal.SIGKILL  # the nursery itself was killed
+                self._line.close()
+            return self.returncode
+
+
+def _pipe() -> tuple[BinaryIO, BinaryIO]:
+    """What is written to the second end is read from the first."""
+    read, write = os.pipe()
+    return os.fdopen(read, "rb"), os.fdopen(write, "wb")
+
+
+def _number(line: socket.socket) -> int:
+    """What the nursery says next. Raises EOFError when it has nothing more to say, TimeoutError."""
+    said = line.recv(_NUMBER.size, socket.MSG_WAITALL)
+    if len(said) < _NUMBER.size:
+        raise EOFError
+    return int(_NUMBER.unpack(said)[0])
