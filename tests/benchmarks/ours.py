@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from tests.benchmarks.watch import Timed, Watch
 from vrthinker_core.backends.local.checkpoints import Checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.speech import Speech
+from vrthinker_core.backends.local.stride import Stride
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, filled, make_dialect
@@ -27,9 +29,31 @@ class Prompted(LocalConversation):
     def speech(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled) -> Speech:
         """The speech of a judge whose choices are made."""
         speech = super().speech(messages, sampling, cancelled)
-        given = iter(self.words)
-        speech.choice = lambda logits, said: next(given)  # type: ignore[assignment,misc]
+        speech.choice = _Given(self.words)  # type: ignore[assignment]
+        if self._stride is not None:
+            speech._stride = _Recited(self._stride, speech.choice)  # type: ignore[assignment]
         return speech
+
+
+class _Given:
+    """Chooses the given words."""
+
+    def __init__(self, words: Sequence[int]) -> None:
+        self.words, self.read = iter(words), frozenset[int]()
+
+    def __call__(self, logits: object, said: object) -> int:
+        return next(self.words)
+
+
+class _Recited:
+    """Strides that cost what they cost, and say the given words."""
+
+    def __init__(self, stride: Stride, given: _Given) -> None:
+        self._stride, self._given = stride, given
+        self.begin = stride.begin
+
+    def run(self, said: Sequence[int]) -> list[int]:
+        return list(islice(self._given.words, len(self._stride.run(said))))
 
 
 class Ours:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
 import torch
+from transformers import Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.base import Question, Said
 from vrthinker_core.backends.local.checkpoints import Checkpoint, open_checkpoint
@@ -15,6 +17,9 @@ from vrthinker_core.backends.local.sight import Sight
 from vrthinker_core.backends.local.speech import Judge
 from vrthinker_core.backends.local.spelling import Spelling
 from vrthinker_core.types import Protocol
+
+STRIDE = 8
+"""Greedy tokens written between two looks at the host, on a GPU: a stop is heard, and a piece shown, that much later."""
 
 
 def has_cuda() -> bool:
@@ -88,4 +93,11 @@ def _judge(checkpoint: Checkpoint) -> Judge:
         ends=frozenset({spelling.control.end, spelling.end_of_text, *(int(end) for end in ends if end is not None)}),
         forced=checkpoint.forced,
         penalty=float(said.repetition_penalty or 1.0),
+        stride=STRIDE if _keeps_its_gpu(model) else 0,
     )
+
+
+def _keeps_its_gpu(model: Qwen2_5_VLForConditionalGeneration) -> bool:
+    """One GPU that is here to stay: steps cannot be recorded across several, nor on one that is borrowed for each visitor anew."""
+    spread = len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1
+    return model.device.type == "cuda" and not spread and not os.environ.get("SPACES_ZERO_GPU")

@@ -109,7 +109,7 @@ class _Choir:
         hold(self._judge.threads)
         readings = [part.speech.reading for part in parts]
         if self._block is None or not self._block.fits(readings):
-            self._block = Block(self._judge.model, readings)
+            self._block = Block(self._judge.model, readings, graphs=self._judge.stride > 0)
         logits = self._block.step({id(p.speech.reading): p.token for p in parts if p.token is not None})
         for part in parts:
             part.speech.hear(logits[id(part.speech.reading)])

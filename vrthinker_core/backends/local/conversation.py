@@ -10,6 +10,7 @@ from vrthinker_core.backends.base import never
 from vrthinker_core.backends.local.prefix import Reading
 from vrthinker_core.backends.local.render import Item, render, size
 from vrthinker_core.backends.local.speech import Judge, Speech
+from vrthinker_core.backends.local.stride import Stride
 from vrthinker_core.errors import BackendFailed, ContextFull, VrThinkerError
 from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 
@@ -23,6 +24,7 @@ class LocalConversation:
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
         self._reading: Reading | None = Reading(judge.model, judge.sight, judge.threads)
+        self._stride = Stride(judge.model, self._reading, judge.penalty, judge.stride) if judge.stride else None
 
     @property
     def capacity(self) -> int:
@@ -56,7 +58,7 @@ class LocalConversation:
             raise ContextFull(f"The conversation has come to {size(items):,} tokens; this judge's context holds {self.capacity:,}.")
         if self._reading is None:
             raise BackendFailed("This conversation was closed.")
-        return Speech(self._judge, self._reading, items, sampling, cancelled)
+        return Speech(self._judge, self._reading, items, sampling, cancelled, self._stride)
 
     def failed(self, speech: Speech, error: Exception) -> VrThinkerError:
         """What to raise for `error`; the cache may be torn and is emptied."""
@@ -65,7 +67,7 @@ class LocalConversation:
 
     def close(self) -> None:
         """Give the cache back."""
-        self._reading = None
+        self._reading = self._stride = None
 
     # -- steps -------------------------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class Reading:
     def __init__(self, model: Qwen2_5_VLForConditionalGeneration, sight: Sight, threads: int | None = None) -> None:
         self._model = model
         self._sight = sight
-        self._threads = threads
+        self.threads = threads
         vision: Any = model.config.vision_config
         self._merge = int(vision.spatial_merge_size)
         self._interval = float(vision.tokens_per_second) * SECONDS_PER_GRID
@@ -88,6 +88,11 @@ class Reading:
         self._ends.append(self._ends[-1] + 1)
         self._places.append(self._places[-1] + 1)
 
+    def reserve(self, more: int) -> None:
+        """Have room for that many more tokens. Something must have been read before."""
+        for layer in self.layers:
+            layer.reserve(self.tokens + more)
+
     def settle(self) -> None:
         """Let every layer show as many rows as there are tokens."""
         for layer in self.layers:
@@ -106,7 +111,7 @@ class Reading:
 
     @torch.inference_mode()
     def _read(self, items: Sequence[Item]) -> torch.Tensor:
-        hold(self._threads)
+        hold(self.threads)
         embeddings = self._embed(items)
         positions, places = self._positions(items)
         hidden = self._model.model.language_model(
@@ -165,7 +170,7 @@ class Growing(DynamicLayer):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.room: tuple[torch.Tensor, ...] = ()
+        self.room: tuple[torch.Tensor, torch.Tensor]
         """Where keys and values stand, (1, heads, rows, width) each; rows past the held ones are free."""
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:  # noqa: ARG002
@@ -175,21 +180,29 @@ class Growing(DynamicLayer):  # type: ignore[no-untyped-call]
             self.room = (key_states[..., :0, :], value_states[..., :0, :])
         held = self.get_seq_length()
         total = held + key_states.shape[-2]
-        if total > self.room[0].shape[-2]:
-            rows = -(-total // self.block) * self.block
-            self.room = (self._moved(key_states, held, rows, 0), self._moved(value_states, held, rows, 1))
+        self._make_room(total, key_states, held)
         for store, new in zip(self.room, (key_states, value_states), strict=True):
             store[..., held:total, :] = new
         self.keys, self.values = (store[..., :total, :] for store in self.room)
         return self.keys, self.values
+
+    def reserve(self, rows: int) -> None:
+        """Have room for that many rows, of which as many stay as there was room for."""
+        self._make_room(rows, self.room[0], self.room[0].shape[-2])
+        self.cut(self.get_seq_length())
 
     def cut(self, length: int) -> None:
         """Keep the first `length` rows."""
         if self.is_initialized:
             self.keys, self.values = (store[..., :length, :] for store in self.room)
 
+    def _make_room(self, total: int, like: torch.Tensor, held: int) -> None:
+        if total > self.room[0].shape[-2]:
+            rows = -(-total // self.block) * self.block
+            self.room = (self._moved(like, held, rows, 0), self._moved(like, held, rows, 1))
+
     def _moved(self, like: torch.Tensor, held: int, rows: int, which: int) -> torch.Tensor:
-        store = like.new_empty(*like.shape[:-2], rows, like.shape[-1])
+        store = like.new_zeros(*like.shape[:-2], rows, like.shape[-1])
         store[..., :held, :] = self.room[which][..., :held, :]
         return store
 

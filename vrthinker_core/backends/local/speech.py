@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +15,7 @@ from vrthinker_core.backends.local.prefix import Reading
 from vrthinker_core.backends.local.render import Item, size
 from vrthinker_core.backends.local.sight import Sight
 from vrthinker_core.backends.local.spelling import Spelling
+from vrthinker_core.backends.local.stride import Stride
 from vrthinker_core.backends.local.utterance import Utterance
 from vrthinker_core.messages import Cancelled, Completion, Sampling
 
@@ -35,12 +37,22 @@ class Judge:
     """Stands in for the protocol's own `Sampling.redirect`."""
     penalty: float
     """The checkpoint's own repetition penalty, which stock `generate()` applies in greedy decoding too; 1 for none."""
+    stride: int = 0
+    """Greedy tokens written between two looks at the host; 0 for one at a time, without fixed tensors."""
 
 
 class Speech:
     """One reply being written. Between two words the reading always holds a whole number of items."""
 
-    def __init__(self, judge: Judge, reading: Reading, prompt: list[Item], sampling: Sampling, cancelled: Cancelled) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        reading: Reading,
+        prompt: list[Item],
+        sampling: Sampling,
+        cancelled: Cancelled,
+        stride: Stride | None = None,
+    ) -> None:
         self.prompt = prompt
         redirect = judge.forced or sampling.redirect if sampling.redirect else None
         self.said = Utterance(judge.spelling, redirect)
@@ -53,6 +65,9 @@ class Speech:
         self.choice = Choice(judge, prompt, sampling)
         self._room = min(sampling.max_new_tokens, judge.capacity - size(prompt))
         self._logits: torch.Tensor | None = None
+        self._stride = stride if sampling.temperature <= 0 else None
+        self._ahead: deque[int] = deque()
+        """Tokens that were written ahead; all but the last are read already."""
 
     def news(self) -> Sequence[Item]:
         """What of the prompt must be read."""
@@ -61,12 +76,20 @@ class Speech:
     def begin(self) -> None:
         """Read the prompt, as far as it is new."""
         self._logits, self._reused = self.reading.follow(self.prompt, self._cancelled)
+        if self._stride is not None:
+            self._stride.begin(self.choice.read)
 
     def word(self) -> None:
         """Write one more token, or set `stop`."""
         token = self.choose()
-        if token is not None:
+        if token is None:
+            return
+        if self._stride is None:
             self.hear(self.reading.step(token))
+            return
+        if not self._ahead:
+            self._ahead.extend(self._stride.run(self.said.tokens))
+        self.reading.took(token)
 
     def choose(self) -> int | None:
         """Choose one more token; gives it where the judge must read it before the next one, or sets `stop`."""
@@ -76,12 +99,13 @@ class Speech:
         if len(self.said.tokens) >= self._room:
             self.stop = "length"
             return None
-        token = self.choice(self._logits, self.said.tokens)
+        token = self._ahead.popleft() if self._ahead else self.choice(self._logits, self.said.tokens)
         if token in self._judge.ends:
             self.stop = "end"
             return None
         self.said.add([token])
         if self.said.turn():
+            self._ahead.clear()
             self._logits, _ = self.reading.follow([*self.prompt, *self.said.tokens], self._cancelled)
             return None
         return token if len(self.said.tokens) < self._room else None
@@ -105,20 +129,20 @@ class Speech:
 
 
 class Choice:
-    """Picks tokens for one reply."""
+    """Picks tokens for one reply. `read` are the tokens of its prompt."""
 
     def __init__(self, judge: Judge, prompt: Sequence[Item], sampling: Sampling) -> None:
         self._penalty = judge.penalty
         self._temperature = sampling.temperature
         self._generator = torch.Generator().manual_seed(sampling.seed)
         pads = {"image": judge.spelling.control.image, "video": judge.spelling.control.video}
-        self._read = {item if isinstance(item, int) else pads[item.kind] for item in prompt}
+        self.read = {item if isinstance(item, int) else pads[item.kind] for item in prompt}
 
     @torch.inference_mode()
     def __call__(self, logits: torch.Tensor, said: Sequence[int]) -> int:
         """The next token, from logits of shape (vocabulary,)."""
         if self._penalty != 1.0:
-            seen = torch.tensor(sorted(self._read | set(said)), device=logits.device)
+            seen = torch.tensor(sorted(self.read | set(said)), device=logits.device)
             found = logits[seen]
             logits = logits.index_put((seen,), torch.where(found < 0, found * self._penalty, found / self._penalty))
         if self._temperature <= 0:
