@@ -22,6 +22,7 @@ from vrthinker_core.backends import open_backend
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.ui.addresses import ANYWHERE, PUBLIC
 from vrthinker_core.ui.assets import EXAMPLES
+from vrthinker_core.ui.lending import told
 from vrthinker_core.ui.opening import Opening, borrowed
 from vrthinker_core.ui.page import WAITING_ROOM, Page
 
@@ -51,7 +52,7 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
     names = [*chosen.name, *filter(None, [os.environ.get("SPACE_HOST")])]
     opening = Opening(lambda: open_backend(chosen.judge))
-    judging = spaces.GPU(duration=borrowed)(opening.events)
+    judging = told(spaces.GPU(duration=borrowed)(opening.events))
     policy = ANYWHERE if chosen.local_addresses else PUBLIC
     page = Page(opening, folder, judging, at_once=chosen.at_once, waiting=chosen.waiting, examples=chosen.examples, policy=policy)
     if os.environ.get("SPACE_ID"):

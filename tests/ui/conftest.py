@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,11 +36,11 @@ def free_port() -> int:
 class Server:
     """`python app.py` in a process of its own."""
 
-    def __init__(self, folder: Path, judge: str, *options: str) -> None:
+    def __init__(self, folder: Path, judge: str, *options: str, variables: Mapping[str, str] | None = None) -> None:
         self.url = f"http://127.0.0.1:{(port := free_port())}/"
         self.log = folder / "server.log"
         self.folder = folder
-        environment = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1", **(variables or {})}
         command = [sys.executable, str(ROOT / "app.py"), "--judge", judge, "--port", str(port), *options]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
@@ -82,6 +82,12 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
     yield start
     for server in running:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def answering(serve: Callable[..., Server]) -> Server:
+    """One server for everything that only speaks to it and needs no script of its own."""
+    return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
 
 
 @pytest.fixture(scope="session")

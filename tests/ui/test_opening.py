@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from tests.ui import runs
 from tests.ui.test_run import until
 from vrthinker_core.backends import Opened, ScriptedBackend, open_backend
 from vrthinker_core.errors import BadInput, CheckpointError
-from vrthinker_core.events import Finished, Started, StopReason
+from vrthinker_core.events import Event, Finished, Started, StopReason
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.ui.opening import Opening, borrowed
 from vrthinker_core.ui.run import Job
@@ -55,3 +58,11 @@ def test_a_gpu_is_borrowed_for_as_long_as_the_settings_need(pair: VideoPair, tmp
     assert seconds(Settings(max_turns=1)) < seconds(Settings(max_turns=3)) < seconds(Settings()) == 75
     assert seconds(Settings(max_turns=3, max_new_tokens=100)) < seconds(Settings(max_turns=3))
     assert seconds(Settings(max_turns=64, max_new_tokens=10**9)) == 75
+
+
+def test_what_crosses_the_border_of_a_process_is_the_same_on_the_other_side(pair: VideoPair, tmp_path: Path) -> None:
+    events = list(runs.three_turns().events())
+    assert {type(event) for event in events} == set(get_args(Event))
+    job = Job(pair, Settings(max_turns=3, window="all"), tmp_path / "trace.json", tmp_path / "halt")
+    for value in (job, *events):
+        assert pickle.loads(pickle.dumps(value)) == value

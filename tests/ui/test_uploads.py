@@ -28,6 +28,17 @@ def test_a_copy_leads_back_to_its_original_wherever_it_is_kept(tmp_path: Path) -
     assert uploads.shown(clip) == clip
 
 
+def test_what_broke_off_on_its_way_here_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vrthinker_core.ui.uploads.KEPT", -1.0)
+    uploads = Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
+    clip = write_clip(tmp_path / "clip.mp4", 6)
+    (tmp_path / "uploads" / "0123").mkdir(parents=True)
+    for name in ("tmp12345678", "0123/tmp.mp4"):
+        (tmp_path / "uploads" / name).write_bytes(b"half")
+    uploads.prepare(clip)
+    assert [path.name for path in (tmp_path / "uploads").rglob("*") if path.is_file()] == ["tmp.mp4"]
+
+
 def test_what_is_no_video_is_refused(tmp_path: Path) -> None:
     (tmp_path / "words.mp4").write_text("no video\n" * 20)
     with pytest.raises(VideoError):

@@ -12,7 +12,7 @@ import pytest
 
 from tests.ui import runs
 from tests.ui.test_run import recite, talk, until
-from vrthinker_core.events import Event
+from vrthinker_core.events import Event, Finished, StopReason
 from vrthinker_core.types import Settings, Side, VideoPair
 from vrthinker_core.ui.run import Job
 from vrthinker_core.ui.visits import Visits
@@ -94,6 +94,29 @@ def test_a_picture_is_written_once(tmp_path: Path) -> None:
     path.unlink()
     assert visit.album(runs.thumbnail(16, Side.FIRST)) == found
     assert not path.exists()
+
+
+def test_a_visitor_of_whom_no_farewell_came_leaves_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    visits = Visits(tmp_path, recite)
+    long_ago = replace(runs.three_turns(), finished=Finished(StopReason.ANSWERED, runs.WHOLE, seconds=1e6))
+    visits.show("anna", long_ago)
+    visits.show("bert", runs.three_turns())
+    assert visits.find("anna") is not None, "how long the run once took does not matter"
+    monkeypatch.setattr("vrthinker_core.ui.visits.KEPT", -1.0)
+    visits.show("cleo", runs.three_turns())
+    assert (visits.find("anna"), visits.find("bert")) == (None, None)
+    assert visits.find("cleo") is not None
+
+
+def test_visits_never_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vrthinker_core.ui.visits.MOST", 3)
+    visits = Visits(tmp_path, talk)
+    live = visits.begin("live", PAIR, Settings())
+    for number in range(9):
+        visits.show(str(number), runs.three_turns())
+    assert visits.find("live") is live
+    assert [name for name in map(str, range(9)) if visits.find(name)] == ["6", "7", "8"]
+    visits.close()
 
 
 @pytest.mark.parametrize("jpeg", [b"", b"<svg onload=alert(1)>", b"\xff\xd8\xff"])

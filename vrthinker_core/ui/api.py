@@ -7,17 +7,22 @@ A program waits in the same queue as the page's visitors and its runs are kept i
 
 import asyncio
 import importlib.metadata
+import json
+import logging
 import secrets
 from collections.abc import AsyncIterator
-from pathlib import Path
+from contextlib import AsyncExitStack
 from typing import Any
 
 import gradio as gr
 from gradio.events import api as endpoint
-from gradio.utils import get_upload_folder
 
 from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.ui import mcp
+from vrthinker_core.ui.callers import Callers, token_of
+from vrthinker_core.ui.given import File, video
+from vrthinker_core.ui.inputs import CheckedInputs
 from vrthinker_core.ui.opening import Opening
 from vrthinker_core.ui.telling import Told, refused, told
 from vrthinker_core.ui.visits import Visit, Visits
@@ -28,63 +33,77 @@ LOOK = 0.05
 PULSE = 0.5
 """Seconds between two items at most: Gradio notices only between items that a caller has gone."""
 
-NOT_UPLOADED = "{} is no uploaded file. Upload it first, and name it by the path that the upload gave."
 
-
-def register(blocks: gr.Blocks, opening: Opening, visits: Visits, at_once: int = 1, concurrency_id: str = "judge") -> None:
+def register(
+    blocks: CheckedInputs,
+    opening: Opening,
+    visits: Visits,
+    at_once: int = 1,
+    concurrency_id: str = "judge",
+    callers: Callers | None = None,
+) -> None:
     """Offer the endpoints; to be called inside the `with` statement of `blocks`.
 
-    `concurrency_id` is the page's own, so that all wait in one queue for `at_once` judges.
+    `concurrency_id` is the page's own, so that all wait in one queue for `at_once` judges. `callers` are those of the MCP tools.
     """
-    api = Api(blocks, opening, visits, concurrency_id)
+    api = Api(blocks, opening, visits, concurrency_id, callers or Callers())
     endpoint(api.compare, api_name="compare", concurrency_limit=at_once, concurrency_id=concurrency_id)
     endpoint(api.health, api_name="health", queue=False)
+    if mcp.version() and mcp.missing():
+        logging.getLogger(__name__).warning(mcp.missing())
 
 
 def has_mcp() -> bool:
-    """The endpoints can be MCP tools too, by `launch(mcp_server=True)`: Gradio speaks to the first version of `mcp` only."""
-    try:
-        return importlib.metadata.version("mcp").startswith("1.")
-    except importlib.metadata.PackageNotFoundError:
-        return False
+    """The endpoints can be MCP tools too, by `launch(mcp_server=True)`."""
+    return not mcp.missing()
 
 
 class Api:
     """What the endpoints do."""
 
-    def __init__(self, blocks: gr.Blocks, opening: Opening, visits: Visits, concurrency_id: str) -> None:
+    def __init__(self, blocks: CheckedInputs, opening: Opening, visits: Visits, concurrency_id: str, callers: Callers) -> None:
         self._blocks = blocks
         self._opening = opening
         self._visits = visits
         self._concurrency_id = concurrency_id
+        self._callers = callers
 
-    async def compare(self, video1: gr.FileData, video2: gr.FileData, prompt: str) -> AsyncIterator[dict[str, Any]]:
-        """Which of two videos follows a prompt better, and why: the judge's turns as they happen.
+    async def compare(self, video1: str | File, video2: str | File, prompt: str, request: gr.Request) -> AsyncIterator[Any]:
+        """Which of two videos, made from the same prompt, follows it better, and why: the judge's turns.
 
         Every item is the whole run so far; the last one has `stop`, and `labels` for text alignment (TA), motion quality (MQ),
         visual quality (VQ) and overall (OA): 0 tie, 1 video 1, 2 video 2, null not said. `error` is one sentence when it failed.
+        A tool's answer is the last item, as JSON. One run can take minutes, and others may wait before you: `health` says how many.
 
         Args:
-            video1: The first video, uploaded.
-            video2: The second video, uploaded.
+            video1: The first video: the path or address that an upload here gave, or its web address.
+            video2: The second video, named in the same way.
             prompt: The text both videos were made from.
         """
-        try:
-            pair = VideoPair(_text(prompt), _uploaded(video1, "Video 1"), _uploaded(video2, "Video 2"))
-        except BadInput as bad:
-            yield refused(str(bad))
-            return
+        token = token_of(request)
+        async with AsyncExitStack() as kept:
+            try:
+                first = await kept.enter_async_context(video(video1, "Video 1", self._blocks.fetch))
+                second = await kept.enter_async_context(video(video2, "Video 2", self._blocks.fetch))
+                visit = self._begun(VideoPair(_text(prompt), first, second), kept)
+            except BadInput as bad:
+                yield _item(refused(str(bad)), token)
+                return
+            async for item in _followed(visit):
+                yield _item(item, token)
+                if not self._callers.waits(token):
+                    return
+
+    def health(self, request: gr.Request) -> Any:
+        """Whether a judge is there, which one, and how many wait for it."""
+        return _item({**self._judge(), **self._queue(), "version": _version()}, token_of(request))
+
+    def _begun(self, pair: VideoPair, kept: AsyncExitStack) -> Visit:
+        """A run that ends with `kept` at the latest."""
         caller = f"program {secrets.token_hex(12)}"
         visit = self._visits.begin(caller, pair, Settings())
-        try:
-            async for item in _followed(visit):
-                yield item
-        finally:
-            self._visits.leave(caller)
-
-    def health(self) -> dict[str, Any]:
-        """Whether a judge is there, which one, and how many wait for it."""
-        return {**self._judge(), **self._queue(), "version": _version()}
+        kept.callback(self._visits.leave, caller)
+        return visit
 
     def _judge(self) -> dict[str, Any]:
         found: dict[str, Any] = {"status": "loading", "judge": "", "protocol": "", "notes": [], "error": ""}
@@ -125,24 +144,15 @@ async def _followed(visit: Visit) -> AsyncIterator[Told]:
     yield told(visit.run.state, visit.run.seconds)
 
 
+def _item(item: Told, token: str) -> Told | str:
+    """As programs take it; a tool's answer is text."""
+    return json.dumps(item, ensure_ascii=False) if token else item
+
+
 def _text(prompt: object) -> str:
     if not isinstance(prompt, str):
         raise BadInput("The prompt must be a text.")
     return prompt
-
-
-def _uploaded(file: object, what: str) -> Path:
-    """The path of an uploaded file. Raises BadInput for every other file of this machine, and for what is no file."""
-    named = file.get("path") if isinstance(file, dict) else None
-    if not isinstance(named, str) or not named or "\0" in named:
-        raise BadInput(NOT_UPLOADED.format(what))
-    try:
-        path, folder = Path(named).resolve(strict=True), Path(get_upload_folder()).resolve()
-    except (OSError, RuntimeError):
-        raise BadInput(NOT_UPLOADED.format(what)) from None
-    if not path.is_relative_to(folder) or not path.is_file():
-        raise BadInput(NOT_UPLOADED.format(what))
-    return path
 
 
 def _version() -> str:

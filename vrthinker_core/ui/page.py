@@ -15,12 +15,14 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from vrthinker_core.types import Side
-from vrthinker_core.ui import api, assets, words
+from vrthinker_core.ui import api, assets, mcp, words
 from vrthinker_core.ui.acts import Acts
 from vrthinker_core.ui.addresses import PUBLIC, Policy
 from vrthinker_core.ui.answers import idle, turned_away
 from vrthinker_core.ui.arrivals import Arrivals
 from vrthinker_core.ui.border import Border
+from vrthinker_core.ui.callers import Callers, ToolCalls
+from vrthinker_core.ui.doors import Doors
 from vrthinker_core.ui.examples import Examples
 from vrthinker_core.ui.inputs import CheckedInputs
 from vrthinker_core.ui.layout import Parts, lay_out, theme
@@ -63,6 +65,7 @@ class Page:
         self._uploads = Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", policy)
         self._acts = Acts(opening, self._visits, self._shelf, self._examples, Room(waiting), self._uploads)
         self._arrivals = Arrivals(self._visits, self._uploads)
+        self._callers = Callers()
         self._at_once = at_once
         self._waiting = waiting
 
@@ -72,7 +75,7 @@ class Page:
         blocks = CheckedInputs(title=words.TITLE, analytics_enabled=False, delete_cache=(600, 3600))
         blocks.fetch = self._uploads.fetch
         with blocks:
-            api.register(blocks, self._opening, self._visits, self._at_once)
+            api.register(blocks, self._opening, self._visits, self._at_once, callers=self._callers)
             self._connect(blocks, lay_out(self._examples.cards(self._visits.album)))
         blocks.queue(max_size=self._waiting + self._at_once, default_concurrency_limit=None)
         return blocks
@@ -83,7 +86,14 @@ class Page:
             "theme": theme(),
             "css": assets.style("trace.css", "transcript.css", "page.css", "gradio.css"),
             "head": f"<script>{assets.script(assets.PAGE)}</script>",
-            "app_kwargs": {"routes": self._routes(), "middleware": [Middleware(Border, names=names)]},
+            "app_kwargs": {
+                "routes": self._routes(),
+                "middleware": [
+                    Middleware(Border, names=names),
+                    Middleware(Doors),
+                    Middleware(ToolCalls, callers=self._callers),
+                ],
+            },
             "run_history": False,
             "enable_monitoring": False,
             "allowed_paths": [str(self._examples.folder.resolve())],
@@ -104,6 +114,7 @@ class Page:
         return [
             Mount(f"/{FRAMES_URL}", StaticFiles(directory=self._visits.pictures)),
             *Offers(self._visits, self._shelf).routes(),
+            *mcp.routes(),
             Route("/static/ffmpeg/ffmpeg-core.js", _no_cutter),
             Route("/static/ffmpeg/ffmpeg-core.wasm", _no_cutter),
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import math
 import threading
 import time
@@ -49,7 +50,8 @@ class Run:
         self._lock = threading.Lock()
         self._patience = math.inf
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="run", daemon=True)
+        asking = contextvars.copy_context()  # a lent GPU counts against the quota of the visitor whose request this is
+        self._thread = threading.Thread(target=asking.run, args=(self._work,), name="run", daemon=True)
         self._thread.start()
 
     @property

@@ -66,8 +66,9 @@ class Uploads:
         """Clear away what is old; an original that was asked for again gets a new copy."""
         oldest = time.time() - KEPT
         with contextlib.suppress(OSError):
-            for file in (*self._folder.glob("*.mp4"), *self._fetched.glob("*.*")):
-                if file.stat().st_mtime < oldest:
+            broken_off = self._fetched.parent.glob("tmp*")  # Gradio forgets an upload that does not come to its end
+            for file in (*self._folder.glob("*.mp4"), *self._fetched.glob("*.*"), *broken_off):
+                if file.is_file() and file.stat().st_mtime < oldest:
                     file.unlink(missing_ok=True)
         with self._lock:
             self._copies = {path: copy for path, copy in self._copies.items() if path.exists()}

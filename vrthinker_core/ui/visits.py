@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 import shutil
 import threading
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vrthinker_core.events import Trace
@@ -19,7 +20,10 @@ FRAMES_URL = "frames"
 
 
 KEPT = 3600.0
-"""Seconds after a run's beginning for which its files are kept, when nobody says that the visitor has left."""
+"""Seconds after a visit's beginning for which its files are kept, when nobody says that the visitor has left."""
+
+MOST = 400
+"""Visits that are kept at once; beyond them, the oldest that only hold a run which is over make room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,8 @@ class Visit:
     album: Album
     link: str = ""
     """Where a link to this run leads already."""
+    since: float = field(default_factory=time.monotonic)
+    """When it began, in seconds of this machine's clock."""
 
     @property
     def replayed(self) -> bool:
@@ -70,6 +76,7 @@ class Visits:
     def show(self, visitor: str, trace: Trace, link: str = "") -> Visit:
         """Replay a saved run; the visitor's former run is stopped and cleared away."""
         self.leave(visitor)
+        self.sweep()
         name = secrets.token_hex(12)
         return self._keep(visitor, Visit(name, Replay(trace), self.album(name), link))
 
@@ -83,11 +90,14 @@ class Visits:
         return visit
 
     def sweep(self) -> None:
-        """Clear away runs of visitors of whom no farewell came, long after they ended."""
+        """Clear away runs of visitors of whom no farewell came, long after they ended, or when there are too many."""
+        oldest = time.monotonic() - KEPT
         with self._lock:
-            stale = [visitor for visitor, visit in self._visits.items() if visit.run.over and visit.run.seconds > KEPT]
-        for visitor in stale:
-            self.leave(visitor)
+            over = [(visitor, visit.since) for visitor, visit in self._visits.items() if visit.run.over]
+            too_many = max(0, len(self._visits) - MOST)
+        for number, (visitor, since) in enumerate(over):
+            if number < too_many or since < oldest:
+                self.leave(visitor)
 
     def find(self, visitor: str) -> Visit | None:
         """The visitor's latest run, None when there is none."""

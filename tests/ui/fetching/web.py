@@ -1,0 +1,125 @@
+"""A web of one server on this machine, which answers as a test wants, and what a refusal must look like."""
+
+from __future__ import annotations
+
+import http.server
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.ui.addresses import Policy
+from vrthinker_core.ui.fetching import fetch_video
+
+VIDEO = bytes(range(256)) * 400
+Reply = Callable[["Handler"], None]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers as the test wants."""
+
+    replies: dict[str, Reply]
+    asked: list[tuple[str, dict[str, str]]]
+
+    def do_GET(self) -> None:
+        self.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+        self.close_connection = True
+        try:
+            self.replies[self.path.partition("?")[0]](self)
+        except OSError:
+            return  # the other side had enough
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
+
+
+def says(status: int = 200, body: bytes = VIDEO, length: int | None = None, **headers: str) -> Reply:
+    def reply(handler: Handler) -> None:
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        if length != -1:
+            handler.send_header("Content-Length", str(len(body) if length is None else length))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return reply
+
+
+def moves(place: str) -> Reply:
+    return says(302, b"", Location=place)
+
+
+def drips(head: bytes, drop: bytes) -> Reply:
+    """Never stops, and never lets the other side wait long."""
+
+    def reply(handler: Handler) -> None:
+        handler.wfile.write(head)
+        while True:
+            handler.wfile.write(drop)
+            handler.wfile.flush()
+            time.sleep(0.05)
+
+    return reply
+
+
+def floods(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\n\r\n")
+    while True:
+        handler.wfile.write(VIDEO)
+
+
+def raw(text: bytes) -> Reply:
+    return lambda handler: handler.wfile.write(text) and None
+
+
+class Web:
+    """A web of one server on this machine: every name in `hosts` leads somewhere, only 127.0.0.1 counts as public."""
+
+    def __init__(self, server: http.server.HTTPServer) -> None:
+        self.port = server.server_address[1]
+        self.replies = Handler.replies = {"/film.mp4": says(Content_Type="video/mp4")}
+        self.asked = Handler.asked = []
+        self.hosts: dict[str, Sequence[str]] = {"film.example": ["127.0.0.1"], "inside.example": ["10.0.0.7"]}
+        self.lookups: list[str] = []
+        self.policy = Policy(self._resolve, lambda address: address == "127.0.0.1", ports=None)
+
+    def url(self, path: str = "/film.mp4", host: str = "film.example") -> str:
+        return f"http://{host}:{self.port}{path}"
+
+    def _resolve(self, host: str, port: int) -> Sequence[str]:
+        self.lookups.append(host)
+        if host in self.hosts:
+            return self.hosts[host]
+        if host.replace(".", "").isdigit() or ":" in host:
+            return [host]
+        raise OSError("no such host")
+
+
+@contextmanager
+def serving(context: ssl.SSLContext | None = None) -> Iterator[http.server.HTTPServer]:
+    """A server of this machine, behind a certificate when there is a context."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        running.daemon_threads = True
+        running.block_on_close = False
+        if context is not None:
+            running.handle_error = lambda *_: None  # type: ignore[method-assign]
+            running.socket = context.wrap_socket(running.socket, server_side=True, do_handshake_on_connect=False)
+        threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        yield running
+        running.shutdown()
+
+
+def refused(url: str, folder: Path, policy: Policy, **rest: float) -> str:
+    with pytest.raises(BadInput) as caught:
+        fetch_video(url, folder, policy=policy, **rest)  # type: ignore[arg-type]
+    assert not folder.exists() or not list(folder.iterdir())
+    told = str(caught.value)
+    assert told.endswith(".")
+    assert "\n" not in told
+    return told
