@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tempfile
 from pathlib import Path
 from typing import get_args
 
@@ -14,8 +15,10 @@ from vrthinker_core.backends import Opened, ScriptedBackend, open_backend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.events import Event, Finished, Started, StopReason
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.ui.opening import Opening, borrowed
+from vrthinker_core.ui.opening import NOT_KEPT, Opening, borrowed
 from vrthinker_core.ui.run import Job
+from vrthinker_core.ui.tiles import Picture
+from vrthinker_core.ui.view import data, fold_all
 
 ANSWER = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 
@@ -28,6 +31,17 @@ def test_the_judge_does_a_job_and_its_notes_are_told(pair: VideoPair, tmp_path: 
     assert isinstance(last, Finished)
     assert last.stop is StopReason.ANSWERED
     assert (tmp_path / "trace.json").exists()
+
+
+def test_a_record_that_cannot_be_kept_is_told_without_its_place(
+    pair: VideoPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    opening = Opening(lambda: Opened(ScriptedBackend([ANSWER])))
+    events = [*opening.events(Job(pair, Settings(), tmp_path / "gone" / "trace.json", tmp_path / "halt"))]
+    assert str(tmp_path) not in repr(events[-1])
+    assert data(fold_all(events), lambda half: Picture("", 1, 1))["notes"] == [NOT_KEPT]
+    opening.close()
 
 
 def test_the_halt_file_stops_the_judge(pair: VideoPair, tmp_path: Path) -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Generator
+from dataclasses import replace
 
 from vrthinker_core.backends import Opened
 from vrthinker_core.errors import CheckpointError, VrThinkerError
-from vrthinker_core.events import Event
+from vrthinker_core.events import Event, Finished
 from vrthinker_core.judge import judge
 from vrthinker_core.ui.run import Job
 from vrthinker_core.video import Decoders
 
 TURNS = 6
 """Replies of a run in which nobody chose their number."""
+
+NOT_KEPT = "The server could not keep its own record of this run. Download the trace if you need it."
+"""What a visitor is told when the record could not be written; where it was to be written is the server's own matter."""
 
 MOST_BORROWED = 75
 """Seconds: what a visitor of a shared machine may ask for at once."""
@@ -52,7 +56,7 @@ class Opening:
     def events(self, job: Job) -> Generator[Event, None, None]:
         """Do a job: the one generator that a GPU machine runs."""
         opened = self.wait()
-        yield from judge(
+        for event in judge(
             job.pair,
             opened.backend,
             job.settings,
@@ -60,7 +64,8 @@ class Opening:
             trace=job.trace,
             notes=opened.notes,
             decoders=self.decoders,
-        )
+        ):
+            yield replace(event, notes=(NOT_KEPT,)) if isinstance(event, Finished) and event.notes else event
 
     def close(self) -> None:
         """Nothing is decoded any more."""

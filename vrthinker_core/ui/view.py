@@ -95,7 +95,7 @@ def data(state: State, pictures: Pictures, read: Reader | None = None) -> dict[s
     return {
         "prompt": started.prompt,
         "judge": words.judge_line(started.judge),
-        "notes": list(started.notes),
+        "notes": [*started.notes, *(state.finished.notes if state.finished else ())],
         "health": words.health([clip.notes if clip else () for clip in started.clips]),
         "fps": [clips[side].fps if side in clips else 0 for side in Side],
         "grid": grid(started),

@@ -13,7 +13,7 @@ import cv2
 from vrthinker_core.errors import VideoError
 from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.video.files import shown_name
-from vrthinker_core.video.limits import Budget, Limits, confine
+from vrthinker_core.video.limits import Budget, Limits, confine, memory_ran_short
 from vrthinker_core.video.plan import Plan
 from vrthinker_core.video.process import own_output, requests
 from vrthinker_core.video.reel import Picture, Reel
@@ -49,10 +49,10 @@ class Service:
                 self._send_pictures(self._reel, request["slots"])
         except VideoError as error:
             self._say({"error": str(error), "died": False})
-        except MemoryError:
-            self._say({"error": f"{self._name} needs more memory to decode than a video may take.", "died": True})
         except Exception as fault:  # noqa: BLE001 - the border: whatever a hostile file provokes is one sentence about that file
-            self._say({"error": f"{self._name} cannot be decoded ({type(fault).__name__}).", "died": False})
+            short = isinstance(fault, MemoryError) or memory_ran_short()  # decoders give it many names
+            cause = "needs more memory to decode than a video may take" if short else f"cannot be decoded ({type(fault).__name__})"
+            self._say({"error": f"{self._name} {cause}.", "died": short})
         else:
             self._say({"info": asdict(self._reel.info), "reading": self._reel.reading})
 
