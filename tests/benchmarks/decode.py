@@ -18,7 +18,7 @@ import torch
 
 from tests.benchmarks.ours import Prompted
 from tests.benchmarks.published import Forced
-from tests.benchmarks.turns import random_checkpoint
+from tests.benchmarks.randoms import random_checkpoint
 from vrthinker_core.backends.base import never
 from vrthinker_core.backends.local.checkpoints import Checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend

@@ -62,7 +62,7 @@ class Watch:
         ]
 
     def _book(self) -> None:
-        if torch.cuda.is_available():
+        if torch.cuda.is_available() and not torch.cuda.is_current_stream_capturing():
             torch.cuda.synchronize()
         now = time.perf_counter()
         if self._stack:

@@ -6,6 +6,7 @@ graph launches them all at once. The step itself is the same code on every devic
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -75,10 +76,18 @@ class _Fixed(DynamicLayer):  # type: ignore[no-untyped-call]
 def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
     """The same step, launched as one on a GPU that can; `step` must read and write tensors that never move.
 
-    It runs `REHEARSALS` times before: whatever it counts must be set again.
+    It runs `REHEARSALS` times before: whatever it counts must be set again. What cannot be recorded is done step by step.
     """
     if device.type != "cuda":
         return step
+    try:
+        return _graph(step, device)
+    except RuntimeError as error:
+        logging.getLogger(__name__).warning("The judge speaks slower than it could: its step cannot be recorded (%s).", error)
+        return step
+
+
+def _graph(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
     aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
     aside.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(aside):
