@@ -2,7 +2,8 @@
 
 The built-in judge and 16 comparisons (8 with --quick): one after another, and all together. First the judge alone, over frames
 that are decoded already; then the whole product, opening and decoding of the clips included. Prints comparisons per minute and
-the ratios, in wall time and in processor time. With `--gpu` a random 7B speaks, and only over decoded frames. The last line is JSON.
+the ratios, in wall time and in processor time. With `--gpu` a random 7B speaks, over decoded frames alone.
+The last line is JSON.
 """
 
 from __future__ import annotations
