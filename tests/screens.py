@@ -118,7 +118,7 @@ def queued(page: Page, stage: Stage) -> None:
     assert page.context.browser is not None
     running(page.context.new_page(), stage)
     _start(page, stage.endless, stage)
-    expect(page.locator("#status")).to_contain_text("queue", timeout=LONG)
+    expect(page.locator("#place")).to_contain_text("queue", timeout=LONG)
 
 
 def finished(page: Page, stage: Stage) -> None:

@@ -148,7 +148,7 @@ def test_a_second_visitor_waits_in_a_visible_queue(endless: Server, open_page: O
     start(first, clips)
     first.wait_for_selector(".vrt-text p")
     start(second, clips)
-    second.locator("#status", has_text=re.compile(r"queue: 1/1")).wait_for()
+    second.locator("#place", has_text=re.compile(r"queue: 1/1")).wait_for()
     assert second.locator(".vrt-turn").count() == 0
     first.locator("#stop").click()
     second.wait_for_selector(".vrt-text p")
@@ -161,7 +161,7 @@ def test_who_waits_can_leave_the_queue(endless: Server, open_page: Open, clips: 
     start(first, clips)
     first.wait_for_selector(".vrt-text p")
     start(second, clips)
-    second.locator("#status", has_text="queue").wait_for()
+    second.locator("#place", has_text="queue").wait_for()
     second.locator("#stop").click()
     second.locator("#go").wait_for(state="visible")
     first.locator("#stop").click()

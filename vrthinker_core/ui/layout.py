@@ -28,6 +28,8 @@ class Parts:
     stop: gr.Button
     settings: tuple[Any, ...]
     status: gr.Textbox
+    place: gr.Textbox
+    """Where Gradio shows the place in the queue. No event writes to it: the end of one would wipe the place away."""
     tabs: gr.Tabs
     trace: gr.HTML
     gallery: gr.Gallery
@@ -59,7 +61,7 @@ def lay_out(cards: Sequence[Mapping[str, Any]]) -> Parts:
     rail = _mounted("<div></div>", "mountRail(host, trigger)", None, "rail")
     prompt, go, stop = _ask()
     addresses, settings = _addresses(), _settings()
-    state = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
+    state, place = _status()
     with gr.Tabs() as tabs:
         with gr.Tab(words.TAB_TRACE):
             trace = _mounted("<div></div>", f"mountTrace(host, props, watch, {words.EMPTY!r})", {"turns": []}, "trace")
@@ -81,7 +83,7 @@ def lay_out(cards: Sequence[Mapping[str, Any]]) -> Parts:
             opened = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
     examples = _mounted("<div></div>", f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
     return Parts(
-        head, first, second, addresses, rail, prompt, go, stop, settings, state, tabs, trace, gallery, raw, opened, examples
+        head, first, second, addresses, rail, prompt, go, stop, settings, state, place, tabs, trace, gallery, raw, opened, examples
     )  # fmt: skip
 
 
@@ -101,6 +103,13 @@ def _ask() -> tuple[gr.Textbox, gr.Button, gr.Button]:
             go = gr.Button("Compare", variant="primary", elem_id="go")
             stop = gr.Button("Stop", elem_id="stop", visible=False)
     return prompt, go, stop
+
+
+def _status() -> tuple[gr.Textbox, gr.Textbox]:
+    """Where a run stands, and the place in the queue."""
+    with gr.Row(elem_id="standing"):
+        state = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
+        return state, gr.Textbox(label="Place in the queue", elem_id="place", interactive=False, lines=1, max_lines=1)
 
 
 def _settings() -> tuple[Any, ...]:

@@ -128,7 +128,7 @@ class Page:
             parts.shown,
             api_visibility="private",
             show_progress="minimal",
-            show_progress_on=[parts.status],
+            show_progress_on=[parts.place],
             concurrency_limit=self._at_once,
             concurrency_id="judge",
         )

@@ -128,7 +128,7 @@ def ended(finished: Finished, turns: int) -> str:
         StopReason.CANCELLED: "Stopped",
         StopReason.FAILED: "Failed",
     }.get(finished.stop, "Ended without an answer")
-    return f"{how} after {count(turns, 'turn')} in {duration(finished.seconds)}"
+    return f"{how} after {count(turns, 'turn')} in {duration(finished.seconds)}" if turns else f"{how} before the first turn"
 
 
 ENDINGS = {
