@@ -224,7 +224,9 @@ class Run:
         _fit(deliberation, conversation)
         messages, news, number = deliberation.ask(), deliberation.news(), deliberation.turn
         self._forced = deliberation.last_turn
-        frames = tuple(thumbnail(frame, deliberation.dialect.number(frame.ref)) for frame in news.frames)
+        numbers = [deliberation.dialect.number(frame.ref) for frame in news.frames]
+        with ThreadPoolExecutor(2) as pool:
+            frames = tuple(pool.map(thumbnail, news.frames, numbers))
         in_view = deliberation.in_view
         yield FramesShown(number, news.text, frames, self._forced)
         completion, failure = yield from self._reply(

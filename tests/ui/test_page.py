@@ -86,7 +86,8 @@ def test_a_whole_run(server: Server, open_page: Open, clips: Clips, screen: dict
     assert page.locator(".vrt-chip b").all_inner_texts() == ["Video 1", "Video 1", "Video 2", "Tie"]
     assert page.locator(".vrt-turn").count() == 2
     assert page.locator(".vrt-tile").count() == page.locator(".vrt-mark").count() == 8
-    page.wait_for_function("[...document.querySelectorAll('.vrt-screens img')].every(i => i.complete && i.naturalWidth > 0)")
+    page.evaluate("document.querySelectorAll('.vrt-tile img').forEach((image) => { image.loading = 'eager'; })")
+    page.wait_for_function("[...document.querySelectorAll('.vrt-tile img')].every(i => i.complete && i.naturalWidth > 0)")
     assert THINK.strip() in page.locator(".vrt-text").first.inner_text()
     assert "140" in page.locator(".vrt-remarks").first.inner_text()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

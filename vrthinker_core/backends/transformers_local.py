@@ -87,7 +87,7 @@ def _judge(checkpoint: Checkpoint) -> Judge:
     return Judge(
         model=model,
         spelling=spelling,
-        sight=Sight(model, checkpoint.processor),
+        sight=Sight(model, checkpoint.processor, threads=checkpoint.threads),
         capacity=int(model.config.get_text_config().max_position_embeddings),
         threads=checkpoint.threads,
         ends=frozenset({spelling.control.end, spelling.end_of_text, *(int(end) for end in ends if end is not None)}),

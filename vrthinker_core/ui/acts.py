@@ -49,7 +49,7 @@ class Acts:
 
     # -- a run ---------------------------------------------------------------------------------------------------------
 
-    def enter(self, request: gr.Request) -> tuple[Any, ...]:
+    async def enter(self, request: gr.Request) -> tuple[Any, ...]:
         """Take a place in the waiting room. Fails without a word when there is none: `turned_away` says it."""
         if not self._room.enter(_visitor(request)):
             raise gr.Error(words.BUSY, visible=False, print_exception=False)
@@ -68,28 +68,28 @@ class Acts:
     ) -> AsyncIterator[tuple[Any, ...]]:
         """One run, as it goes."""
         visitor = _visitor(request)
-        self._room.leave(visitor)
-        if not first or not second:
-            yield nothing(words.MISSING_VIDEOS, words.MISSING_VIDEOS)
-            return
-        try:
-            settings = chosen(protocol, window, turns, frames)
-        except BadInput as bad:
-            yield nothing(str(bad), str(bad))
-            return
-        pair = VideoPair(prompt or "", self._uploads.original(Path(first)), self._uploads.original(Path(second)))
-        visit = self._visits.begin(visitor, pair, settings)
-        sent = -1
-        try:
-            over = False
-            while not over and self._visits.find(visitor) is visit:
-                over = visit.run.over
-                shown = sum(len(turn.frames) for turn in visit.run.state.turns) if visitor in self._watching else sent
-                yield *self._shown(visit), gr.skip() if shown == sent else self._gallery(visit)
-                sent = shown
-                await _next(visit)
-        finally:
-            visit.run.halt()
+        with self._room.turn(visitor):
+            if not first or not second:
+                yield nothing(words.MISSING_VIDEOS, words.MISSING_VIDEOS)
+                return
+            try:
+                settings = chosen(protocol, window, turns, frames)
+            except BadInput as bad:
+                yield nothing(str(bad), str(bad))
+                return
+            pair = VideoPair(prompt or "", self._uploads.original(Path(first)), self._uploads.original(Path(second)))
+            visit = self._visits.begin(visitor, pair, settings)
+            sent = -1
+            try:
+                over = False
+                while not over and self._visits.find(visitor) is visit:
+                    over = visit.run.over
+                    shown = sum(len(turn.frames) for turn in visit.run.state.turns) if visitor in self._watching else sent
+                    yield *self._shown(visit), gr.skip() if shown == sent else self._gallery(visit)
+                    sent = shown
+                    await _next(visit)
+            finally:
+                visit.run.halt()
 
     async def stop(self, request: gr.Request) -> tuple[Any, ...]:
         """Stop the visitor's judge; everything it had seen and written stays."""

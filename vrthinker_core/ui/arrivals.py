@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,10 +56,14 @@ class Arrivals:
 
     def _arrived(self, side: Side, path: Path, request: gr.Request, player: object, line: object) -> tuple[Any, ...]:
         """`player` and `line` are what the player and the status show when browsers can play the file as it is."""
+        before = self._visits.find(str(request.session_hash))
         try:
             shown = self._uploads.prepare(path)
         except VrThinkerError as error:
             return _said(str(error))
+        now = self._visits.find(str(request.session_hash))
+        if now is not None and now.replayed and (now is not before or _older(path, now)):
+            return same(5)  # a saved run with its own videos has taken the place of this one meanwhile
         if shown != path:
             player, line = str(shown), words.COPY_SHOWN
         visit = self._over(request)
@@ -78,6 +83,14 @@ class Arrivals:
 
 def _said(line: str) -> tuple[Any, ...]:
     return gr.skip(), line, *same(3)
+
+
+def _older(path: Path, visit: Visit) -> bool:
+    """Whether a file came before a visit began."""
+    try:
+        return time.time() - path.stat().st_mtime > time.monotonic() - visit.since
+    except OSError:
+        return False
 
 
 def _was_compared(visit: Visit, side: Side, path: Path) -> bool:

@@ -13,6 +13,7 @@ import gradio as gr
 from gradio.exceptions import InvalidPathError
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.ui.lean import LeanBlocks
 
 NOT_UPLOADED = "This file was not uploaded here. Upload it first, and name it by the path that the upload gave."
 
@@ -20,7 +21,7 @@ Fetch = Callable[[str], Path]
 """A web address to a file among the uploads. Raises BadInput with a sentence."""
 
 
-class CheckedInputs(gr.Blocks):
+class CheckedInputs(LeanBlocks):
     """Blocks whose inputs hold uploaded files, web addresses that `fetch` takes, or none; all else is refused with a sentence."""
 
     fetch: Fetch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,12 @@ from vrthinker_core.ui.visits import FRAMES_URL, Visits
 WAITING_ROOM = 24
 """Visitors that may wait; who comes later is told that all seats are taken."""
 
+OTHERS = 40
+"""Events that are handled beside the runs: a page opens and a video arrives also while everybody is judged."""
+
+SESSIONS = 256
+"""Visitors and calls of whom Gradio remembers the page; for others it makes it anew."""
+
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
@@ -63,7 +70,7 @@ class Page:
         self._shelf = Shelf(folder / "shelf")
         self._examples = Examples(examples)
         self._uploads = Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", policy)
-        self._acts = Acts(opening, self._visits, self._shelf, self._examples, Room(waiting), self._uploads)
+        self._acts = Acts(opening, self._visits, self._shelf, self._examples, Room(waiting + at_once), self._uploads)
         self._arrivals = Arrivals(self._visits, self._uploads)
         self._callers = Callers()
         self._at_once = at_once
@@ -98,6 +105,8 @@ class Page:
             "enable_monitoring": False,
             "allowed_paths": [str(self._examples.folder.resolve())],
             "max_file_size": "100mb",
+            "max_threads": self._at_once + OTHERS,
+            "state_session_capacity": SESSIONS,
             "footer_links": ["api"],
             "ssr_mode": False,
             "share": False,
@@ -119,7 +128,7 @@ class Page:
             Route("/static/ffmpeg/ffmpeg-core.wasm", _no_cutter),
         ]
 
-    def _connect(self, blocks: gr.Blocks, parts: Parts) -> None:
+    def _connect(self, blocks: CheckedInputs, parts: Parts) -> None:
         acts = self._acts
         enter = parts.go.click(acts.enter, None, [*parts.buttons, parts.status], queue=False, **QUIET)
         run = enter.success(
@@ -132,8 +141,8 @@ class Page:
             concurrency_limit=self._at_once,
             concurrency_id="judge",
         )
-        run.success(idle, None, parts.buttons, queue=False, **QUIET)
-        enter.failure(turned_away, None, [*parts.buttons, parts.status], queue=False, **QUIET)
+        run.success(None, None, parts.buttons, js=_said(idle()), **QUIET)
+        enter.failure(None, None, [*parts.buttons, parts.status], js=_said(turned_away()), **QUIET)
         run.failure(acts.broken, None, [*parts.buttons, parts.status], queue=False, **QUIET)
         parts.stop.click(acts.stop, None, [*parts.shown, *parts.buttons], queue=False, cancels=[run], **QUIET)
         self._connect_arrivals(parts)
@@ -142,7 +151,12 @@ class Page:
         parts.rail.click(acts.swap, sides, [*sides, *parts.shown], queue=False, **QUIET)
         parts.tabs.select(acts.look, None, parts.gallery, queue=False, **QUIET)
         blocks.load(acts.welcome, None, [parts.head, parts.trace], **QUIET)
-        blocks.unload(acts.leave)
+
+        def leave(request: gr.Request) -> None:
+            acts.leave(request)
+            blocks.forget(str(request.session_hash))
+
+        blocks.unload(leave)
 
     def _connect_arrivals(self, parts: Parts) -> None:
         arrivals = self._arrivals
@@ -161,6 +175,11 @@ class Page:
         parts.examples.click(acts.show_example, None, replayed, **how)
         parts.open.upload(acts.open_trace, parts.open, replayed, **how)
         blocks.load(acts.follow_link, None, replayed, **QUIET)
+
+
+def _said(answer: tuple[Any, ...]) -> str:
+    """An answer that is always the same, given by the browser itself: a crowd that is turned away is told at once."""
+    return f"() => {json.dumps(answer)}"
 
 
 async def _no_cutter(_request: Request) -> FileResponse:

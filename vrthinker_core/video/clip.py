@@ -42,28 +42,28 @@ def open_clip(
     """Open a video file for one comparison.
 
     `first` are the slots that are sent before the judge says anything, sized by `opening`; all other slots are sized by `later`.
-    `reading` is chosen by the length of the clip unless it is forced. `decoders` gives the decoding process; without them it is a
-    fresh one. Raises VideoError with one sentence about the file,
-    DecoderDied when the decoding process crashed, hung or passed its limits.
+    `reading` is chosen by the length of the clip unless it is forced. `decoders` gives the decoding process, and a place to open
+    the clip in, for which this may wait; without them a fresh process is started at once. Raises VideoError with one sentence about
+    the file, DecoderDied when the decoding process crashed, hung or passed its limits.
     """
     path = Path(path)
     open_local(path).close()
-    clip = Clip(path, side, grid, limits, decoders)
-    try:
-        clip._ask(
-            {
-                "path": str(path.resolve()),
-                "grid": asdict(grid),
-                "opening": asdict(opening),
-                "later": asdict(later),
-                "first": list(first),
-                "limits": asdict(limits),
-                "reading": reading,
-            }
-        )
-    except BaseException:
-        clip.close()
-        raise
+    request = {
+        "path": str(path.resolve()),
+        "grid": asdict(grid),
+        "opening": asdict(opening),
+        "later": asdict(later),
+        "first": list(first),
+        "limits": asdict(limits),
+        "reading": reading,
+    }
+    with decoders.place() if decoders else contextlib.nullcontext():
+        clip = Clip(path, side, grid, limits, decoders)
+        try:
+            clip._ask(request)
+        except BaseException:
+            clip.close()
+            raise
     return clip
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
 import weakref
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -18,12 +17,12 @@ from typing import BinaryIO, Self
 from vrthinker_core.video import process
 
 _NURSERY = "vrthinker_core.video.nursery"
-_NUMBER = struct.Struct("<i")
-"""A process number, later an exit code, as the nursery says them."""
 _READY_SECONDS = 30.0
 """How long the nursery may take to load; after that fresh processes are started without it."""
 _LEAVE_SECONDS = 2.0
 """How long the nursery may take to end its forks and itself."""
+_PAIR = 2
+"""Clips of one comparison, which open side by side on any machine."""
 
 
 class Decoders:
@@ -33,9 +32,11 @@ class Decoders:
     own. In a fork of the owner, and where forking is not to be had, every process is a fresh one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, places: int | None = None) -> None:
+        """At most `places` clips are being opened at the same time; by default as many as there are processors, and never one."""
         self._owner = os.getpid()
         self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(places or max(_PAIR, _processors()))
         self._nursery: list[_Nursery] = []
         """None or one."""
         self._closed = False
@@ -46,6 +47,14 @@ class Decoders:
         if self._forks:
             with self._lock:
                 self._load()
+
+    def place(self) -> AbstractContextManager[object]:
+        """A place to open one clip in; entering it waits until one is free.
+
+        Opening decodes. A crowd that opened all its clips at once would have none of them sooner, and would leave the server no
+        time to answer anybody. A fork of the owner opens the clips of one comparison and need not wait.
+        """
+        return self._places if os.getpid() == self._owner else contextlib.nullcontext()
 
     def start(self) -> process.Process:
         """A process that serves one clip."""
@@ -79,7 +88,7 @@ class Decoders:
             theirs.close()
         return self._nursery[0].control
 
-    def _fork(self) -> Forked | None:
+    def _fork(self) -> process.Forked | None:
         """None when the nursery does not answer."""
         with contextlib.ExitStack() as opened:
             line, theirs = (opened.enter_context(end) for end in socket.socketpair())
@@ -90,13 +99,18 @@ class Decoders:
                     socket.send_fds(self._load(), [b"f"], [input_end.fileno(), output_end.fileno(), theirs.fileno()])
                 theirs.close()
                 line.settimeout(_READY_SECONDS)
-                pid = _number(line)
+                pid = process.number(line)
             except (BrokenPipeError, ConnectionError, TimeoutError, EOFError):
                 return None
             opened.pop_all()
         for end in (input_end, output_end):
             end.close()
-        return Forked(pid, line, stdin, stdout)
+        return process.Forked(pid, line, stdin, stdout)
+
+
+def _processors() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,48 +130,7 @@ def _drop(nursery: list[_Nursery], owner: int) -> None:
         process.end(dropped.process, owner)
 
 
-class Forked:
-    """A fork of the nursery, as `subprocess.Popen` shows a process. Not for use in a fork of its owner."""
-
-    def __init__(self, pid: int, line: socket.socket, stdin: BinaryIO, stdout: BinaryIO) -> None:
-        self.pid = pid
-        self.stdin = stdin
-        self.stdout = stdout
-        self.returncode: int | None = None
-        self._line = line
-        self._lock = threading.Lock()
-
-    def kill(self) -> None:
-        """End it at once. Its number is its own until its end was heard of."""
-        with self._lock:
-            if self.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self.pid, signal.SIGKILL)
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, once it has ended. Raises subprocess.TimeoutExpired."""
-        with self._lock:
-            if self.returncode is None:
-                self._line.settimeout(timeout)
-                try:
-                    self.returncode = _number(self._line)
-                except TimeoutError:
-                    raise subprocess.TimeoutExpired("a decoding process", timeout or 0) from None
-                except (OSError, EOFError):
-                    self.returncode = -signal.SIGKILL  # the nursery itself was killed
-                self._line.close()
-            return self.returncode
-
-
 def _pipe() -> tuple[BinaryIO, BinaryIO]:
     """What is written to the second end is read from the first."""
     read, write = os.pipe()
     return os.fdopen(read, "rb"), os.fdopen(write, "wb")
-
-
-def _number(line: socket.socket) -> int:
-    """What the nursery says next. Raises EOFError when it has nothing more to say, TimeoutError."""
-    said = line.recv(_NUMBER.size, socket.MSG_WAITALL)
-    if len(said) < _NUMBER.size:
-        raise EOFError
-    return int(_NUMBER.unpack(said)[0])

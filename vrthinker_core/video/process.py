@@ -6,12 +6,14 @@ import contextlib
 import os
 import queue
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, BinaryIO, Protocol
+from typing import BinaryIO
 
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.wire import Header, receive
@@ -37,22 +39,64 @@ _SETTINGS = {
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
 
+_NUMBER = struct.Struct("<i")
+"""A process number, later an exit code, as the nursery says them."""
+
 # -- the parent's end ----------------------------------------------------------------------------------------------------
 
 
-class Process(Protocol):
-    """What the parent uses of a process: of `subprocess.Popen`, and of a fork that looks like one."""
+class Forked:
+    """A fork of the nursery (see `decoders`), as `subprocess.Popen` shows a process. Not for use in a fork of its owner.
 
-    @property
-    def pid(self) -> int: ...  # noqa: D102
-    @property
-    def stdin(self) -> IO[bytes] | None: ...  # noqa: D102
-    @property
-    def stdout(self) -> IO[bytes] | None: ...  # noqa: D102
-    @property
-    def returncode(self) -> int | None: ...  # noqa: D102
-    def kill(self) -> None: ...  # noqa: D102
-    def wait(self, timeout: float | None = None) -> int: ...  # noqa: D102
+    `line` tells its exit code, once; whoever closes it has the nursery end and reap the process.
+    """
+
+    def __init__(self, pid: int, line: socket.socket, stdin: BinaryIO, stdout: BinaryIO) -> None:
+        self.pid = pid
+        self.stdin = stdin
+        self.stdout = stdout
+        self.returncode: int | None = None
+        self._line = line
+        self._lock = threading.Lock()
+
+    def kill(self) -> None:
+        """End it at once. Its number is its own until its end was heard of."""
+        with self._lock:
+            if self.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, once it has ended. Raises subprocess.TimeoutExpired."""
+        with self._lock:
+            if self.returncode is None:
+                self._line.settimeout(timeout)
+                try:
+                    self.returncode = number(self._line)
+                except TimeoutError:
+                    raise subprocess.TimeoutExpired("a decoding process", timeout or 0) from None
+                except (OSError, EOFError):
+                    self.returncode = -signal.SIGKILL  # the nursery itself was killed
+                self._line.close()
+            return self.returncode
+
+    def leave(self) -> None:
+        """Let the nursery reap it; nobody asks for its exit code any more."""
+        with self._lock:
+            if self.returncode is None:
+                self.returncode = -signal.SIGKILL
+                self._line.close()
+
+
+def number(line: socket.socket) -> int:
+    """What the nursery says next. Raises EOFError when it has nothing more to say, TimeoutError."""
+    said = line.recv(_NUMBER.size, socket.MSG_WAITALL)
+    if len(said) < _NUMBER.size:
+        raise EOFError
+    return int(_NUMBER.unpack(said)[0])
+
+
+Process = subprocess.Popen[bytes] | Forked
 
 
 def start(module: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
@@ -73,7 +117,10 @@ def end(process: Process, owner: int) -> None:
     if os.getpid() != owner:
         return
     process.kill()
-    process.wait()
+    if isinstance(process, Forked):
+        process.leave()
+    else:
+        process.wait()
     for pipe in (process.stdin, process.stdout):
         with contextlib.suppress(OSError):
             if pipe is not None:

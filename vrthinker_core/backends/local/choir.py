@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from vrthinker_core.backends.base import Question, Said
 from vrthinker_core.backends.local.block import Block
 from vrthinker_core.backends.local.conversation import LocalConversation
-from vrthinker_core.backends.local.prefix import hold
+from vrthinker_core.backends.local.pinned import hold
 from vrthinker_core.backends.local.render import Picture
 from vrthinker_core.backends.local.speech import Judge, Speech
 from vrthinker_core.errors import BackendFailed

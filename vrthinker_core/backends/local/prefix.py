@@ -13,6 +13,7 @@ import torch
 from transformers import Cache, Qwen2_5_VLForConditionalGeneration
 from transformers.cache_utils import DynamicLayer
 
+from vrthinker_core.backends.local.pinned import hold
 from vrthinker_core.backends.local.render import Item, Picture, size
 from vrthinker_core.backends.local.sight import Sight
 from vrthinker_core.messages import Cancelled
@@ -205,15 +206,6 @@ class Growing(DynamicLayer):  # type: ignore[no-untyped-call]
         store = like.new_zeros(*like.shape[:-2], rows, like.shape[-1])
         store[..., :held, :] = self.room[which][..., :held, :]
         return store
-
-
-def hold(threads: int | None) -> None:
-    """Hold torch to the wanted threads. The setting belongs to the calling thread, and each token may come from another.
-
-    On a busy machine the small matrices of a small judge wait for one another: two threads were many times slower than one.
-    """
-    if threads is not None and torch.get_num_threads() != threads:
-        torch.set_num_threads(threads)
 
 
 def _parts(items: Sequence[Item], most: int) -> Iterator[list[Item]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import numpy as np
@@ -13,18 +15,30 @@ from PIL import Image
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
+from vrthinker_core.backends.local.pinned import hold
 from vrthinker_core.backends.local.render import Picture
 from vrthinker_core.types import Frame
 
 ROOM = 512 * 2**20
 """Bytes of features kept: about 290 frames of 448 x 448 pixels for the 7B."""
 
+SHARE = 16
+"""Pictures that are worth a thread of their own."""
+
 
 class Sight:
     """The vision half of a model, shared by all its conversations; features are kept by content, the least used leave first."""
 
-    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, processor: Qwen2VLImageProcessorPil, room: int = ROOM) -> None:
+    def __init__(
+        self,
+        model: Qwen2_5_VLForConditionalGeneration,
+        processor: Qwen2VLImageProcessorPil,
+        room: int = ROOM,
+        threads: int | None = None,
+    ) -> None:
+        """`threads` is how many the tower computes with, None for torch's own choice."""
         self._tower = model.model.visual
+        self._threads = threads
         self._processor = processor
         self._room = room
         self._held = 0
@@ -89,6 +103,18 @@ class Sight:
     # -- the tower ---------------------------------------------------------------------------------------------------------
 
     def _encode(self, pictures: Sequence[Picture]) -> list[torch.Tensor]:
+        """Many pictures of a small judge are shared out: threads with pictures of their own never wait for one another."""
+        parts = min(os.cpu_count() or 1, len(pictures) // SHARE) if self._threads == 1 else 1
+        if parts < 2:
+            return self._seen(pictures)
+        size = -(-len(pictures) // parts)
+        with ThreadPoolExecutor(parts) as pool:
+            found = pool.map(self._seen, [pictures[start : start + size] for start in range(0, len(pictures), size)])
+            return [features for part in found for features in part]
+
+    @torch.inference_mode()
+    def _seen(self, pictures: Sequence[Picture]) -> list[torch.Tensor]:
+        hold(self._threads)
         weight = self._tower.patch_embed.proj.weight
         patches = torch.from_numpy(np.concatenate([self._patches(picture) for picture in pictures]))
         grid = torch.tensor([picture.grid for picture in pictures], device=weight.device)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.local.prefix import Reading, hold
+from vrthinker_core.backends.local.pinned import hold
+from vrthinker_core.backends.local.prefix import Reading
 from vrthinker_core.backends.local.step import REHEARSALS, Step, Stores, recorded
 
 

@@ -1,0 +1,59 @@
+"""The waiting room, and who finds a place in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.benchmarks.badges import write_pair
+from tests.benchmarks.gauges import played
+from tests.benchmarks.visitors import Seen, Site, Visitor
+from tests.ui.conftest import Server
+from tests.ui.saved import SCRIPT
+from vrthinker_core.ui.room import Room
+
+
+def test_who_is_judged_has_a_place_until_that_ends() -> None:
+    room = Room(1)
+    assert room.enter("anna")
+    with room.turn("anna"):
+        assert not room.enter("bert")
+    assert room.enter("bert")
+    assert room.leave("bert"), "still waiting"
+
+
+def test_whose_turn_has_come_waits_no_more() -> None:
+    room = Room(1)
+    assert room.enter("anna")
+    with room.turn("anna"):
+        assert not room.leave("anna")
+        assert room.enter("bert")
+    assert not room.enter("anna"), "an old turn's end sends nobody away"
+    assert room.leave("bert")
+
+
+def test_who_comes_in_anew_keeps_the_place_when_the_old_turn_ends() -> None:
+    room = Room(1)
+    assert room.enter("anna")
+    with room.turn("anna"):
+        assert room.enter("anna")
+    assert not room.enter("bert")
+    assert room.leave("anna")
+
+
+def test_a_free_judge_takes_whoever_comes(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """Also where nobody may wait."""
+    server = serve(SCRIPT, "--at-once", "2", "--waiting", "0", protocol="paired", pause=0.02)
+
+    async def three() -> list[Seen]:
+        site = await Site.open(server.url)
+        visitors = [Visitor(site) for _ in range(3)]
+        both = await visitors[0].arrive(write_pair(tmp_path, 0))
+        await asyncio.gather(*(visitor.come() for visitor in visitors[1:]))
+        seen = await asyncio.gather(*(visitor.compare(both, "A block glides.") for visitor in visitors))
+        await asyncio.gather(*(visitor.leave() for visitor in visitors))
+        return seen
+
+    seen = played(three())
+    assert [sum(run.whole for run in seen), sum(run.busy for run in seen)] == [2, 1]
