@@ -69,9 +69,9 @@ def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
     return f"scripted:{path}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
-    """Starts servers that speak a script; all are stopped at the end."""
+    """Starts servers that speak a script; all are stopped at the end of the file: even idle ones take their share of a core."""
     running: list[Server] = []
 
     def start(replies: Sequence[str], *chosen: str, **options: object) -> Server:
@@ -84,7 +84,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
         server.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def answering(serve: Callable[..., Server]) -> Server:
     """One server for everything that only speaks to it and needs no script of its own."""
     return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])

@@ -23,7 +23,7 @@ END = "<Snapshot>Steady.</Snapshot><Think>Video 1 is steadier.</Think><Answer>TA
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server]) -> Server:
-    return serve([LOOK, END])
+    return serve([LOOK, END], pause=0.02)
 
 
 @pytest.fixture(scope="module")
