@@ -18,12 +18,15 @@ from tests.ui.conftest import Server
 from tests.ui.test_page import fill, start, wait_for
 from vrthinker_core.ui import words
 
+expect = pytest.importorskip("playwright.sync_api").expect
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 pytestmark = pytest.mark.browser
 
 Clips = tuple[Path, Path]
+LONG = 30_000
 Open = Callable[..., "Page"]
 ANSWER = "<Snapshot>A block.</Snapshot><Think>It glides.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 
@@ -75,7 +78,7 @@ def test_addresses_in_place_of_files(server: Server, open_page: Open, web: str) 
     page.locator("#prompt textarea").fill("A white block glides to the right.")
     page.locator("#go").click()
     wait_for(page, "Finished after 1 turn")
-    assert page.locator(".vrt-headline").inner_text() == "Video 1 is better overall"
+    expect(page.locator(".vrt-headline")).to_have_text("Video 1 is better overall", timeout=LONG)
 
 
 def test_addresses_for_programs(server: Server, web: str) -> None:
@@ -100,7 +103,7 @@ def test_what_cannot_be_fetched_is_said_and_changes_nothing(server: Server, open
         give(page, 1, address)
         wait_for(page, sentence)
         plays(page, "first")
-        assert page.locator(".vrt-headline").count() == 1
+        expect(page.locator(".vrt-headline")).to_have_count(1, timeout=LONG)
 
 
 def test_only_the_open_internet_is_fetched_from(serve: Callable[..., Server], open_page: Open, web: str) -> None:
@@ -117,12 +120,12 @@ def test_a_verdict_goes_with_the_videos_it_belongs_to(server: Server, open_page:
     wait_for(page, "Finished")
     give(page, 2, f"{web}/two.mp4")
     wait_for(page, "videos have changed")
-    assert page.locator(".vrt-headline").count() == 0
+    expect(page.locator(".vrt-headline")).to_have_count(0, timeout=LONG)
     page.locator("#go").click()
     wait_for(page, "Finished")
     page.locator("#first button[aria-label='Clear']").click()
     wait_for(page, "videos have changed")
-    assert page.locator(".vrt-headline").count() == 0
+    expect(page.locator(".vrt-headline")).to_have_count(0, timeout=LONG)
 
 
 def test_the_very_videos_of_a_trace_may_come_after_it(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
@@ -140,7 +143,7 @@ def test_the_very_videos_of_a_trace_may_come_after_it(server: Server, open_page:
     chooser.value.set_files(str(tmp_path / "trace.json"))
     wait_for(another, "Replaying")
     fill(another, clips)
-    assert another.locator(".vrt-headline").count() == 1
+    expect(another.locator(".vrt-headline")).to_have_count(1, timeout=LONG)
     another.locator("#second button[aria-label='Clear']").click()
     wait_for(another, "videos have changed")
-    assert another.locator(".vrt-headline").count() == 0
+    expect(another.locator(".vrt-headline")).to_have_count(0, timeout=LONG)
