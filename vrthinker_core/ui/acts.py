@@ -87,7 +87,8 @@ class Acts:
                     shown = sum(len(turn.frames) for turn in visit.run.state.turns) if visitor in self._watching else sent
                     yield *self._shown(visit), gr.skip() if shown == sent else self._gallery(visit)
                     sent = shown
-                    await _next(visit)
+                    if not over:  # Gradio says the last update again at the end: nothing must come in between
+                        await _next(visit)
             finally:
                 visit.run.halt()
 
