@@ -13,14 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, Conversation, Question, Said, never
-from vrthinker_core.deliberation import Deliberation, FrameSource
+from vrthinker_core.clips import begin_opening, close_opened, opened, source
+from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, filled, make_dialect, neutralise
 from vrthinker_core.errors import BadInput, ContextFull, VrThinkerError
 from vrthinker_core.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Turn, TurnEnded
 from vrthinker_core.messages import Cancelled, Completion
 from vrthinker_core.traces import Recorder, thumbnail
-from vrthinker_core.types import ClipInfo, Frame, FrameRef, Protocol, Settings, Side, VideoPair
-from vrthinker_core.video import Clip, Decoders, open_clip
+from vrthinker_core.types import ClipInfo, Protocol, Settings, VideoPair
+from vrthinker_core.video import Clip, Decoders
 
 MAX_PROMPT = 10_000
 """Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context."""
@@ -134,7 +135,7 @@ class Run:
             conversation = self._backend.open()
             self._stack.callback(conversation.close)
             deliberation = self._deliberation = Deliberation(
-                self._pair.prompt, dialect, self._settings, _source(clips), obeys=self._backend.obeys
+                self._pair.prompt, dialect, self._settings, source(clips), obeys=self._backend.obeys
             )
             while deliberation.over is None:
                 yield from self._turn(deliberation, conversation)
@@ -189,25 +190,14 @@ class Run:
             raise BadInput(f"{self._backend.name} was trained for the protocol {trained} and cannot speak {protocol}. Choose auto.")
 
     def _open_clips(self, dialect: Dialect) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
-        """Both at once, each in a process of its own; the first error, if any, beside what could be opened."""
         with ThreadPoolExecutor(2) as pool:
-            opening = self._opening or self._begin_opening(dialect, pool)
-        found: list[Clip | None] = []
-        trouble: VrThinkerError | None = None
-        for side, future in zip(Side, opening, strict=True):
-            try:
-                found.append(future.result())
-            except VrThinkerError as error:
-                found.append(None)
-                trouble = trouble or type(error)(f"Video {int(side)}: {error}")
-        return found[0], found[1], trouble
+            return opened(self._opening or self._begin_opening(dialect, pool))
 
     def _begin_opening(self, dialect: Dialect, pool: Executor) -> list[Future[Clip]]:
         decoders = self._decoders or self._stack.enter_context(Decoders())
-        sides = ((Side.FIRST, Path(self._pair.first)), (Side.SECOND, Path(self._pair.second)))
-        opening = [pool.submit(_open_one, path, side, dialect, decoders) for side, path in sides]
-        for future in opening:
-            self._stack.callback(_close_opened, future)
+        opening = begin_opening(self._pair, dialect, decoders, pool)
+        for clip in opening:
+            self._stack.callback(close_opened, clip)
         return opening
 
     def _started(self, dialect: Dialect, infos: tuple[ClipInfo | None, ClipInfo | None]) -> Started:
@@ -265,28 +255,6 @@ def _fit(deliberation: Deliberation, conversation: Conversation) -> None:
             raise ContextFull(
                 f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. Shorten the prompt."
             )
-
-
-def _source(clips: tuple[Clip, Clip]) -> FrameSource:
-    def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        found: dict[FrameRef, Frame] = {}
-        for side, clip in zip(Side, clips, strict=True):
-            slots = [ref.slot for ref in refs if ref.side is side]
-            found |= {frame.ref: frame for frame in clip.frames(slots)} if slots else {}
-        return tuple(found[ref] for ref in refs)
-
-    return frames
-
-
-def _close_opened(opening: Future[Clip]) -> None:
-    if not opening.cancel() and opening.exception() is None:
-        opening.result().close()
-
-
-def _open_one(path: Path, side: Side, dialect: Dialect, decoders: Decoders) -> Clip:
-    first = [ref.slot for ref in dialect.opening_refs if ref.side is side]
-    opening, later = dialect.sizing(True), dialect.sizing(False)
-    return open_clip(path, side, dialect.grid, opening=opening, later=later, first=first, decoders=decoders)
 
 
 def _info(clip: Clip | None) -> ClipInfo | None:

@@ -52,7 +52,8 @@ class Arrivals:
 
     def taken(self, request: gr.Request) -> tuple[Any, ...]:
         """A video was taken away."""
-        return same(4) if self._over(request) is None else self._forget(request, words.CHANGED)
+        visit = self._visits.find(str(request.session_hash))
+        return self._forget(request, words.CHANGED) if visit is not None and visit.run.over else same(4)
 
     def _arrived(self, side: Side, path: Path, request: gr.Request, player: object, line: object) -> tuple[Any, ...]:
         """`player` and `line` are what the player and the status show when browsers can play the file as it is."""
@@ -66,15 +67,9 @@ class Arrivals:
             return same(5)  # a saved run with its own videos has taken the place of this one meanwhile
         if shown != path:
             player, line = str(shown), words.COPY_SHOWN
-        visit = self._over(request)
-        if visit is None or _was_compared(visit, side, path):
+        if now is None or not now.run.over or _was_compared(now, side, path):
             return player, line, *same(3)
         return player, *self._forget(request, words.COPY_SHOWN if shown != path else words.CHANGED)
-
-    def _over(self, request: gr.Request) -> Visit | None:
-        """The visitor's run that has ended; None when there is none or it still goes on."""
-        visit = self._visits.find(str(request.session_hash))
-        return visit if visit is not None and visit.run.over else None
 
     def _forget(self, request: gr.Request, line: str) -> tuple[Any, ...]:
         self._visits.leave(str(request.session_hash))

@@ -96,7 +96,7 @@ class Decoders:
             stdout, output_end = (opened.enter_context(end) for end in _pipe())
             try:
                 with self._lock:
-                    socket.send_fds(self._load(), [b"f"], [input_end.fileno(), output_end.fileno(), theirs.fileno()])
+                    socket.send_fds(self._load(), [process.ASKED], [input_end.fileno(), output_end.fileno(), theirs.fileno()])
                 theirs.close()
                 line.settimeout(_READY_SECONDS)
                 pid = process.number(line)

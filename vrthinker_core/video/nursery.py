@@ -11,18 +11,13 @@ import os
 import selectors
 import signal
 import socket
-import struct
 from dataclasses import dataclass
 
 from vrthinker_core.video import worker
+from vrthinker_core.video.process import NUMBER
 
-PID = struct.Struct("<i")
-"""Said once about every fork, as soon as it lives."""
-STATUS = struct.Struct("<i")
-"""Said once about every fork, when it has ended: its exit code, negative for a signal."""
-ASKED = b"f"
-"""The parent asks for a fork; with it come the fork's input, its output, and the line on which it is reported."""
 _HANDED_OVER = 3
+"""Ends that come with a request: input, output, line."""
 
 
 def main() -> None:
@@ -80,7 +75,7 @@ class Nursery:
         fork = _Fork(pid, socket.socket(fileno=line_end))
         self._forks.append(fork)
         self._events.register(fork.line, selectors.EVENT_READ, fork)
-        _say(fork.line, PID.pack(pid))
+        _say(fork.line, NUMBER.pack(pid))
 
     def _become_worker(self, input_end: int, output_end: int) -> None:
         """In the fork: nothing of the nursery is kept but what is loaded."""
@@ -103,7 +98,7 @@ class Nursery:
             ended = os.waitid(os.P_PID, fork.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is not None:
                 fork.reported = True
-                _say(fork.line, STATUS.pack(ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status))
+                _say(fork.line, NUMBER.pack(ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status))
 
     def _reap(self, fork: _Fork) -> None:
         """The parent has hung up on a fork: it ends, and its number is free again."""

@@ -39,8 +39,10 @@ _SETTINGS = {
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
 
-_NUMBER = struct.Struct("<i")
-"""A process number, later an exit code, as the nursery says them."""
+ASKED = b"f"
+"""The nursery is asked for a fork; with it come the fork's input, its output, and the line on which it is reported."""
+NUMBER = struct.Struct("<i")
+"""What the nursery says on that line: the process number as soon as it lives, and once it has ended its exit code."""
 
 # -- the parent's end ----------------------------------------------------------------------------------------------------
 
@@ -90,10 +92,10 @@ class Forked:
 
 def number(line: socket.socket) -> int:
     """What the nursery says next. Raises EOFError when it has nothing more to say, TimeoutError."""
-    said = line.recv(_NUMBER.size, socket.MSG_WAITALL)
-    if len(said) < _NUMBER.size:
+    said = line.recv(NUMBER.size, socket.MSG_WAITALL)
+    if len(said) < NUMBER.size:
         raise EOFError
-    return int(_NUMBER.unpack(said)[0])
+    return int(NUMBER.unpack(said)[0])
 
 
 Process = subprocess.Popen[bytes] | Forked

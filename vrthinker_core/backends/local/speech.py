@@ -15,7 +15,7 @@ from vrthinker_core.backends.local.prefix import Reading
 from vrthinker_core.backends.local.render import Item, size
 from vrthinker_core.backends.local.sight import Sight
 from vrthinker_core.backends.local.spelling import Spelling
-from vrthinker_core.backends.local.stride import Stride
+from vrthinker_core.backends.local.stride import Stride, penalised
 from vrthinker_core.backends.local.utterance import Utterance
 from vrthinker_core.messages import Cancelled, Completion, Sampling
 
@@ -143,8 +143,7 @@ class Choice:
         """The next token, from logits of shape (vocabulary,)."""
         if self._penalty != 1.0:
             seen = torch.tensor(sorted(self.read | set(said)), device=logits.device)
-            found = logits[seen]
-            logits = logits.index_put((seen,), torch.where(found < 0, found * self._penalty, found / self._penalty))
+            logits = logits.index_put((seen,), penalised(logits[seen], self._penalty))
         if self._temperature <= 0:
             return int(logits.argmax())
         chances = torch.softmax(logits.double().cpu() / self._temperature, dim=-1)

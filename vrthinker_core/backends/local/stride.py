@@ -81,9 +81,14 @@ class _Walk:
         step = self._step
         logits = step.logits()[0]
         if self._penalty != 1.0:
-            logits = torch.where(self._heard, torch.where(logits < 0, logits * self._penalty, logits / self._penalty), logits)
+            logits = torch.where(self._heard, penalised(logits, self._penalty), logits)
         step.token.copy_(logits.argmax(dim=-1, keepdim=True))
         if self._penalty != 1.0:
             self._heard.index_fill_(0, step.token, True)
         step.end += 1
         step.place += 1
+
+
+def penalised(logits: torch.Tensor, penalty: float) -> torch.Tensor:
+    """The logits of tokens that were heard before, as stock `generate()` lowers them."""
+    return torch.where(logits < 0, logits * penalty, logits / penalty)

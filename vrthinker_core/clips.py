@@ -1,0 +1,57 @@
+"""Both clips of a comparison: opened side by side, each in a process of its own, and asked for frames as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from pathlib import Path
+
+from vrthinker_core.deliberation import FrameSource
+from vrthinker_core.dialects import Dialect
+from vrthinker_core.errors import VrThinkerError
+from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
+from vrthinker_core.video import Clip, Decoders, open_clip
+
+
+def begin_opening(pair: VideoPair, dialect: Dialect, decoders: Decoders, pool: Executor) -> list[Future[Clip]]:
+    """Open the first clip and the second, as `dialect` needs them. Whoever asks for it must `close_opened` each."""
+    sides = ((Side.FIRST, Path(pair.first)), (Side.SECOND, Path(pair.second)))
+    return [pool.submit(_open_one, path, side, dialect, decoders) for side, path in sides]
+
+
+def opened(opening: Sequence[Future[Clip]]) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
+    """Both clips, once they are open; the first error, if any, beside what could be opened."""
+    found: list[Clip | None] = []
+    trouble: VrThinkerError | None = None
+    for side, future in zip(Side, opening, strict=True):
+        try:
+            found.append(future.result())
+        except VrThinkerError as error:
+            found.append(None)
+            trouble = trouble or type(error)(f"Video {int(side)}: {error}")
+    return found[0], found[1], trouble
+
+
+def close_opened(opening: Future[Clip]) -> None:
+    """Close a clip that was opened, or is being opened."""
+    if not opening.cancel() and opening.exception() is None:
+        opening.result().close()
+
+
+def source(clips: tuple[Clip, Clip]) -> FrameSource:
+    """Frames of both clips, in the order they are asked for."""
+
+    def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+        found: dict[FrameRef, Frame] = {}
+        for side, clip in zip(Side, clips, strict=True):
+            slots = [ref.slot for ref in refs if ref.side is side]
+            found |= {frame.ref: frame for frame in clip.frames(slots)} if slots else {}
+        return tuple(found[ref] for ref in refs)
+
+    return frames
+
+
+def _open_one(path: Path, side: Side, dialect: Dialect, decoders: Decoders) -> Clip:
+    first = [ref.slot for ref in dialect.opening_refs if ref.side is side]
+    opening, later = dialect.sizing(True), dialect.sizing(False)
+    return open_clip(path, side, dialect.grid, opening=opening, later=later, first=first, decoders=decoders)
