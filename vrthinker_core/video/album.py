@@ -1,17 +1,21 @@
-"""Pictures of one clip: made once, kept while there is room."""
+"""Pictures of one clip, kept while there is room: as decoded frames where all of them fit, painted ones otherwise."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from av.video.frame import VideoFrame
+
 from vrthinker_core.video.container import Source
 from vrthinker_core.video.decode import Shot
-from vrthinker_core.video.health import Thumb, thumb
+from vrthinker_core.video.health import SAMPLES, Thumb, thumb
 from vrthinker_core.video.picture import Look, Painter, Pixels, orientation_of
 from vrthinker_core.video.plan import Need, Plan
 
 _MOST_BYTES = 100_000_000
 """Room for the pictures of every slot of the published protocols: 128 of 448 x 448 pixels are 77 MB."""
+_BYTES_PER_PIXEL = 1.5
+"""Of a decoded frame, as nearly all videos store them; painting every picture of 480p costs more than decoding it."""
 _HDR_TRANSFERS = (16, 18)
 """PQ and HLG, as numbered in H.273."""
 
@@ -25,6 +29,9 @@ class Album:
         self._plan = plan
         self._painter: Painter | None = None
         self._kept: dict[Need, Pixels] = {}
+        self._frames: dict[int, VideoFrame] = {}
+        width, height = source.size
+        self._keeps_frames = plan.grid.slots * width * height * _BYTES_PER_PIXEL <= _MOST_BYTES
         self._bytes = 0
         self.thumbs: dict[int, Thumb] = {}
         self.hdr = False
@@ -36,22 +43,29 @@ class Album:
         return self._painter.look
 
     def find(self, need: Need) -> Pixels | None:
-        """A kept picture."""
+        """A picture that was kept, or is made of a frame that was kept."""
+        if need.index in self._frames:
+            return self._painted(self._frames[need.index], [need])[need]
         return self._kept.get(need)
 
     def add(self, shot: Shot, needs: Iterable[Need]) -> dict[Need, Pixels]:
-        """Makes those pictures of one frame, and keeps the ones that are not mere stand-ins."""
+        """Makes those pictures of one frame, and keeps what is no mere stand-in."""
         painter = self._painter = self._painter or self._first(shot)
-        pixels = painter.colours(shot.frame)
-        made = {need: painter.paint(pixels, need.sizing) for need in needs}
-        if shot.index == shot.asked:
-            self.thumbs.setdefault(shot.index, thumb(pixels))
+        if shot.index == shot.asked and shot.index not in self.thumbs:
+            self.thumbs[shot.index] = thumb(painter.points(shot.frame, SAMPLES))
+        made = self._painted(shot.frame, needs)
+        if shot.index == shot.asked and not self._keep_frame(shot):
             for need, picture in made.items():
                 self._keep(need, picture)
         return made
 
     def worth_making(self, total: int) -> dict[int, list[Need]]:
-        """By frame, what can be asked for and is not there yet; only what the first slots ask for where the rest has no room."""
+        """By frame, what can be asked for and is not there yet; only what the first slots ask for where the rest has no room.
+
+        A frame that is to be kept as it is comes without any need: whoever asks for its picture later pays for it.
+        """
+        if self._keeps_frames:
+            return {index: [] for index in self._plan.indices(total) - self._frames.keys()}
         everything = self._plan.everything(total)
         if sum(map(self._weight, everything)) > _MOST_BYTES:
             everything = set(self._plan.served(self._plan.first, total))
@@ -63,8 +77,28 @@ class Album:
     def clear(self) -> None:
         """Forget all pictures: the numbers of the frames were wrong."""
         self._kept.clear()
+        self._frames.clear()
         self.thumbs.clear()
         self._bytes = 0
+
+    def _painted(self, frame: VideoFrame, needs: Iterable[Need]) -> dict[Need, Pixels]:
+        needs = list(needs)
+        painter = self._painter
+        if not needs or painter is None:
+            return {}
+        pixels = painter.colours(frame)
+        return {need: painter.paint(pixels, need.sizing) for need in needs}
+
+    def _keep_frame(self, shot: Shot) -> bool:
+        """Keep a frame as the decoder gave it, if that is the way here and there is room."""
+        if shot.index in self._frames:
+            return True
+        size = sum(plane.buffer_size for plane in shot.frame.planes)
+        if not self._keeps_frames or self._bytes + size > _MOST_BYTES:
+            return False
+        self._frames[shot.index] = shot.frame
+        self._bytes += size
+        return True
 
     def _keep(self, need: Need, picture: Pixels) -> None:
         if need not in self._kept and self._bytes + picture.nbytes <= _MOST_BYTES:

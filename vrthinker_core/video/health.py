@@ -19,7 +19,9 @@ from vrthinker_core.video.timeline import Clock
 Thumb = NDArray[np.uint8]
 """About 64 x 64 grey samples of a frame."""
 
-_SAMPLES = 64
+SAMPLES = 64
+"""Points of a thumb across and down, at least."""
+
 _BLACK = 24
 _CHANGED = 12
 _LEAST_SECONDS = 0.5
@@ -51,11 +53,9 @@ class Facts:
     """Of every frame that a slot means; None where the clip was not decoded as a whole."""
 
 
-def thumb(pixels: Pixels) -> Thumb:
-    """Grey samples of a picture, cheap enough for every frame: points, not averages, so that a small movement is not lost."""
-    down, across = pixels.shape[:2]
-    points = pixels[:: max(1, down // _SAMPLES), :: max(1, across // _SAMPLES)]
-    return cv2.cvtColor(np.ascontiguousarray(points), cv2.COLOR_RGB2GRAY).astype(np.uint8, copy=False)
+def thumb(points: Pixels) -> Thumb:
+    """Grey samples, from points of a picture: points, not averages, so that a small movement is not lost."""
+    return cv2.cvtColor(points, cv2.COLOR_RGB2GRAY).astype(np.uint8, copy=False)
 
 
 def notes(facts: Facts) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import math
 import struct
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import av
 import cv2
@@ -108,12 +109,20 @@ class Painter:
         """`name` is the file's, for errors."""
         self.look = look
         self._name = name
-        self._reformatter = VideoReformatter()
+        self._reformatter, self._pointer = VideoReformatter(), VideoReformatter()  # each keeps the tables of its one size
 
     def colours(self, frame: VideoFrame) -> Pixels:
         """The frame in RGB at its stored size: PyAV's own conversion, with the colour space and range that the file says."""
+        return self._converted(self._reformatter, frame)
+
+    def points(self, frame: VideoFrame, most: int) -> Pixels:
+        """The frame in RGB, `most` to twice as many points across and down (fewer where there are fewer), with none averaged."""
+        across, down = (-(-side // max(1, side // most)) for side in (frame.width, frame.height))
+        return self._converted(self._pointer, frame, width=across, height=down, interpolation="POINT")
+
+    def _converted(self, reformatter: VideoReformatter, frame: VideoFrame, **size: Any) -> Pixels:
         try:
-            pixels = self._reformatter.reformat(frame, format="rgb24", threads=1).to_ndarray()
+            pixels = reformatter.reformat(frame, format="rgb24", threads=1, **size).to_ndarray()
         except (av.FFmpegError, ValueError):
             raise VideoError(f"{self._name} stores its colours as {frame.format.name}, which cannot be converted.") from None
         return pixels.astype(np.uint8, copy=False)

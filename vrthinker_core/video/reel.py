@@ -152,8 +152,9 @@ class Reel:
             return
         worth = self._album.worth_making(self._total)
         for shot in self._walk(list(missing)):
-            needs = {*missing.pop(shot.asked, ()), *(worth.pop(shot.index, ()) if shot.asked == shot.index else ())}
-            if needs:
+            also = worth.pop(shot.index, None) if shot.asked == shot.index else None
+            needs = {*missing.pop(shot.asked, ()), *(also or ())}
+            if needs or also is not None:
                 yield shot, needs
         if missing:
             raise VideoError(f"{self._name} changed while it was read.")
