@@ -66,10 +66,15 @@ def read_timeline(source: Source, budget: Budget) -> Timeline:
         raise VideoError(f"{source.name} needs more memory than a video may take.") from None
     except BREAKS_OFF:
         whole = False
-    shown = np.unique(np.array(pts, dtype=np.int64))
+    shown = _ascending(pts)
     honest = source.format.split(",")[0] in _TRUE_FORMATS and source.codec in _TRUE_CODECS
     seekable = whole and honest and len(keys) > 0 and len(shown) == stored > 0
-    return Timeline(shown, np.unique(np.array(keys, dtype=np.int64)), stored, seekable)
+    return Timeline(shown, _ascending(keys), stored, seekable)
+
+
+def _ascending(times: array[int]) -> NDArray[np.int64]:
+    """Each once. NumPy's own `unique` and `median` load its masked arrays first, which takes longer than decoding a short clip."""
+    return np.array(sorted(set(times)), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,5 +119,10 @@ def make_clock(pts: list[int | None] | NDArray[np.int64], time_base: Fraction, r
     starts = np.asarray((np.array(pts, dtype=np.int64) - int(pts[0] or 0)) * tick if usable else (), dtype=np.float64)
     if not usable or bool(np.any(np.diff(starts) <= 0)):
         return Clock(np.arange(len(pts)) / float(rate), 1 / float(rate), 0.0, invented=True)
-    typical = float(np.median(np.diff(starts))) if len(starts) > 1 else 1 / float(rate)
+    typical = _median(np.diff(starts)) if len(starts) > 1 else 1 / float(rate)
     return Clock(starts, typical, tick)
+
+
+def _median(values: NDArray[np.float64]) -> float:
+    ordered = np.sort(values)
+    return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
