@@ -3,6 +3,7 @@
     python app.py                                    the best judge this machine can run
     python app.py --judge nano                       the built-in judge
     python app.py --judge hf:ID_OR_PATH --port 7861  a checkpoint of your own
+    python app.py --judge hf:ID_OR_PATH --judge nano visitors choose between both; the first one is the default
 
 Only this machine is served unless `--host 0.0.0.0` says otherwise; then name the server with `--name`.
 """
@@ -10,18 +11,17 @@ Only this machine is served unless `--host 0.0.0.0` says otherwise; then name th
 import spaces  # isort: skip - before anything that may touch CUDA
 
 import argparse
-import contextlib
 import os
+import re
 import signal
 import sys
 import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-from vrthinker_core.backends import open_backend
-from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.ui.addresses import ANYWHERE, PUBLIC
 from vrthinker_core.ui.assets import EXAMPLES
+from vrthinker_core.ui.judges import offered
 from vrthinker_core.ui.lending import told
 from vrthinker_core.ui.opening import Opening, borrowed
 from vrthinker_core.ui.page import WAITING_ROOM, Page
@@ -30,7 +30,9 @@ from vrthinker_core.ui.page import WAITING_ROOM, Page
 def options() -> argparse.Namespace:
     """What a person chose."""
     parser = argparse.ArgumentParser(description="VR-Thinker: which of two videos follows the prompt better, and why.")
-    parser.add_argument("--judge", default=os.environ.get("VRTHINKER_JUDGE"), help="nano, hf:ID_OR_PATH or scripted:FILE")
+    parser.add_argument(
+        "--judge", action="append", help="nano, hf:ID_OR_PATH or scripted:FILE; give it again to offer several, the default first"
+    )
     parser.add_argument("--host", help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, help="port to listen on (default: the first free one from 7860)")
     parser.add_argument("--name", action="append", default=[], help="a host name the server goes by, besides localhost")
@@ -44,29 +46,25 @@ def options() -> argparse.Namespace:
         help="web addresses of videos may lead into your own network (never for a server that strangers use)",
     )
     parser.add_argument("--examples", type=Path, default=EXAMPLES, help="folder of saved runs that the page offers")
-    return parser.parse_args()
+    chosen = parser.parse_args()
+    chosen.judge = chosen.judge or re.findall(r"[^\s,]+", os.environ.get("VRTHINKER_JUDGE", ""))
+    return chosen
 
 
 def serve(chosen: argparse.Namespace, folder: Path) -> None:
     """Serve the page until it is interrupted; everything that visitors bring stays below `folder`."""
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
     names = [*chosen.name, *filter(None, [os.environ.get("SPACE_HOST")])]
-    opening = Opening(lambda: open_backend(chosen.judge))
+    opening = Opening(offered(chosen.judge))
     judging = told(spaces.GPU(duration=borrowed)(opening.events))
     policy = ANYWHERE if chosen.local_addresses else PUBLIC
     page = Page(opening, folder, judging, at_once=chosen.at_once, waiting=chosen.waiting, examples=chosen.examples, policy=policy)
     if os.environ.get("SPACE_ID"):
-        _open_first(opening)
+        opening.settle()  # a borrowed GPU sees only what was loaded before the first visitor came
     try:
         page.blocks().launch(server_name=chosen.host, server_port=chosen.port, **page.launch_options(names))
     finally:
         page.close()
-
-
-def _open_first(opening: Opening) -> None:
-    """A borrowed GPU sees only what was loaded before the first visitor came. What goes wrong is said on the page."""
-    with contextlib.suppress(VrThinkerError):
-        opening.wait()
 
 
 def main() -> None:

@@ -56,11 +56,12 @@ VRThinker.mountTranscript = (root, props, watch) => {
   draw();
 };
 
-/** Who judges here; known once the judge has been loaded. */
+/** Who judges: of a run that is shown its own judge, else the one that was chosen, known once that has been loaded. */
 VRThinker.mountHead = (root, props, watch) => {
   const line = root.querySelector(".vrt-judge");
-  const draw = () => VRThinker.say(line, props.value || "");
+  const draw = () => VRThinker.say(line, (VRThinker.trace || {}).judge || props.value || "");
   watch("value", draw);
+  document.addEventListener("vrt:trace", draw);
   draw();
 };
 

@@ -39,7 +39,7 @@ def check_run(items: list[dict[str, Any]], prompt: str = PROMPT) -> None:
     last = items[-1]
     assert (last["stop"], last["labels"]) == ("answered", {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1})
     assert (last["provisional"], last["forced"], last["error"]) == (False, False, "")
-    assert (last["judge"], last["protocol"], last["prompt"]) == ("scripted", "paired", prompt)
+    assert (last["judge"], last["protocol"], last["prompt"]) == ("script", "paired", prompt)
     first, second = last["turns"]
     assert first["requested"] == [10, 60]
     assert first["remarks"] == ["1 request ignored, no such frame: 200."]
@@ -67,10 +67,11 @@ def test_health(server: Server) -> None:
     assert found.pop("version") is not None
     assert found == {
         "status": "ready",
-        "judge": "scripted",
+        "judge": "script",
         "protocol": "paired",
         "notes": ["A script speaks, not a model."],
         "error": "",
+        "judges": [{"name": "script", "status": "ready", "error": ""}],
         "judging": 0,
         "waiting": 0,
     }
@@ -81,7 +82,7 @@ def test_only_these_endpoints_are_offered(server: Server) -> None:
     assert list(info["named_endpoints"]) == ["/compare", "/health"]
     assert not info["unnamed_endpoints"]
     names = [value["parameter_name"] for value in info["named_endpoints"]["/compare"]["parameters"]]
-    assert names == ["video1", "video2", "prompt"]
+    assert names == ["video1", "video2", "prompt", "judge"]
 
 
 def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -> None:

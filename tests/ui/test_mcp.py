@@ -93,7 +93,8 @@ def test_only_these_tools_are_offered(server: Server) -> None:
     assert (resources, prompts) == ([], [])
     schemas = {tool.name: tool.inputSchema for tool in tools}
     assert schemas["health"]["properties"] == {}
-    assert list(schemas["compare"]["properties"]) == schemas["compare"]["required"] == ["video1", "video2", "prompt"]
+    assert list(schemas["compare"]["properties"]) == ["video1", "video2", "prompt", "judge"]
+    assert schemas["compare"]["required"] == ["video1", "video2", "prompt"]
     for parameter in schemas["compare"]["properties"].values():
         assert parameter["description"].endswith(".")
         assert {kind["type"] for kind in parameter.get("anyOf", [parameter])} == {"string"}
@@ -104,7 +105,7 @@ def test_only_these_tools_are_offered(server: Server) -> None:
 @needs_mcp
 def test_health(server: Server) -> None:
     found = call(server, "health")
-    assert (found["status"], found["judge"], found["judging"]) == ("ready", "scripted", 0)
+    assert (found["status"], found["judge"], found["judging"]) == ("ready", "script", 0)
     assert found == client(server).predict(api_name="/health")
 
 

@@ -184,7 +184,7 @@ def test_what_is_missing_is_said(server: Server, open_page: Open, clips: Clips) 
 def test_the_page_says_who_judges(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
     page.wait_for_selector(".vrt-notes li")
-    assert page.locator(".vrt-judge").inner_text() == "Judge: scripted"
+    assert page.locator(".vrt-judge").inner_text() == "Judge: script"
     assert "A script speaks, not a model." in page.locator(".vrt-notes").first.inner_text()
 
 

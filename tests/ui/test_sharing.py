@@ -115,7 +115,7 @@ def test_a_link_shows_the_very_run(server: Server, open_page: Open, clips: Clips
     assert re.search(r"\?trace=[0-9a-f]{24}$", address)
     visitor = open_page(address)
     expect(visitor.locator(".vrt-headline")).to_be_visible(timeout=LONG)
-    assert [line for line in shown(visitor).splitlines() if line != "Judge: scripted"] == live.splitlines()
+    assert [line for line in shown(visitor).splitlines() if line != "Judge: script"] == live.splitlines()
     expect(visitor.locator("#prompt textarea")).to_have_value(PROMPT)
     assert videos(visitor) == ["", ""]
 

@@ -21,6 +21,7 @@ REPLIES = [
     '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>',
     "<Think>Video 1 is steadier.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>",
 ]
+OTHER = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
 REFUSAL = {"left": 10, "wait": 3600}
 LOAN = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "GPU-0", "allowToken": "a token"}
 
@@ -71,7 +72,8 @@ def space(lender: tuple[Lender, str], tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("space")
     (folder / "torch.py").write_text("raise ImportError('no torch here')\n")
     variables = {"SPACES_ZERO_GPU": "true", "SPACES_ZERO_DEVICE_API_URL": lender[1], "PYTHONPATH": str(folder), "HOME": str(folder)}
-    server = Server(folder, write_script(folder / "script.jsonl", REPLIES, protocol="paired"), variables=variables)
+    first, second = write_script(folder / "script.jsonl", REPLIES, protocol="paired"), write_script(folder / "other.jsonl", [OTHER])
+    server = Server(folder, first, "--judge", second, variables=variables)
     yield server
     server.stop()
 
@@ -92,11 +94,16 @@ def test_a_whole_run_happens_in_the_process_that_holds_the_gpu(space: Server, le
     assert known.told("/release") == [{"allowToken": "a token", "fail": "false"}] * len(known.told("/schedule"))
 
 
+def test_the_chosen_judge_speaks_there(space: Server, clips: Clips) -> None:
+    told = answers(space, *uploaded(space, clips), PROMPT, "other")[-1]
+    assert (told["judge"], told["labels"]) == ("other", {"TA": 2, "MQ": 2, "VQ": 2, "OA": 2})
+
+
 def test_a_visitor_borrows_for_as_long_as_the_settings_need(space: Server, lender: tuple[Lender, str], clips: Clips) -> None:
     event, inputs = comparing(space)
     known, _ = lender
     for turns, settings in ((None, Settings()), ("1", Settings(max_turns=1))):
-        values = [*uploaded(space, clips), PROMPT, None, None, turns, *[None] * (inputs - 6)]
+        values = [*uploaded(space, clips), PROMPT, None, None, None, turns, *[None] * (inputs - 7)]
         assert "error" not in act(space, event, values)
         assert known.told("/schedule")[-1]["durationSeconds"] == seconds(settings)
 

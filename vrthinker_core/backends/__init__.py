@@ -10,10 +10,24 @@ from vrthinker_core.backends.base import Backend, Conversation, never
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 
-__all__ = ["NANO", "PUBLISHED", "Backend", "Conversation", "Opened", "ScriptedBackend", "never", "open_backend"]
+__all__ = [
+    "BUILT_IN",
+    "NANO",
+    "PUBLISHED",
+    "Backend",
+    "Conversation",
+    "Opened",
+    "ScriptedBackend",
+    "best_choice",
+    "never",
+    "open_backend",
+]
 
 NANO = Path(__file__).resolve().parents[2] / "assets" / "nano"
 """Folder of the built-in judge."""
+
+BUILT_IN = "nano (built in)"
+"""What the built-in judge is called."""
 
 PUBLISHED = "qunwang13/vrthinker"
 """The published 7B checkpoint that is used where there is a GPU and no choice was made."""
@@ -29,27 +43,33 @@ class Opened:
     notes: tuple[str, ...] = ()
 
 
-def open_backend(choice: str | None = None) -> Opened:
+def open_backend(choice: str | None = None, name: str | None = None) -> Opened:
     """Open `nano`, `hf:ID_OR_PATH`, `scripted:FILE` (JSON lines with `reply`), or, for None, the best judge this machine can run.
 
+    `name` is what a chosen judge is to be called, in place of its own name, where several must be told apart.
     Raises BadInput for a choice that is none of these, CheckpointError for a checkpoint that cannot speak.
     """
     if choice is None:
         return _best()
     kind, _, rest = choice.partition(":")
     if choice == "nano":
-        return Opened(_nano(), (f"The built-in judge speaks. {LIMITS}",))
+        return Opened(_nano(name), (f"The built-in judge speaks. {LIMITS}",))
     if kind == "hf" and rest:
-        return Opened(_local(rest))
+        return Opened(_local(rest, name))
     if kind == "scripted" and rest:
-        return Opened(_scripted(Path(rest)), ("A script speaks, not a model.",))
+        return Opened(_scripted(Path(rest), name), ("A script speaks, not a model.",))
     raise BadInput(f"There is no judge {choice!r}. Choose nano, hf:ID_OR_PATH or scripted:FILE.")
 
 
-def _best() -> Opened:
-    from vrthinker_core.backends.transformers_local import has_cuda
+def best_choice() -> str:
+    """The choice that comes first where none was made: the published checkpoint where there is a GPU, else the built-in judge."""
+    from vrthinker_core.backends.local.gpus import has_cuda
 
-    if not has_cuda():
+    return f"hf:{PUBLISHED}" if has_cuda() else "nano"
+
+
+def _best() -> Opened:
+    if best_choice() == "nano":
         return Opened(_nano(), (f"No GPU was found, so the built-in judge speaks. {LIMITS}",))
     try:
         return Opened(_local(PUBLISHED))
@@ -57,19 +77,17 @@ def _best() -> Opened:
         return Opened(_nano(), (f"{PUBLISHED} could not be opened, so the built-in judge speaks. {LIMITS} Cause: {error}",))
 
 
-def _nano() -> Backend:
+def _nano(name: str | None = None) -> Backend:
+    return _local(str(NANO), name or BUILT_IN)
+
+
+def _local(source: str, name: str | None = None) -> Backend:
     from vrthinker_core.backends.transformers_local import TransformersBackend
 
-    return TransformersBackend.load(str(NANO), name="nano (built in)")
+    return TransformersBackend.load(source, name=name)
 
 
-def _local(source: str) -> Backend:
-    from vrthinker_core.backends.transformers_local import TransformersBackend
-
-    return TransformersBackend.load(source)
-
-
-def _scripted(path: Path) -> ScriptedBackend:
+def _scripted(path: Path, name: str | None) -> ScriptedBackend:
     """A judge from a JSONL file; an object may also hold `protocol` and `pause`, which then count for the whole script."""
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -79,4 +97,4 @@ def _scripted(path: Path) -> ScriptedBackend:
         raise BadInput(f"Cannot read the script {path.name}: {error}.") from None
     if not replies:
         raise BadInput(f"The script {path.name} holds no replies.")
-    return ScriptedBackend(replies, **options)
+    return ScriptedBackend(replies, **(options | ({"name": name} if name else {})))

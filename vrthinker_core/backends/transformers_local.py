@@ -22,11 +22,6 @@ STRIDE = 8
 """Greedy tokens written between two looks at the host, on a GPU: a stop is heard, and a piece shown, that much later."""
 
 
-def has_cuda() -> bool:
-    """A CUDA device can be used here."""
-    return torch.cuda.is_available()
-
-
 class TransformersBackend:
     """A `Backend` on a checkpoint that was checked weight by weight.
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import gradio as gr
 
-from vrthinker_core.errors import BadInput, TraceError, VrThinkerError
+from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.events import Trace
 from vrthinker_core.traces import load
 from vrthinker_core.types import VideoPair
-from vrthinker_core.ui import words
+from vrthinker_core.ui import choices, words
 from vrthinker_core.ui.answers import idle, nothing, refused, same
-from vrthinker_core.ui.choices import chosen
+from vrthinker_core.ui.asking import link_of, visitor_of
 from vrthinker_core.ui.examples import Examples
 from vrthinker_core.ui.opening import Opening
 from vrthinker_core.ui.reading import reader
@@ -51,7 +51,7 @@ class Acts:
 
     async def enter(self, request: gr.Request) -> tuple[Any, ...]:
         """Take a place in the waiting room. Fails without a word when there is none: `turned_away` says it."""
-        if not self._room.enter(_visitor(request)):
+        if not self._room.enter(visitor_of(request)):
             raise gr.Error(words.BUSY, visible=False, print_exception=False)
         return gr.update(visible=False), gr.update(visible=True), words.WAITING
 
@@ -60,6 +60,7 @@ class Acts:
         first: str | None,
         second: str | None,
         prompt: str,
+        judge: object,
         protocol: object,
         window: object,
         turns: object,
@@ -67,18 +68,19 @@ class Acts:
         request: gr.Request,
     ) -> AsyncIterator[tuple[Any, ...]]:
         """One run, as it goes."""
-        visitor = _visitor(request)
+        visitor = visitor_of(request)
         with self._room.turn(visitor):
             if not first or not second:
                 yield nothing(words.MISSING_VIDEOS, words.MISSING_VIDEOS)
                 return
             try:
-                settings = chosen(protocol, window, turns, frames)
+                who = choices.judge(judge, self._opening.names)
+                settings = choices.chosen(protocol, window, turns, frames)
             except BadInput as bad:
                 yield nothing(str(bad), str(bad))
                 return
             pair = VideoPair(prompt or "", self._uploads.original(Path(first)), self._uploads.original(Path(second)))
-            visit = self._visits.begin(visitor, pair, settings)
+            visit = self._visits.begin(visitor, pair, settings, who)
             sent = -1
             try:
                 over = False
@@ -94,8 +96,8 @@ class Acts:
 
     async def stop(self, request: gr.Request) -> tuple[Any, ...]:
         """Stop the visitor's judge; everything it had seen and written stays."""
-        self._room.leave(_visitor(request))
-        visit = self._visits.find(_visitor(request))
+        self._room.leave(visitor_of(request))
+        visit = self._visits.find(visitor_of(request))
         if visit is None or visit.run.over:
             return words.READY, *same(3), *idle()
         await asyncio.to_thread(visit.run.stop)
@@ -103,9 +105,9 @@ class Acts:
 
     async def broken(self, request: gr.Request) -> tuple[Any, ...]:
         """The queue did not take the run, or it was taken out of the queue."""
-        if self._room.leave(_visitor(request)):
+        if self._room.leave(visitor_of(request)):
             return *idle(), words.BUSY
-        visit = self._visits.find(_visitor(request))
+        visit = self._visits.find(visitor_of(request))
         if visit is None:
             return *idle(), gr.skip()
         await asyncio.to_thread(visit.run.stop)
@@ -114,15 +116,15 @@ class Acts:
     def look(self, event: gr.SelectData, request: gr.Request) -> Any:
         """The frames, for who looks at them; nobody else is sent them."""
         if event.value != words.TAB_FRAMES:
-            self._watching.discard(_visitor(request))
+            self._watching.discard(visitor_of(request))
             return gr.skip()
-        self._watching.add(_visitor(request))
-        visit = self._visits.find(_visitor(request))
+        self._watching.add(visitor_of(request))
+        visit = self._visits.find(visitor_of(request))
         return [] if visit is None else self._gallery(visit)
 
     def swap(self, first: str | None, second: str | None, request: gr.Request) -> tuple[Any, ...]:
         """Video 1 becomes video 2. A verdict belongs to the order in which the videos were judged, so it goes."""
-        visitor = _visitor(request)
+        visitor = visitor_of(request)
         visit = self._visits.find(visitor)
         if visit is not None and not visit.run.over:
             return same(6)
@@ -147,7 +149,7 @@ class Acts:
 
     def follow_link(self, request: gr.Request) -> tuple[Any, ...]:
         """The trace that the page's address names."""
-        name = _linked(request)
+        name = link_of(request)
         if not name:
             return same(9)
         example = self._examples.find(name)
@@ -157,7 +159,7 @@ class Acts:
             return refused(str(error))
 
     def _replayed(self, request: gr.Request, trace: Trace, link: str = "") -> tuple[Any, ...]:
-        visitor = _visitor(request)
+        visitor = visitor_of(request)
         former = self._visits.find(visitor)
         at_hand = [*(former.files if former else ()), *(path for example in self._examples.all for path in example.videos)]
         found = [None if path is None else str(self._uploads.shown(path)) for path in videos(trace, at_hand)]
@@ -167,24 +169,11 @@ class Acts:
 
     # -- coming and going ----------------------------------------------------------------------------------------------
 
-    async def welcome(self, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
-        """Who judges here."""
-        while not self._opening.done:
-            yield words.LOADING, gr.skip()
-            await asyncio.sleep(0.25)
-        busy = _linked(request) or self._visits.find(_visitor(request))
-        try:
-            opened = self._opening.wait()
-        except VrThinkerError as error:
-            yield words.NO_JUDGE, gr.skip() if busy else {"turns": [], "ending": str(error)}
-        else:
-            yield words.judge_line(opened.backend.name), gr.skip() if busy else {"turns": [], "notes": opened.notes}
-
     def leave(self, request: gr.Request) -> None:
         """A visitor has closed or reloaded the page."""
-        self._room.leave(_visitor(request))
-        self._watching.discard(_visitor(request))
-        self._visits.leave(_visitor(request))
+        self._room.leave(visitor_of(request))
+        self._watching.discard(visitor_of(request))
+        self._visits.leave(visitor_of(request))
 
     # -- what is shown -------------------------------------------------------------------------------------------------
 
@@ -193,7 +182,7 @@ class Acts:
         shown = {"run": visit.name, "over": visit.run.over, **data(state, visit.album, reader(state.started))}
         if visit.replayed:
             return replayed_status(state), {**shown, "notes": [shown["judge"], *shown["notes"]]}, transcript(state)
-        line = status(state, visit.run.seconds) if self._opening.done else words.LOADING
+        line = status(state, visit.run.seconds) if self._opening.done(visit.judge) else words.LOADING
         return line, shown, transcript(state)
 
     def _gallery(self, visit: Visit) -> list[tuple[str, str]]:
@@ -210,11 +199,3 @@ async def _next(visit: Visit) -> None:
         if visit.run.state is not before or visit.run.over:
             return
         await asyncio.sleep(LOOK)
-
-
-def _visitor(request: gr.Request) -> str:
-    return str(request.session_hash)
-
-
-def _linked(request: gr.Request) -> str:
-    return str(request.query_params.get("trace") or "")

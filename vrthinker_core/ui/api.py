@@ -19,7 +19,7 @@ from gradio.events import api as endpoint
 
 from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.ui import mcp
+from vrthinker_core.ui import choices, mcp
 from vrthinker_core.ui.callers import Callers, token_of
 from vrthinker_core.ui.given import File, video
 from vrthinker_core.ui.inputs import CheckedInputs
@@ -68,7 +68,9 @@ class Api:
         self._concurrency_id = concurrency_id
         self._callers = callers
 
-    async def compare(self, video1: str | File, video2: str | File, prompt: str, request: gr.Request) -> AsyncIterator[Any]:
+    async def compare(
+        self, video1: str | File, video2: str | File, prompt: str, request: gr.Request, judge: str = ""
+    ) -> AsyncIterator[Any]:
         """Which of two videos, made from the same prompt, follows it better, and why: the judge's turns.
 
         Every item is the whole run so far; the last one has `stop`, and `labels` for text alignment (TA), motion quality (MQ),
@@ -79,13 +81,15 @@ class Api:
             video1: The first video: the path or address that an upload here gave, or its web address.
             video2: The second video, named in the same way.
             prompt: The text both videos were made from.
+            judge: Which judge is to compare, by its name in `health`; the first one there when nothing is said.
         """
         token = token_of(request)
         async with AsyncExitStack() as kept:
             try:
+                name = choices.judge(judge, self._opening.names)
                 first = await kept.enter_async_context(video(video1, "Video 1", self._blocks.fetch))
                 second = await kept.enter_async_context(video(video2, "Video 2", self._blocks.fetch))
-                visit = self._begun(VideoPair(_text(prompt), first, second), kept)
+                visit = self._begun(VideoPair(_text(prompt), first, second), name, kept)
             except BadInput as bad:
                 yield _item(refused(str(bad)), token)
                 return
@@ -95,22 +99,27 @@ class Api:
                     return
 
     def health(self, request: gr.Request) -> Any:
-        """Whether a judge is there, which one, and how many wait for it."""
-        return _item({**self._judge(), **self._queue(), "version": _version()}, token_of(request))
+        """Whether a judge is there, which one, how many wait for it, and which other `judges` can be asked for by name.
 
-    def _begun(self, pair: VideoPair, kept: AsyncExitStack) -> Visit:
+        What is said outside of `judges` is about the first of them. `status` is ready, loading or no judge.
+        """
+        told = {name: self._judge(name) for name in self._opening.names}
+        each = [{"name": name, "status": judge["status"], "error": judge["error"]} for name, judge in told.items()]
+        return _item({**self._judge(), "judges": each, **self._queue(), "version": _version()}, token_of(request))
+
+    def _begun(self, pair: VideoPair, judge: str, kept: AsyncExitStack) -> Visit:
         """A run that ends with `kept` at the latest."""
         caller = f"program {secrets.token_hex(12)}"
-        visit = self._visits.begin(caller, pair, Settings())
+        visit = self._visits.begin(caller, pair, Settings(), judge)
         kept.callback(self._visits.leave, caller)
         return visit
 
-    def _judge(self) -> dict[str, Any]:
+    def _judge(self, name: str = "") -> dict[str, Any]:
         found: dict[str, Any] = {"status": "loading", "judge": "", "protocol": "", "notes": [], "error": ""}
-        if not self._opening.done:
+        if not self._opening.done(name):
             return found
         try:
-            opened = self._opening.wait()
+            opened = self._opening.wait(name)
         except VrThinkerError as error:
             return found | {"status": "no judge", "error": str(error)}
         backend = opened.backend

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 from vrthinker_core.errors import BadInput
@@ -30,6 +31,16 @@ def chosen(protocol: object = AUTO, window: object = OWN, turns: object = OWN, f
         max_turns=_number("turns", turns, TURNS),
         frames_per_call=_number("frames per call", frames, FRAMES),
     )
+
+
+def judge(value: object, offered: Sequence[str]) -> str:
+    """The name of the judge that was asked for; the first one where nobody asked. Raises BadInput for one that is not offered."""
+    if value in (None, ""):
+        return offered[0]
+    for name in offered:
+        if value == name:
+            return name
+    raise BadInput(f"There is no judge {str(value)[:40]!r} here. Choose {', '.join(offered)}.")
 
 
 def _protocol(value: object) -> Literal["auto", "concat", "paired"]:

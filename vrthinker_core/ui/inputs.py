@@ -27,9 +27,10 @@ class CheckedInputs(LeanBlocks):
     fetch: Fetch
 
     async def preprocess_data(self, block_fn: Any, inputs: list[Any], *rest: Any, **more: Any) -> list[Any]:
-        """As Gradio does, after the web addresses have become files."""
+        """As Gradio does, after the web addresses have become files and what was left out is what it is by default."""
+        whole = [*inputs, *(part.value for part in block_fn.inputs[len(inputs) :])]
         try:
-            brought = await asyncio.to_thread(self._brought, inputs) if _has_address(inputs) else inputs
+            brought = await asyncio.to_thread(self._brought, whole) if _has_address(whole) else whole
             found: list[Any] = await super().preprocess_data(block_fn, brought, *rest, **more)
         except BadInput as bad:
             raise gr.Error(str(bad), print_exception=False) from None

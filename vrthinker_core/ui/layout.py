@@ -26,7 +26,9 @@ class Parts:
     prompt: gr.Textbox
     go: gr.Button
     stop: gr.Button
+    judge: gr.Dropdown
     settings: tuple[Any, ...]
+    """The others, in the order in which `choices.chosen` takes them."""
     status: gr.Textbox
     place: gr.Textbox
     """Where Gradio shows the place in the queue. No event writes to it: the end of one would wipe the place away."""
@@ -40,7 +42,7 @@ class Parts:
     @property
     def asked(self) -> list[Any]:
         """What a person brings to a comparison."""
-        return [self.first, self.second, self.prompt, *self.settings]
+        return [self.first, self.second, self.prompt, self.judge, *self.settings]
 
     @property
     def shown(self) -> list[Any]:
@@ -53,14 +55,14 @@ class Parts:
         return [self.go, self.stop]
 
 
-def lay_out(cards: Sequence[Mapping[str, Any]]) -> Parts:
-    """Build the page. `cards` are its examples."""
+def lay_out(cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> Parts:
+    """Build the page. `cards` are its examples, `judges` the names of who can be chosen."""
     head = _mounted(f"<header class='vrt vrt-header'>{TITLE}</header>", "mountHead(host, props, watch)", "", "head")
     with gr.Row(elem_id="players"):
         first, second = _player(1, "first"), _player(2, "second")
     rail = _mounted("<div></div>", "mountRail(host, trigger)", None, "rail")
     prompt, go, stop = _ask()
-    addresses, settings = _addresses(), _settings()
+    addresses, (judge, *settings) = _addresses(), _settings(judges)
     state, place = _status()
     with gr.Tabs() as tabs:
         with gr.Tab(words.TAB_TRACE):
@@ -83,7 +85,8 @@ def lay_out(cards: Sequence[Mapping[str, Any]]) -> Parts:
             opened = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
     examples = _mounted("<div></div>", f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
     return Parts(
-        head, first, second, addresses, rail, prompt, go, stop, settings, state, place, tabs, trace, gallery, raw, opened, examples
+        head, first, second, addresses, rail, prompt, go, stop, judge, tuple(settings), state, place, tabs, trace, gallery, raw,
+        opened, examples,
     )  # fmt: skip
 
 
@@ -112,14 +115,15 @@ def _status() -> tuple[gr.Textbox, gr.Textbox]:
         return state, gr.Textbox(label="Place in the queue", elem_id="place", interactive=False, lines=1, max_lines=1)
 
 
-def _settings() -> tuple[Any, ...]:
-    """In the order in which `choices.chosen` takes them."""
+def _settings(judges: Sequence[str]) -> tuple[gr.Dropdown, ...]:
+    """The judge, and the others in the order in which `choices.chosen` takes them."""
     protocols = {name: words.PROTOCOL_NAMES[name] for name in choices.PROTOCOLS}
     windows = {name: words.WINDOW_NAMES.get(name) or words.count(int(name), "round") for name in choices.WINDOWS}
     turns = {name: words.WINDOW_NAMES[name] if name == choices.OWN else name for name in choices.TURNS}
     frames = {name: words.WINDOW_NAMES[name] if name == choices.OWN else name for name in choices.FRAMES}
     with gr.Accordion(words.SETTINGS, open=False, elem_id="settings"), gr.Row():
         return (
+            _choice("Judge", words.JUDGE_HELP, "judge", dict(zip(judges, judges, strict=True))),
             _choice("Protocol", words.PROTOCOL_HELP, "protocol", protocols),
             _choice("Memory window", words.WINDOW_HELP, "window", windows),
             _choice("Turns", words.TURNS_HELP, "turns", turns),

@@ -1,18 +1,23 @@
-"""Opening the judge while the page is already there."""
+"""Opening the judges while the page is already there."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from concurrent import futures
 from dataclasses import replace
 
 from vrthinker_core.backends import Opened
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.events import Event, Finished
 from vrthinker_core.judge import judge
+from vrthinker_core.ui import choices
 from vrthinker_core.ui.run import Job
 from vrthinker_core.video import Decoders
+
+OpenJudge = Callable[[], Opened]
+"""Opens one judge. Raises VrThinkerError when that cannot be done."""
 
 TURNS = 6
 """Replies of a run in which nobody chose their number."""
@@ -31,31 +36,37 @@ def borrowed(job: Job) -> int:
 
 
 class Opening:
-    """A judge that is being opened in a thread, and what decodes its videos."""
+    """Judges that are being opened in a thread, one after the other, and what decodes their videos."""
 
-    def __init__(self, open_judge: Callable[[], Opened]) -> None:
+    def __init__(self, judges: Mapping[str, OpenJudge]) -> None:
+        """`judges` are their names and how each is opened, in this order; the first one is the default."""
         self.decoders = Decoders()
-        self._open_judge = open_judge
-        self._opened: Opened | None = None
-        self._error: VrThinkerError | None = None
-        self._thread = threading.Thread(target=self._work, name="opening", daemon=True)
-        self._thread.start()
+        self._coming: dict[str, futures.Future[Opened]] = {name: futures.Future() for name in judges}
+        threading.Thread(target=self._work, args=(dict(judges),), name="opening", daemon=True).start()
 
     @property
-    def done(self) -> bool:
-        """The judge is there, or cannot be opened."""
-        return not self._thread.is_alive()
+    def names(self) -> tuple[str, ...]:
+        """Of all judges that are offered, those that cannot be opened included."""
+        return tuple(self._coming)
 
-    def wait(self) -> Opened:
-        """The judge. Raises VrThinkerError when it cannot be opened."""
-        self._thread.join()
-        if self._opened is None:
-            raise self._error or CheckpointError("The judge could not be opened.")
-        return self._opened
+    def done(self, name: str = "") -> bool:
+        """The judge of that name ("" for the default) is there, or cannot be opened."""
+        return self._named(name).done()
+
+    def wait(self, name: str = "") -> Opened:
+        """The judge of that name. Raises VrThinkerError when it cannot be opened, BadInput when there is none of that name."""
+        coming = self._named(name)
+        if error := coming.exception():
+            raise error.with_traceback(None)  # else each raise would make the traceback longer
+        return coming.result()
+
+    def settle(self) -> None:
+        """Wait until every judge is there, or cannot be opened."""
+        futures.wait(self._coming.values())
 
     def events(self, job: Job) -> Generator[Event, None, None]:
         """Do a job: the one generator that a GPU machine runs."""
-        opened = self.wait()
+        opened = self.wait(job.judge)
         for event in judge(
             job.pair,
             opened.backend,
@@ -71,11 +82,19 @@ class Opening:
         """Nothing is decoded any more."""
         self.decoders.close()
 
-    def _work(self) -> None:
+    def _named(self, name: str) -> futures.Future[Opened]:
+        return self._coming[choices.judge(name, self.names)]
+
+    def _work(self, judges: Mapping[str, OpenJudge]) -> None:
         self.decoders.warm()
-        try:
-            self._opened = self._open_judge()
-        except VrThinkerError as error:
-            self._error = error
-        except Exception as error:  # noqa: BLE001 - the border of the thread: the page says what happened
-            self._error = CheckpointError(f"The judge could not be opened ({type(error).__name__}). Choose another judge.")
+        for name, open_judge in judges.items():
+            try:
+                self._coming[name].set_result(open_judge())
+            except VrThinkerError as error:
+                self._coming[name].set_exception(error)
+            except BaseException as error:  # noqa: BLE001 - the border of the thread: the page says what happened
+                self._coming[name].set_exception(_unforeseen(error))
+
+
+def _unforeseen(error: BaseException) -> CheckpointError:
+    return CheckpointError(f"The judge could not be opened ({type(error).__name__}). Choose another judge.")

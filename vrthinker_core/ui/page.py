@@ -26,6 +26,7 @@ from vrthinker_core.ui.callers import Callers, ToolCalls
 from vrthinker_core.ui.doors import Doors
 from vrthinker_core.ui.examples import Examples
 from vrthinker_core.ui.inputs import CheckedInputs
+from vrthinker_core.ui.introductions import Introductions
 from vrthinker_core.ui.layout import Parts, lay_out, theme
 from vrthinker_core.ui.offers import Offers
 from vrthinker_core.ui.opening import Opening
@@ -50,7 +51,7 @@ QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 class Page:
     """One server's page.
 
-    `opening` is the judge, `judging` does a job with it (on a Space: on a borrowed GPU); what visitors bring goes to `folder`.
+    `opening` holds the judges, `judging` does a job with one (on a Space: on a borrowed GPU); what visitors bring goes to `folder`.
     `policy` says which web addresses a video may be fetched from.
     """
 
@@ -71,6 +72,7 @@ class Page:
         self._examples = Examples(examples)
         self._uploads = Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", policy)
         self._acts = Acts(opening, self._visits, self._shelf, self._examples, Room(waiting + at_once), self._uploads)
+        self._introductions = Introductions(opening, self._visits)
         self._arrivals = Arrivals(self._visits, self._uploads)
         self._callers = Callers()
         self._at_once = at_once
@@ -83,7 +85,7 @@ class Page:
         blocks.fetch = self._uploads.fetch
         with blocks:
             api.register(blocks, self._opening, self._visits, self._at_once, callers=self._callers)
-            self._connect(blocks, lay_out(self._examples.cards(self._visits.album)))
+            self._connect(blocks, lay_out(self._examples.cards(self._visits.album), self._opening.names))
         blocks.queue(max_size=self._waiting + self._at_once, default_concurrency_limit=None)
         return blocks
 
@@ -150,10 +152,13 @@ class Page:
         sides = [parts.first, parts.second]
         parts.rail.click(acts.swap, sides, [*sides, *parts.shown], queue=False, **QUIET)
         parts.tabs.select(acts.look, None, parts.gallery, queue=False, **QUIET)
-        blocks.load(acts.welcome, None, [parts.head, parts.trace], **QUIET)
+        introduced = [parts.head, parts.trace]
+        blocks.load(self._introductions.welcome, None, introduced, **QUIET)
+        parts.judge.input(self._introductions.choose, parts.judge, introduced, trigger_mode="multiple", **QUIET)
 
         def leave(request: gr.Request) -> None:
             acts.leave(request)
+            self._introductions.leave(request)
             blocks.forget(str(request.session_hash))
 
         blocks.unload(leave)

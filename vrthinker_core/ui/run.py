@@ -31,6 +31,8 @@ class Job:
     """The record, written turn by turn."""
     halt: Path
     """The judge stops as soon as this file exists."""
+    judge: str = ""
+    """The name of the judge that was chosen, "" for the default."""
 
 
 Judging = Callable[[Job], Generator[Event, None, None]]

@@ -49,6 +49,11 @@ class Visit:
         pair = self.run.job.pair if isinstance(self.run, Run) else None
         return (Path(pair.first), Path(pair.second)) if pair else ()
 
+    @property
+    def judge(self) -> str:
+        """The name of the judge who was chosen for a live run."""
+        return self.run.job.judge if isinstance(self.run, Run) else ""
+
 
 class Visits:
     """All visitors of one server. Files live below `root`: the pictures that are offered, and the records that are not."""
@@ -63,14 +68,14 @@ class Visits:
         self._visits: dict[str, Visit] = {}
         self._lock = threading.Lock()
 
-    def begin(self, visitor: str, pair: VideoPair, settings: Settings) -> Visit:
-        """Start a run; the visitor's former run is stopped and cleared away."""
+    def begin(self, visitor: str, pair: VideoPair, settings: Settings, judge: str = "") -> Visit:
+        """Start a run with the judge of that name; the visitor's former run is stopped and cleared away."""
         self.leave(visitor)
         self.sweep()
         name = secrets.token_hex(12)
         record = self.records / name
         record.mkdir()
-        run = Run(Job(pair, settings, record / "trace.json", record / "halt"), self._judging, self._seats)
+        run = Run(Job(pair, settings, record / "trace.json", record / "halt", judge), self._judging, self._seats)
         return self._keep(visitor, Visit(name, run, self.album(name)))
 
     def show(self, visitor: str, trace: Trace, link: str = "") -> Visit:

@@ -29,7 +29,6 @@ OPENING = "Opening both videos."
 MISSING_VIDEOS = "A comparison needs two videos. Add the missing one and compare again."
 BUSY = "Too many people are waiting. Try again in a minute."
 EMPTY = "The judge's turns appear here: the frames it looked at, what it noted, and why it decided. The examples show whole runs."
-NO_JUDGE = "There is no judge."
 REPLAYING = "Replaying a saved trace."
 NEVER_ENDED = "The run was cut off before it ended."
 SWAPPED = "Sides swapped. The former verdict belonged to the former order: compare again."
@@ -43,6 +42,7 @@ NO_ROOM = "The link could not be made: the server's disk is full. Download the t
 COPY_SHOWN = "Browsers cannot play this video: a copy is shown, and the judge reads the original."
 NO_FILE = "That file did not arrive. Choose it again."
 
+JUDGE_HELP = "Who compares the videos. A change counts for the next run."
 PROTOCOL_HELP = "The language the judge was trained in. Automatic is right for every checkpoint that says so itself."
 WINDOW_HELP = "Rounds of requested frames that stay in the judge's view; older ones leave. The first frames always stay."
 TURNS_HELP = "Most replies in one run; on the last one the judge is asked to answer."
@@ -86,6 +86,11 @@ def duration(seconds: float) -> str:
 def judge_line(name: str) -> str:
     """Who judges here."""
     return f"Judge: {name}"
+
+
+def unopened_line(name: str) -> str:
+    """The chosen judge cannot be had; why stands below."""
+    return f"{name} cannot be opened."
 
 
 def title(name: str) -> str:

@@ -53,6 +53,12 @@ def locate(source: str) -> Path:
         ) from error
 
 
+def called(source: str) -> str:
+    """What a checkpoint is called before it is opened: a hub id as it is, a folder by its title. It never holds a path."""
+    path = Path(source)
+    return source if _HUB_ID.fullmatch(source) and not path.exists() else title(path)
+
+
 def title(folder: Path) -> str:
     """What a checkpoint is called in a sentence: its folder's name, or its hub id where the hub's own store holds it."""
     whole = folder.absolute()
