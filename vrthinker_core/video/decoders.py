@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from vrthinker_core.machine import processors
 from vrthinker_core.video import process
 
 _NURSERY = "vrthinker_core.video.nursery"
@@ -36,7 +37,7 @@ class Decoders:
         """At most `places` clips are being opened at the same time; by default as many as there are processors, and never one."""
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(places or max(_PAIR, _processors()))
+        self._places = threading.BoundedSemaphore(places or max(_PAIR, processors()))
         self._nursery: list[_Nursery] = []
         """None or one."""
         self._closed = False
@@ -106,11 +107,6 @@ class Decoders:
         for end in (input_end, output_end):
             end.close()
         return process.Forked(pid, line, stdin, stdout)
-
-
-def _processors() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True)

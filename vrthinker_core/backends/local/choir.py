@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from vrthinker_core.backends.base import Question, Said
 from vrthinker_core.backends.local.block import Block
@@ -11,6 +12,7 @@ from vrthinker_core.backends.local.pinned import hold
 from vrthinker_core.backends.local.render import Picture
 from vrthinker_core.backends.local.speech import Judge, Speech
 from vrthinker_core.errors import BackendFailed
+from vrthinker_core.machine import processors
 
 
 def sing(judge: Judge, questions: Sequence[Question]) -> Iterator[tuple[int, Said]]:
@@ -23,8 +25,7 @@ def sing(judge: Judge, questions: Sequence[Question]) -> Iterator[tuple[int, Sai
         except Exception as error:  # noqa: BLE001 - given to whoever asked
             yield position, error
     choir.look(parts)
-    for part in parts:
-        part.attempt(part.speech.begin)
+    choir.begin(parts)
     while parts:
         for part in parts:
             yield from part.sing()
@@ -93,6 +94,12 @@ class _Choir:
             self._judge.sight.look(pictures)
         except Exception:  # noqa: BLE001 - each part will look at its own frames and tell
             return
+
+    def begin(self, parts: Sequence[_Part]) -> None:
+        """Read the new of each prompt: one after another, or with a small judge as many at a time as there are processors."""
+        with ThreadPoolExecutor(processors() if self._judge.threads == 1 else 1) as pool:
+            for begun in [pool.submit(part.attempt, part.speech.begin) for part in parts]:
+                begun.result()
 
     def read(self, parts: Sequence[_Part]) -> None:
         """Read the chosen token of each part."""

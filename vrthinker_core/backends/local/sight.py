@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_res
 
 from vrthinker_core.backends.local.pinned import hold
 from vrthinker_core.backends.local.render import Picture
+from vrthinker_core.machine import processors
 from vrthinker_core.types import Frame
 
 ROOM = 512 * 2**20
@@ -104,7 +104,7 @@ class Sight:
 
     def _encode(self, pictures: Sequence[Picture]) -> list[torch.Tensor]:
         """Many pictures of a small judge are shared out: threads with pictures of their own never wait for one another."""
-        parts = min(os.cpu_count() or 1, len(pictures) // SHARE) if self._threads == 1 else 1
+        parts = min(processors(), len(pictures) // SHARE) if self._threads == 1 else 1
         if parts < 2:
             return self._seen(pictures)
         size = -(-len(pictures) // parts)

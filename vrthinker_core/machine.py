@@ -1,0 +1,11 @@
+"""What this machine has."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def processors() -> int:
+    """How many processors this process may use: fewer than there are where it is held to some of them."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
