@@ -67,15 +67,16 @@ def _together(waiting: Iterator[_Row], backend: Chorus, live: int) -> Iterator[t
             for row in islice(waiting, live + AHEAD - len(rows)):
                 rows.append(row)
                 row.open_ahead(opening)
-            if not rows:
-                return
             speaking = list(islice(rows, live))
+            if not speaking:
+                return
             for row in speaking:
                 row.begin(asking)
             for row in speaking:
-                yield from row.asked()
-            yield from _round(backend, [row for row in speaking if row.question is not None], asking)
-            rows = deque(row for row in rows if row.question is not None or row not in speaking)
+                yield from row.come()
+            if not any(row.over for row in speaking):  # else others take their places first
+                yield from _round(backend, speaking, asking)
+            rows = deque(row for row in rows if not row.over)
     finally:
         for row in rows:
             row.close()
@@ -84,80 +85,90 @@ def _together(waiting: Iterator[_Row], backend: Chorus, live: int) -> Iterator[t
 
 
 class _Row:
-    """One pair among others."""
+    """One pair among others. Between two questions it goes on in a thread of its own: frames are fetched there."""
 
     def __init__(self, position: int, run: Run) -> None:
         self._position = position
         self._run = run
         self._steps: Generator[Step] = run.recorded()
-        self._asking: Future[tuple[list[Event], Question | None]] | None = None
+        self._coming: Future[list[Step]] | None = None
+        self._begun = False
         self.question: Question | None = None
-        """What it waits for; None once the run is over."""
-        self.waits = False
+        """What it waits for."""
+
+    @property
+    def over(self) -> bool:
+        """Everything that happens has happened, and is told."""
+        return self._begun and self._coming is None and self.question is None
 
     def open_ahead(self, pool: Executor) -> None:
         """Begin to open the videos."""
         self._run.open_ahead(pool)
 
     def begin(self, pool: Executor) -> None:
-        """Begin to go on to the first question, unless it went on before."""
-        if self._asking is None:
-            self.ask_ahead(pool)
+        """Begin to go on to the first question, unless it has begun before."""
+        if not self._begun:
+            self._begun = True
+            self.go_on(pool, None)
 
-    def ask_ahead(self, pool: Executor) -> None:
-        """Begin to go on to the next question."""
-        self._asking = pool.submit(self._ask)
-
-    def asked(self) -> Iterator[tuple[int, Event]]:
-        """What happens up to the next question."""
-        events, self.question = self._asking.result() if self._asking else self._ask()
-        self.waits = self.question is not None
-        for event in events:
-            yield self._position, event
-
-    def hear(self, said: Said) -> Iterator[tuple[int, Event]]:
-        """Take an answer, up to the end of the turn."""
+    def go_on(self, pool: Executor, said: Said | None) -> None:
+        """Begin to go on to the next question, with the end of a reply if there was one."""
+        self.question = None
         self._run.hear(said)
-        for step in self._steps:
+        self._coming = pool.submit(self._next)
+
+    def come(self, *, wait: bool = True) -> Iterator[tuple[int, Event]]:
+        """What happens up to the next question, once: now, or (without `wait`) as soon as it has happened."""
+        if self._coming is None or not (wait or self._coming.done()):
+            return
+        steps, self._coming = self._coming.result(), None
+        for step in steps:
             if isinstance(step, Question):
-                return
-            yield self._position, step
-            if isinstance(step, TurnEnded):
-                self.waits = False
-                return
+                self.question = step
+            else:
+                yield self._position, step
+
+    def hear(self, piece: str) -> Iterator[tuple[int, Event]]:
+        """Take a piece of the reply."""
+        self._run.hear(piece)
+        for step in self._next():
+            if not isinstance(step, Question):
+                yield self._position, step
 
     def close(self) -> None:
         """End the run where it stands."""
-        if self._asking and not self._asking.cancel():
-            wait([self._asking])
+        if self._coming is not None and not self._coming.cancel():
+            wait([self._coming])
         self._steps.close()
         self._run.close()
 
-    def _ask(self) -> tuple[list[Event], Question | None]:
-        events: list[Event] = []
+    def _next(self) -> list[Step]:
+        """Every step up to a question, or to the end."""
+        steps: list[Step] = []
         for step in self._steps:
+            steps.append(step)
             if isinstance(step, Question):
-                return events, step
-            events.append(step)
-        return events, None
+                break
+        return steps
 
 
 def _round(backend: Chorus, rows: list[_Row], asking: Executor) -> Iterator[tuple[int, Event]]:
     """One reply of every row. Whatever a backend does, each row has its end, and goes on to its next question."""
     failure: Exception = BackendFailed("The judge stopped before it had answered.")
     answers = backend.stream_together([row.question for row in rows if row.question is not None])
-    while any(row.waits for row in rows):
+    left = dict(enumerate(rows))
+    while left:
         try:
-            said = next(answers, None)
+            position, said = next(answers, (-1, None))
         except Exception as error:  # noqa: BLE001 - told by every row that still waits
-            failure, said = error, None
-        if said is None:
+            position, failure = -1, error
+        if position < 0:
             break
-        row = rows[said[0]]
-        yield from row.hear(said[1])
-        if not row.waits:
-            row.ask_ahead(asking)
-    for row in rows:
-        if row.waits:
-            yield from row.hear(failure)
-            row.ask_ahead(asking)
+        if isinstance(said, str):
+            yield from left[position].hear(said)
+        else:
+            left.pop(position).go_on(asking, said)
+        for row in rows:
+            yield from row.come(wait=False)
+    for row in left.values():
+        row.go_on(asking, failure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
 from vrthinker_core.deliberation import FrameSource
@@ -39,13 +39,13 @@ def close_opened(opening: Future[Clip]) -> None:
 
 
 def source(clips: tuple[Clip, Clip]) -> FrameSource:
-    """Frames of both clips, in the order they are asked for."""
+    """Frames of both clips, in the order they are asked for. Both processes work at the same time."""
 
     def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        found: dict[FrameRef, Frame] = {}
-        for side, clip in zip(Side, clips, strict=True):
-            slots = [ref.slot for ref in refs if ref.side is side]
-            found |= {frame.ref: frame for frame in clip.frames(slots)} if slots else {}
+        wanted = [[ref.slot for ref in refs if ref.side is side] for side in Side]
+        with ThreadPoolExecutor(len(clips)) as pool:
+            both = pool.map(lambda clip, slots: clip.frames(slots), clips, wanted)
+            found = {frame.ref: frame for frames in both for frame in frames}
         return tuple(found[ref] for ref in refs)
 
     return frames
