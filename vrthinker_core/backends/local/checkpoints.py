@@ -20,7 +20,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.utils import logging
 
-from vrthinker_core.backends.local import files
+from vrthinker_core.backends.local import attention, files
 from vrthinker_core.backends.local.memory import available_memory, require_memory
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import Protocol
@@ -172,7 +172,7 @@ def _model(folder: Path, where: str, dtype: torch.dtype) -> Qwen2_5_VLForConditi
         opened: Any = Qwen2_5_VLForConditionalGeneration.from_pretrained(
             folder,
             dtype=dtype,
-            attn_implementation="sdpa",
+            attn_implementation=_attention(where, dtype),
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
@@ -185,6 +185,11 @@ def _model(folder: Path, where: str, dtype: torch.dtype) -> Qwen2_5_VLForConditi
     _sound(folder, model)
     model.requires_grad_(False)
     return model
+
+
+def _attention(where: str, dtype: torch.dtype) -> dict[str, str]:
+    many = where == "cpu" and dtype == torch.float32
+    return {"": "sdpa", "vision_config": "sdpa", "text_config": attention.registered() if many else "sdpa"}
 
 
 def _placement(where: str) -> str | dict[str, str]:

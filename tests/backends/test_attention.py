@@ -1,0 +1,37 @@
+"""Attention of many readings gives what `sdpa` gives."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from vrthinker_core.backends.local.attention import MANY, attend
+
+
+@pytest.mark.parametrize("readings", [1, MANY - 1, MANY, 16])
+@pytest.mark.parametrize("tokens", [1, 3])
+@pytest.mark.parametrize("grouped", [False, True])
+@torch.inference_mode()
+def test_the_same_as_sdpa(readings: int, tokens: int, grouped: bool) -> None:
+    torch.manual_seed(readings)
+    heads, rows, width = 4, 50, 24
+    query = torch.randn(readings, heads, tokens, width)
+    key, value = (torch.randn(readings, heads // (2 if grouped else 1), rows + 9, width)[:, :, :rows] for _ in range(2))
+    mask = (torch.arange(rows) <= torch.randint(0, rows, (readings, 1)))[:, None, None].expand(-1, -1, tokens, -1)
+    module = torch.nn.Module().eval()
+    module.num_key_value_groups = 2 if grouped else 1
+    found, _ = attend(module, query, key, value, mask, scaling=0.3)
+    wanted = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped)
+    torch.testing.assert_close(found, wanted.transpose(1, 2), atol=1e-5, rtol=1e-5)
+
+
+@torch.inference_mode()
+def test_what_is_masked_counts_for_nothing() -> None:
+    module = torch.nn.Module().eval()
+    module.num_key_value_groups = 1
+    query, key, value = (torch.randn(MANY, 2, length, 8) for length in (1, 6, 6))
+    mask = (torch.arange(6) < 4)[None, None, None].expand(MANY, -1, -1, -1)
+    before, _ = attend(module, query, key, value, mask)
+    key[:, :, 4:], value[:, :, 4:] = 1e9, 1e9
+    torch.testing.assert_close(attend(module, query, key, value, mask)[0], before)
