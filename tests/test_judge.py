@@ -6,20 +6,16 @@ import os
 import pickle
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.clips import write_clip
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.backends.base import Question, Said
-from vrthinker_core.batch import judge_many
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, TurnEnded
 from vrthinker_core.judge import MAX_PROMPT, judge
-from vrthinker_core.messages import Message
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings, VideoPair
 
@@ -196,85 +192,6 @@ def test_a_trace_that_cannot_be_written_is_kept_elsewhere_and_told(pair: VideoPa
     (note,) = end.notes
     kept = Path(note.rsplit("saved as ", 1)[1].removesuffix(" instead."))
     assert load(kept).finished == end
-
-
-def test_a_batch_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair: VideoPair) -> None:
-    other = replace(pair, second=write_clip(tmp_path / "three.mp4", frames=8))
-
-    def script(messages: object) -> str:
-        return CALL if len(messages) == 2 else ANSWER  # type: ignore[arg-type]
-
-    together: dict[int, list[Event]] = {}
-    for position, event in judge_many(iter([pair, other, pair]), ScriptedBackend(script), live=2):
-        together.setdefault(position, []).append(event)
-    assert sorted(together) == [0, 1, 2]
-    for position, one in enumerate([pair, other, pair]):
-        alone = list(judge(one, ScriptedBackend(script)))
-        assert [replace(e, seconds=0) if isinstance(e, Finished) else e for e in together[position]] == [
-            replace(e, seconds=0) if isinstance(e, Finished) else e for e in alone
-        ]
-
-
-class Choral(ScriptedBackend):
-    """A script that speaks for several at once: a piece of each in turn, and for one of them only half a reply."""
-
-    def stream_together(self, questions: Sequence[Question]) -> Iterator[tuple[int, Said]]:
-        streams = {n: q.conversation.stream(q.messages, q.sampling, q.cancelled) for n, q in enumerate(questions)}
-        while streams:
-            for n, stream in list(streams.items()):
-                said: Said | None
-                try:
-                    said = next(stream, None)
-                except BackendFailed as error:
-                    said = error
-                if said is not None:
-                    yield n, said
-                if not isinstance(said, str):
-                    del streams[n]
-
-
-def timeless(events: Iterable[Event]) -> list[Event]:
-    """Events without the one thing that differs between equal runs."""
-    return [replace(event, seconds=0) if isinstance(event, Finished) else event for event in events]
-
-
-def test_a_choir_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair: VideoPair) -> None:
-    """Pairs that end at different turns, one whose file is no video, one whose judge dies."""
-    empty = tmp_path / "empty.mp4"
-    empty.touch()
-    pairs = [pair, replace(pair, prompt="dies"), replace(pair, second=empty), replace(pair, prompt="quick"), pair]
-
-    def script(messages: Sequence[Message]) -> str | BackendFailed:
-        if "dies" in messages[1].text:
-            return BackendFailed("The model's process ended.")
-        return CALL if len(messages) == 2 and "quick" not in messages[1].text else ANSWER
-
-    together: dict[int, list[Event]] = {}
-    for position, event in judge_many(iter(pairs), Choral(script), live=3):
-        together.setdefault(position, []).append(event)
-    for position, one in enumerate(pairs):
-        assert timeless(together[position]) == timeless(judge(one, ScriptedBackend(script)))
-
-
-def test_a_choir_that_stops_ends_every_pair_it_leaves_behind(pair: VideoPair) -> None:
-    class Broken(Choral):
-        def stream_together(self, questions: Sequence[Question]) -> Iterator[tuple[int, Said]]:
-            yield 0, "half a re"
-            raise BackendFailed("The machine is gone.")
-
-    ends = [event for _, event in judge_many([pair, pair], Broken([ANSWER])) if isinstance(event, Finished)]
-    assert [(end.stop, end.error) for end in ends] == [(StopReason.FAILED, "The machine is gone.")] * 2
-
-
-def test_a_choir_is_cancelled_as_a_whole(pair: VideoPair) -> None:
-    flag = threading.Event()
-    stops = []
-    for _, event in judge_many([pair] * 3, Choral([ANSWER]), cancelled=flag.is_set):
-        if isinstance(event, TextArrived):
-            flag.set()
-        if isinstance(event, Finished):
-            stops.append(event.stop)
-    assert stops == [StopReason.CANCELLED] * 3
 
 
 def test_a_run_that_cannot_even_begin_still_begins_with_started(pair: VideoPair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,118 @@
+"""Many pairs at once: each has the events of its own run, and each has its end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tests.clips import write_clip
+from tests.test_judge import ANSWER, CALL
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.backends.base import Question, Said
+from vrthinker_core.batch import judge_many
+from vrthinker_core.errors import BackendFailed
+from vrthinker_core.events import Event, Finished, StopReason, TextArrived, TurnEnded
+from vrthinker_core.judge import judge
+from vrthinker_core.messages import Message
+from vrthinker_core.types import VideoPair
+
+
+def test_a_batch_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair: VideoPair) -> None:
+    other = replace(pair, second=write_clip(tmp_path / "three.mp4", frames=8))
+
+    def script(messages: object) -> str:
+        return CALL if len(messages) == 2 else ANSWER  # type: ignore[arg-type]
+
+    together: dict[int, list[Event]] = {}
+    for position, event in judge_many(iter([pair, other, pair]), ScriptedBackend(script), live=2):
+        together.setdefault(position, []).append(event)
+    assert sorted(together) == [0, 1, 2]
+    for position, one in enumerate([pair, other, pair]):
+        alone = list(judge(one, ScriptedBackend(script)))
+        assert [replace(e, seconds=0) if isinstance(e, Finished) else e for e in together[position]] == [
+            replace(e, seconds=0) if isinstance(e, Finished) else e for e in alone
+        ]
+
+
+class Choral(ScriptedBackend):
+    """A script that speaks for several at once: a piece of each in turn, and for one of them only half a reply."""
+
+    def stream_together(self, questions: Sequence[Question]) -> Iterator[tuple[int, Said]]:
+        streams = {n: q.conversation.stream(q.messages, q.sampling, q.cancelled) for n, q in enumerate(questions)}
+        while streams:
+            for n, stream in list(streams.items()):
+                said: Said | None
+                try:
+                    said = next(stream, None)
+                except BackendFailed as error:
+                    said = error
+                if said is not None:
+                    yield n, said
+                if not isinstance(said, str):
+                    del streams[n]
+
+
+def timeless(events: Iterable[Event]) -> list[Event]:
+    """Events without the one thing that differs between equal runs."""
+    return [replace(event, seconds=0) if isinstance(event, Finished) else event for event in events]
+
+
+def test_a_choir_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair: VideoPair) -> None:
+    """Pairs that end at different turns, one whose file is no video, one whose judge dies."""
+    empty = tmp_path / "empty.mp4"
+    empty.touch()
+    pairs = [pair, replace(pair, prompt="dies"), replace(pair, second=empty), replace(pair, prompt="quick"), pair]
+
+    def script(messages: Sequence[Message]) -> str | BackendFailed:
+        if "dies" in messages[1].text:
+            return BackendFailed("The model's process ended.")
+        return CALL if len(messages) == 2 and "quick" not in messages[1].text else ANSWER
+
+    together: dict[int, list[Event]] = {}
+    for position, event in judge_many(iter(pairs), Choral(script), live=3):
+        together.setdefault(position, []).append(event)
+    for position, one in enumerate(pairs):
+        assert timeless(together[position]) == timeless(judge(one, ScriptedBackend(script)))
+
+
+def test_a_choir_that_stops_ends_every_pair_it_leaves_behind(pair: VideoPair) -> None:
+    class Broken(Choral):
+        def stream_together(self, questions: Sequence[Question]) -> Iterator[tuple[int, Said]]:
+            yield 0, "half a re"
+            raise BackendFailed("The machine is gone.")
+
+    ends = [event for _, event in judge_many([pair, pair], Broken([ANSWER])) if isinstance(event, Finished)]
+    assert [(end.stop, end.error) for end in ends] == [(StopReason.FAILED, "The machine is gone.")] * 2
+
+
+def test_a_pair_that_is_done_is_told_while_others_still_speak(pair: VideoPair) -> None:
+    other = replace(pair, prompt="Another prompt.")
+
+    def script(messages: Sequence[Message]) -> str:
+        return ANSWER if "Another" in messages[1].text else "<Think>" + "long " * 200 + f"</Think>{ANSWER}"
+
+    events = list(judge_many([pair, other], Choral(script, pause=0.005), live=2))
+    short_end = next(n for n, (position, event) in enumerate(events) if position == 1 and isinstance(event, Finished))
+    assert any(position == 0 and isinstance(event, TextArrived) for position, event in events[short_end:])
+
+
+def test_who_stops_listening_leaves_no_thread_behind(pair: VideoPair) -> None:
+    before = set(threading.enumerate())
+    events = judge_many([pair] * 4, Choral([CALL, ANSWER]), live=2)
+    next(event for event in events if isinstance(event[1], TurnEnded))
+    assert isinstance(events, Generator)
+    events.close()
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_choir_is_cancelled_as_a_whole(pair: VideoPair) -> None:
+    flag = threading.Event()
+    stops = []
+    for _, event in judge_many([pair] * 3, Choral([ANSWER]), cancelled=flag.is_set):
+        if isinstance(event, TextArrived):
+            flag.set()
+        if isinstance(event, Finished):
+            stops.append(event.stop)
+    assert stops == [StopReason.CANCELLED] * 3
