@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
@@ -14,11 +15,12 @@ from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.speech import Speech
 from vrthinker_core.backends.local.stride import Stride
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.clips import begin_opening, close_opened, opened, source
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, filled, make_dialect
 from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
-from vrthinker_core.types import Frame, FrameRef, Settings, Side
-from vrthinker_core.video import Clip, open_clip
+from vrthinker_core.types import Frame, FrameRef, Settings, VideoPair
+from vrthinker_core.video import Clip, Decoders
 
 
 class Prompted(LocalConversation):
@@ -65,9 +67,10 @@ class Ours:
         self._conversation = Prompted(backend.judge)
         dialect = make_dialect(Settings(frames_per_call=per_call), "paired")
         settings = filled(Settings(frames_per_call=per_call), dialect)
+        pair = VideoPair("A ball rolls.", *videos)
         with watch.phase("video"):
-            self._clips = [self._stack.enter_context(_opened(path, side, dialect)) for side, path in zip(Side, videos, strict=True)]
-        self._deliberation = Deliberation("A ball rolls.", dialect, settings, self._frames, obeys=False)
+            self._source = source(self._opened(pair, dialect))
+        self._deliberation = Deliberation(pair.prompt, dialect, settings, self._frames, obeys=False)
 
     def turn(self, reply: Sequence[int], last: bool) -> Completion:
         """Write `reply`; the frames it asks for are fetched in this turn unless it is the last."""
@@ -84,14 +87,17 @@ class Ours:
         """End the decoding processes."""
         self._stack.close()
 
+    def _opened(self, pair: VideoPair, dialect: Dialect) -> tuple[Clip, Clip]:
+        decoders = self._stack.enter_context(Decoders())
+        with ThreadPoolExecutor(2) as pool:
+            opening = begin_opening(pair, dialect, decoders, pool)
+            for clip in opening:
+                self._stack.callback(close_opened, clip)
+            first, second, trouble = opened(opening)
+        if first is None or second is None:
+            raise AssertionError(trouble)
+        return first, second
+
     def _frames(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         with self._watch.phase("video"):
-            found: dict[FrameRef, Frame] = {}
-            for side, clip in zip(Side, self._clips, strict=True):
-                found |= {frame.ref: frame for frame in clip.frames([ref.slot for ref in refs if ref.side is side])}
-            return tuple(found[ref] for ref in refs)
-
-
-def _opened(path: Path, side: Side, dialect: Dialect) -> Clip:
-    first = [ref.slot for ref in dialect.opening_refs if ref.side is side]
-    return open_clip(path, side, dialect.grid, opening=dialect.sizing(True), later=dialect.sizing(False), first=first)
+            return self._source(refs)

@@ -13,10 +13,10 @@ from vrthinker_core.backends.local.checkpoints import Checkpoint, open_checkpoin
 
 
 def random_checkpoint(folder: Path, *, quick: bool, side: int, gpu: bool = False) -> Checkpoint:
-    """12.6 million weights with `quick`, else 157 million; on a GPU the 7B in bfloat16. Pictures are brought to `side` x `side`."""
+    """12.6 million weights with `quick`, else 226 million; on a GPU the 7B in bfloat16. Pictures are brought to `side` x `side`."""
     if gpu:
         return built(folder, seven_billion(), side, "cuda", torch.bfloat16)
-    wide, deep, looks = (384, 6, 128) if quick else (1024, 12, 320)
+    wide, deep, looks = (384, 6, 128) if quick else (2048, 4, 640)
     write_small(folder / "random", config=_small(wide, deep, looks), pixels=side * side)
     return open_checkpoint(str(folder / "random"), device="cpu", dtype=torch.float32)
 

@@ -188,8 +188,8 @@ def _model(folder: Path, where: str, dtype: torch.dtype) -> Qwen2_5_VLForConditi
 
 
 def _attention(where: str, dtype: torch.dtype) -> dict[str, str]:
-    many = where == "cpu" and dtype == torch.float32
-    return {"": "sdpa", "vision_config": "sdpa", "text_config": attention.registered() if many else "sdpa"}
+    ours = where == "cpu" and dtype == torch.float32
+    return {"": "sdpa", "vision_config": "sdpa", "text_config": attention.registered() if ours else "sdpa"}
 
 
 def _placement(where: str) -> str | dict[str, str]:

@@ -18,8 +18,8 @@ from vrthinker_core.backends.local.render import Item, Picture, size
 from vrthinker_core.backends.local.sight import Sight
 from vrthinker_core.messages import Cancelled
 
-CHUNK = {"cpu": 256}
-"""Tokens read between two looks at `cancelled`; 1024 elsewhere."""
+CHUNK = 1024
+"""Tokens read between two looks at `cancelled`. With 256 a prompt of 8,000 tokens takes a sixth longer on two processors."""
 
 SECONDS_PER_GRID = 1.0
 """Seconds between two temporal patches of a video item, which set its temporal positions.
@@ -68,7 +68,7 @@ class Reading:
         kept = self._keep(items)
         reused = self.tokens
         logits = None
-        for part in _parts(items[kept:], CHUNK.get(self._model.device.type, 1024)):
+        for part in _parts(items[kept:], CHUNK):
             if cancelled():
                 return None, reused
             logits = self._read(part)
