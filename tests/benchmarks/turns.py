@@ -3,8 +3,8 @@
 A whole run of six turns, this package's way and the published way, over the same random Qwen2.5-VL, the same two clips and the
 same words, turn about: what weighs on the machine weighs on both. Prints the seconds of each phase and turn, and the ratios.
 The last line is JSON. The model has 226 million weights, 12.6 million with `--quick`, and the shape of the 7B with `--gpu`.
-Pictures shrink with it, to 196 and 140 pixels: most work of the 7B lies in its weights, while a small model over as many tokens would
-spend most of it in attention. `--side` sets another size.
+Pictures shrink with it, to 196 and 140 pixels: most work of the 7B lies in its weights, while a small model over as many tokens
+would spend most of it in attention. `--side` sets another size.
 """
 
 from __future__ import annotations
