@@ -2,7 +2,7 @@
 
     python -m vrthinker_core examples [--judge nano]
 
-Most are spoken by the judge that is given. What a small judge never does (be refused, recommend, speak the other protocol) a script
+All but one are spoken by the judge that is given. What the built-in judge never does (recommend, and speak the other protocol) a script
 speaks over drawn clips, and the trace says so: its judge is named "scripted".
 """
 
@@ -69,24 +69,6 @@ RECOMMENDED = (
     ),
 )
 
-REFUSED = (
-    _reply(
-        "Video 1: a red ball on grass, going left. Video 2: a red cylinder on grass, going left.",
-        "The shape is wrong in Video 1. I want to see how they move.",
-        _call("frame_indices", 128, 300),
-    ),
-    _reply(
-        "No new frames.",
-        "The slots end at 127.",
-        _call("frame_indices", 24, 32, 40, 40, 52, 64, 500),
-    ),
-    _reply(
-        "Video 1: the ball leaps sideways between 24 and 32 and back after 52. Video 2 moves evenly.",
-        "Video 2 is right in shape and smooth. Both pictures are clear.",
-        "<answer>TA=2, VQ=0, MQ=2, OA=2</answer>",
-    ),
-)
-
 EXAMPLES = (
     Example("1-wrong-colour-and-hidden-blocks", 3_000_000_044),
     Example("2-wrong-colour-and-dark", 3_000_000_059),
@@ -94,7 +76,7 @@ EXAMPLES = (
     Example("4-a-tie-of-two-flaws", 3_000_000_046),
     Example("5-forced-at-the-first-turn", 3_000_000_023, Settings(max_turns=1)),
     Example("6-recommended-then-final", 3_000_000_022, Settings(protocol="concat"), RECOMMENDED),
-    Example("7-refused-and-repaired", 3_000_000_036, Settings(protocol="paired"), REFUSED),
+    Example("7-more-asked-than-allowed", 3_000_000_077, Settings(frames_per_call=4)),
 )
 
 
