@@ -2,8 +2,8 @@
 
     python -m vrthinker_core examples [--judge nano]
 
-All but one are spoken by the judge that is given. What the built-in judge never does (recommend, and speak the other protocol) a script
-speaks over drawn clips, and the trace says so: its judge is named "scripted".
+All but one are spoken by the judge that is given. What the built-in judge never does (recommend, and speak the other protocol) a
+script speaks over drawn clips, and the trace says so: its judge is named "scripted".
 """
 
 from __future__ import annotations
