@@ -97,7 +97,11 @@ class _Choir:
 
     def begin(self, parts: Sequence[_Part]) -> None:
         """Read the new of each prompt: one after another, or with a small judge as many at a time as there are processors."""
-        with ThreadPoolExecutor(processors() if self._judge.threads == 1 else 1) as pool:
+        if self._judge.threads != 1:
+            for part in parts:
+                part.attempt(part.speech.begin)
+            return
+        with ThreadPoolExecutor(processors()) as pool:
             for begun in [pool.submit(part.attempt, part.speech.begin) for part in parts]:
                 begun.result()
 
