@@ -1,10 +1,12 @@
 """python -m tests.benchmarks.turns [--quick] [--gpu] [--threads N] [--side PIXELS] [--pairs 4 12]
 
 A whole run of six turns, this package's way and the published way, over the same random Qwen2.5-VL, the same two clips and the
-same words, turn about: what weighs on the machine weighs on both. Prints the seconds of each phase and turn, and the ratios.
-The last line is JSON. The model has 226 million weights, 12.6 million with `--quick`, and the shape of the 7B with `--gpu`.
-Pictures shrink with it, to 196 and 140 pixels: most work of the 7B lies in its weights, while a small model over as many tokens
-would spend most of it in attention. `--side` sets another size.
+same words, turn about: what weighs on the machine weighs on both. Prints the seconds of each phase and turn, the ratios, and the
+most memory that each took beside the weights. The last line is JSON.
+
+The model has 226 million weights, 12.6 million with `--quick`, and the shape of the 7B with `--gpu`. Pictures shrink with it, to
+196 and 140 pixels: most work of the 7B lies in its weights, while a small model over as many tokens would spend most of it in
+attention. `--side` sets another size.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
+from tests.benchmarks.footprint import Footprint
 from tests.benchmarks.ours import Ours
 from tests.benchmarks.published import Published
 from tests.benchmarks.randoms import random_checkpoint
@@ -53,13 +56,16 @@ def measure(checkpoint: Checkpoint, videos: tuple[Path, Path], pairs: int, words
     ours = Ours(checkpoint, videos, watch, pairs)
     spelling, wanted = Spelling(checkpoint.tokenizer), ()
     told: dict[str, list[Seconds]] = {"ours": [], "published": []}
+    taken = {who: Footprint() for who in told}
     print(f"-- {pairs} pairs a call", flush=True)
     for turn in range(1, TURNS + 1):
         asks = None if turn == TURNS else tuple(1 + 2 * (pairs * (turn - 1) + n) for n in range(pairs))
         reply = given(spelling, asks, words)
-        ours.turn(reply, last=asks is None)
+        with taken["ours"].turn():
+            ours.turn(reply, last=asks is None)
         told["ours"].append(watch.take())
-        text = published.turn(wanted, reply)
+        with taken["published"].turn():
+            text = published.turn(wanted, reply)
         assert text == spelling.text(reply), "both write the same words"
         told["published"].append(watch.take())
         for who, turns in told.items():
@@ -68,7 +74,9 @@ def measure(checkpoint: Checkpoint, videos: tuple[Path, Path], pairs: int, words
     ours.close()
     for hook in hooks:
         hook.remove()
-    return _ratios(told)
+    megabytes = {who: footprint.peak for who, footprint in taken.items()}
+    print(f"most memory beside the weights: ours {megabytes['ours']} MB, published {megabytes['published']} MB")
+    return {**_ratios(told), "peak_mb": megabytes}
 
 
 def given(spelling: Spelling, asks: Sequence[int] | None, words: int) -> list[int]:
