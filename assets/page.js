@@ -40,6 +40,8 @@ VRThinker.mountTrace = (root, props, watch, empty) => {
   const onTile = (tile) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail: tile }));
   const view = new VRThinker.Trace(root, { empty, onTile });
   const draw = () => {
+    // Who comes is told who judges; that may arrive after a run that they opened at once, and must not take its place.
+    if ((props.value || {}).introduction && (VRThinker.trace || {}).run) return;
     view.update(props.value);
     VRThinker.trace = props.value;
     document.dispatchEvent(new CustomEvent("vrt:trace", { detail: props.value }));

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import gradio as gr
@@ -16,6 +17,9 @@ from vrthinker_core.ui.visits import Visits
 
 LOOK = 0.25
 """Seconds between two looks at a judge that is still being loaded."""
+
+INTRODUCTION: Mapping[str, Any] = MappingProxyType({"introduction": True, "turns": ()})
+"""A trace without a run. A page that shows a run by then leaves it out (`page.js`)."""
 
 
 class Introductions:
@@ -60,5 +64,5 @@ class Introductions:
         try:
             opened = self._opening.wait(name)
         except VrThinkerError as error:
-            return words.unopened_line(name or self._opening.names[0]), {"turns": [], "ending": str(error)}
-        return words.judge_line(opened.backend.name), {"turns": [], "notes": opened.notes}
+            return words.unopened_line(name or self._opening.names[0]), {**INTRODUCTION, "ending": str(error)}
+        return words.judge_line(opened.backend.name), {**INTRODUCTION, "notes": opened.notes}
