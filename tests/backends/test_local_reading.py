@@ -22,7 +22,7 @@ from vrthinker_core.types import Frame
 
 OPENING = Message("user", (*(Image(seen(n)) for n in range(3)), Text("Compare the two videos.")))
 FILMED = Message("user", (Video(tuple(seen(n, 56, 84) for n in range(6))), Video((seen(8), seen(9), seen(10))), Text("Compare.")))
-MANY = tuple(Image(seen(n, 112, 112)) for n in range(40, 58))
+MANY = tuple(Image(seen(n, 112, 112)) for n in range(40, 112))
 """More tokens than are read at once."""
 
 
