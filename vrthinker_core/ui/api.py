@@ -105,7 +105,7 @@ class Api:
         """
         told = {name: self._judge(name) for name in self._opening.names}
         each = [{"name": name, "status": judge["status"], "error": judge["error"]} for name, judge in told.items()]
-        return _item({**self._judge(), "judges": each, **self._queue(), "version": _version()}, token_of(request))
+        return _item({**told[self._opening.names[0]], "judges": each, **self._queue(), "version": _version()}, token_of(request))
 
     def _begun(self, pair: VideoPair, judge: str, kept: AsyncExitStack) -> Visit:
         """A run that ends with `kept` at the latest."""
@@ -114,7 +114,7 @@ class Api:
         kept.callback(self._visits.leave, caller)
         return visit
 
-    def _judge(self, name: str = "") -> dict[str, Any]:
+    def _judge(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = {"status": "loading", "judge": "", "protocol": "", "notes": [], "error": ""}
         if not self._opening.done(name):
             return found

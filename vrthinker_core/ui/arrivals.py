@@ -13,6 +13,7 @@ from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.types import Side
 from vrthinker_core.ui import words
 from vrthinker_core.ui.answers import nothing, same
+from vrthinker_core.ui.asking import visitor_of
 from vrthinker_core.ui.replay import digest
 from vrthinker_core.ui.uploads import Uploads
 from vrthinker_core.ui.visits import Visit, Visits
@@ -52,17 +53,17 @@ class Arrivals:
 
     def taken(self, request: gr.Request) -> tuple[Any, ...]:
         """A video was taken away."""
-        visit = self._visits.find(str(request.session_hash))
+        visit = self._visits.find(visitor_of(request))
         return self._forget(request, words.CHANGED) if visit is not None and visit.run.over else same(4)
 
     def _arrived(self, side: Side, path: Path, request: gr.Request, player: object, line: object) -> tuple[Any, ...]:
         """`player` and `line` are what the player and the status show when browsers can play the file as it is."""
-        before = self._visits.find(str(request.session_hash))
+        before = self._visits.find(visitor_of(request))
         try:
             shown = self._uploads.prepare(path)
         except VrThinkerError as error:
             return _said(str(error))
-        now = self._visits.find(str(request.session_hash))
+        now = self._visits.find(visitor_of(request))
         if now is not None and now.replayed and (now is not before or _older(path, now)):
             return same(5)  # a saved run with its own videos has taken the place of this one meanwhile
         if shown != path:
@@ -72,7 +73,7 @@ class Arrivals:
         return player, *self._forget(request, words.COPY_SHOWN if shown != path else words.CHANGED)
 
     def _forget(self, request: gr.Request, line: str) -> tuple[Any, ...]:
-        self._visits.leave(str(request.session_hash))
+        self._visits.leave(visitor_of(request))
         return nothing(line)
 
 

@@ -21,6 +21,7 @@ from vrthinker_core.ui.acts import Acts
 from vrthinker_core.ui.addresses import PUBLIC, Policy
 from vrthinker_core.ui.answers import idle, turned_away
 from vrthinker_core.ui.arrivals import Arrivals
+from vrthinker_core.ui.asking import visitor_of
 from vrthinker_core.ui.border import Border
 from vrthinker_core.ui.callers import Callers, ToolCalls
 from vrthinker_core.ui.doors import Doors
@@ -159,7 +160,7 @@ class Page:
         def leave(request: gr.Request) -> None:
             acts.leave(request)
             self._introductions.leave(request)
-            blocks.forget(str(request.session_hash))
+            blocks.forget(visitor_of(request))
 
         blocks.unload(leave)
 

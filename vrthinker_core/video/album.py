@@ -83,10 +83,10 @@ class Album:
 
     def _painted(self, frame: VideoFrame, needs: Iterable[Need]) -> dict[Need, Pixels]:
         needs = list(needs)
-        painter = self._painter
-        if not needs or painter is None:
+        if not needs:
             return {}
-        pixels = painter.colours(frame)
+        assert self._painter is not None
+        painter, pixels = self._painter, self._painter.colours(frame)
         return {need: painter.paint(pixels, need.sizing) for need in needs}
 
     def _keep_frame(self, shot: Shot) -> bool:

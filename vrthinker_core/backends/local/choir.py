@@ -8,11 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from vrthinker_core.backends.base import Question, Said
 from vrthinker_core.backends.local.block import Block
 from vrthinker_core.backends.local.conversation import LocalConversation
-from vrthinker_core.backends.local.pinned import hold
+from vrthinker_core.backends.local.pinned import hold, lanes
 from vrthinker_core.backends.local.render import Picture
 from vrthinker_core.backends.local.speech import Judge, Speech
 from vrthinker_core.errors import BackendFailed
-from vrthinker_core.machine import processors
 
 
 def sing(judge: Judge, questions: Sequence[Question]) -> Iterator[tuple[int, Said]]:
@@ -96,12 +95,13 @@ class _Choir:
             return
 
     def begin(self, parts: Sequence[_Part]) -> None:
-        """Read the new of each prompt: one after another, or with a small judge as many at a time as there are processors."""
-        if self._judge.threads != 1:
+        """Read the new of each prompt, side by side where that is quicker."""
+        side_by_side = lanes(self._judge.threads)
+        if side_by_side == 1:  # not in a new thread, where torch would start threads of its own anew
             for part in parts:
                 part.attempt(part.speech.begin)
             return
-        with ThreadPoolExecutor(processors()) as pool:
+        with ThreadPoolExecutor(side_by_side) as pool:
             for begun in [pool.submit(part.attempt, part.speech.begin) for part in parts]:
                 begun.result()
 

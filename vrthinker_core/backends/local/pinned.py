@@ -1,8 +1,10 @@
-"""With how many threads torch computes."""
+"""With how many threads torch computes, and how many computations run side by side."""
 
 from __future__ import annotations
 
 import torch
+
+from vrthinker_core.machine import processors
 
 
 def hold(threads: int | None) -> None:
@@ -12,3 +14,11 @@ def hold(threads: int | None) -> None:
     """
     if threads is not None and torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
+
+
+def lanes(threads: int | None) -> int:
+    """How many computations of their own run side by side: a judge held to one thread gets one for every processor.
+
+    They never wait for one another. Other judges use all processors for each computation.
+    """
+    return processors() if threads == 1 else 1

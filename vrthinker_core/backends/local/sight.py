@@ -14,9 +14,8 @@ from PIL import Image
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-from vrthinker_core.backends.local.pinned import hold
+from vrthinker_core.backends.local.pinned import hold, lanes
 from vrthinker_core.backends.local.render import Picture
-from vrthinker_core.machine import processors
 from vrthinker_core.types import Frame
 
 ROOM = 512 * 2**20
@@ -103,8 +102,8 @@ class Sight:
     # -- the tower ---------------------------------------------------------------------------------------------------------
 
     def _encode(self, pictures: Sequence[Picture]) -> list[torch.Tensor]:
-        """Many pictures of a small judge are shared out: threads with pictures of their own never wait for one another."""
-        parts = min(processors(), len(pictures) // SHARE) if self._threads == 1 else 1
+        """Many pictures are shared out."""
+        parts = min(lanes(self._threads), len(pictures) // SHARE)
         if parts < 2:
             return self._seen(pictures)
         size = -(-len(pictures) // parts)
