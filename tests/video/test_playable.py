@@ -20,7 +20,7 @@ from tests.video.opening import PAIRED, opened, pixels
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.geometry import Sizing
 from vrthinker_core.video import Limits
-from vrthinker_core.video.playable import playable
+from vrthinker_core.video.browser_copy.copy import playable
 
 Kind = Callable[[str], Path]
 

@@ -19,7 +19,7 @@ from tests.video.making import repeated, write
 from tests.video.opening import SQUARE, opened
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.video import Limits
-from vrthinker_core.video.wire import receive, send
+from vrthinker_core.video.worker_io import receive, send
 
 PROC = Path("/proc")
 linux = pytest.mark.skipif(not (PROC / "self" / "status").exists(), reason="needs /proc")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vrthinker_core.ui.addresses import PUBLIC, Policy
 from vrthinker_core.ui.fetching import fetch_video
-from vrthinker_core.video.playable import playable
+from vrthinker_core.video.browser_copy.copy import playable
 
 KEPT = 3600.0
 """Seconds for which a copy, or what was fetched, is kept; the page holds its own by then."""

@@ -1,7 +1,7 @@
 """Open hostile files, map slots to real frames, decode each needed frame once."""
 
 from vrthinker_core.video.clip import Clip, open_clip
-from vrthinker_core.video.decoders import Decoders
 from vrthinker_core.video.limits import Limits
+from vrthinker_core.video.processes.pool import Decoders
 
 __all__ = ["Clip", "Decoders", "Limits", "open_clip"]

@@ -16,12 +16,12 @@ from typing import Any, Self
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
-from vrthinker_core.video import process
-from vrthinker_core.video.decoders import Decoders
 from vrthinker_core.video.files import open_local, shown_name
+from vrthinker_core.video.frames.plan import Reading
 from vrthinker_core.video.limits import DEFAULT, Limits
-from vrthinker_core.video.plan import Reading
-from vrthinker_core.video.wire import Header, receive, send
+from vrthinker_core.video.processes import process
+from vrthinker_core.video.processes.pool import Decoders
+from vrthinker_core.video.worker_io import Header, receive, send
 
 _DYING_SECONDS = 2.0
 """How long a process that hung up may take to end by itself, so that the cause can be told from its exit code."""

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.geometry import Grid
-from vrthinker_core.video.decode import Tally
-from vrthinker_core.video.picture import Look, Pixels
-from vrthinker_core.video.timeline import Clock
+from vrthinker_core.video.frames.convert import Look, Pixels
+from vrthinker_core.video.frames.decode import Tally
+from vrthinker_core.video.frames.timeline import Clock
 
 Thumb = NDArray[np.uint8]
 """About 64 x 64 grey samples of a frame."""

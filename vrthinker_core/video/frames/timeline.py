@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.container import BREAKS_OFF, Source
+from vrthinker_core.video.frames.container import BREAKS_OFF, Source
 from vrthinker_core.video.limits import Budget
 
 # Where a packet's timestamp is the frame's own, and a key frame is a place to start. MPEG-TS, AVI, raw streams and the like number

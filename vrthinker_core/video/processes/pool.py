@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from vrthinker_core.machine import processors
-from vrthinker_core.video import process
+from vrthinker_core.video.processes import process
 
-_NURSERY = "vrthinker_core.video.nursery"
+_NURSERY = "vrthinker_core.video.processes.fork_server"
 _READY_SECONDS = 30.0
 """How long the nursery may take to load; after that fresh processes are started without it."""
 _LEAVE_SECONDS = 2.0

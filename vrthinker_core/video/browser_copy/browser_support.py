@@ -9,7 +9,7 @@ from pathlib import Path
 import av
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.container import Source
+from vrthinker_core.video.frames.container import Source
 from vrthinker_core.video.limits import Budget
 
 _CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}

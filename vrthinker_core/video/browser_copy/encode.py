@@ -16,10 +16,10 @@ from av.video.reformatter import ColorRange, Colorspace
 from av.video.stream import VideoStream
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.container import Source
-from vrthinker_core.video.decode import Sequential, Tally
+from vrthinker_core.video.frames.container import Source
+from vrthinker_core.video.frames.convert import Look, Painter, Pixels, orientation_of, resize
+from vrthinker_core.video.frames.decode import Sequential, Tally
 from vrthinker_core.video.limits import Budget
-from vrthinker_core.video.picture import Look, Painter, Pixels, orientation_of, resize
 
 LONGEST = 1280
 """Pixels of the longer side of a copy, at most."""

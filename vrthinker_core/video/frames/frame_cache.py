@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from av.video.frame import VideoFrame
 
-from vrthinker_core.video.container import Source
-from vrthinker_core.video.decode import Shot
-from vrthinker_core.video.health import SAMPLES, Thumb, thumb
-from vrthinker_core.video.picture import Look, Painter, Pixels, orientation_of
-from vrthinker_core.video.plan import Need, Plan
+from vrthinker_core.video.frames.container import Source
+from vrthinker_core.video.frames.convert import Look, Painter, Pixels, orientation_of
+from vrthinker_core.video.frames.decode import Shot
+from vrthinker_core.video.frames.health import SAMPLES, Thumb, thumb
+from vrthinker_core.video.frames.plan import Need, Plan
 
 _MOST_BYTES = 100_000_000
 """Room for the pictures of every slot of the published protocols: 128 of 448 x 448 pixels are 77 MB."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import av
 
-from vrthinker_core.video.container import Source
+from vrthinker_core.video.frames.container import Source
 from vrthinker_core.video.limits import Budget
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import ClipInfo
-from vrthinker_core.video.album import Album
-from vrthinker_core.video.container import Source
-from vrthinker_core.video.decode import Seeking, Sequential, Shot, Tally, Untrue
 from vrthinker_core.video.files import open_local, shown_name
-from vrthinker_core.video.health import Facts, notes
+from vrthinker_core.video.frames.container import Source
+from vrthinker_core.video.frames.convert import Pixels
+from vrthinker_core.video.frames.decode import Seeking, Sequential, Shot, Tally, Untrue
+from vrthinker_core.video.frames.frame_cache import Album
+from vrthinker_core.video.frames.health import Facts, notes
+from vrthinker_core.video.frames.plan import Need, Plan, Reading
+from vrthinker_core.video.frames.timeline import make_clock, read_timeline
 from vrthinker_core.video.limits import Budget, Limits, memory_ran_short
-from vrthinker_core.video.picture import Pixels
-from vrthinker_core.video.plan import Need, Plan, Reading
-from vrthinker_core.video.timeline import make_clock, read_timeline
 
 # Up to 640 million pixels (10 s of 1080p at 30 per second) a clip is decoded once, as a whole. Measured: 3 to 8 s of processor time
 # per thousand million pixels. Generated clips mostly have a single key frame, so that reaching slot 112 of 128 means decoding 87 %

@@ -11,9 +11,9 @@ import numpy as np
 from av.video.frame import VideoFrame
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.container import BREAKS_OFF, Source
+from vrthinker_core.video.frames.container import BREAKS_OFF, Source
+from vrthinker_core.video.frames.timeline import Timeline
 from vrthinker_core.video.limits import Budget
-from vrthinker_core.video.timeline import Timeline
 
 
 @dataclass(slots=True)

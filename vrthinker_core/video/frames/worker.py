@@ -13,11 +13,10 @@ import cv2
 from vrthinker_core.errors import VideoError
 from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.video.files import shown_name
+from vrthinker_core.video.frames.clip_decoder import Picture, Reel
+from vrthinker_core.video.frames.plan import Plan
 from vrthinker_core.video.limits import Budget, Limits, confine, memory_ran_short
-from vrthinker_core.video.plan import Plan
-from vrthinker_core.video.process import own_output, requests
-from vrthinker_core.video.reel import Picture, Reel
-from vrthinker_core.video.wire import Header, send
+from vrthinker_core.video.worker_io import Header, own_output, requests, send
 
 
 def main() -> None:

@@ -17,10 +17,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vrthinker_core.errors import DecoderDied, VideoError
-from vrthinker_core.video import process
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits
-from vrthinker_core.video.wire import Header, receive, send
+from vrthinker_core.video.processes import process
+from vrthinker_core.video.worker_io import Header, receive, send
 
 COPYING = Limits(cpu_seconds=60.0, wall_seconds=90.0)
 """What a copy may cost: more than a comparison's own decoding, because encoding comes on top."""
@@ -29,7 +29,7 @@ MOST_BYTES = 300_000_000
 """The largest copy that is kept."""
 
 _VERSION = b"playable/1"
-_WORK = "vrthinker_core.video.remake"
+_WORK = "vrthinker_core.video.browser_copy.worker"
 _DYING_SECONDS = 2.0
 
 

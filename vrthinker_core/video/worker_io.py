@@ -6,8 +6,12 @@ JSON on purpose: the process that decodes hostile files must not be able to hand
 from __future__ import annotations
 
 import json
+import os
+import queue
 import struct
-from typing import IO, Any
+import sys
+import threading
+from typing import IO, Any, BinaryIO
 
 _LENGTHS = struct.Struct("<IQ")
 _HEADER_MOST = 1 << 22
@@ -44,3 +48,28 @@ def _exactly(pipe: IO[bytes], length: int) -> bytes:
     if len(data) < length:
         raise EOFError
     return data
+
+
+# -- the process's own end -----------------------------------------------------------------------------------------------
+
+
+def own_output() -> BinaryIO:
+    """Standard output for the messages alone: whatever a library prints goes where errors go."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return answers
+
+
+def requests() -> queue.SimpleQueue[Header]:
+    """What the parent asks; this process ends, also in the middle of its work, when the parent dies or loses interest."""
+    asked: queue.SimpleQueue[Header] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, asked), daemon=True).start()
+    return asked
+
+
+def _listen(pipe: BinaryIO, asked: queue.SimpleQueue[Header]) -> None:
+    while True:
+        try:
+            asked.put(receive(pipe)[0])
+        except (EOFError, OSError):
+            os._exit(0)

@@ -11,14 +11,13 @@ import av.logging
 import cv2
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.container import Source
-from vrthinker_core.video.encode import encode
+from vrthinker_core.video.browser_copy.browser_support import survey
+from vrthinker_core.video.browser_copy.encode import encode
+from vrthinker_core.video.browser_copy.remux import remux
 from vrthinker_core.video.files import open_local, shown_name
+from vrthinker_core.video.frames.container import Source
 from vrthinker_core.video.limits import Budget, Limits, confine
-from vrthinker_core.video.process import own_output, requests
-from vrthinker_core.video.remux import remux
-from vrthinker_core.video.survey import survey
-from vrthinker_core.video.wire import Header, send
+from vrthinker_core.video.worker_io import Header, own_output, requests, send
 
 _PIECE = 1 << 20
 

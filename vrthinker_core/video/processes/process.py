@@ -1,10 +1,9 @@
-"""A process for hostile files, both ends: how it is started, watched and ended, and how it listens and speaks."""
+"""A process for hostile files as its parent holds it: how it is started, watched and ended."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import signal
 import socket
 import struct
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vrthinker_core.video.limits import Limits
-from vrthinker_core.video.wire import Header, receive
 
 # The process must find this very package, in place or installed, without importing the public names and all that they need: so the
 # package is entered by its folder alone. Nothing is taken from the working directory (-P).
@@ -24,10 +22,10 @@ _BOOT = (
     "import importlib, sys, types; package = types.ModuleType('vrthinker_core'); package.__path__ = [sys.argv[1]]; "
     "sys.modules['vrthinker_core'] = package; importlib.import_module(sys.argv[2]).main()"
 )
-WORKER = "vrthinker_core.video.worker"
+WORKER = "vrthinker_core.video.frames.worker"
 """Serves one clip."""
 
-_PACKAGE = Path(__file__).resolve().parents[1]
+_PACKAGE = Path(__file__).resolve().parents[2]
 # Keys and tokens of the parent have no business in a process that decodes hostile files.
 _ENVIRONMENT = ("PATH", "HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "PYTHONHOME", "PYTHONPATH", "LANG")
 # One arena and one thread: address space is what the memory limit counts. Freed pictures go back to the heap, not to the kernel,
@@ -43,8 +41,6 @@ ASKED = b"f"
 """The nursery is asked for a fork; with it come the fork's input, its output, and the line on which it is reported."""
 NUMBER = struct.Struct("<i")
 """What the nursery says on that line: the process number as soon as it lives, and once it has ended its exit code."""
-
-# -- the parent's end ----------------------------------------------------------------------------------------------------
 
 
 class Forked:
@@ -156,28 +152,3 @@ def cause_of_death(code: int, late: bool, limits: Limits) -> str:
     if name == "SIGKILL":
         return "the decoding process was killed, most often because memory ran out"
     return f"the decoder crashed ({name})"
-
-
-# -- the process's own end -----------------------------------------------------------------------------------------------
-
-
-def own_output() -> BinaryIO:
-    """Standard output for the messages alone: whatever a library prints goes where errors go."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return answers
-
-
-def requests() -> queue.SimpleQueue[Header]:
-    """What the parent asks; this process ends, also in the middle of its work, when the parent dies or loses interest."""
-    asked: queue.SimpleQueue[Header] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, asked), daemon=True).start()
-    return asked
-
-
-def _listen(pipe: BinaryIO, asked: queue.SimpleQueue[Header]) -> None:
-    while True:
-        try:
-            asked.put(receive(pipe)[0])
-        except (EOFError, OSError):
-            os._exit(0)

@@ -13,8 +13,8 @@ import signal
 import socket
 from dataclasses import dataclass
 
-from vrthinker_core.video import worker
-from vrthinker_core.video.process import NUMBER
+from vrthinker_core.video.frames import worker
+from vrthinker_core.video.processes.process import NUMBER
 
 _HANDED_OVER = 3
 """Ends that come with a request: input, output, line."""

@@ -1,0 +1,1 @@
+"""Decoding processes: how they are started, forked, watched and ended."""
