@@ -14,7 +14,7 @@ from vrthinker_core.judge import Run, Step, judge
 from vrthinker_core.machine import processors
 from vrthinker_core.messages import Cancelled
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.video import Decoders
+from vrthinker_core.video import DecoderPool
 
 AHEAD = 4
 """Pairs whose videos are opened before it is their turn, and videos that are opened at the same time."""
@@ -33,7 +33,7 @@ def judge_many(
     Each pair's own events are those of `judge`. Pairs are taken from the iterable only as they are needed: besides those that are
     being judged, the videos of a few more are being opened.
     """
-    with Decoders() as decoders:
+    with DecoderPool() as decoders:
         if isinstance(backend, Chorus):
             rows = (_Row(n, Run(pair, backend, settings, cancelled, decoders=decoders)) for n, pair in enumerate(pairs))
             yield from _together(rows, backend, live)

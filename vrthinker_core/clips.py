@@ -10,10 +10,10 @@ from vrthinker_core.deliberation import FrameSource
 from vrthinker_core.dialects import Dialect
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
-from vrthinker_core.video import Clip, Decoders, open_clip
+from vrthinker_core.video import Clip, DecoderPool, open_clip
 
 
-def begin_opening(pair: VideoPair, dialect: Dialect, decoders: Decoders, pool: Executor) -> list[Future[Clip]]:
+def begin_opening(pair: VideoPair, dialect: Dialect, decoders: DecoderPool, pool: Executor) -> list[Future[Clip]]:
     """Open the first clip and the second, as `dialect` needs them. Whoever asks for it must `close_opened` each."""
     sides = ((Side.FIRST, Path(pair.first)), (Side.SECOND, Path(pair.second)))
     return [pool.submit(_open_one, path, side, dialect, decoders) for side, path in sides]
@@ -51,7 +51,7 @@ def source(clips: tuple[Clip, Clip]) -> FrameSource:
     return frames
 
 
-def _open_one(path: Path, side: Side, dialect: Dialect, decoders: Decoders) -> Clip:
+def _open_one(path: Path, side: Side, dialect: Dialect, decoders: DecoderPool) -> Clip:
     first = [ref.slot for ref in dialect.opening_refs if ref.side is side]
     opening, later = dialect.sizing(True), dialect.sizing(False)
     return open_clip(path, side, dialect.grid, opening=opening, later=later, first=first, decoders=decoders)

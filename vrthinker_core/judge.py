@@ -21,7 +21,7 @@ from vrthinker_core.events import Event, Finished, FramesShown, Started, StopRea
 from vrthinker_core.messages import Cancelled, Completion
 from vrthinker_core.traces import Recorder, thumbnail
 from vrthinker_core.types import ClipInfo, Protocol, Settings, VideoPair
-from vrthinker_core.video import Clip, Decoders
+from vrthinker_core.video import Clip, DecoderPool
 
 MAX_PROMPT = 10_000
 """Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context."""
@@ -35,7 +35,7 @@ def judge(
     cancelled: Cancelled = never,
     trace: Path | None = None,
     notes: Sequence[str] = (),
-    decoders: Decoders | None = None,
+    decoders: DecoderPool | None = None,
 ) -> Iterator[Event]:
     """Compare two videos; an event at each step, `Started` first and exactly one `Finished` last.
 
@@ -82,7 +82,7 @@ class Run:
         settings: Settings = Settings(),
         cancelled: Cancelled = never,
         notes: Sequence[str] = (),
-        decoders: Decoders | None = None,
+        decoders: DecoderPool | None = None,
     ) -> None:
         self._pair = replace(pair, prompt=_plain(pair.prompt))
         self._backend = backend
@@ -194,7 +194,7 @@ class Run:
             return opened(self._opening or self._begin_opening(dialect, pool))
 
     def _begin_opening(self, dialect: Dialect, pool: Executor) -> list[Future[Clip]]:
-        decoders = self._decoders or self._stack.enter_context(Decoders())
+        decoders = self._decoders or self._stack.enter_context(DecoderPool())
         opening = begin_opening(self._pair, dialect, decoders, pool)
         for clip in opening:
             self._stack.callback(close_opened, clip)

@@ -20,7 +20,7 @@ from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, filled, make_dialect
 from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.types import Frame, FrameRef, Settings, VideoPair
-from vrthinker_core.video import Clip, Decoders
+from vrthinker_core.video import Clip, DecoderPool
 
 
 class Prompted(LocalConversation):
@@ -88,7 +88,7 @@ class Ours:
         self._stack.close()
 
     def _opened(self, pair: VideoPair, dialect: Dialect) -> tuple[Clip, Clip]:
-        decoders = self._stack.enter_context(Decoders())
+        decoders = self._stack.enter_context(DecoderPool())
         with ThreadPoolExecutor(2) as pool:
             opening = begin_opening(pair, dialect, decoders, pool)
             for clip in opening:

@@ -17,14 +17,14 @@ from tests.video.making import write
 from tests.video.opening import SQUARE, opened
 from tests.video.test_process import PROC, alive, gone_within
 from vrthinker_core.errors import DecoderDied, VideoError
-from vrthinker_core.video import Decoders, Limits
+from vrthinker_core.video import DecoderPool, Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks are made on Linux only")
 
 
 @pytest.fixture
-def decoders() -> Iterator[Decoders]:
-    with Decoders() as found:
+def decoders() -> Iterator[DecoderPool]:
+    with DecoderPool() as found:
         yield found
 
 
@@ -32,7 +32,7 @@ def parent(pid: int) -> int:
     return int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_every_clip_has_a_process_of_its_own(decoders: Decoders, kind: Callable[[str], Path]) -> None:
+def test_every_clip_has_a_process_of_its_own(decoders: DecoderPool, kind: Callable[[str], Path]) -> None:
     with opened(kind("B-frames"), decoders=decoders) as one, opened(kind("HEVC"), decoders=decoders) as two:
         assert one.pid != two.pid
         assert parent(one.pid) == parent(two.pid) != os.getpid()
@@ -42,7 +42,7 @@ def test_every_clip_has_a_process_of_its_own(decoders: Decoders, kind: Callable[
 
 
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-def test_one_that_dies_costs_its_own_clip(decoders: Decoders, kill: signal.Signals, kind: Callable[[str], Path]) -> None:
+def test_one_that_dies_costs_its_own_clip(decoders: DecoderPool, kill: signal.Signals, kind: Callable[[str], Path]) -> None:
     with opened(kind("B-frames"), decoders=decoders) as clip, opened(kind("HEVC"), decoders=decoders) as other:
         os.kill(clip.pid, kill)
         sentence = "was killed" if kill is signal.SIGKILL else f"crashed \\({kill.name}\\)"
@@ -53,7 +53,7 @@ def test_one_that_dies_costs_its_own_clip(decoders: Decoders, kill: signal.Signa
             assert len(again.frames([3])) == 1
 
 
-def test_one_that_hangs_is_stopped(decoders: Decoders, kind: Callable[[str], Path]) -> None:
+def test_one_that_hangs_is_stopped(decoders: DecoderPool, kind: Callable[[str], Path]) -> None:
     with opened(kind("B-frames"), limits=Limits(wall_seconds=4), decoders=decoders) as clip:
         os.kill(clip.pid, signal.SIGSTOP)
         with pytest.raises(DecoderDied, match=r"plain\.mp4: decoding took longer than 4 s and was stopped\."):
@@ -61,7 +61,7 @@ def test_one_that_hangs_is_stopped(decoders: Decoders, kind: Callable[[str], Pat
         assert not alive(clip.pid)
 
 
-def test_the_limits_bind_each_of_them(decoders: Decoders, tmp_path: Path, kind: Callable[[str], Path]) -> None:
+def test_the_limits_bind_each_of_them(decoders: DecoderPool, tmp_path: Path, kind: Callable[[str], Path]) -> None:
     path = write(tmp_path / "large.mp4", 3, size=(3840, 2160), options={"preset": "ultrafast"})
     with pytest.raises(VideoError, match=r"^large\.mp4.* memory"):
         opened(path, opening=SQUARE, limits=Limits(memory_bytes=40_000_000), decoders=decoders)
@@ -74,7 +74,7 @@ def test_the_limits_bind_each_of_them(decoders: Decoders, tmp_path: Path, kind: 
 def test_nothing_is_left_behind(kind: Callable[[str], Path]) -> None:
     gc.collect()
     before = {entry.name for entry in Path("/proc/self/fd").iterdir()}
-    with Decoders() as decoders:
+    with DecoderPool() as decoders:
         clips = [opened(kind("B-frames"), decoders=decoders) for _ in range(3)]
         pids = [clip.pid for clip in clips]
         nursery = parent(pids[0])
@@ -93,7 +93,7 @@ def test_nothing_is_left_behind(kind: Callable[[str], Path]) -> None:
 
 
 def test_who_forgets_to_close_leaves_nothing_either(kind: Callable[[str], Path]) -> None:
-    decoders = Decoders()
+    decoders = DecoderPool()
     clip = opened(kind("B-frames"), decoders=decoders)
     nursery = parent(clip.pid)
     clip.close()
@@ -102,7 +102,7 @@ def test_who_forgets_to_close_leaves_nothing_either(kind: Callable[[str], Path])
     assert not alive(nursery)
 
 
-def test_a_nursery_that_dies_is_replaced(decoders: Decoders, kind: Callable[[str], Path]) -> None:
+def test_a_nursery_that_dies_is_replaced(decoders: DecoderPool, kind: Callable[[str], Path]) -> None:
     with opened(kind("B-frames"), decoders=decoders) as clip:
         nursery = parent(clip.pid)
         os.kill(nursery, signal.SIGKILL)
@@ -113,7 +113,7 @@ def test_a_nursery_that_dies_is_replaced(decoders: Decoders, kind: Callable[[str
     assert gone_within(clip.pid, 5)
 
 
-def test_many_threads_may_open(decoders: Decoders, kind: Callable[[str], Path]) -> None:
+def test_many_threads_may_open(decoders: DecoderPool, kind: Callable[[str], Path]) -> None:
     found = []
 
     def look() -> None:

@@ -65,7 +65,7 @@ def test_every_slot_of_every_kind(name: str, reading: str, kind: Callable[[str],
         assert [frame.ref.slot for frame in frames] == [*ASKED, *range(128)]
         check(frames, clip.info, decode(path), PAIRED)
         if reading == "whole" or name in SEEKABLE:
-            assert clip.reading == reading
+            assert clip.read_mode == reading
 
 
 @pytest.mark.parametrize("reading", ["whole", "seek"])
@@ -91,10 +91,10 @@ def test_the_even_grid_and_two_sizes(kind: Callable[[str], Path]) -> None:
 
 def test_a_long_clip_is_read_on_demand_and_a_short_one_at_once(kind: Callable[[str], Path], tmp_path: Path) -> None:
     with opened(kind("B-frames")) as clip:
-        assert clip.reading == "whole"
+        assert clip.read_mode == "whole"
     minute = repeated(tmp_path / "minute.mp4", write(tmp_path / "second.mp4", 25, size=(1280, 720)), 40)
     with opened(minute, opening=SQUARE) as clip:
-        assert clip.reading == "seek"
+        assert clip.read_mode == "seek"
         assert clip.info.frames == 1000
 
 
@@ -103,7 +103,7 @@ def test_a_container_that_lies_is_decoded_as_a_whole(kind: Callable[[str], Path]
     path = kind("damaged")
     with opened(path, reading="seek") as clip:
         check(clip.frames(range(128)), clip.info, decode(path), PAIRED)
-        assert clip.reading == "whole"
+        assert clip.read_mode == "whole"
 
 
 def test_a_lie_that_is_found_late_corrects_what_was_known(tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ def test_a_lie_that_is_found_late_corrects_what_was_known(tmp_path: Path) -> Non
     path = damaged(tmp_path / "clip.mp4", repeated(tmp_path / "long.mp4", write(tmp_path / "part.mp4"), 12), 20)
     grid = Grid(600, "even")
     with opened(path, grid=grid, first=[550, 551], reading="seek") as clip:
-        assert (clip.reading, clip.info.frames) == ("seek", 600)
+        assert (clip.read_mode, clip.info.frames) == ("seek", 600)
         clip.frames([21])
-        assert clip.reading == "whole"
+        assert clip.read_mode == "whole"
         check(clip.frames(range(540, 560)), clip.info, decode(path), grid)
 
 

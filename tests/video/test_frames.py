@@ -167,7 +167,7 @@ def test_a_neighbour_stands_in_where_a_full_decode_cannot_be_afforded(tmp_path: 
     with opened(path, grid=Grid(600, "even"), first=[0], reading="seek", limits=Limits(cpu_seconds=1.0)) as clip:
         assert clip.info.frames == 600
         frames = clip.frames([*lost, 299])
-        assert clip.reading == "seek"
+        assert clip.read_mode == "seek"
     assert [(abs(frame.index - slot), frame.note) for frame, slot in zip(frames, lost, strict=False)] == [
         (1, "nearest decodable neighbour")
     ] * len(lost)

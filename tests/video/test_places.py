@@ -14,24 +14,24 @@ import pytest
 
 from tests.video.opening import opened
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video import Decoders
+from vrthinker_core.video import DecoderPool
 
 
 def test_a_clip_waits_for_a_place_and_keeps_none(kind: Callable[[str], Path]) -> None:
-    with Decoders(places=1) as decoders, ThreadPoolExecutor(3) as pool, ExitStack() as clips:
-        with decoders.place():
+    with DecoderPool(places=1) as decoders, ThreadPoolExecutor(3) as pool, ExitStack() as clips:
+        with decoders.opening_slot():
             opening = [pool.submit(opened, kind("B-frames"), decoders=decoders) for _ in range(3)]
             assert not wait(opening, 0.5).done
         for clip in (clips.enter_context(future.result(30)) for future in opening):
             assert len(clip.frames([3, 60])) == 2
-        with decoders.place():
+        with decoders.opening_slot():
             assert len(clip.frames([16])) == 1, "an open clip needs no place"
 
 
 def test_a_file_that_cannot_be_opened_gives_its_place_back(kind: Callable[[str], Path], tmp_path: Path) -> None:
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(kind("B-frames").read_bytes()[:200])
-    with Decoders(places=1) as decoders:
+    with DecoderPool(places=1) as decoders:
         for _ in range(2):
             with pytest.raises(VideoError):
                 opened(broken, decoders=decoders)
@@ -40,8 +40,8 @@ def test_a_file_that_cannot_be_opened_gives_its_place_back(kind: Callable[[str],
 
 
 def test_both_clips_of_a_pair_open_side_by_side_on_any_machine() -> None:
-    with Decoders() as decoders, decoders.place():
-        second = threading.Thread(target=lambda: decoders.place().__enter__(), daemon=True)
+    with DecoderPool() as decoders, decoders.opening_slot():
+        second = threading.Thread(target=lambda: decoders.opening_slot().__enter__(), daemon=True)
         second.start()
         second.join(5)
         assert not second.is_alive()

@@ -20,7 +20,7 @@ from tests.video.opening import PAIRED, opened, pixels
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.geometry import Sizing
 from vrthinker_core.video import Limits
-from vrthinker_core.video.browser_copy.copy import playable
+from vrthinker_core.video.browser_copy.copy import playable_copy
 
 Kind = Callable[[str], Path]
 
@@ -56,7 +56,7 @@ REAL = (
 
 
 def made(source: Path, folder: Path, **rest: Any) -> Path:
-    copy = playable(source, folder, **rest)
+    copy = playable_copy(source, folder, **rest)
     assert copy is not None
     return copy
 
@@ -87,7 +87,7 @@ def assert_same_moments(source: Path, copy: Path) -> None:
 
 @pytest.mark.parametrize("name", AS_THEY_ARE)
 def test_what_browsers_play_is_left_alone(name: str, kind: Kind, tmp_path: Path) -> None:
-    assert playable(kind(name), tmp_path) is None
+    assert playable_copy(kind(name), tmp_path) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -182,7 +182,7 @@ def test_a_copy_is_made_once_and_tells_nothing(kind: Kind, tmp_path: Path) -> No
 
 def test_two_at_once_make_one_whole_copy(kind: Kind, tmp_path: Path) -> None:
     found: list[Path | None] = []
-    making = [threading.Thread(target=lambda: found.append(playable(kind("HEVC"), tmp_path))) for _ in range(3)]
+    making = [threading.Thread(target=lambda: found.append(playable_copy(kind("HEVC"), tmp_path))) for _ in range(3)]
     for thread in making:
         thread.start()
     for thread in making:
@@ -207,19 +207,19 @@ def test_what_is_no_video_is_refused_with_a_sentence(name: str, tmp_path: Path) 
     source = tmp_path / name
     source.write_bytes(HOSTILE[name])
     with pytest.raises(VideoError, match=rf"^{name} .*\.$"):
-        playable(source, tmp_path / "copies")
+        playable_copy(source, tmp_path / "copies")
     assert list((tmp_path / "copies").glob("*")) == []
 
 
 def test_sound_alone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(VideoError, match=r"^sound\.mp4 holds sound only, no video\.$"):
-        playable(sound_only(tmp_path / "sound.mp4"), tmp_path / "copies")
+        playable_copy(sound_only(tmp_path / "sound.mp4"), tmp_path / "copies")
 
 
 def test_addresses_and_missing_files_are_refused(tmp_path: Path) -> None:
     for source in (Path("http://127.0.0.1/a.mp4"), tmp_path / "missing.mp4", tmp_path):
         with pytest.raises(VideoError):
-            playable(source, tmp_path / "copies")
+            playable_copy(source, tmp_path / "copies")
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def minutes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_copy_that_costs_too_much_is_given_up(limits: Limits, sentence: str, minutes: Path, tmp_path: Path) -> None:
     with pytest.raises(VideoError, match=sentence):
-        playable(minutes, tmp_path / "copies", limits=limits)
+        playable_copy(minutes, tmp_path / "copies", limits=limits)
     assert list((tmp_path / "copies").iterdir()) == []
 
 
@@ -250,7 +250,7 @@ def test_a_process_that_dies_costs_its_own_copy(minutes: Path, tmp_path: Path) -
 
     def ask() -> None:
         try:
-            playable(minutes, tmp_path / "copies")
+            playable_copy(minutes, tmp_path / "copies")
         except VideoError as error:
             errors.append(error)
 
@@ -275,7 +275,7 @@ def children() -> set[int]:
 def test_a_folder_that_cannot_be_written_is_a_sentence(kind: Kind, tmp_path: Path) -> None:
     (tmp_path / "copies").write_text("a file")
     with pytest.raises(VideoError, match=r"^No playable copy of hevc\.mp4 could be kept: .*\.$"):
-        playable(kind("HEVC"), tmp_path / "copies")
+        playable_copy(kind("HEVC"), tmp_path / "copies")
 
 
 @pytest.mark.parametrize("source", REAL, ids=lambda path: path.name)
@@ -284,9 +284,9 @@ def test_real_clips(source: Path, tmp_path: Path) -> None:
         before = moments(source)
     except VideoError:
         with contextlib.suppress(VideoError):
-            assert playable(source, tmp_path) is None
+            assert playable_copy(source, tmp_path) is None
         return
-    copy = playable(source, tmp_path)
+    copy = playable_copy(source, tmp_path)
     if copy is not None:
         after = moments(copy)
         assert [moment[0] for moment in after] == [moment[0] for moment in before]

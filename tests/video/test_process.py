@@ -19,7 +19,7 @@ from tests.video.making import repeated, write
 from tests.video.opening import SQUARE, opened
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.video import Limits
-from vrthinker_core.video.worker_io import receive, send
+from vrthinker_core.video.worker_io import receive_message, send_message
 
 PROC = Path("/proc")
 linux = pytest.mark.skipif(not (PROC / "self" / "status").exists(), reason="needs /proc")
@@ -204,13 +204,13 @@ def test_the_working_directory_is_not_trusted(kind: Callable[[str], Path], tmp_p
 )
 def test_what_is_no_message_is_the_end(garbage: bytes) -> None:
     with pytest.raises(EOFError):
-        receive(io.BytesIO(garbage))
+        receive_message(io.BytesIO(garbage))
 
 
 def test_messages_arrive_as_they_were_sent() -> None:
     pipe = io.BytesIO()
-    send(pipe, {"path": "a\udcff\n✓", "slots": [1, 2]}, b"\0\1\2")
-    send(pipe, {})
+    send_message(pipe, {"path": "a\udcff\n✓", "slots": [1, 2]}, b"\0\1\2")
+    send_message(pipe, {})
     pipe.seek(0)
-    assert receive(pipe) == ({"path": "a\udcff\n✓", "slots": [1, 2]}, b"\0\1\2")
-    assert receive(pipe) == ({}, b"")
+    assert receive_message(pipe) == ({"path": "a\udcff\n✓", "slots": [1, 2]}, b"\0\1\2")
+    assert receive_message(pipe) == ({}, b"")

@@ -14,7 +14,7 @@ from vrthinker_core.events import Event, Finished
 from vrthinker_core.judge import judge
 from vrthinker_core.ui import choices
 from vrthinker_core.ui.run import Job
-from vrthinker_core.video import Decoders
+from vrthinker_core.video import DecoderPool
 
 OpenJudge = Callable[[], Opened]
 """Opens one judge. Raises VrThinkerError when that cannot be done."""
@@ -40,7 +40,7 @@ class Opening:
 
     def __init__(self, judges: Mapping[str, OpenJudge]) -> None:
         """`judges` are their names and how each is opened, in this order; the first one is the default."""
-        self.decoders = Decoders()
+        self.decoders = DecoderPool()
         self._coming: dict[str, futures.Future[Opened]] = {name: futures.Future() for name in judges}
         threading.Thread(target=self._work, args=(dict(judges),), name="opening", daemon=True).start()
 
@@ -86,7 +86,7 @@ class Opening:
         return self._coming[choices.judge(name, self.names)]
 
     def _work(self, judges: Mapping[str, OpenJudge]) -> None:
-        self.decoders.warm()
+        self.decoders.preload()
         for name, open_judge in judges.items():
             try:
                 self._coming[name].set_result(open_judge())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vrthinker_core.ui.addresses import PUBLIC, Policy
 from vrthinker_core.ui.fetching import fetch_video
-from vrthinker_core.video.browser_copy.copy import playable
+from vrthinker_core.video.browser_copy.copy import playable_copy
 
 KEPT = 3600.0
 """Seconds for which a copy, or what was fetched, is kept; the page holds its own by then."""
@@ -43,7 +43,7 @@ class Uploads:
         Raises VideoError with a sentence for what is no video.
         """
         self._sweep()
-        copy = playable(path, self._folder)
+        copy = playable_copy(path, self._folder)
         if copy is None:
             return path
         with self._lock:

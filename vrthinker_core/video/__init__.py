@@ -2,6 +2,6 @@
 
 from vrthinker_core.video.clip import Clip, open_clip
 from vrthinker_core.video.limits import Limits
-from vrthinker_core.video.processes.pool import Decoders
+from vrthinker_core.video.processes.pool import DecoderPool
 
-__all__ = ["Clip", "Decoders", "Limits", "open_clip"]
+__all__ = ["Clip", "DecoderPool", "Limits", "open_clip"]

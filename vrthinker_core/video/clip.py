@@ -17,13 +17,13 @@ from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
 from vrthinker_core.video.files import open_local, shown_name
-from vrthinker_core.video.frames.plan import Reading
+from vrthinker_core.video.frames.plan import ReadMode
 from vrthinker_core.video.limits import DEFAULT, Limits
 from vrthinker_core.video.processes import process
-from vrthinker_core.video.processes.pool import Decoders
-from vrthinker_core.video.worker_io import Header, receive, send
+from vrthinker_core.video.processes.pool import DecoderPool
+from vrthinker_core.video.worker_io import Header, receive_message, send_message
 
-_DYING_SECONDS = 2.0
+_EXIT_SECONDS = 2.0
 """How long a process that hung up may take to end by itself, so that the cause can be told from its exit code."""
 
 
@@ -36,8 +36,8 @@ def open_clip(
     later: Sizing,
     first: Sequence[int],
     limits: Limits = DEFAULT,
-    reading: Reading = "auto",
-    decoders: Decoders | None = None,
+    read_mode: ReadMode = "auto",
+    decoders: DecoderPool | None = None,
 ) -> Clip:
     """Open a video file for one comparison.
 
@@ -55,12 +55,12 @@ def open_clip(
         "later": asdict(later),
         "first": list(first),
         "limits": asdict(limits),
-        "reading": reading,
+        "reading": read_mode,
     }
-    with decoders.place() if decoders else contextlib.nullcontext():
+    with decoders.opening_slot() if decoders else contextlib.nullcontext():
         clip = Clip(path, side, grid, limits, decoders)
         try:
-            clip._ask(request)
+            clip._request(request)
         except BaseException:
             clip.close()
             raise
@@ -72,10 +72,10 @@ class Clip:
 
     info: ClipInfo
     """What is known about the file, health notes included."""
-    reading: Reading
+    read_mode: ReadMode
     """How frames are found in the end: "whole" or "seek"."""
 
-    def __init__(self, path: Path, side: Side, grid: Grid, limits: Limits, decoders: Decoders | None = None) -> None:
+    def __init__(self, path: Path, side: Side, grid: Grid, limits: Limits, decoders: DecoderPool | None = None) -> None:
         """Use `open_clip`."""
         self._name = shown_name(path)
         self._side = side
@@ -83,8 +83,8 @@ class Clip:
         self._limits = limits
         self._lock = threading.Lock()
         self._failure: str | None = None
-        self._process = decoders.start() if decoders else process.start(process.WORKER)
-        self._end = weakref.finalize(self, process.end, self._process, os.getpid())
+        self._process = decoders.start_worker() if decoders else process.start_process(process.WORKER)
+        self._end = weakref.finalize(self, process.end_process, self._process, os.getpid())
 
     @property
     def pid(self) -> int:
@@ -95,7 +95,7 @@ class Clip:
         """The frames that `slots` mean, in the order asked. Raises VideoError, DecoderDied; ValueError for what is no slot."""
         if not all(0 <= slot < self._grid.slots for slot in slots):
             raise ValueError(f"slots run from 0 to {self._grid.slots - 1}, not {list(slots)}")
-        found = {frame.ref.slot: frame for frame in self._ask({"slots": sorted(set(slots))})} if slots else {}
+        found = {frame.ref.slot: frame for frame in self._request({"slots": sorted(set(slots))})} if slots else {}
         if not found.keys() >= set(slots):
             raise VideoError(f"{self._name}: the decoder left frames out.")
         return tuple(found[slot] for slot in slots)
@@ -110,7 +110,7 @@ class Clip:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _ask(self, request: Header) -> list[Frame]:
+    def _request(self, request: Header) -> list[Frame]:
         """One request and the frames that answer it; what is said about the clip is taken over."""
         with self._lock:
             if self._failure is not None:
@@ -122,13 +122,13 @@ class Clip:
                 with process.deadline(self._process, self._limits.wall_seconds, late):
                     return list(self._exchange(request))
             except (EOFError, OSError, ValueError, TypeError, KeyError):
-                raise self._ended(late.is_set()) from None
+                raise self._death_error(late.is_set()) from None
 
-    def _ended(self, late: bool) -> VideoError:
+    def _death_error(self, late: bool) -> VideoError:
         if not self._end.alive:
             return VideoError(f"{self._name} was closed.")
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_DYING_SECONDS)
+            self._process.wait(_EXIT_SECONDS)
         self.close()
         self._failure = f"{self._name}: {process.cause_of_death(self._process.wait(), late, self._limits)}."
         return DecoderDied(self._failure)
@@ -136,9 +136,9 @@ class Clip:
     def _exchange(self, request: Header) -> Iterator[Frame]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        send(self._process.stdin, request)
+        send_message(self._process.stdin, request)
         while True:
-            header, payload = receive(self._process.stdout)
+            header, payload = receive_message(self._process.stdout)
             if "picture" in header:
                 yield from self._frames(payload, **header["picture"])
                 continue
@@ -146,7 +146,7 @@ class Clip:
                 raise (DecoderDied if header["died"] else VideoError)(header["error"])
             info = header["info"]
             self.info = ClipInfo(**(info | {"notes": tuple(info["notes"])}))
-            self.reading = header["reading"]
+            self.read_mode = header["reading"]
             return
 
     def _frames(self, rgb: bytes, slots: list[int], **known: Any) -> Iterator[Frame]:

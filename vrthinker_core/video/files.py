@@ -9,7 +9,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.sniff import HEAD_BYTES, why_not
+from vrthinker_core.video.sniff import HEAD_BYTES, why_not_a_video
 
 # What FFmpeg, or anything above it, takes for an address rather than for a file. A drive letter (C:) is none of them.
 _ADDRESS = re.compile(
@@ -70,7 +70,7 @@ def _check_content(file: BufferedReader, name: str) -> None:
         raise VideoError(f"{name} cannot be read: {problem.strerror}.") from None
     if not head:
         raise VideoError(f"{name} is empty.")
-    reason = why_not(head)
+    reason = why_not_a_video(head)
     if reason:
         raise VideoError(f"{name} {reason}.")
     file.seek(0)

@@ -31,10 +31,10 @@ class Limits:
 
 
 DEFAULT = Limits()
-_CLOSE_BYTES = 64 << 20
+_MEMORY_MARGIN_BYTES = 64 << 20
 
 
-class Budget:
+class CpuBudget:
     """Processor time left for the request in hand, asked often while decoding."""
 
     def __init__(self, name: str, limits: Limits) -> None:
@@ -58,12 +58,12 @@ class Budget:
                 "cut it shorter, make it smaller, or store it as MP4 with more key frames."
             )
 
-    def affords(self, seconds: float) -> bool:
+    def can_afford(self, seconds: float) -> bool:
         """Whether work of about `seconds` fits into a fresh request."""
         return seconds < self._seconds
 
 
-def confine(limits: Limits) -> None:
+def confine_process(limits: Limits) -> None:
     """Bind this process: memory, no core dump, no writing into files. Does nothing where the system has no such limits."""
     if sys.platform == "win32":
         return
@@ -73,7 +73,7 @@ def confine(limits: Limits) -> None:
     _limit(resource.RLIMIT_AS, limits.memory_bytes + _mapped_not_resident())
 
 
-def memory_ran_short() -> bool:
+def near_memory_limit() -> bool:
     """This process came close to its limit: decoders often report that as damage."""
     if sys.platform == "win32":
         return False
@@ -82,7 +82,7 @@ def memory_ran_short() -> bool:
     except (OSError, StopIteration):
         return False
     most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return most != resource.RLIM_INFINITY and int(peak.split()[1]) * 1024 + _CLOSE_BYTES > most
+    return most != resource.RLIM_INFINITY and int(peak.split()[1]) * 1024 + _MEMORY_MARGIN_BYTES > most
 
 
 def _limit(kind: int, value: int) -> None:

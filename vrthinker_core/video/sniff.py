@@ -29,7 +29,7 @@ _PLAYLIST = re.compile(
 )
 
 
-def why_not(head: bytes) -> str | None:
+def why_not_a_video(head: bytes) -> str | None:
     """Why a file that begins with `head` (its first HEAD_BYTES bytes) is no video ("is an image …"), or None."""
     image = _image(head)
     if image:

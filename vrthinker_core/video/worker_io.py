@@ -14,13 +14,13 @@ import threading
 from typing import IO, Any, BinaryIO
 
 _LENGTHS = struct.Struct("<IQ")
-_HEADER_MOST = 1 << 22
-_PAYLOAD_MOST = 1 << 29
+_MAX_HEADER_BYTES = 1 << 22
+_MAX_PAYLOAD_BYTES = 1 << 29
 
 Header = dict[str, Any]
 
 
-def send(pipe: IO[bytes], header: Header, payload: bytes = b"") -> None:
+def send_message(pipe: IO[bytes], header: Header, payload: bytes = b"") -> None:
     """One message, flushed. Raises OSError when the other end is gone."""
     text = json.dumps(header).encode()
     pipe.write(_LENGTHS.pack(len(text), len(payload)))
@@ -29,10 +29,10 @@ def send(pipe: IO[bytes], header: Header, payload: bytes = b"") -> None:
     pipe.flush()
 
 
-def receive(pipe: IO[bytes]) -> tuple[Header, bytes]:
+def receive_message(pipe: IO[bytes]) -> tuple[Header, bytes]:
     """The next message. Raises EOFError when the other end is gone or says what is no message."""
     text_length, payload_length = _LENGTHS.unpack(_exactly(pipe, _LENGTHS.size))
-    if text_length > _HEADER_MOST or payload_length > _PAYLOAD_MOST:
+    if text_length > _MAX_HEADER_BYTES or payload_length > _MAX_PAYLOAD_BYTES:
         raise EOFError
     try:
         header = json.loads(_exactly(pipe, text_length))
@@ -53,14 +53,14 @@ def _exactly(pipe: IO[bytes], length: int) -> bytes:
 # -- the process's own end -----------------------------------------------------------------------------------------------
 
 
-def own_output() -> BinaryIO:
+def claim_stdout() -> BinaryIO:
     """Standard output for the messages alone: whatever a library prints goes where errors go."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return answers
 
 
-def requests() -> queue.SimpleQueue[Header]:
+def request_queue() -> queue.SimpleQueue[Header]:
     """What the parent asks; this process ends, also in the middle of its work, when the parent dies or loses interest."""
     asked: queue.SimpleQueue[Header] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, asked), daemon=True).start()
@@ -70,6 +70,6 @@ def requests() -> queue.SimpleQueue[Header]:
 def _listen(pipe: BinaryIO, asked: queue.SimpleQueue[Header]) -> None:
     while True:
         try:
-            asked.put(receive(pipe)[0])
+            asked.put(receive_message(pipe)[0])
         except (EOFError, OSError):
             os._exit(0)

@@ -20,20 +20,20 @@ from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.processes import process
-from vrthinker_core.video.worker_io import Header, receive, send
+from vrthinker_core.video.worker_io import Header, receive_message, send_message
 
-COPYING = Limits(cpu_seconds=60.0, wall_seconds=90.0)
+COPY_LIMITS = Limits(cpu_seconds=60.0, wall_seconds=90.0)
 """What a copy may cost: more than a comparison's own decoding, because encoding comes on top."""
 
-MOST_BYTES = 300_000_000
+MAX_COPY_BYTES = 300_000_000
 """The largest copy that is kept."""
 
 _VERSION = b"playable/1"
-_WORK = "vrthinker_core.video.browser_copy.worker"
-_DYING_SECONDS = 2.0
+_WORKER = "vrthinker_core.video.browser_copy.worker"
+_EXIT_SECONDS = 2.0
 
 
-def playable(source: Path, folder: Path, *, limits: Limits = COPYING) -> Path | None:
+def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -> Path | None:
     """None when Chromium, Firefox and Safari play the file as it is, else the path of an MP4 in `folder` that they play.
 
     The copy's name tells its content and nothing else; one that is there already is given back as it is. Raises VideoError with
@@ -46,7 +46,7 @@ def playable(source: Path, folder: Path, *, limits: Limits = COPYING) -> Path | 
         return copy
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _written(copy, _pieces(source, limits), shown_name(source))
+        return _write_copy(copy, _copy_chunks(source, limits), shown_name(source))
     except OSError as problem:
         raise VideoError(f"No playable copy of {shown_name(source)} could be kept: {problem.strerror}.") from None
 
@@ -63,7 +63,7 @@ def _digest(source: Path) -> str:
     return hashed.hexdigest()
 
 
-def _written(copy: Path, pieces: Generator[bytes, None, None], name: str) -> Path | None:
+def _write_copy(copy: Path, pieces: Generator[bytes, None, None], name: str) -> Path | None:
     """The whole copy or none: it is written beside itself and renamed. None when there are no pieces."""
     handle, path = tempfile.mkstemp(dir=copy.parent, prefix=".", suffix=".part")
     part = Path(path)
@@ -72,9 +72,9 @@ def _written(copy: Path, pieces: Generator[bytes, None, None], name: str) -> Pat
         with os.fdopen(handle, "wb") as file, contextlib.closing(pieces):
             for piece in pieces:
                 size += len(piece)
-                if size > MOST_BYTES:
+                if size > MAX_COPY_BYTES:
                     raise VideoError(
-                        f"A playable copy of {name} would have more than {MOST_BYTES // 1_000_000} MB: cut it shorter."
+                        f"A playable copy of {name} would have more than {MAX_COPY_BYTES // 1_000_000} MB: cut it shorter."
                     )
                 file.write(piece)
         if not size:
@@ -85,26 +85,26 @@ def _written(copy: Path, pieces: Generator[bytes, None, None], name: str) -> Pat
         part.unlink(missing_ok=True)
 
 
-def _pieces(source: Path, limits: Limits) -> Generator[bytes, None, None]:
+def _copy_chunks(source: Path, limits: Limits) -> Generator[bytes, None, None]:
     """The copy as the process hands it over, nothing when the file can be played as it is."""
-    child = process.start(_WORK)
+    child = process.start_process(_WORKER)
     late = threading.Event()
     request: Header = {"path": str(source.resolve()), "limits": asdict(limits)}
     try:
         with process.deadline(child, limits.wall_seconds, late):
             yield from _exchange(child, request)
     except (EOFError, ValueError, TypeError, KeyError, BrokenPipeError):
-        raise _ended(child, late.is_set(), shown_name(source), limits) from None
+        raise _death_error(child, late.is_set(), shown_name(source), limits) from None
     finally:
-        process.end(child, os.getpid())
+        process.end_process(child, os.getpid())
 
 
 def _exchange(child: subprocess.Popen[bytes], request: Header) -> Iterator[bytes]:
     assert child.stdin is not None
     assert child.stdout is not None
-    send(child.stdin, request)
+    send_message(child.stdin, request)
     while True:
-        header, payload = receive(child.stdout)
+        header, payload = receive_message(child.stdout)
         if "error" in header:
             raise (DecoderDied if header["died"] else VideoError)(str(header["error"]))
         if header["done"]:
@@ -112,8 +112,8 @@ def _exchange(child: subprocess.Popen[bytes], request: Header) -> Iterator[bytes
         yield payload
 
 
-def _ended(child: subprocess.Popen[bytes], late: bool, name: str, limits: Limits) -> DecoderDied:
+def _death_error(child: subprocess.Popen[bytes], late: bool, name: str, limits: Limits) -> DecoderDied:
     with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(_DYING_SECONDS)
+        child.wait(_EXIT_SECONDS)
     child.kill()
     return DecoderDied(f"{name}: {process.cause_of_death(child.wait(), late, limits)}.")

@@ -16,12 +16,12 @@ from av.video.reformatter import ColorRange, Colorspace
 from av.video.stream import VideoStream
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.frames.container import Source
-from vrthinker_core.video.frames.convert import Look, Painter, Pixels, orientation_of, resize
-from vrthinker_core.video.frames.decode import Sequential, Tally
-from vrthinker_core.video.limits import Budget
+from vrthinker_core.video.frames.container import VideoSource
+from vrthinker_core.video.frames.convert import DisplayGeometry, FrameConverter, Pixels, read_orientation, resize
+from vrthinker_core.video.frames.decode import DecodeStats, SequentialReader
+from vrthinker_core.video.limits import CpuBudget
 
-LONGEST = 1280
+MAX_SIDE = 1280
 """Pixels of the longer side of a copy, at most."""
 
 # No B-frames: the first frame is at 0 without an edit list. Many key frames: stepping through the copy is quick.
@@ -32,28 +32,28 @@ _FINEST = Fraction(1, 1_000_000)
 """Time bases below this are more than an MP4 can count in; they are rounded to `_FINE`."""
 
 
-class NoTimes(Exception):
+class UnusableTimestamps(Exception):
     """The decoder's timestamps are missing, or do not grow."""
 
 
-def encode(source: Source, budget: Budget) -> io.BytesIO:
+def encode(source: VideoSource, budget: CpuBudget) -> io.BytesIO:
     """The copy. Times that cannot be used are counted by the declared rate, as the judge's own clock does. Raises VideoError."""
     if source.time_base > 0:
         try:
             return _encoded(source, budget, counted=False)
-        except NoTimes:
+        except UnusableTimestamps:
             pass
     return _encoded(source, budget, counted=True)
 
 
-def _encoded(source: Source, budget: Budget, *, counted: bool) -> io.BytesIO:
+def _encoded(source: VideoSource, budget: CpuBudget, *, counted: bool) -> io.BytesIO:
     copy = io.BytesIO()
-    film: Film | None = None
+    film: Mp4Writer | None = None
     tick = 1 / source.rate if counted else source.time_base
     with av.open(copy, "w", format="mp4") as output:
-        for index, (pts, pixels) in enumerate(_painted(source, budget)):
+        for index, (pts, pixels) in enumerate(_display_frames(source, budget)):
             if film is None:
-                film = Film(output, pixels, tick, source.rate)
+                film = Mp4Writer(output, pixels, tick, source.rate)
             film.add(pixels, index if counted else pts)
         if film is None:
             raise VideoError(f"{source.name} holds no frame that can be decoded.")
@@ -61,25 +61,27 @@ def _encoded(source: Source, budget: Budget, *, counted: bool) -> io.BytesIO:
     return copy
 
 
-def _painted(source: Source, budget: Budget) -> Iterator[tuple[int | None, Pixels]]:
+def _display_frames(source: VideoSource, budget: CpuBudget) -> Iterator[tuple[int | None, Pixels]]:
     """(pts, picture as it is to be seen) of every frame; one size for all, sides even."""
-    painter: Painter | None = None
-    for frame in Sequential(source, budget).frames(Tally()):
+    painter: FrameConverter | None = None
+    for frame in SequentialReader(source, budget).read_all(DecodeStats()):
         if painter is None:
-            painter = Painter(Look((frame.width, frame.height), source.pixel_aspect, orientation_of(frame)), source.name)
-        yield frame.pts, _seen(painter, frame)
+            painter = FrameConverter(
+                DisplayGeometry((frame.width, frame.height), source.pixel_aspect, read_orientation(frame)), source.name
+            )
+        yield frame.pts, _displayed(painter, frame)
 
 
-def _seen(painter: Painter, frame: VideoFrame) -> Pixels:
-    look = painter.look
-    scale = min(1.0, LONGEST / max(look.shown))
-    width, height = (max(1, round(side * scale)) for side in look.shown)
+def _displayed(painter: FrameConverter, frame: VideoFrame) -> Pixels:
+    look = painter.geometry
+    scale = min(1.0, MAX_SIDE / max(look.displayed_size))
+    width, height = (max(1, round(side * scale)) for side in look.displayed_size)
     across, down = (height, width) if look.orientation.transpose else (width, height)
-    picture = look.orientation.apply(resize(painter.colours(frame), across, down))
+    picture = look.orientation.apply(resize(painter.to_rgb(frame), across, down))
     return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
 
 
-class Film:
+class Mp4Writer:
     """An H.264 stream that is being written."""
 
     def __init__(self, output: OutputContainer, first: Pixels, tick: Fraction, rate: Fraction) -> None:
@@ -102,11 +104,11 @@ class Film:
     def add(self, pixels: Pixels, pts: int | None) -> None:
         """The next frame. Raises NoTimes when its time is missing or not later than the last one's."""
         if pts is None:
-            raise NoTimes
+            raise UnusableTimestamps
         self._start = pts if self._start is None else self._start
         stamp = round((pts - self._start) * self._tick / self._base)
         if self._stamps and stamp <= self._stamps[-1]:
-            raise NoTimes
+            raise UnusableTimestamps
         self._stamps.append(stamp)
         drawn = VideoFrame.from_ndarray(pixels, format="rgb24")
         frame = drawn.reformat(format="yuv420p", dst_colorspace=Colorspace.ITU709, dst_color_range=ColorRange.MPEG)

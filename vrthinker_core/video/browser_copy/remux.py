@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import av
 
-from vrthinker_core.video.frames.container import Source
-from vrthinker_core.video.limits import Budget
+from vrthinker_core.video.frames.container import VideoSource
+from vrthinker_core.video.limits import CpuBudget
 
 
-def remux(source: Source, times: Sequence[int], budget: Budget) -> io.BytesIO | None:
+def remux(source: VideoSource, times: Sequence[int], budget: CpuBudget) -> io.BytesIO | None:
     """The copy, its first frame at 0; None when the packets do not fit into an MP4 after all.
 
     `times` are the packets' timestamps as they are stored.

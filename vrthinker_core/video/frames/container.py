@@ -24,16 +24,16 @@ _FORMATS = (
 # would conceal errors in another way), and hold a busy server to a fixed width.
 _THREADS = 2
 _READ_BYTES = 1 << 18
-BREAKS_OFF = (av.FFmpegError, IndexError)
+CONTAINER_ERRORS = (av.FFmpegError, IndexError)
 """How a damaged container ends before its time. PyAV's own IndexError is among them: a stream turned up that was not announced."""
 
 
-class Source:
+class VideoSource:
     """One open file; a container at a time reads it."""
 
     size: tuple[int, int]
     """(width, height) in stored pixels, as the header declares them."""
-    announced: int
+    header_frames: int
     """Frames that the header announces, 0 where it does not say."""
 
     def __init__(self, file: BufferedReader, name: str, limits: Limits) -> None:
@@ -45,8 +45,8 @@ class Source:
         # Taken once: a stream of a closed container must not be asked for anything, PyAV would read freed memory.
         self.format: str = self.container.format.name
         self.codec: str = self.stream.codec_context.codec.canonical_name
-        self.video_streams = len(_candidates(self.container))
-        self.announced = self.stream.frames
+        self.video_streams = len(_video_streams(self.container))
+        self.header_frames = self.stream.frames
         self.time_base = _fraction(self.stream.time_base) or Fraction(0)
         self.size = self.stream.codec_context.width, self.stream.codec_context.height
         self.rate = _rate(self.stream)
@@ -57,7 +57,7 @@ class Source:
         self.container.close()
         self.container, self.stream = self._open()
 
-    def rest(self) -> None:
+    def close_decoder(self) -> None:
         """Give back the decoder until the next `reopen`."""
         self.container.close()
 
@@ -73,7 +73,7 @@ class Source:
         self._file.seek(0)
         options = {"format_whitelist": _FORMATS, "max_pixels": str(self._limits.pixels)}
         try:
-            container = av.open(self._file, "r", options=options, io_open=_refuse, buffer_size=_READ_BYTES)
+            container = av.open(self._file, "r", options=options, io_open=_refuse_other_files, buffer_size=_READ_BYTES)
         except MemoryError:
             raise VideoError(f"{self.name} needs more memory to open than a video may take.") from None
         except PermissionError:
@@ -89,9 +89,9 @@ class Source:
             raise
 
     def _choose(self, container: InputContainer) -> VideoStream:
-        candidates = _candidates(container)
+        candidates = _video_streams(container)
         if not candidates:
-            raise VideoError(f"{self.name} {_what_instead(container)}.")
+            raise VideoError(f"{self.name} {_why_no_video(container)}.")
         best = container.streams.best("video")
         stream = next((candidate for candidate in candidates if best is not None and candidate.index == best.index), candidates[0])
         context = stream.codec_context
@@ -121,17 +121,17 @@ def _fraction(value: Fraction | None) -> Fraction | None:
     return Fraction(value.numerator, value.denominator) if value else None
 
 
-def _refuse(url: str, flags: int, options: dict[str, str]) -> NoReturn:  # noqa: ARG001 - the signature that PyAV calls
+def _refuse_other_files(url: str, flags: int, options: dict[str, str]) -> NoReturn:  # noqa: ARG001 - the signature that PyAV calls
     raise PermissionError("a video never opens another file")
 
 
-def _candidates(container: InputContainer) -> list[VideoStream]:
+def _video_streams(container: InputContainer) -> list[VideoStream]:
     """Video streams that move and can be decoded; a cover picture is none."""
     cover = Disposition.attached_pic | Disposition.timed_thumbnails | Disposition.still_image
     return [stream for stream in container.streams.video if stream.codec_context is not None and not stream.disposition & cover]
 
 
-def _what_instead(container: InputContainer) -> str:
+def _why_no_video(container: InputContainer) -> str:
     if any(stream.codec_context is None for stream in container.streams.video):
         return "is stored with a codec that cannot be decoded here"
     if container.streams.video:

@@ -55,7 +55,7 @@ class Orientation:
         return np.ascontiguousarray(turned)
 
 
-def orientation_of(frame: VideoFrame) -> Orientation:
+def read_orientation(frame: VideoFrame) -> Orientation:
     """From the frame's display matrix: x' = a x + c y, y' = b x + d y."""
     matrix = _matrix(frame)
     if matrix is None:
@@ -82,18 +82,18 @@ def _matrix(frame: VideoFrame) -> tuple[float, float, float, float] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class DisplayGeometry:
     """How a clip is to be seen; one for all its frames, taken from the first."""
 
-    stored: tuple[int, int]
+    stored_size: tuple[int, int]
     """(width, height) in stored pixels."""
     pixel_aspect: Fraction
     orientation: Orientation
 
     @property
-    def shown(self) -> tuple[int, int]:
+    def displayed_size(self) -> tuple[int, int]:
         """(width, height) after pixel aspect and rotation. The short side of a pixel is stretched: nothing is thrown away."""
-        (width, height), aspect = self.stored, self.pixel_aspect
+        (width, height), aspect = self.stored_size, self.pixel_aspect
         width, height = (round(width * aspect), height) if aspect >= 1 else (width, round(height / aspect))
         return (height, width) if self.orientation.transpose else (width, height)
 
@@ -102,23 +102,23 @@ _NEAR = 2.2
 """Ratio up to which interpolating what was halved before leaves nothing out."""
 
 
-class Painter:
+class FrameConverter:
     """Makes pictures of one clip's frames."""
 
-    def __init__(self, look: Look, name: str) -> None:
+    def __init__(self, look: DisplayGeometry, name: str) -> None:
         """`name` is the file's, for errors."""
-        self.look = look
+        self.geometry = look
         self._name = name
-        self._reformatter, self._pointer = VideoReformatter(), VideoReformatter()  # each keeps the tables of its one size
+        self._reformatter, self._sampler = VideoReformatter(), VideoReformatter()  # each keeps the tables of its one size
 
-    def colours(self, frame: VideoFrame) -> Pixels:
+    def to_rgb(self, frame: VideoFrame) -> Pixels:
         """The frame in RGB at its stored size: PyAV's own conversion, with the colour space and range that the file says."""
         return self._converted(self._reformatter, frame)
 
-    def points(self, frame: VideoFrame, most: int) -> Pixels:
+    def sample_points(self, frame: VideoFrame, most: int) -> Pixels:
         """The frame in RGB, `most` to twice as many points across and down (fewer where there are fewer), with none averaged."""
         across, down = (-(-side // max(1, side // most)) for side in (frame.width, frame.height))
-        return self._converted(self._pointer, frame, width=across, height=down, interpolation="POINT")
+        return self._converted(self._sampler, frame, width=across, height=down, interpolation="POINT")
 
     def _converted(self, reformatter: VideoReformatter, frame: VideoFrame, **size: Any) -> Pixels:
         try:
@@ -127,21 +127,21 @@ class Painter:
             raise VideoError(f"{self._name} stores its colours as {frame.format.name}, which cannot be converted.") from None
         return pixels.astype(np.uint8, copy=False)
 
-    def paint(self, pixels: Pixels, sizing: Sizing) -> Pixels:
+    def resize_for(self, pixels: Pixels, sizing: Sizing) -> Pixels:
         """The picture that is sent, from what `colours` gave."""
-        width, height = self.look.shown
+        width, height = self.geometry.displayed_size
         across, down = sizing.size(width, height)
         if sizing.mode != "letterbox":
-            return self._fitted(pixels, across, down)
+            return self._resized(pixels, across, down)
         scale = min(across / width, down / height)
-        inner = self._fitted(pixels, max(1, round(width * scale)), max(1, round(height * scale)))
+        inner = self._resized(pixels, max(1, round(width * scale)), max(1, round(height * scale)))
         framed = np.zeros((down, across, 3), np.uint8)
         top, left = (down - inner.shape[0]) // 2, (across - inner.shape[1]) // 2
         framed[top : top + inner.shape[0], left : left + inner.shape[1]] = inner
         return framed
 
-    def _fitted(self, pixels: Pixels, width: int, height: int) -> Pixels:
-        orientation = self.look.orientation
+    def _resized(self, pixels: Pixels, width: int, height: int) -> Pixels:
+        orientation = self.geometry.orientation
         return orientation.apply(resize(pixels, *((height, width) if orientation.transpose else (width, height))))
 
 
@@ -153,13 +153,13 @@ def resize(pixels: Pixels, width: int, height: int) -> Pixels:
     # interpolated from there, and is 0.3 of 255 levels from the published resizing on average, where plain averaging is 0.2.
     while across >= 2 * width and down >= 2 * height and across % 2 == down % 2 == 0:
         across, down = across // 2, down // 2
-        pixels = _cv(pixels, across, down, cv2.INTER_AREA)
+        pixels = _cv_resize(pixels, across, down, cv2.INTER_AREA)
         how = cv2.INTER_LINEAR if max(across / width, down / height) < _NEAR else cv2.INTER_AREA
-    pixels = _cv(pixels, min(across, width), min(down, height), how)
-    return _cv(pixels, width, height, cv2.INTER_CUBIC)
+    pixels = _cv_resize(pixels, min(across, width), min(down, height), how)
+    return _cv_resize(pixels, width, height, cv2.INTER_CUBIC)
 
 
-def _cv(pixels: Pixels, width: int, height: int, how: int) -> Pixels:
+def _cv_resize(pixels: Pixels, width: int, height: int, how: int) -> Pixels:
     if pixels.shape[:2] == (height, width):
         return pixels
     return cv2.resize(pixels, (width, height), interpolation=how).astype(np.uint8, copy=False)

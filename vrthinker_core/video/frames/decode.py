@@ -11,13 +11,13 @@ import numpy as np
 from av.video.frame import VideoFrame
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.frames.container import BREAKS_OFF, Source
+from vrthinker_core.video.frames.container import CONTAINER_ERRORS, VideoSource
 from vrthinker_core.video.frames.timeline import Timeline
-from vrthinker_core.video.limits import Budget
+from vrthinker_core.video.limits import CpuBudget
 
 
 @dataclass(slots=True)
-class Tally:
+class DecodeStats:
     """What a full decode met on its way."""
 
     pts: list[int | None] = field(default_factory=list)
@@ -31,40 +31,40 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Shot:
+class DecodedFrame:
     """A frame on its way to a picture."""
 
-    asked: int
+    requested: int
     index: int
     """Equals `asked`, unless this is the nearest frame that could be decoded."""
     frame: VideoFrame
 
 
-class Untrue(Exception):
+class TimestampMismatch(Exception):
     """The packets promised other frames than the decoder gave."""
 
 
-class Sequential:
+class SequentialReader:
     """Every frame of a source, always from the start. This is what counts as the truth."""
 
-    def __init__(self, source: Source, budget: Budget) -> None:
+    def __init__(self, source: VideoSource, budget: CpuBudget) -> None:
         """Takes the source over: nothing else may read it meanwhile."""
         self._source = source
         self._budget = budget
 
-    def walk(self, wanted: Collection[int]) -> Iterator[Shot]:
+    def read_until(self, wanted: Collection[int]) -> Iterator[DecodedFrame]:
         """All frames up to the last wanted one."""
         last = max(wanted)
-        for index, frame in enumerate(self.frames(Tally())):
-            yield Shot(index, index, frame)
+        for index, frame in enumerate(self.read_all(DecodeStats())):
+            yield DecodedFrame(index, index, frame)
             if index >= last:
                 return
 
-    def frames(self, tally: Tally) -> Iterator[VideoFrame]:
+    def read_all(self, tally: DecodeStats) -> Iterator[VideoFrame]:
         """All frames; damaged packets are skipped and counted."""
         self._source.reopen()
         size = None
-        for frame in decoded(self._source, self._budget, tally):
+        for frame in decode_packets(self._source, self._budget, tally):
             size = size or (frame.width, frame.height)
             if tally.resized_at is None and size != (frame.width, frame.height):
                 tally.resized_at = len(tally.pts)
@@ -74,7 +74,7 @@ class Sequential:
             yield frame
 
 
-def decoded(source: Source, budget: Budget, tally: Tally) -> Iterator[VideoFrame]:
+def decode_packets(source: VideoSource, budget: CpuBudget, tally: DecodeStats) -> Iterator[VideoFrame]:
     """Frames from where the source stands, in the order they are shown. A container that breaks off ends them."""
     try:
         for packet in source.container.demux(source.stream):
@@ -84,41 +84,41 @@ def decoded(source: Source, budget: Budget, tally: Tally) -> Iterator[VideoFrame
             except av.FFmpegError as error:
                 _raise_if_out_of_memory(error, source)
                 tally.refused += bool(packet.size)
-    except BREAKS_OFF as error:
+    except CONTAINER_ERRORS as error:
         _raise_if_out_of_memory(error, source)
     except MemoryError:
         raise VideoError(f"{source.name} needs more memory to decode than a video may take.") from None
 
 
-def _raise_if_out_of_memory(error: Exception, source: Source) -> None:
+def _raise_if_out_of_memory(error: Exception, source: VideoSource) -> None:
     if isinstance(error, MemoryError):
         raise VideoError(f"{source.name} needs more memory to decode than a video may take.") from None
 
 
-class Seeking:
+class SeekingReader:
     """Frames on demand, found by timestamp. The decoder stays where it is, so that going on costs nothing twice."""
 
-    def __init__(self, source: Source, timeline: Timeline, budget: Budget) -> None:
+    def __init__(self, source: VideoSource, timeline: Timeline, budget: CpuBudget) -> None:
         """Takes the source over; the timeline must be seekable."""
         self._source = source
         self._timeline = timeline
         self._budget = budget
         self._frames: Iterator[VideoFrame] = iter(())
-        self._last: Shot | None = None
-        self._tally = Tally()
+        self._last: DecodedFrame | None = None
+        self._stats = DecodeStats()
 
-    def walk(self, wanted: Collection[int], *, strict: bool) -> Iterator[Shot]:
+    def read(self, wanted: Collection[int], *, strict: bool) -> Iterator[DecodedFrame]:
         """Every frame that is passed on the way to the wanted ones, each in its place.
 
         Strict: raises Untrue as soon as a promised frame does not come. Otherwise the nearest one stands in for it.
         """
         for target in sorted(wanted):
-            start = self._timeline.interval(target)
+            start = self._timeline.interval_start(target)
             if self._last is None or not start <= self._last.index <= target:
-                self._start(start, strict)
-            yield from self._reach(target, strict)
+                self._seek_to_interval(start, strict)
+            yield from self._read_to(target, strict)
 
-    def _reach(self, target: int, strict: bool) -> Iterator[Shot]:
+    def _read_to(self, target: int, strict: bool) -> Iterator[DecodedFrame]:
         before = self._last
         if before is not None and before.index == target:
             yield before
@@ -129,55 +129,55 @@ class Seeking:
                 break
             before = shot
         if shot is None or shot.index != target:
-            yield _stand_in(target, [near for near in (before, shot) if near is not None], strict)
+            yield _nearest_decoded(target, [near for near in (before, shot) if near is not None], strict)
 
-    def _next(self, strict: bool) -> Shot | None:
+    def _next(self, strict: bool) -> DecodedFrame | None:
         for frame in self._frames:
-            index = None if frame.pts is None else self._timeline.index(frame.pts)
-            if strict and (self._tally.refused or frame.is_corrupt or index is None or index != self._following(index)):
-                raise Untrue
+            index = None if frame.pts is None else self._timeline.index_of(frame.pts)
+            if strict and (self._stats.refused or frame.is_corrupt or index is None or index != self._following(index)):
+                raise TimestampMismatch
             if index is not None:
-                self._last = Shot(index, index, frame)
+                self._last = DecodedFrame(index, index, frame)
                 return self._last
         return None
 
     def _following(self, index: int) -> int:
         return index if self._last is None else self._last.index + 1
 
-    def _start(self, start: int, strict: bool) -> None:
+    def _seek_to_interval(self, start: int, strict: bool) -> None:
         """Stand right before frame `start`, the first one of a key frame's interval."""
-        for offset in self._offsets(start):
+        for offset in self._seek_offsets(start):
             for frame in self._seek(offset):
-                index = None if frame.pts is None else self._timeline.index(frame.pts)
+                index = None if frame.pts is None else self._timeline.index_of(frame.pts)
                 # Frames shown before the key frame may come without the pictures they were made from: they are left out.
                 if index is None or index < start:
                     continue
-                if index == start or (not strict and offset == self._offsets(start)[-1]):
+                if index == start or (not strict and offset == self._seek_offsets(start)[-1]):
                     self._frames = itertools.chain([frame], self._frames)
                     return
                 break
         if strict:
-            raise Untrue
+            raise TimestampMismatch
 
     def _seek(self, offset: int) -> Iterator[VideoFrame]:
         self._last = None
-        self._tally = Tally()
+        self._stats = DecodeStats()
         try:
             self._source.container.seek(offset, stream=self._source.stream)
         except av.FFmpegError:
-            raise Untrue from None
-        self._frames = decoded(self._source, self._budget, self._tally)
+            raise TimestampMismatch from None
+        self._frames = decode_packets(self._source, self._budget, self._stats)
         return self._frames
 
-    def _offsets(self, start: int) -> list[int]:
+    def _seek_offsets(self, start: int) -> list[int]:
         """Where to seek to: the key frame itself, the one before (some indexes count in decoding order), the beginning."""
-        keys = self._timeline.keys
+        keys = self._timeline.keyframes
         at = int(np.searchsorted(keys, self._timeline.pts[start], "right")) - 1
         return [*(int(keys[near]) for near in (at, at - 1) if near > 0), int(min(keys[0], self._timeline.pts[0]))]
 
 
-def _stand_in(target: int, near: list[Shot], strict: bool) -> Shot:
+def _nearest_decoded(target: int, near: list[DecodedFrame], strict: bool) -> DecodedFrame:
     if strict or not near:
-        raise Untrue
+        raise TimestampMismatch
     nearest = min(near, key=lambda shot: abs(shot.index - target))
-    return Shot(target, nearest.index, nearest.frame)
+    return DecodedFrame(target, nearest.index, nearest.frame)

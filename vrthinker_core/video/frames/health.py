@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.geometry import Grid
-from vrthinker_core.video.frames.convert import Look, Pixels
-from vrthinker_core.video.frames.decode import Tally
-from vrthinker_core.video.frames.timeline import Clock
+from vrthinker_core.video.frames.convert import DisplayGeometry, Pixels
+from vrthinker_core.video.frames.decode import DecodeStats
+from vrthinker_core.video.frames.timeline import FrameTimes
 
-Thumb = NDArray[np.uint8]
+GreySample = NDArray[np.uint8]
 """About 64 x 64 grey samples of a frame."""
 
 SAMPLES = 64
@@ -25,57 +25,57 @@ SAMPLES = 64
 _BLACK = 24
 _CHANGED = 12
 _LEAST_SECONDS = 0.5
-_MOST_TOLD = 4
+_MAX_STRETCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ClipFacts:
     """Everything the notes are made from."""
 
     grid: Grid
     frames: int
-    clock: Clock
-    look: Look
+    times: FrameTimes
+    geometry: DisplayGeometry
     square: bool
     """Frames are squashed into a square before they are sent."""
     stored: int
     """Frames in the file that are to be shown."""
-    announced: int
+    header_frames: int
     """Frames that the header announces, 0 where it does not say."""
-    silent: int
+    missing_frames: int
     """Stored frames that gave no picture although no packet was refused."""
-    tally: Tally
+    stats: DecodeStats
     """What the full decode met; empty where there was none."""
     declared_rate: float
     hdr: bool
     video_streams: int
-    thumbs: Mapping[int, Thumb] | None
+    samples: Mapping[int, GreySample] | None
     """Of every frame that a slot means; None where the clip was not decoded as a whole."""
 
 
-def thumb(points: Pixels) -> Thumb:
+def grey_sample(points: Pixels) -> GreySample:
     """Grey samples, from points of a picture: points, not averages, so that a small movement is not lost."""
     return cv2.cvtColor(points, cv2.COLOR_RGB2GRAY).astype(np.uint8, copy=False)
 
 
-def notes(facts: Facts) -> tuple[str, ...]:
+def health_notes(facts: ClipFacts) -> tuple[str, ...]:
     """One sentence each, the gravest first; () for a clip about which nothing needs to be said."""
     parts = (_decoding, _length, _picture, _stretches, _slots)
     return tuple(note for part in parts for note in part(facts))
 
 
-def _decoding(facts: Facts) -> Iterator[str]:
+def _decoding(facts: ClipFacts) -> Iterator[str]:
     lost = facts.stored - facts.frames
-    if facts.tally.refused and lost > 0:
+    if facts.stats.refused and lost > 0:
         yield f"{lost} of {facts.stored} frames cannot be decoded."
-    elif facts.silent > 0:
-        yield f"{facts.silent} of {facts.stored} stored frames give no picture."
-    if facts.tally.corrupt:
-        yield f"{facts.tally.corrupt} {_frames(facts.tally.corrupt)} damaged and shown as far as decoding goes."
-    if facts.announced and facts.announced != facts.stored:
-        yield f"The header announces {facts.announced} frames, {facts.stored} are there to be shown."
+    elif facts.missing_frames > 0:
+        yield f"{facts.missing_frames} of {facts.stored} stored frames give no picture."
+    if facts.stats.corrupt:
+        yield f"{facts.stats.corrupt} {_frames(facts.stats.corrupt)} damaged and shown as far as decoding goes."
+    if facts.header_frames and facts.header_frames != facts.stored:
+        yield f"The header announces {facts.header_frames} frames, {facts.stored} are there to be shown."
     if facts.video_streams > 1:
-        width, height = facts.look.shown
+        width, height = facts.geometry.displayed_size
         yield f"The file holds {facts.video_streams} video streams; the main one ({width} x {height}) is used."
 
 
@@ -83,24 +83,24 @@ def _frames(count: int) -> str:
     return "frame is" if count == 1 else "frames are"
 
 
-def _length(facts: Facts) -> Iterator[str]:
+def _length(facts: ClipFacts) -> Iterator[str]:
     if facts.frames == 1:
         yield "The clip is a single picture: there is no motion to judge."
     elif facts.frames < 4:
         yield f"The clip has only {facts.frames} frames."
-    if facts.clock.invented:
+    if facts.times.counted:
         yield f"The file has no usable timestamps: seconds are counted at {facts.declared_rate:.4g} frames per second."
         return
-    if facts.clock.variable:
-        lengths = facts.clock.lengths
+    if facts.times.variable:
+        lengths = facts.times.durations
         yield f"Variable frame rate: a frame stays from {lengths.min():.3f} s to {lengths.max():.3f} s."
-    elif facts.frames > 3 and abs(facts.declared_rate * facts.clock.typical - 1) > 0.1:
-        real = 1 / facts.clock.typical
+    elif facts.frames > 3 and abs(facts.declared_rate * facts.times.typical_duration - 1) > 0.1:
+        real = 1 / facts.times.typical_duration
         yield f"The header says {facts.declared_rate:.4g} frames per second, the timestamps say {real:.4g}."
 
 
-def _picture(facts: Facts) -> Iterator[str]:
-    look, (width, height) = facts.look, facts.look.shown
+def _picture(facts: ClipFacts) -> Iterator[str]:
+    look, (width, height) = facts.geometry, facts.geometry.displayed_size
     if look.orientation.skewed:
         yield "The file asks to be turned by an angle that is no quarter turn; it is shown unturned."
     if look.orientation.clockwise:
@@ -110,11 +110,11 @@ def _picture(facts: Facts) -> Iterator[str]:
     if look.pixel_aspect != 1:
         aspect = look.pixel_aspect
         yield f"Pixels are not square ({aspect.numerator}:{aspect.denominator}): shown as {width} x {height}."
-    if facts.tally.resized_at is not None:
-        yield f"The picture size changes at frame {facts.tally.resized_at}; every frame is brought to the size of the first."
+    if facts.stats.resized_at is not None:
+        yield f"The picture size changes at frame {facts.stats.resized_at}; every frame is brought to the size of the first."
     if facts.square and abs(width / height - 1) > 0.02:
         yield f"The picture is {_ratio(width, height)} ({width} x {height}) and is squashed into a square for the judge."
-    if facts.tally.interlaced:
+    if facts.stats.interlaced:
         yield "The clip is interlaced: moving edges may look like combs."
     if facts.hdr:
         yield "The clip is HDR and is shown without tone mapping: colours may look pale."
@@ -127,7 +127,7 @@ def _ratio(width: int, height: int) -> str:
     return f"{width / height:.2f}:1"
 
 
-def _slots(facts: Facts) -> Iterator[str]:
+def _slots(facts: ClipFacts) -> Iterator[str]:
     slots, frames = facts.grid.slots, facts.frames
     uses = Counter(facts.grid.index(slot, frames) for slot in range(slots))
     most = max(uses.values())
@@ -140,31 +140,31 @@ def _slots(facts: Facts) -> Iterator[str]:
 # -- black and still -------------------------------------------------------------------------------------------------------
 
 
-def _stretches(facts: Facts) -> Iterator[str]:
-    if facts.thumbs is None:
+def _stretches(facts: ClipFacts) -> Iterator[str]:
+    if facts.samples is None:
         yield "The clip is long and is read piece by piece: black or still stretches were not looked for."
         return
-    seen = sorted(facts.thumbs)
-    samples = [facts.thumbs[index] for index in seen]
-    black = list(_runs(samples, lambda first, sample: _is_black(first) and _is_black(sample)))
-    still = [run for run in _runs(samples, _is_same) if run[0] < run[1] and not any(_within(run, dark) for dark in black)]
-    yield from _told(facts, "The picture is black", black, seen)
-    yield from _told(facts, "The picture stands still", still, seen)
+    seen = sorted(facts.samples)
+    samples = [facts.samples[index] for index in seen]
+    black = list(_equal_runs(samples, lambda first, sample: _is_black(first) and _is_black(sample)))
+    still = [run for run in _equal_runs(samples, _is_same) if run[0] < run[1] and not any(_within(run, dark) for dark in black)]
+    yield from _describe_stretches(facts, "The picture is black", black, seen)
+    yield from _describe_stretches(facts, "The picture stands still", still, seen)
 
 
-def _told(facts: Facts, what: str, runs: list[tuple[int, int]], seen: list[int]) -> Iterator[str]:
+def _describe_stretches(facts: ClipFacts, what: str, runs: list[tuple[int, int]], seen: list[int]) -> Iterator[str]:
     """A stretch ends where the next frame that was looked at begins."""
-    edges = [*(float(facts.clock.starts[index]) for index in seen), facts.clock.seconds]
+    edges = [*(float(facts.times.starts[index]) for index in seen), facts.times.seconds]
     if (0, len(seen) - 1) in runs and len(seen) > 1:
         yield f"{what} throughout."
         return
     told = [f"from {edges[a]:.2f} s to {edges[b + 1]:.2f} s" for a, b in runs if edges[b + 1] - edges[a] >= _LEAST_SECONDS]
     if told:
-        more = f" and in {len(told) - _MOST_TOLD} more stretches" if len(told) > _MOST_TOLD else ""
-        yield f"{what} {', '.join(told[:_MOST_TOLD])}{more}."
+        more = f" and in {len(told) - _MAX_STRETCHES} more stretches" if len(told) > _MAX_STRETCHES else ""
+        yield f"{what} {', '.join(told[:_MAX_STRETCHES])}{more}."
 
 
-def _runs(samples: Sequence[Thumb], same: Callable[[Thumb, Thumb], bool]) -> Iterator[tuple[int, int]]:
+def _equal_runs(samples: Sequence[GreySample], same: Callable[[GreySample, GreySample], bool]) -> Iterator[tuple[int, int]]:
     """First and last position of every stretch whose samples are all the same as its FIRST one, so that a slow movement ends it."""
     start = 0
     for place in range(1, len(samples) + 1):
@@ -178,12 +178,12 @@ def _within(run: tuple[int, int], other: tuple[int, int]) -> bool:
     return other[0] <= run[0] and run[1] <= other[1]
 
 
-def _is_black(sample: Thumb) -> bool:
+def _is_black(sample: GreySample) -> bool:
     """At most two samples in a thousand are light: a dot on black is a picture, a speck of noise is none."""
     return int(np.count_nonzero(sample >= _BLACK)) * 500 <= sample.size
 
 
-def _is_same(one: Thumb, other: Thumb) -> bool:
+def _is_same(one: GreySample, other: GreySample) -> bool:
     """At most two samples in a thousand changed visibly: encoding a still picture does that much."""
     if one.shape != other.shape:
         return False

@@ -8,12 +8,12 @@ from typing import Literal
 
 from vrthinker_core.geometry import Grid, Sizing
 
-Reading = Literal["auto", "whole", "seek"]
+ReadMode = Literal["auto", "whole", "seek"]
 """How frames are found: by one decode of everything, or by timestamp from the nearest key frame; chosen by the clip's length."""
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class FrameRequest:
     """A real frame at a size."""
 
     index: int
@@ -29,21 +29,21 @@ class Plan:
     later: Sizing
     first: frozenset[int]
 
-    def need(self, slot: int, total: int) -> Need:
+    def request(self, slot: int, total: int) -> FrameRequest:
         """What `slot` means in a clip of `total` frames."""
-        return Need(self.grid.index(slot, total), self.opening if slot in self.first else self.later)
+        return FrameRequest(self.grid.index(slot, total), self.opening if slot in self.first else self.later)
 
-    def served(self, slots: Iterable[int], total: int) -> dict[Need, list[int]]:
+    def by_request(self, slots: Iterable[int], total: int) -> dict[FrameRequest, list[int]]:
         """Each needed picture once, with the slots that it is for."""
-        served: dict[Need, list[int]] = {}
+        served: dict[FrameRequest, list[int]] = {}
         for slot in slots:
-            served.setdefault(self.need(slot, total), []).append(slot)
+            served.setdefault(self.request(slot, total), []).append(slot)
         return served
 
-    def indices(self, total: int) -> set[int]:
+    def frame_indices(self, total: int) -> set[int]:
         """Every real frame that any slot means."""
         return {self.grid.index(slot, total) for slot in range(self.grid.slots)}
 
-    def everything(self, total: int) -> set[Need]:
+    def all_requests(self, total: int) -> set[FrameRequest]:
         """Every picture that can ever be asked for."""
-        return set(self.served(range(self.grid.slots), total))
+        return set(self.by_request(range(self.grid.slots), total))

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.frames.container import BREAKS_OFF, Source
-from vrthinker_core.video.limits import Budget
+from vrthinker_core.video.frames.container import CONTAINER_ERRORS, VideoSource
+from vrthinker_core.video.limits import CpuBudget
 
 # Where a packet's timestamp is the frame's own, and a key frame is a place to start. MPEG-TS, AVI, raw streams and the like number
 # their frames only while decoding; VP8 stores pictures that are never shown.
@@ -25,25 +25,25 @@ class Timeline:
 
     pts: NDArray[np.int64]
     """Timestamps of the frames in the order they are shown, in units of the stream's time base."""
-    keys: NDArray[np.int64]
+    keyframes: NDArray[np.int64]
     """Timestamps of the key frames, ascending."""
     stored: int
     """Packets that are to be shown: those that an edit list hides are not counted."""
     seekable: bool
     """Frames can be found by timestamp: one per packet, none missing, in a container that tells the truth about this."""
 
-    def interval(self, index: int) -> int:
+    def interval_start(self, index: int) -> int:
         """Index of the first frame that is shown at or after the key frame from which frame `index` can be decoded."""
-        key = int(np.searchsorted(self.keys, self.pts[index], "right")) - 1
-        return int(np.searchsorted(self.pts, self.keys[key])) if key >= 0 else 0
+        key = int(np.searchsorted(self.keyframes, self.pts[index], "right")) - 1
+        return int(np.searchsorted(self.pts, self.keyframes[key])) if key >= 0 else 0
 
-    def index(self, pts: int) -> int | None:
+    def index_of(self, pts: int) -> int | None:
         """The frame that is shown at `pts`, None where there is none."""
         place = int(np.searchsorted(self.pts, pts))
         return place if place < len(self.pts) and int(self.pts[place]) == pts else None
 
 
-def read_timeline(source: Source, budget: Budget) -> Timeline:
+def read_timeline(source: VideoSource, budget: CpuBudget) -> Timeline:
     """Walk over all packets of an opened source. Leaves it at its end."""
     pts, keys = array("q"), array("q")
     stored = 0
@@ -64,7 +64,7 @@ def read_timeline(source: Source, budget: Budget) -> Timeline:
                 budget.check()
     except MemoryError:
         raise VideoError(f"{source.name} needs more memory than a video may take.") from None
-    except BREAKS_OFF:
+    except CONTAINER_ERRORS:
         whole = False
     shown = _ascending(pts)
     honest = source.format.split(",")[0] in _TRUE_FORMATS and source.codec in _TRUE_CODECS
@@ -78,29 +78,29 @@ def _ascending(times: array[int]) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class FrameTimes:
     """Seconds of every frame, 0 for the first."""
 
     starts: NDArray[np.float64]
-    typical: float
+    typical_duration: float
     """Seconds that a frame usually lasts; the last one is taken to last as long."""
     tick: float
     """The time base: what timestamps are rounded to."""
-    invented: bool = False
+    counted: bool = False
     """The file has no usable timestamps: the declared rate was counted."""
 
-    def until(self, index: int) -> float:
+    def end_of(self, index: int) -> float:
         """When frame `index` is replaced."""
         last = len(self.starts) - 1
-        return float(self.starts[index + 1]) if index < last else float(self.starts[last]) + self.typical
+        return float(self.starts[index + 1]) if index < last else float(self.starts[last]) + self.typical_duration
 
     @property
     def seconds(self) -> float:
         """Length of the clip."""
-        return self.until(len(self.starts) - 1)
+        return self.end_of(len(self.starts) - 1)
 
     @property
-    def lengths(self) -> NDArray[np.float64]:
+    def durations(self) -> NDArray[np.float64]:
         """Seconds that each frame but the last is shown."""
         return np.diff(self.starts)
 
@@ -109,18 +109,18 @@ class Clock:
         """Some frame lasts clearly longer or shorter than usual, beyond what rounding to ticks explains."""
         if len(self.starts) < 3:
             return False
-        return bool(np.any(np.abs(self.lengths - self.typical) > max(0.05 * self.typical, 1.5 * self.tick)))
+        return bool(np.any(np.abs(self.durations - self.typical_duration) > max(0.05 * self.typical_duration, 1.5 * self.tick)))
 
 
-def make_clock(pts: list[int | None] | NDArray[np.int64], time_base: Fraction, rate: Fraction) -> Clock:
+def make_frame_times(pts: list[int | None] | NDArray[np.int64], time_base: Fraction, rate: Fraction) -> FrameTimes:
     """From the timestamps of the frames as they come out of the decoder, or from the packets'."""
     tick = float(time_base)
     usable = tick > 0 and not any(value is None for value in pts)
     starts = np.asarray((np.array(pts, dtype=np.int64) - int(pts[0] or 0)) * tick if usable else (), dtype=np.float64)
     if not usable or bool(np.any(np.diff(starts) <= 0)):
-        return Clock(np.arange(len(pts)) / float(rate), 1 / float(rate), 0.0, invented=True)
+        return FrameTimes(np.arange(len(pts)) / float(rate), 1 / float(rate), 0.0, counted=True)
     typical = _median(np.diff(starts)) if len(starts) > 1 else 1 / float(rate)
-    return Clock(starts, typical, tick)
+    return FrameTimes(starts, typical, tick)
 
 
 def _median(values: NDArray[np.float64]) -> float:

@@ -14,7 +14,7 @@ import socket
 from dataclasses import dataclass
 
 from vrthinker_core.video.frames import worker
-from vrthinker_core.video.processes.process import NUMBER
+from vrthinker_core.video.processes.process import EXIT_CODE
 
 _HANDED_OVER = 3
 """Ends that come with a request: input, output, line."""
@@ -24,7 +24,7 @@ def main() -> None:
     """Serve the socket that is standard input, until the parent hangs up; then nothing stays behind."""
     gc.freeze()  # what is loaded is never collected, so forks go on sharing its memory
     with socket.socket(fileno=0) as control:
-        Nursery(control).serve()
+        ForkServer(control).serve()
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class _Fork:
     reported: bool = False
 
 
-class Nursery:
+class ForkServer:
     """Forks, reports and reaps; one thread."""
 
     def __init__(self, control: socket.socket) -> None:
@@ -57,7 +57,7 @@ class Nursery:
                 if key.fileobj is self._control:
                     asked, handed, _, _ = socket.recv_fds(self._control, 1, _HANDED_OVER)
                     if not asked:
-                        self._leave()
+                        self._end_all()
                         return
                     self._fork(*handed)
                 elif key.fileobj is self._woken:
@@ -75,7 +75,7 @@ class Nursery:
         fork = _Fork(pid, socket.socket(fileno=line_end))
         self._forks.append(fork)
         self._events.register(fork.line, selectors.EVENT_READ, fork)
-        _say(fork.line, NUMBER.pack(pid))
+        _say(fork.line, EXIT_CODE.pack(pid))
 
     def _become_worker(self, input_end: int, output_end: int) -> None:
         """In the fork: nothing of the nursery is kept but what is loaded."""
@@ -98,7 +98,7 @@ class Nursery:
             ended = os.waitid(os.P_PID, fork.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if ended is not None:
                 fork.reported = True
-                _say(fork.line, NUMBER.pack(ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status))
+                _say(fork.line, EXIT_CODE.pack(ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status))
 
     def _reap(self, fork: _Fork) -> None:
         """The parent has hung up on a fork: it ends, and its number is free again."""
@@ -108,7 +108,7 @@ class Nursery:
         os.kill(fork.pid, signal.SIGKILL)
         os.waitpid(fork.pid, 0)
 
-    def _leave(self) -> None:
+    def _end_all(self) -> None:
         for fork in list(self._forks):
             self._reap(fork)
 

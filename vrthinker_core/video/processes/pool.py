@@ -17,7 +17,7 @@ from typing import BinaryIO, Self
 from vrthinker_core.machine import processors
 from vrthinker_core.video.processes import process
 
-_NURSERY = "vrthinker_core.video.processes.fork_server"
+_FORK_SERVER = "vrthinker_core.video.processes.fork_server"
 _READY_SECONDS = 30.0
 """How long the nursery may take to load; after that fresh processes are started without it."""
 _LEAVE_SECONDS = 2.0
@@ -26,7 +26,7 @@ _PAIR = 2
 """Clips of one comparison, which open side by side on any machine."""
 
 
-class Decoders:
+class DecoderPool:
     """Gives decoding processes, for as many clips as there are. Safe for threads; close it, or use it in a `with` statement.
 
     The process that forks (Linux only) never opens a file itself, and every clip still has a process, a memory and limits of its
@@ -38,18 +38,18 @@ class Decoders:
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(places or max(_PAIR, processors()))
-        self._nursery: list[_Nursery] = []
+        self._nursery: list[_ForkServer] = []
         """None or one."""
         self._closed = False
-        weakref.finalize(self, _drop, self._nursery, self._owner)
+        weakref.finalize(self, _end_fork_server, self._nursery, self._owner)
 
-    def warm(self) -> None:
+    def preload(self) -> None:
         """Load what decoding needs, in the background, so that the first clip opens as fast as the others."""
         if self._forks:
             with self._lock:
                 self._load()
 
-    def place(self) -> AbstractContextManager[object]:
+    def opening_slot(self) -> AbstractContextManager[object]:
         """A place to open one clip in; entering it waits until one is free.
 
         Opening decodes. A crowd that opened all its clips at once would have none of them sooner, and would leave the server no
@@ -57,16 +57,16 @@ class Decoders:
         """
         return self._places if os.getpid() == self._owner else contextlib.nullcontext()
 
-    def start(self) -> process.Process:
+    def start_worker(self) -> process.WorkerProcess:
         """A process that serves one clip."""
         forked = self._fork() if self._forks else None
-        return forked or process.start(process.WORKER)
+        return forked or process.start_process(process.WORKER)
 
     def close(self) -> None:
         """End the process that forks, and with it every decoding process that it has made."""
         self._closed = True
         with self._lock:
-            _drop(self._nursery, self._owner)
+            _end_fork_server(self._nursery, self._owner)
 
     def __enter__(self) -> Self:
         return self
@@ -81,15 +81,15 @@ class Decoders:
     def _load(self) -> socket.socket:
         """The socket on which the nursery listens; it is started where none runs."""
         if not self._nursery or self._nursery[0].process.poll() is not None:
-            _drop(self._nursery, self._owner)
+            _end_fork_server(self._nursery, self._owner)
             with contextlib.ExitStack() as opened:
                 ours, theirs = (opened.enter_context(end) for end in socket.socketpair())
-                self._nursery.append(_Nursery(process.start(_NURSERY, theirs.fileno()), ours))
+                self._nursery.append(_ForkServer(process.start_process(_FORK_SERVER, theirs.fileno()), ours))
                 opened.pop_all()
             theirs.close()
         return self._nursery[0].control
 
-    def _fork(self) -> process.Forked | None:
+    def _fork(self) -> process.ForkedProcess | None:
         """None when the nursery does not answer."""
         with contextlib.ExitStack() as opened:
             line, theirs = (opened.enter_context(end) for end in socket.socketpair())
@@ -97,25 +97,27 @@ class Decoders:
             stdout, output_end = (opened.enter_context(end) for end in _pipe())
             try:
                 with self._lock:
-                    socket.send_fds(self._load(), [process.ASKED], [input_end.fileno(), output_end.fileno(), theirs.fileno()])
+                    socket.send_fds(
+                        self._load(), [process.FORK_REQUEST], [input_end.fileno(), output_end.fileno(), theirs.fileno()]
+                    )
                 theirs.close()
                 line.settimeout(_READY_SECONDS)
-                pid = process.number(line)
+                pid = process.read_number(line)
             except (BrokenPipeError, ConnectionError, TimeoutError, EOFError):
                 return None
             opened.pop_all()
         for end in (input_end, output_end):
             end.close()
-        return process.Forked(pid, line, stdin, stdout)
+        return process.ForkedProcess(pid, line, stdin, stdout)
 
 
 @dataclass(frozen=True, slots=True)
-class _Nursery:
+class _ForkServer:
     process: subprocess.Popen[bytes]
     control: socket.socket
 
 
-def _drop(nursery: list[_Nursery], owner: int) -> None:
+def _end_fork_server(nursery: list[_ForkServer], owner: int) -> None:
     if os.getpid() != owner:
         return
     while nursery:
@@ -123,7 +125,7 @@ def _drop(nursery: list[_Nursery], owner: int) -> None:
         dropped.control.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             dropped.process.wait(_LEAVE_SECONDS)
-        process.end(dropped.process, owner)
+        process.end_process(dropped.process, owner)
 
 
 def _pipe() -> tuple[BinaryIO, BinaryIO]:

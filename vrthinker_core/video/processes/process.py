@@ -37,13 +37,13 @@ _SETTINGS = {
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
 
-ASKED = b"f"
+FORK_REQUEST = b"f"
 """The nursery is asked for a fork; with it come the fork's input, its output, and the line on which it is reported."""
-NUMBER = struct.Struct("<i")
+EXIT_CODE = struct.Struct("<i")
 """What the nursery says on that line: the process number as soon as it lives, and once it has ended its exit code."""
 
 
-class Forked:
+class ForkedProcess:
     """A fork of the nursery (see `decoders`), as `subprocess.Popen` shows a process. Not for use in a fork of its owner.
 
     `line` tells its exit code, once; whoever closes it has the nursery end and reap the process.
@@ -70,7 +70,7 @@ class Forked:
             if self.returncode is None:
                 self._line.settimeout(timeout)
                 try:
-                    self.returncode = number(self._line)
+                    self.returncode = read_number(self._line)
                 except TimeoutError:
                     raise subprocess.TimeoutExpired("a decoding process", timeout or 0) from None
                 except (OSError, EOFError):
@@ -78,7 +78,7 @@ class Forked:
                 self._line.close()
             return self.returncode
 
-    def leave(self) -> None:
+    def abandon(self) -> None:
         """Let the nursery reap it; nobody asks for its exit code any more."""
         with self._lock:
             if self.returncode is None:
@@ -86,18 +86,18 @@ class Forked:
                 self._line.close()
 
 
-def number(line: socket.socket) -> int:
+def read_number(line: socket.socket) -> int:
     """What the nursery says next. Raises EOFError when it has nothing more to say, TimeoutError."""
-    said = line.recv(NUMBER.size, socket.MSG_WAITALL)
-    if len(said) < NUMBER.size:
+    said = line.recv(EXIT_CODE.size, socket.MSG_WAITALL)
+    if len(said) < EXIT_CODE.size:
         raise EOFError
-    return int(NUMBER.unpack(said)[0])
+    return int(EXIT_CODE.unpack(said)[0])
 
 
-Process = subprocess.Popen[bytes] | Forked
+WorkerProcess = subprocess.Popen[bytes] | ForkedProcess
 
 
-def start(module: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+def start_process(module: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     """A new process that runs `main()` of a module of this package, with pipes to its input (or `stdin`) and output."""
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     return subprocess.Popen(
@@ -110,13 +110,13 @@ def start(module: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
     )
 
 
-def end(process: Process, owner: int) -> None:
+def end_process(process: WorkerProcess, owner: int) -> None:
     """No process, no zombie and no open pipe stays behind. A fork of the owner (its process id) has no say in this."""
     if os.getpid() != owner:
         return
     process.kill()
-    if isinstance(process, Forked):
-        process.leave()
+    if isinstance(process, ForkedProcess):
+        process.abandon()
     else:
         process.wait()
     for pipe in (process.stdin, process.stdout):
@@ -126,7 +126,7 @@ def end(process: Process, owner: int) -> None:
 
 
 @contextlib.contextmanager
-def deadline(process: Process, seconds: float, late: threading.Event) -> Iterator[None]:
+def deadline(process: WorkerProcess, seconds: float, late: threading.Event) -> Iterator[None]:
     """Kills the process after `seconds`: whoever reads from it then reads its end."""
 
     def stop() -> None:
