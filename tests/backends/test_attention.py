@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from vrthinker_core.backends.local.attention import MANY, attend
+from vrthinker_core.backends.local.engine.attention import MANY, attend
 
 
 @pytest.mark.parametrize("readings", [1, MANY - 1, MANY, 16])

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.backends.small import say, seen, write_small
-from vrthinker_core.backends.local.files import seal
-from vrthinker_core.backends.local.memory import available_memory, require_memory
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import seal
+from vrthinker_core.backends.local.checkpoint.devices import available_memory, require_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.messages import Image, Message, Text

@@ -20,8 +20,8 @@ from tests.backends.small import say, seen
 from tests.backends.stock import Stock
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.base import Backend, Conversation
-from vrthinker_core.backends.local.spelling import Spelling
-from vrthinker_core.backends.local.utterance import Utterance
+from vrthinker_core.backends.local.text.detokenizer import Utterance
+from vrthinker_core.backends.local.text.tokenizer import Spelling
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendFailed, ContextFull
 from vrthinker_core.messages import Completion, Image, Message, Sampling, Spoken, Text

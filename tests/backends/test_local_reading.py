@@ -12,10 +12,10 @@ import torch
 from tests.backends.small import say, seen
 from tests.backends.stock import Stock
 from vrthinker_core.backends.base import never
-from vrthinker_core.backends.local.prefix import Reading
-from vrthinker_core.backends.local.render import render
-from vrthinker_core.backends.local.sight import Sight
-from vrthinker_core.backends.local.spelling import Spelling
+from vrthinker_core.backends.local.engine.kv_cache import Reading
+from vrthinker_core.backends.local.engine.vision_encoder import Sight
+from vrthinker_core.backends.local.text.chat_template import render
+from vrthinker_core.backends.local.text.tokenizer import Spelling
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.messages import Completion, Image, Message, Sampling, Spoken, Text, Video
 from vrthinker_core.types import Frame

@@ -10,9 +10,9 @@ from tokenizers import Tokenizer
 from tests.backends.small import seen
 from tests.backends.stock import Stock
 from vrthinker_core.backends import NANO
-from vrthinker_core.backends.local.render import Item, Picture, render, size
-from vrthinker_core.backends.local.sight import Sight
-from vrthinker_core.backends.local.spelling import Spelling
+from vrthinker_core.backends.local.engine.vision_encoder import Sight
+from vrthinker_core.backends.local.text.chat_template import Item, Picture, render, size
+from vrthinker_core.backends.local.text.tokenizer import Spelling
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.messages import Image, Message, Spoken, Text, Video
 from vrthinker_core.types import Frame

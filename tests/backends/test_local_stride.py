@@ -13,7 +13,7 @@ from tests.backends.small import say, seen
 from tests.backends.test_local_conversation import ASK
 from vrthinker_core.backends.base import Question
 from vrthinker_core.backends.local.conversation import LocalConversation
-from vrthinker_core.backends.local.prefix import Growing
+from vrthinker_core.backends.local.engine.kv_cache import Growing
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.messages import Completion, Image, Message, Sampling, Spoken, Text
 

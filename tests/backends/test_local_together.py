@@ -11,9 +11,9 @@ import torch
 from tests.backends.small import say, seen
 from tests.backends.test_local_reading import FILMED, OPENING, answered, windowed
 from vrthinker_core.backends.base import Chorus, Question, Said, never
-from vrthinker_core.backends.local.block import Block
-from vrthinker_core.backends.local.prefix import Reading
-from vrthinker_core.backends.local.render import render
+from vrthinker_core.backends.local.engine.batched_cache import Block
+from vrthinker_core.backends.local.engine.kv_cache import Reading
+from vrthinker_core.backends.local.text.chat_template import render
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendFailed, ContextFull
 from vrthinker_core.messages import Completion, Image, Message, Sampling, Spoken, Text

@@ -20,7 +20,7 @@ from tests.benchmarks.ours import Prompted
 from tests.benchmarks.published import Forced
 from tests.benchmarks.randoms import random_checkpoint
 from vrthinker_core.backends.base import never
-from vrthinker_core.backends.local.checkpoints import Checkpoint
+from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.messages import Message, Sampling, Text
 

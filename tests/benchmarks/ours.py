@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 
 from tests.benchmarks.watch import Timed, Watch
-from vrthinker_core.backends.local.checkpoints import Checkpoint
+from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
-from vrthinker_core.backends.local.speech import Speech
-from vrthinker_core.backends.local.stride import Stride
+from vrthinker_core.backends.local.engine.generation import Speech
+from vrthinker_core.backends.local.engine.multi_step import Stride
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.clips import begin_opening, close_opened, opened, source
 from vrthinker_core.deliberation import Deliberation

@@ -9,7 +9,7 @@ import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from tests.backends.small import small_config, write_small
-from vrthinker_core.backends.local.checkpoints import Checkpoint, open_checkpoint
+from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
 
 
 def random_checkpoint(folder: Path, *, quick: bool, side: int, gpu: bool = False) -> Checkpoint:

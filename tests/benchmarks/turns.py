@@ -26,8 +26,8 @@ from tests.benchmarks.published import Published
 from tests.benchmarks.randoms import random_checkpoint
 from tests.benchmarks.watch import PHASES, Watch
 from tests.clips import write_clip
-from vrthinker_core.backends.local.checkpoints import Checkpoint
-from vrthinker_core.backends.local.spelling import Spelling
+from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
+from vrthinker_core.backends.local.text.tokenizer import Spelling
 
 TURNS = 6
 Seconds = dict[str, float]

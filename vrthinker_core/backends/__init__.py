@@ -63,7 +63,7 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Opened:
 
 def best_choice() -> str:
     """The choice that comes first where none was made: the published checkpoint where there is a GPU, else the built-in judge."""
-    from vrthinker_core.backends.local.gpus import has_cuda
+    from vrthinker_core.backends.local.checkpoint.devices import has_cuda
 
     return f"hf:{PUBLISHED}" if has_cuda() else "nano"
 

@@ -9,13 +9,13 @@ import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.base import Question, Said
-from vrthinker_core.backends.local.checkpoints import Checkpoint, open_checkpoint
-from vrthinker_core.backends.local.choir import sing
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import title
+from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
-from vrthinker_core.backends.local.files import title
-from vrthinker_core.backends.local.sight import Sight
-from vrthinker_core.backends.local.speech import Judge
-from vrthinker_core.backends.local.spelling import Spelling
+from vrthinker_core.backends.local.engine.batch_decoding import sing
+from vrthinker_core.backends.local.engine.generation import Judge
+from vrthinker_core.backends.local.engine.vision_encoder import Sight
+from vrthinker_core.backends.local.text.tokenizer import Spelling
 from vrthinker_core.types import Protocol
 
 STRIDE = 8

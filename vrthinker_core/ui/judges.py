@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from vrthinker_core.backends import BUILT_IN, Opened, best_choice, open_backend
-from vrthinker_core.backends.local.files import called
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import called
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.ui.opening import OpenJudge
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from vrthinker_core.backends.base import never
-from vrthinker_core.backends.local.prefix import Reading
-from vrthinker_core.backends.local.render import Item, render, size
-from vrthinker_core.backends.local.speech import Judge, Speech
-from vrthinker_core.backends.local.stride import Stride
+from vrthinker_core.backends.local.engine.generation import Judge, Speech
+from vrthinker_core.backends.local.engine.kv_cache import Reading
+from vrthinker_core.backends.local.engine.multi_step import Stride
+from vrthinker_core.backends.local.text.chat_template import Item, render, size
 from vrthinker_core.errors import BackendFailed, ContextFull, VrThinkerError
 from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 

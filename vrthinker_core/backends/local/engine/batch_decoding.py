@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from vrthinker_core.backends.base import Question, Said
-from vrthinker_core.backends.local.block import Block
 from vrthinker_core.backends.local.conversation import LocalConversation
-from vrthinker_core.backends.local.pinned import hold, lanes
-from vrthinker_core.backends.local.render import Picture
-from vrthinker_core.backends.local.speech import Judge, Speech
+from vrthinker_core.backends.local.engine.batched_cache import Block
+from vrthinker_core.backends.local.engine.generation import Judge, Speech
+from vrthinker_core.backends.local.engine.threads import hold, lanes
+from vrthinker_core.backends.local.text.chat_template import Picture
 from vrthinker_core.errors import BackendFailed
 
 

@@ -20,8 +20,9 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.utils import logging
 
-from vrthinker_core.backends.local import attention, files
-from vrthinker_core.backends.local.memory import available_memory, require_memory
+from vrthinker_core.backends.local.checkpoint import checkpoint_files
+from vrthinker_core.backends.local.checkpoint.devices import available_memory, require_memory
+from vrthinker_core.backends.local.engine import attention
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import Protocol
 
@@ -58,20 +59,26 @@ def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtyp
 
     Raises CheckpointError, one sentence that names the file or the tensor, for everything that is not sound.
     """
-    folder = files.locate(source)
-    shapes = files.examine(folder)
-    protocol = files.protocol_of(folder, source)
+    folder = checkpoint_files.locate(source)
+    shapes = checkpoint_files.examine(folder)
+    protocol = checkpoint_files.protocol_of(folder, source)
     config = _config(folder, shapes)
     tokenizer = _tokenizer(folder, config)
     processor = _processor(folder, config)
-    small = files.count(shapes) <= SMALL
+    small = checkpoint_files.count(shapes) <= SMALL
     where = device or ("cuda" if torch.cuda.is_available() and not small else "cpu")
     kind = dtype or (torch.float32 if small else torch.bfloat16)
-    require_memory(files.count(shapes) * kind.itemsize, available_memory(where), where)
+    require_memory(checkpoint_files.count(shapes) * kind.itemsize, available_memory(where), where)
     with _quiet():
         model = _model(folder, where, kind)
     return Checkpoint(
-        model, tokenizer, processor, protocol, files.forced_of(folder), folder, threads=1 if small and where == "cpu" else None
+        model,
+        tokenizer,
+        processor,
+        protocol,
+        checkpoint_files.forced_of(folder),
+        folder,
+        threads=1 if small and where == "cpu" else None,
     )
 
 
@@ -86,10 +93,10 @@ def _named(folder: Path, what: str) -> Iterator[None]:
     except CheckpointError:
         raise
     except (MemoryError, torch.OutOfMemoryError) as error:
-        raise CheckpointError(f"{files.title(folder)} does not fit into memory.") from error
+        raise CheckpointError(f"{checkpoint_files.title(folder)} does not fit into memory.") from error
     except Exception as error:
         detail = " ".join(str(error).split())[:200] or type(error).__name__
-        raise CheckpointError(f"{what} of {files.title(folder)} cannot be used: {detail}") from error
+        raise CheckpointError(f"{what} of {checkpoint_files.title(folder)} cannot be used: {detail}") from error
 
 
 @contextmanager
@@ -112,24 +119,24 @@ def _config(folder: Path, shapes: dict[str, tuple[int, ...]]) -> Qwen2_5_VLConfi
         config = Qwen2_5_VLConfig.from_pretrained(folder, local_files_only=True)
         with torch.device("meta"):
             described = sum(p.numel() for p in Qwen2_5_VLForConditionalGeneration(config).parameters())
-    held = files.count(shapes)
+    held = checkpoint_files.count(shapes)
     if described > 2 * held:
         raise CheckpointError(
-            f"{files.title(folder)} is incomplete: config.json describes {described:,} weights, its files hold {held:,}."
+            f"{checkpoint_files.title(folder)} is incomplete: config.json describes {described:,} weights, its files hold {held:,}."
         )
     return config
 
 
 def _tokenizer(folder: Path, config: Qwen2_5_VLConfig) -> Tokenizer:
     if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
-        raise CheckpointError(f"{files.title(folder)} is incomplete: tokenizer.json is missing.")
+        raise CheckpointError(f"{checkpoint_files.title(folder)} is incomplete: tokenizer.json is missing.")
     with _named(folder, "The tokenizer"):
         tokenizer: Tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
     missing = [token for token in CONTROL if tokenizer.token_to_id(token) is None]
     if missing:
-        raise CheckpointError(f"The tokenizer of {files.title(folder)} lacks the control token {missing[0]}.")
+        raise CheckpointError(f"The tokenizer of {checkpoint_files.title(folder)} lacks the control token {missing[0]}.")
     if '"ByteLevel"' not in json.dumps(json.loads(tokenizer.to_str())["decoder"]):
-        raise CheckpointError(f"The tokenizer of {files.title(folder)} is not byte-level as Qwen's is.")
+        raise CheckpointError(f"The tokenizer of {checkpoint_files.title(folder)} is not byte-level as Qwen's is.")
     _belongs(folder, tokenizer, config)
     return tokenizer
 
@@ -140,17 +147,19 @@ def _belongs(folder: Path, tokenizer: Tokenizer, config: Qwen2_5_VLConfig) -> No
     rows = int(config.get_text_config().vocab_size)
     if tokens > rows or rows - tokens > max(64, rows // 100):
         raise CheckpointError(
-            f"The tokenizer of {files.title(folder)} has {tokens:,} tokens, but the model has {rows:,} rows for them."
+            f"The tokenizer of {checkpoint_files.title(folder)} has {tokens:,} tokens, but the model has {rows:,} rows for them."
         )
     places = {"<|image_pad|>": config.image_token_id, "<|video_pad|>": config.video_token_id}
     for token, place in places.items():
         if tokenizer.token_to_id(token) != place:
-            raise CheckpointError(f"The tokenizer of {files.title(folder)} belongs to another model: {token} is not token {place}.")
+            raise CheckpointError(
+                f"The tokenizer of {checkpoint_files.title(folder)} belongs to another model: {token} is not token {place}."
+            )
 
 
 def _processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProcessorPil:
     if not any((folder / name).is_file() for name in ("preprocessor_config.json", "processor_config.json")):
-        raise CheckpointError(f"{files.title(folder)} is incomplete: preprocessor_config.json is missing.")
+        raise CheckpointError(f"{checkpoint_files.title(folder)} is incomplete: preprocessor_config.json is missing.")
     with _named(folder, "preprocessor_config.json"):
         processor = Qwen2VLImageProcessorPil.from_pretrained(folder, local_files_only=True)
         vision: Any = config.vision_config
@@ -158,7 +167,7 @@ def _processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProcessorP
         needs = (vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size)
         if has != needs:
             raise CheckpointError(
-                f"preprocessor_config.json of {files.title(folder)} cuts patches of {has}, the model wants {needs}."
+                f"preprocessor_config.json of {checkpoint_files.title(folder)} cuts patches of {has}, the model wants {needs}."
             )
         low, high = int(processor.size["shortest_edge"]), int(processor.size["longest_edge"])
         if low < high < LARGEST:
@@ -202,16 +211,18 @@ def _whole(folder: Path, model: torch.nn.Module, info: dict[str, Any]) -> None:
     missing, extra = sorted(info["missing_keys"]), sorted(info["unexpected_keys"])
     if len(missing) >= len(list(model.parameters())):
         raise CheckpointError(
-            f"None of the weights of {files.title(folder)} fits the architecture (it holds {extra[0] if extra else 'none'})."
+            f"None of the weights of {checkpoint_files.title(folder)} fits the architecture (it holds {extra[0] if extra else 'none'})."
         )
     if missing:
-        raise CheckpointError(f"{files.title(folder)} is incomplete: {_list(missing)} missing.")
+        raise CheckpointError(f"{checkpoint_files.title(folder)} is incomplete: {_list(missing)} missing.")
     if wrong:
-        raise CheckpointError(f"{files.title(folder)} is damaged: the shape of {wrong[0]} is not what config.json says.")
+        raise CheckpointError(f"{checkpoint_files.title(folder)} is damaged: the shape of {wrong[0]} is not what config.json says.")
     if extra:
-        raise CheckpointError(f"{files.title(folder)} holds weights that config.json has no place for: {_list(extra)} left over.")
+        raise CheckpointError(
+            f"{checkpoint_files.title(folder)} holds weights that config.json has no place for: {_list(extra)} left over."
+        )
     if info.get("error_msgs"):
-        raise CheckpointError(f"{files.title(folder)} cannot be loaded: {info['error_msgs'][0]}")
+        raise CheckpointError(f"{checkpoint_files.title(folder)} cannot be loaded: {info['error_msgs'][0]}")
 
 
 def _list(names: list[str]) -> str:
@@ -221,10 +232,14 @@ def _list(names: list[str]) -> str:
 def _sound(folder: Path, model: torch.nn.Module) -> None:
     for name, weight in model.named_parameters():
         if weight.is_meta:
-            raise CheckpointError(f"{files.title(folder)} does not fit into the memory of the GPUs: {name} was left out.")
+            raise CheckpointError(
+                f"{checkpoint_files.title(folder)} does not fit into the memory of the GPUs: {name} was left out."
+            )
         low, high = (float(end) for end in weight.detach().aminmax())
         largest = max(-low, high)
         if not (math.isfinite(low) and math.isfinite(high)):
-            raise CheckpointError(f"{files.title(folder)} is damaged: {name} holds values that are no numbers.")
+            raise CheckpointError(f"{checkpoint_files.title(folder)} is damaged: {name} holds values that are no numbers.")
         if largest > WILD:
-            raise CheckpointError(f"{files.title(folder)} is damaged: {name} holds {largest:.1e}, far beyond any trained weight.")
+            raise CheckpointError(
+                f"{checkpoint_files.title(folder)} is damaged: {name} holds {largest:.1e}, far beyond any trained weight."
+            )

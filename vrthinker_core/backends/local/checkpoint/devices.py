@@ -1,4 +1,4 @@
-"""How much memory a model may take here, asked before it is loaded rather than found out by the system's killer."""
+"""What a model may run on: whether there is a CUDA device, and how much memory is free, asked before anything is loaded."""
 
 from __future__ import annotations
 
@@ -63,3 +63,8 @@ def _container() -> int | None:
     except (OSError, ValueError):
         return None
     return max(0, limit - used + int(stat.get("inactive_file", 0)))
+
+
+def has_cuda() -> bool:
+    """A CUDA device can be used here."""
+    return torch.cuda.is_available()

@@ -14,8 +14,8 @@ from PIL import Image
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-from vrthinker_core.backends.local.pinned import hold, lanes
-from vrthinker_core.backends.local.render import Picture
+from vrthinker_core.backends.local.engine.threads import hold, lanes
+from vrthinker_core.backends.local.text.chat_template import Picture
 from vrthinker_core.types import Frame
 
 ROOM = 512 * 2**20

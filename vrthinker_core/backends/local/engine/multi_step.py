@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.local.pinned import hold
-from vrthinker_core.backends.local.prefix import Reading
-from vrthinker_core.backends.local.step import REHEARSALS, Step, Stores, recorded
+from vrthinker_core.backends.local.engine.decode_step import REHEARSALS, Step, Stores, recorded
+from vrthinker_core.backends.local.engine.kv_cache import Reading
+from vrthinker_core.backends.local.engine.threads import hold
 
 
 class Stride:

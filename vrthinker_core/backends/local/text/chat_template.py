@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from vrthinker_core.backends.local.spelling import Spelling
+from vrthinker_core.backends.local.text.tokenizer import Spelling
 from vrthinker_core.messages import Image, Message, Part, Spoken, Text, Video
 from vrthinker_core.types import Frame
 

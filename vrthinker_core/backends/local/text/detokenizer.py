@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
-from vrthinker_core.backends.local.spelling import Spelling
+from vrthinker_core.backends.local.text.tokenizer import Spelling
 
 
 class Utterance:

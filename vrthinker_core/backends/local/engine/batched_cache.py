@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.local.prefix import Growing, Reading
-from vrthinker_core.backends.local.step import Step, Stores, recorded
+from vrthinker_core.backends.local.engine.decode_step import Step, Stores, recorded
+from vrthinker_core.backends.local.engine.kv_cache import Growing, Reading
 
 SPARE = 256
 """Free rows beyond the longest reading: so many tokens later the block is laid out anew."""

@@ -11,12 +11,12 @@ from typing import Literal
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.local.prefix import Reading
-from vrthinker_core.backends.local.render import Item, size
-from vrthinker_core.backends.local.sight import Sight
-from vrthinker_core.backends.local.spelling import Spelling
-from vrthinker_core.backends.local.stride import Stride, penalised
-from vrthinker_core.backends.local.utterance import Utterance
+from vrthinker_core.backends.local.engine.kv_cache import Reading
+from vrthinker_core.backends.local.engine.multi_step import Stride, penalised
+from vrthinker_core.backends.local.engine.vision_encoder import Sight
+from vrthinker_core.backends.local.text.chat_template import Item, size
+from vrthinker_core.backends.local.text.detokenizer import Utterance
+from vrthinker_core.backends.local.text.tokenizer import Spelling
 from vrthinker_core.messages import Cancelled, Completion, Sampling
 
 Stop = Literal["end", "length", "cancelled"]

@@ -13,9 +13,9 @@ import torch
 from transformers import Cache, Qwen2_5_VLForConditionalGeneration
 from transformers.cache_utils import DynamicLayer
 
-from vrthinker_core.backends.local.pinned import hold
-from vrthinker_core.backends.local.render import Item, Picture, size
-from vrthinker_core.backends.local.sight import Sight
+from vrthinker_core.backends.local.engine.threads import hold
+from vrthinker_core.backends.local.engine.vision_encoder import Sight
+from vrthinker_core.backends.local.text.chat_template import Item, Picture, size
 from vrthinker_core.messages import Cancelled
 
 CHUNK = 1024

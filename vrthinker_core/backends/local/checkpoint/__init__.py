@@ -1,0 +1,1 @@
+"""Opening a checkpoint: its files, the devices it fits on, its weights."""
