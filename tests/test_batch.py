@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.clips import write_clip
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.backends.base import Question, Said
+from vrthinker_core.backends.base import GenerationRequest, StreamItem
 from vrthinker_core.batch import judge_many
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.events import Event, Finished, StopReason, TextArrived, TurnEnded
@@ -39,11 +39,11 @@ def test_a_batch_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair:
 class Choral(ScriptedBackend):
     """A script that speaks for several at once: a piece of each in turn, and for one of them only half a reply."""
 
-    def stream_together(self, questions: Sequence[Question]) -> Iterator[tuple[int, Said]]:
+    def stream_together(self, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
         streams = {n: q.conversation.stream(q.messages, q.sampling, q.cancelled) for n, q in enumerate(questions)}
         while streams:
             for n, stream in list(streams.items()):
-                said: Said | None
+                said: StreamItem | None
                 try:
                     said = next(stream, None)
                 except BackendFailed as error:
@@ -79,7 +79,7 @@ def test_a_choir_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair:
 
 def test_a_choir_that_stops_ends_every_pair_it_leaves_behind(pair: VideoPair) -> None:
     class Broken(Choral):
-        def stream_together(self, questions: Sequence[Question]) -> Iterator[tuple[int, Said]]:
+        def stream_together(self, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
             yield 0, "half a re"
             raise BackendFailed("The machine is gone.")
 

@@ -113,12 +113,12 @@ def test_an_unexpected_error_is_one_sentence(pair: VideoPair) -> None:
 
 def test_a_context_that_is_full_lets_old_frames_leave_and_then_says_so(pair: VideoPair) -> None:
     calls = [CALL.replace("10, 30", ", ".join(str(12 * k + j) for j in range(12))) for k in range(5)]
-    roomy = ScriptedBackend([*calls, ANSWER], capacity=16_000)
+    roomy = ScriptedBackend([*calls, ANSWER], context_length=16_000)
     turns = [event.turn for event in judge(pair, roomy) if isinstance(event, TurnEnded)]
     assert turns[-1].reply.kind == "answer"
     assert max(len(turn.in_view) for turn in turns) * 256 < 16_000
     assert len(turns[-1].in_view) < 8 + 5 * 24
-    end = end_of(judge(pair, ScriptedBackend([ANSWER], capacity=1_000)))
+    end = end_of(judge(pair, ScriptedBackend([ANSWER], context_length=1_000)))
     assert (end.stop, end.fault) == (StopReason.CONTEXT_FULL, "ContextFull")
 
 

@@ -1,6 +1,6 @@
 """VR-Thinker: compare two generated videos, and see why. The public names."""
 
-from vrthinker_core.backends import Opened, ScriptedBackend, open_backend
+from vrthinker_core.backends import OpenedBackend, ScriptedBackend, open_backend
 from vrthinker_core.batch import judge_many
 from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, TraceError, VideoError, VrThinkerError
 from vrthinker_core.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Trace, Turn, TurnEnded
@@ -15,7 +15,7 @@ __all__ = [
     "Finished",
     "FramesShown",
     "JudgeError",
-    "Opened",
+    "OpenedBackend",
     "Preference",
     "ScriptedBackend",
     "Settings",

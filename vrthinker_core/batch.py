@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from itertools import islice
 
-from vrthinker_core.backends.base import Backend, Chorus, Question, Said, never
+from vrthinker_core.backends.base import Backend, BatchBackend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.events import Event, TurnEnded
 from vrthinker_core.judge import Run, Step, judge
@@ -26,7 +26,7 @@ def judge_many(
     settings: Settings = Settings(),
     *,
     live: int = 8,
-    cancelled: Cancelled = never,
+    cancelled: Cancelled = not_cancelled,
 ) -> Iterator[tuple[int, Event]]:
     """Compare many pairs, `live` at a time and turn by turn; each event comes with its pair's position.
 
@@ -34,7 +34,7 @@ def judge_many(
     being judged, the videos of a few more are being opened.
     """
     with DecoderPool() as decoders:
-        if isinstance(backend, Chorus):
+        if isinstance(backend, BatchBackend):
             rows = (_Row(n, Run(pair, backend, settings, cancelled, decoders=decoders)) for n, pair in enumerate(pairs))
             yield from _together(rows, backend, live)
         else:
@@ -57,7 +57,7 @@ def _in_turns(waiting: Iterator[tuple[int, Iterator[Event]]], live: int) -> Iter
                 break
 
 
-def _together(waiting: Iterator[_Row], backend: Chorus, live: int) -> Iterator[tuple[int, Event]]:
+def _together(waiting: Iterator[_Row], backend: BatchBackend, live: int) -> Iterator[tuple[int, Event]]:
     """A turn of all at once. While they speak, the videos of the next ones are opened, and whoever has spoken gets new frames."""
     rows: deque[_Row] = deque()
     opening = ThreadPoolExecutor(AHEAD, thread_name_prefix="opening")
@@ -93,7 +93,7 @@ class _Row:
         self._steps: Generator[Step] = run.recorded()
         self._coming: Future[list[Step]] | None = None
         self._begun = False
-        self.question: Question | None = None
+        self.question: GenerationRequest | None = None
         """What it waits for."""
 
     @property
@@ -111,7 +111,7 @@ class _Row:
             self._begun = True
             self.go_on(pool, None)
 
-    def go_on(self, pool: Executor, said: Said | None) -> None:
+    def go_on(self, pool: Executor, said: StreamItem | None) -> None:
         """Begin to go on to the next question, with the end of a reply if there was one."""
         self.question = None
         self._run.hear(said)
@@ -123,7 +123,7 @@ class _Row:
             return
         steps, self._coming = self._coming.result(), None
         for step in steps:
-            if isinstance(step, Question):
+            if isinstance(step, GenerationRequest):
                 self.question = step
             else:
                 yield self._position, step
@@ -132,7 +132,7 @@ class _Row:
         """Take a piece of the reply."""
         self._run.hear(piece)
         for step in self._next():
-            if not isinstance(step, Question):
+            if not isinstance(step, GenerationRequest):
                 yield self._position, step
 
     def close(self) -> None:
@@ -147,15 +147,15 @@ class _Row:
         steps: list[Step] = []
         for step in self._steps:
             steps.append(step)
-            if isinstance(step, Question):
+            if isinstance(step, GenerationRequest):
                 break
         return steps
 
 
-def _round(backend: Chorus, rows: list[_Row], asking: Executor) -> Iterator[tuple[int, Event]]:
+def _round(backend: BatchBackend, rows: list[_Row], asking: Executor) -> Iterator[tuple[int, Event]]:
     """One reply of every row. Whatever a backend does, each row has its end, and goes on to its next question."""
     failure: Exception = BackendFailed("The judge stopped before it had answered.")
-    answers = backend.stream_together([row.question for row in rows if row.question is not None])
+    answers = backend.stream_batch([row.question for row in rows if row.question is not None])
     left = dict(enumerate(rows))
     while left:
         try:

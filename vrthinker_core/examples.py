@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vrthinker_core.backends import Opened, ScriptedBackend
+from vrthinker_core.backends import OpenedBackend, ScriptedBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.events import Finished
 from vrthinker_core.judge import judge
@@ -81,7 +81,7 @@ EXAMPLES = (
 
 
 def record(
-    opened: Opened, out: Path, progress: Callable[[int, int], None], examples: Sequence[Example] = EXAMPLES
+    opened: OpenedBackend, out: Path, progress: Callable[[int, int], None], examples: Sequence[Example] = EXAMPLES
 ) -> Iterator[str]:
     """Write clips and traces of the examples into `out`; gives one line for each. Raises BadInput when `out` cannot be written."""
     for done, example in enumerate(examples):
@@ -90,7 +90,7 @@ def record(
     progress(len(examples), len(examples))
 
 
-def _record(opened: Opened, folder: Path, example: Example) -> str:
+def _record(opened: OpenedBackend, folder: Path, example: Example) -> str:
     drawn = draw_pair(example.seed)
     pair = _films(drawn, folder)
     backend = ScriptedBackend(example.script) if example.script else opened.backend

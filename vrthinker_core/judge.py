@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.backends.base import Backend, Conversation, Question, Said, never
+from vrthinker_core.backends.base import Backend, Conversation, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.clips import begin_opening, close_opened, opened, source
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, filled, make_dialect, neutralise
@@ -32,7 +32,7 @@ def judge(
     backend: Backend,
     settings: Settings = Settings(),
     *,
-    cancelled: Cancelled = never,
+    cancelled: Cancelled = not_cancelled,
     trace: Path | None = None,
     notes: Sequence[str] = (),
     decoders: DecoderPool | None = None,
@@ -44,11 +44,11 @@ def judge(
     `decoders` gives the decoding processes; whoever judges more than once keeps one, and the videos open faster.
     """
     run = Run(pair, backend, settings, cancelled, notes, decoders)
-    asked: Question | None = None
+    asked: GenerationRequest | None = None
     stream: Iterator[str | Completion] = iter(())
     with closing(run.recorded(trace)) as steps:
         for step in steps:
-            if not isinstance(step, Question):
+            if not isinstance(step, GenerationRequest):
                 yield step
                 continue
             try:
@@ -68,7 +68,7 @@ def _with_trouble(event: Event, recorder: Recorder) -> Event:
     return told
 
 
-Step = Event | Question
+Step = Event | GenerationRequest
 """What a run comes to next: an event, or a question whose next answer it must `hear` before it can go on."""
 
 
@@ -80,7 +80,7 @@ class Run:
         pair: VideoPair,
         backend: Backend,
         settings: Settings = Settings(),
-        cancelled: Cancelled = never,
+        cancelled: Cancelled = not_cancelled,
         notes: Sequence[str] = (),
         decoders: DecoderPool | None = None,
     ) -> None:
@@ -95,14 +95,14 @@ class Run:
         self._deliberation: Deliberation | None = None
         self._stack = ExitStack()
         self._opening: list[Future[Clip]] = []
-        self._heard: Said | None = None
+        self._heard: StreamItem | None = None
 
     def recorded(self, trace: Path | None = None) -> Generator[Step]:
         """Every step; the trace is kept on the way, also when the generator is closed."""
         recorder = Recorder(trace)
         try:
             for step in self._steps():
-                if isinstance(step, Question):
+                if isinstance(step, GenerationRequest):
                     yield step
                     continue
                 recorder.add(step)
@@ -122,7 +122,7 @@ class Run:
         """Give back what a run holds whose steps were not all read."""
         self._stack.close()
 
-    def hear(self, said: Said | None) -> None:
+    def hear(self, said: StreamItem | None) -> None:
         """The next answer to the question asked: a piece, the end, what went wrong, or None where nothing more comes."""
         self._heard = said
 
@@ -132,10 +132,10 @@ class Run:
         error: Exception | None = None
         try:
             dialect, clips = yield from self._open()
-            conversation = self._backend.open()
+            conversation = self._backend.open_conversation()
             self._stack.callback(conversation.close)
             deliberation = self._deliberation = Deliberation(
-                self._pair.prompt, dialect, self._settings, source(clips), obeys=self._backend.obeys
+                self._pair.prompt, dialect, self._settings, source(clips), obeys=self._backend.follows_instructions
             )
             while deliberation.over is None:
                 yield from self._turn(deliberation, conversation)
@@ -220,7 +220,7 @@ class Run:
         in_view = deliberation.in_view
         yield FramesShown(number, news.text, frames, self._forced)
         completion, failure = yield from self._reply(
-            number, Question(conversation, messages, deliberation.sampling(), self._cancelled)
+            number, GenerationRequest(conversation, messages, deliberation.sampling(), self._cancelled)
         )
         try:
             reply = deliberation.take(completion)
@@ -230,7 +230,7 @@ class Run:
         if failure is not None:
             raise failure
 
-    def _reply(self, number: int, question: Question) -> Generator[Step, None, tuple[Completion, Exception | None]]:
+    def _reply(self, number: int, question: GenerationRequest) -> Generator[Step, None, tuple[Completion, Exception | None]]:
         """Yields the text as it arrives; returns the whole reply, and what cut it short."""
         pieces: list[str] = []
         while True:
@@ -246,11 +246,11 @@ class Run:
 
 def _fit(deliberation: Deliberation, conversation: Conversation) -> None:
     """Let the oldest tool frames leave until the conversation fits. Raises ContextFull when nothing is left to leave."""
-    capacity = conversation.capacity
+    capacity = conversation.context_length
     if capacity is None:
         return
     room = min(deliberation.settings.max_new_tokens, capacity // 8)
-    while (length := conversation.measure(deliberation.ask())) + room > capacity:
+    while (length := conversation.count_tokens(deliberation.ask())) + room > capacity:
         if not deliberation.forget():
             raise ContextFull(
                 f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. Shorten the prompt."

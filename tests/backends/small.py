@@ -12,7 +12,7 @@ import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends import NANO, Conversation
-from vrthinker_core.backends.base import never
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.types import Frame, FrameRef, Side
 
@@ -95,7 +95,7 @@ def seen(slot: int, width: int = 84, height: int = 56, side: Side = Side.FIRST) 
 
 
 def say(
-    conversation: Conversation, messages: list[Message], sampling: Sampling | None = None, cancelled: Cancelled = never
+    conversation: Conversation, messages: list[Message], sampling: Sampling | None = None, cancelled: Cancelled = not_cancelled
 ) -> Completion:
     """The whole reply; checks on the way that a stream is pieces and then one completion that they spell."""
     *pieces, last = conversation.stream(messages, sampling or Sampling(max_new_tokens=24), cancelled)

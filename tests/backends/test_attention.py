@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from vrthinker_core.backends.local.engine.attention import MANY, attend
+from vrthinker_core.backends.local.engine.attention import BATCH_THRESHOLD, attention_forward
 
 
-@pytest.mark.parametrize("readings", [1, MANY - 1, MANY, 16])
+@pytest.mark.parametrize("readings", [1, BATCH_THRESHOLD - 1, BATCH_THRESHOLD, 16])
 @pytest.mark.parametrize("tokens", [1, 3])
 @pytest.mark.parametrize("grouped", [False, True])
 @torch.inference_mode()
@@ -21,7 +21,7 @@ def test_the_same_as_sdpa(readings: int, tokens: int, grouped: bool) -> None:
     mask = (torch.arange(rows) <= torch.randint(0, rows, (readings, 1)))[:, None, None].expand(-1, -1, tokens, -1)
     module = torch.nn.Module().eval()
     module.num_key_value_groups = 2 if grouped else 1
-    found, _ = attend(module, query, key, value, mask, scaling=0.3)
+    found, _ = attention_forward(module, query, key, value, mask, scaling=0.3)
     wanted = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped)
     torch.testing.assert_close(found, wanted.transpose(1, 2), atol=1e-5, rtol=1e-5)
 
@@ -30,8 +30,8 @@ def test_the_same_as_sdpa(readings: int, tokens: int, grouped: bool) -> None:
 def test_what_is_masked_counts_for_nothing() -> None:
     module = torch.nn.Module().eval()
     module.num_key_value_groups = 1
-    query, key, value = (torch.randn(MANY, 2, length, 8) for length in (1, 6, 6))
-    mask = (torch.arange(6) < 4)[None, None, None].expand(MANY, -1, -1, -1)
-    before, _ = attend(module, query, key, value, mask)
+    query, key, value = (torch.randn(BATCH_THRESHOLD, 2, length, 8) for length in (1, 6, 6))
+    mask = (torch.arange(6) < 4)[None, None, None].expand(BATCH_THRESHOLD, -1, -1, -1)
+    before, _ = attention_forward(module, query, key, value, mask)
     key[:, :, 4:], value[:, :, 4:] = 1e9, 1e9
-    torch.testing.assert_close(attend(module, query, key, value, mask)[0], before)
+    torch.testing.assert_close(attention_forward(module, query, key, value, mask)[0], before)

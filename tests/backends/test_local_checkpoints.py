@@ -48,7 +48,7 @@ def refused(source: Path | str) -> str:
 def test_the_whole_checkpoint_is_not_refused(copy: Path, small: TransformersBackend) -> None:
     backend = TransformersBackend.load(str(copy))
     assert backend.name == "judge"
-    assert say(backend.open(), ASK).tokens == say(small.open(), ASK).tokens
+    assert say(backend.open_conversation(), ASK).tokens == say(small.open_conversation(), ASK).tokens
 
 
 # -- files ---------------------------------------------------------------------------------------------------------------
@@ -180,9 +180,9 @@ def test_a_config_that_describes_a_larger_model_allocates_nothing(copy: Path) ->
 
 def test_a_processor_may_not_shrink_frames_that_were_sized_for_the_protocol(copy: Path) -> None:
     rewrite(copy, "preprocessor_config.json", lambda c: c.update(size={"shortest_edge": 784, "longest_edge": 64 * 784}))
-    conversation = TransformersBackend.load(str(copy)).open()
+    conversation = TransformersBackend.load(str(copy)).open_conversation()
     shown = Message("user", (Image(seen(1, 560, 700)),))
-    assert conversation.measure([shown]) - conversation.measure([Message("user", ())]) == 20 * 25 + 2
+    assert conversation.count_tokens([shown]) - conversation.count_tokens([Message("user", ())]) == 20 * 25 + 2
 
 
 # -- tokenizers ----------------------------------------------------------------------------------------------------------
@@ -291,4 +291,4 @@ def test_needed_and_free_memory_are_named() -> None:
 def test_another_seed_is_another_judge(tmp_path: Path, small: TransformersBackend) -> None:
     """Replies do tell checkpoints apart."""
     other = TransformersBackend.load(str(write_small(tmp_path / "other", seed=1)))
-    assert say(other.open(), ASK).tokens != say(small.open(), ASK).tokens
+    assert say(other.open_conversation(), ASK).tokens != say(small.open_conversation(), ASK).tokens

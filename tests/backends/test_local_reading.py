@@ -11,11 +11,11 @@ import torch
 
 from tests.backends.small import say, seen
 from tests.backends.stock import Stock
-from vrthinker_core.backends.base import never
-from vrthinker_core.backends.local.engine.kv_cache import Reading
-from vrthinker_core.backends.local.engine.vision_encoder import Sight
-from vrthinker_core.backends.local.text.chat_template import render
-from vrthinker_core.backends.local.text.tokenizer import Spelling
+from vrthinker_core.backends.base import not_cancelled
+from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
+from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
+from vrthinker_core.backends.local.text.chat_template import render_prompt
+from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.messages import Completion, Image, Message, Sampling, Spoken, Text, Video
 from vrthinker_core.types import Frame
@@ -54,25 +54,25 @@ HISTORY = [
 
 
 def test_every_edit_of_the_history_gives_the_logits_of_a_full_reading(stock: Stock) -> None:
-    sight = Sight(stock.model, stock.processor)
-    spelling = Spelling(stock.tokenizer.backend_tokenizer)
-    reading = Reading(stock.model, sight)
+    sight = VisionEncoder(stock.model, stock.processor)
+    spelling = SafeTokenizer(stock.tokenizer.backend_tokenizer)
+    reading = PrefixCache(stock.model, sight)
     for messages in HISTORY:
-        logits, _ = reading.follow(render(messages, spelling, sight.picture), never)
+        logits, _ = reading.prefill(render_prompt(messages, spelling, sight.vision_item), not_cancelled)
         assert logits is not None
         torch.testing.assert_close(logits, stock.logits(messages), atol=1e-4, rtol=0)
 
 
 def test_a_reading_that_was_cut_short_goes_on_exactly(stock: Stock) -> None:
-    sight = Sight(stock.model, stock.processor)
-    items = render(HISTORY[-1], Spelling(stock.tokenizer.backend_tokenizer), sight.picture)
-    reading = Reading(stock.model, sight)
+    sight = VisionEncoder(stock.model, stock.processor)
+    items = render_prompt(HISTORY[-1], SafeTokenizer(stock.tokenizer.backend_tokenizer), sight.vision_item)
+    reading = PrefixCache(stock.model, sight)
     asked = iter([False, True])
-    assert reading.follow(items, lambda: next(asked)) == (None, 0)
-    assert reading.tokens > 0, "a part was read before the cancel"
-    logits, reused = reading.follow(items, never)
+    assert reading.prefill(items, lambda: next(asked)) == (None, 0)
+    assert reading.num_tokens > 0, "a part was read before the cancel"
+    logits, reused = reading.prefill(items, not_cancelled)
     assert logits is not None
-    assert 0 < reused < reading.tokens
+    assert 0 < reused < reading.num_tokens
     torch.testing.assert_close(logits, stock.logits(HISTORY[-1]), atol=1e-4, rtol=0)
 
 
@@ -80,7 +80,7 @@ def talk(
     backend: TransformersBackend, opening: Message, turns: int = 3, window: bool = False
 ) -> list[tuple[list[Message], Completion]]:
     """A conversation of several turns; with `window` the frames of the turn before the last leave."""
-    conversation, messages, told = backend.open(), [opening], []
+    conversation, messages, told = backend.open_conversation(), [opening], []
     for turn in range(turns):
         reply = say(conversation, messages)
         told.append((list(messages), reply))
@@ -125,16 +125,16 @@ def test_conversations_in_many_threads_do_not_mix(small: TransformersBackend) ->
 
 
 def test_nothing_is_left_on_the_model(stock: Stock) -> None:
-    sight = Sight(stock.model, stock.processor)
-    spelling = Spelling(stock.tokenizer.backend_tokenizer)
+    sight = VisionEncoder(stock.model, stock.processor)
+    spelling = SafeTokenizer(stock.tokenizer.backend_tokenizer)
     stock.model.model.rope_deltas = None
-    Reading(stock.model, sight).follow(render(HISTORY[0], spelling, sight.picture), never)
+    PrefixCache(stock.model, sight).prefill(render_prompt(HISTORY[0], spelling, sight.vision_item), not_cancelled)
     assert stock.model.model.rope_deltas is None
 
 
 def test_two_replies_taking_turns_token_by_token_do_not_mix(small: TransformersBackend) -> None:
-    alone = [say(small.open(), [opening]).tokens for opening in (OPENING, FILMED)]
-    first, second = (small.open().stream([opening], Sampling(max_new_tokens=24)) for opening in (OPENING, FILMED))
+    alone = [say(small.open_conversation(), [opening]).tokens for opening in (OPENING, FILMED)]
+    first, second = (small.open_conversation().stream([opening], Sampling(max_new_tokens=24)) for opening in (OPENING, FILMED))
     ends: list[tuple[int, ...]] = []
     for pair in _in_step(first, second):
         ends += [piece.tokens for piece in pair if isinstance(piece, Completion)]
@@ -156,24 +156,24 @@ def _in_step(*streams: object) -> list[list[object]]:
 def test_a_frame_is_encoded_once_for_all_conversations(small: TransformersBackend) -> None:
     """A frame whose pixels are gone can still be shown, if its key was."""
     messages = [Message("user", (Image(seen(60)), Text("Compare.")))]
-    whole = say(small.open(), messages)
+    whole = say(small.open_conversation(), messages)
     gone = [Message("user", (Image(replace(seen(60), rgb=b"")), Text("Compare.")))]
-    assert say(small.open(), gone).tokens == whole.tokens
+    assert say(small.open_conversation(), gone).tokens == whole.tokens
 
 
 @pytest.mark.parametrize("room", [0, 4_000, 10_000_000])
 def test_features_stay_within_their_bytes_and_are_right_when_made_again(stock: Stock, room: int) -> None:
-    sight, fresh = Sight(stock.model, stock.processor, room), Sight(stock.model, stock.processor)
-    pictures = [sight.picture("image", (seen(n),)) for n in range(6)]
-    for features, again, alone in zip(sight.look(pictures), sight.look(pictures), fresh.look(pictures), strict=True):
+    sight, fresh = VisionEncoder(stock.model, stock.processor, room), VisionEncoder(stock.model, stock.processor)
+    pictures = [sight.vision_item("image", (seen(n),)) for n in range(6)]
+    for features, again, alone in zip(sight.encode(pictures), sight.encode(pictures), fresh.encode(pictures), strict=True):
         torch.testing.assert_close(features, again, atol=1e-5, rtol=0)
         torch.testing.assert_close(features, alone, atol=1e-5, rtol=0)
 
 
 def test_the_grid_is_that_of_the_image_processor(stock: Stock) -> None:
-    sight = Sight(stock.model, stock.processor)
+    sight = VisionEncoder(stock.model, stock.processor)
     for width, height in ((28, 28), (84, 56), (448, 448), (30, 97), (620, 350)):
         frame = seen(1, width, height)
         messages = [Message("user", (Image(frame),))]
-        picture = sight.picture("image", (frame,))
+        picture = sight.vision_item("image", (frame,))
         assert picture.tokens == len(stock.ids(messages)) - len(stock.ids([Message("user", ())])) - 2

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.backends.small import say, seen
 from tests.backends.test_local_conversation import ASK
-from vrthinker_core.backends.base import Question
+from vrthinker_core.backends.base import GenerationRequest
 from vrthinker_core.backends.local.conversation import LocalConversation
-from vrthinker_core.backends.local.engine.kv_cache import Growing
+from vrthinker_core.backends.local.engine.kv_cache import GrowingLayer
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.messages import Completion, Image, Message, Sampling, Spoken, Text
 
@@ -21,7 +21,7 @@ OPENING = [Message("user", (Image(seen(3)), Text("Video of a red cube going left
 
 
 def opened(backend: TransformersBackend, stride: int, **changed: object) -> LocalConversation:
-    return LocalConversation(replace(backend.judge, stride=stride, **changed))  # type: ignore[arg-type]
+    return LocalConversation(replace(backend.loaded, stride=stride, **changed))  # type: ignore[arg-type]
 
 
 def same(one: Completion, other: Completion) -> bool:
@@ -59,7 +59,7 @@ def test_the_reading_holds_what_was_said_and_nothing_more(small: TransformersBac
 
 
 def test_room_that_grows_in_the_middle_of_a_reply(small: TransformersBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Growing, "block", 8)
+    monkeypatch.setattr(GrowingLayer, "block", 8)
     assert same(*(say(opened(small, n), ASK, Sampling(max_new_tokens=60)) for n in (0, 5)))
 
 
@@ -80,12 +80,12 @@ def test_sampling_goes_a_token_at_a_time(small: TransformersBackend) -> None:
 
 
 def test_a_conversation_may_stride_alone_and_step_among_others(small: TransformersBackend) -> None:
-    judge = replace(small.judge, stride=4)
+    judge = replace(small.loaded, stride=4)
     both = [LocalConversation(judge) for _ in range(2)]
     alone = [say(opened(small, 0), messages) for messages in (ASK, OPENING)]
     assert same(say(both[0], ASK), alone[0])
-    questions = [Question(c, m, Sampling(max_new_tokens=24)) for c, m in zip(both, (ASK, OPENING), strict=True)]
-    together = {n: said for n, said in small.stream_together(questions) if isinstance(said, Completion)}
+    questions = [GenerationRequest(c, m, Sampling(max_new_tokens=24)) for c, m in zip(both, (ASK, OPENING), strict=True)]
+    together = {n: said for n, said in small.stream_batch(questions) if isinstance(said, Completion)}
     assert [together[n].tokens for n in range(2)] == [reply.tokens for reply in alone]
     again = say(both[0], ASK)
     assert again.tokens == alone[0].tokens
@@ -93,9 +93,12 @@ def test_a_conversation_may_stride_alone_and_step_among_others(small: Transforme
 
 def test_a_batch_whose_steps_can_be_recorded_says_the_same(small: TransformersBackend, folder: Path) -> None:
     backend = TransformersBackend.load(str(folder))
-    backend.judge = replace(backend.judge, stride=4)
+    backend.loaded = replace(backend.loaded, stride=4)
     asked = [ASK, OPENING, [*ASK, Message("assistant", (Spoken("hm"),)), Message("user", (Text("More."),))]]
-    questions = [Question(backend.open(), messages, Sampling(max_new_tokens=8 * n)) for n, messages in enumerate(asked, start=1)]
-    together = {n: said for n, said in backend.stream_together(questions) if isinstance(said, Completion)}
+    questions = [
+        GenerationRequest(backend.open_conversation(), messages, Sampling(max_new_tokens=8 * n))
+        for n, messages in enumerate(asked, start=1)
+    ]
+    together = {n: said for n, said in backend.stream_batch(questions) if isinstance(said, Completion)}
     for n, messages in enumerate(asked):
         assert same(together[n], say(opened(small, 0), messages, Sampling(max_new_tokens=8 * (n + 1))))

@@ -29,13 +29,13 @@ def test_nano_is_sealed_small_files_and_names_its_protocol(nano: TransformersBac
 
 def test_nano_knows_the_sentences_of_its_protocol_as_single_tokens(nano: TransformersBackend) -> None:
     system = PROMPT.read_text(encoding="utf-8")
-    conversation = nano.open()
+    conversation = nano.open_conversation()
     with_it, without = ([Message("system", (Text(text),)), *ASK] for text in (system, ""))
-    assert conversation.measure(with_it) - conversation.measure(without) == 1
+    assert conversation.count_tokens(with_it) - conversation.count_tokens(without) == 1
 
 
 def test_nano_speaks_in_the_form_of_its_protocol(nano: TransformersBackend) -> None:
-    reply = say(nano.open(), ASK, Sampling(max_new_tokens=300))
+    reply = say(nano.open_conversation(), ASK, Sampling(max_new_tokens=300))
     assert reply.text.startswith("<Snapshot>")
 
 
@@ -45,7 +45,7 @@ def test_it_computes_with_one_thread_whoever_asks(nano: TransformersBackend) -> 
 
     def ask() -> None:
         torch.set_num_threads(2)
-        say(nano.open(), ASK, Sampling(max_new_tokens=1))
+        say(nano.open_conversation(), ASK, Sampling(max_new_tokens=1))
         found.append(torch.get_num_threads())
 
     thread = threading.Thread(target=ask)

@@ -21,7 +21,7 @@ from tests.benchmarks.randoms import random_checkpoint
 from tests.clips import write_clip
 from vrthinker_core import Finished, VideoPair, judge, judge_many
 from vrthinker_core.backends import NANO
-from vrthinker_core.backends.base import Question
+from vrthinker_core.backends.base import GenerationRequest
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.messages import Completion, Image, Message, Sampling, Text
 from vrthinker_core.types import Side
@@ -59,15 +59,15 @@ def speaking(backend: TransformersBackend, count: int, order: Sequence[str] = OR
     sampling = Sampling(max_new_tokens=300)
 
     def together() -> list[tuple[int, ...]]:
-        questions = [Question(backend.open(), messages, sampling) for messages in asked]
-        ends = {n: said.tokens for n, said in backend.stream_together(questions) if isinstance(said, Completion)}
+        questions = [GenerationRequest(backend.open_conversation(), messages, sampling) for messages in asked]
+        ends = {n: said.tokens for n, said in backend.stream_batch(questions) if isinstance(said, Completion)}
         return [ends[n] for n in range(count)]
 
     def alone() -> list[tuple[int, ...]]:
-        ends = [list(backend.open().stream(messages, sampling))[-1] for messages in asked]
+        ends = [list(backend.open_conversation().stream(messages, sampling))[-1] for messages in asked]
         return [end.tokens for end in ends if isinstance(end, Completion)]
 
-    backend.open().measure(asked[0])
+    backend.open_conversation().count_tokens(asked[0])
     return _compared("replies", backend, order, {"alone": alone, "together": together}, exact)
 
 

@@ -19,7 +19,7 @@ import torch
 from tests.benchmarks.ours import Prompted
 from tests.benchmarks.published import Forced
 from tests.benchmarks.randoms import random_checkpoint
-from vrthinker_core.backends.base import never
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.messages import Message, Sampling, Text
@@ -48,9 +48,9 @@ def main() -> None:
 
 def _ours(checkpoint: Checkpoint, messages: list[Message], words: list[int]) -> float:
     """Tokens per second after the first, from piece to piece."""
-    conversation = Prompted(TransformersBackend(checkpoint, "random").judge)
+    conversation = Prompted(TransformersBackend(checkpoint, "random").loaded)
     conversation.words = words
-    stream = conversation.stream(messages, Sampling(max_new_tokens=len(words)), never)
+    stream = conversation.stream(messages, Sampling(max_new_tokens=len(words)), not_cancelled)
     next(stream)
     began = time.perf_counter()
     for _ in stream:
@@ -62,7 +62,7 @@ def _ours(checkpoint: Checkpoint, messages: list[Message], words: list[int]) -> 
 def _generate(checkpoint: Checkpoint, messages: list[Message], words: list[int]) -> float:
     """The same of stock `generate()`: the time of the whole less that of the first token."""
     backend = TransformersBackend(checkpoint, "random")
-    ids = torch.tensor([backend.judge.spelling.encode(messages[0].text)], device=checkpoint.model.device)
+    ids = torch.tensor([backend.loaded.tokenizer.encode(messages[0].text)], device=checkpoint.model.device)
     times = []
     for count in (1, len(words)):
         began = time.perf_counter()

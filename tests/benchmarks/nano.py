@@ -56,7 +56,7 @@ def measure(rows: list[dict[str, str]], folder: Path, settings: Settings) -> dic
             print(f"{row['video1']}: said {labels}, true {truth} ({row['prompt']})", flush=True)
     seconds = time.perf_counter() - began
     return {
-        "weights": sum(weight.numel() for weight in backend.judge.model.parameters()), "pairs": len(rows),
+        "weights": sum(weight.numel() for weight in backend.loaded.model.parameters()), "pairs": len(rows),
         "all_four_right": whole, "right": right, "stops": stops,
         "right_by_chance": {"each": round(len(rows) / 3, 1), "all_four": round(len(rows) / 81, 1)},
         "turns_per_pair": round(turns / len(rows), 2), "seconds_per_pair": round(seconds / len(rows), 2),

@@ -12,8 +12,8 @@ from pathlib import Path
 from tests.benchmarks.watch import Timed, Watch
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
-from vrthinker_core.backends.local.engine.generation import Speech
-from vrthinker_core.backends.local.engine.multi_step import Stride
+from vrthinker_core.backends.local.engine.generation import Generation
+from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.clips import begin_opening, close_opened, opened, source
 from vrthinker_core.deliberation import Deliberation
@@ -28,12 +28,12 @@ class Prompted(LocalConversation):
 
     words: Sequence[int] = ()
 
-    def speech(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled) -> Speech:
+    def speech(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled) -> Generation:
         """The speech of a judge whose choices are made."""
-        speech = super().speech(messages, sampling, cancelled)
-        speech.choice = _Given(self.words)  # type: ignore[assignment]
-        if self._stride is not None:
-            speech._stride = _Recited(self._stride, speech.choice)  # type: ignore[assignment]
+        speech = super().start_generation(messages, sampling, cancelled)
+        speech.sampler = _Given(self.words)  # type: ignore[assignment]
+        if self._multi_step is not None:
+            speech._multi_step = _Recited(self._multi_step, speech.sampler)  # type: ignore[assignment]
         return speech
 
 
@@ -50,12 +50,12 @@ class _Given:
 class _Recited:
     """Strides that cost what they cost, and say the given words."""
 
-    def __init__(self, stride: Stride, given: _Given) -> None:
+    def __init__(self, stride: MultiStepDecoder, given: _Given) -> None:
         self._stride, self._given = stride, given
-        self.begin = stride.begin
+        self.begin = stride.start_reply
 
     def run(self, said: Sequence[int]) -> list[int]:
-        return list(islice(self._given.words, len(self._stride.run(said))))
+        return list(islice(self._given.words, len(self._stride.decode(said))))
 
 
 class Ours:
@@ -64,7 +64,7 @@ class Ours:
     def __init__(self, checkpoint: Checkpoint, videos: tuple[Path, Path], watch: Watch, per_call: int) -> None:
         self._watch, self._stack = watch, ExitStack()
         backend = TransformersBackend(replace(checkpoint, processor=Timed(checkpoint.processor, watch)), "random")
-        self._conversation = Prompted(backend.judge)
+        self._conversation = Prompted(backend.loaded)
         dialect = make_dialect(Settings(frames_per_call=per_call), "paired")
         settings = filled(Settings(frames_per_call=per_call), dialect)
         pair = VideoPair("A ball rolls.", *videos)

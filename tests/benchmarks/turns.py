@@ -27,7 +27,7 @@ from tests.benchmarks.randoms import random_checkpoint
 from tests.benchmarks.watch import PHASES, Watch
 from tests.clips import write_clip
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
-from vrthinker_core.backends.local.text.tokenizer import Spelling
+from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 
 TURNS = 6
 Seconds = dict[str, float]
@@ -54,7 +54,7 @@ def measure(checkpoint: Checkpoint, videos: tuple[Path, Path], pairs: int, words
     tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder)
     published = Published(checkpoint.model, tokenizer, checkpoint.processor, videos, watch)
     ours = Ours(checkpoint, videos, watch, pairs)
-    spelling, wanted = Spelling(checkpoint.tokenizer), ()
+    spelling, wanted = SafeTokenizer(checkpoint.tokenizer), ()
     told: dict[str, list[Seconds]] = {"ours": [], "published": []}
     taken = {who: Footprint() for who in told}
     print(f"-- {pairs} pairs a call", flush=True)
@@ -66,7 +66,7 @@ def measure(checkpoint: Checkpoint, videos: tuple[Path, Path], pairs: int, words
         told["ours"].append(watch.take())
         with taken["published"].turn():
             text = published.turn(wanted, reply)
-        assert text == spelling.text(reply), "both write the same words"
+        assert text == spelling.decode(reply), "both write the same words"
         told["published"].append(watch.take())
         for who, turns in told.items():
             print(f"turn {turn} {who:>9}: " + " ".join(f"{phase} {turns[-1][phase]:.2f}" for phase in PHASES), flush=True)
@@ -79,7 +79,7 @@ def measure(checkpoint: Checkpoint, videos: tuple[Path, Path], pairs: int, words
     return {**_ratios(told), "peak_mb": megabytes}
 
 
-def given(spelling: Spelling, asks: Sequence[int] | None, words: int) -> list[int]:
+def given(spelling: SafeTokenizer, asks: Sequence[int] | None, words: int) -> list[int]:
     """A reply of exactly `words` tokens: a call for frames, or the answer."""
     act = (
         "<Answer>TA=1, MQ=1, VQ=1, OA=1</Answer>"

@@ -13,7 +13,7 @@ import torch
 import app
 from tests.ui.conftest import write_script
 from tests.ui.test_run import until
-from vrthinker_core.backends import Opened, ScriptedBackend
+from vrthinker_core.backends import OpenedBackend, ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Preference, Settings, VideoPair
 from vrthinker_core.ui import choices
@@ -28,7 +28,7 @@ Open = Callable[..., Opening]
 
 
 def speaking(reply: str, name: str) -> OpenJudge:
-    return lambda: Opened(ScriptedBackend([reply], name=name))
+    return lambda: OpenedBackend(ScriptedBackend([reply], name=name))
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def opening() -> Iterator[Open]:
         one.close()
 
 
-def failing() -> Opened:
+def failing() -> OpenedBackend:
     raise CheckpointError("There is no such checkpoint.")
 
 
@@ -131,9 +131,9 @@ def test_without_a_gpu_the_built_in_judge_says_why_it_speaks() -> None:
 def test_judges_are_opened_in_their_order_and_none_waits_for_those_after_it(opening: Open) -> None:
     go_on = threading.Event()
 
-    def slow() -> Opened:
+    def slow() -> OpenedBackend:
         go_on.wait()
-        return Opened(ScriptedBackend([SECOND], name="slow"))
+        return OpenedBackend(ScriptedBackend([SECOND], name="slow"))
 
     judges = opening(one=speaking(FIRST, "one"), slow=slow, last=speaking(FIRST, "last"))
     assert judges.names == ("one", "slow", "last")
@@ -148,7 +148,7 @@ def test_judges_are_opened_in_their_order_and_none_waits_for_those_after_it(open
 def test_settling_is_waiting_for_all_of_them(opening: Open) -> None:
     go_on = threading.Event()
 
-    def slow() -> Opened:
+    def slow() -> OpenedBackend:
         go_on.wait()
         return failing()
 
@@ -164,7 +164,7 @@ def test_settling_is_waiting_for_all_of_them(opening: Open) -> None:
     assert judges.done("slow")
 
 
-@pytest.mark.parametrize("broken", [failing, lambda: sys.exit(1), lambda: Opened(*[1 / 0])])
+@pytest.mark.parametrize("broken", [failing, lambda: sys.exit(1), lambda: OpenedBackend(*[1 / 0])])
 def test_one_that_cannot_be_opened_spoils_no_other(opening: Open, broken: OpenJudge) -> None:
     judges = opening(broken=broken, whole=speaking(SECOND, "whole"))
     assert judges.wait("whole").backend.name == "whole"

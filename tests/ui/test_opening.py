@@ -11,7 +11,7 @@ import pytest
 
 from tests.ui import runs
 from tests.ui.test_run import until
-from vrthinker_core.backends import Opened, ScriptedBackend, open_backend
+from vrthinker_core.backends import OpenedBackend, ScriptedBackend, open_backend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.events import Event, Finished, Started, StopReason
 from vrthinker_core.types import Settings, VideoPair
@@ -24,7 +24,7 @@ ANSWER = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 
 
 def test_the_judge_does_a_job_and_its_notes_are_told(pair: VideoPair, tmp_path: Path) -> None:
-    opening = Opening({"one": lambda: Opened(ScriptedBackend([ANSWER]), ("A script speaks.",))})
+    opening = Opening({"one": lambda: OpenedBackend(ScriptedBackend([ANSWER]), ("A script speaks.",))})
     first, *_, last = opening.events(Job(pair, Settings(), tmp_path / "trace.json", tmp_path / "halt"))
     assert isinstance(first, Started)
     assert first.notes == ("A script speaks.",)
@@ -37,7 +37,7 @@ def test_a_record_that_cannot_be_kept_is_told_without_its_place(
     pair: VideoPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    opening = Opening({"one": lambda: Opened(ScriptedBackend([ANSWER]))})
+    opening = Opening({"one": lambda: OpenedBackend(ScriptedBackend([ANSWER]))})
     events = [*opening.events(Job(pair, Settings(), tmp_path / "gone" / "trace.json", tmp_path / "halt"))]
     assert str(tmp_path) not in repr(events[-1])
     assert data(fold_all(events), lambda half: Picture("", 1, 1))["notes"] == [NOT_KEPT]
@@ -47,7 +47,7 @@ def test_a_record_that_cannot_be_kept_is_told_without_its_place(
 def test_the_halt_file_stops_the_judge(pair: VideoPair, tmp_path: Path) -> None:
     job = Job(pair, Settings(), tmp_path / "trace.json", tmp_path / "halt")
     job.halt.touch()
-    *_, last = Opening({"one": lambda: Opened(ScriptedBackend([ANSWER]))}).events(job)
+    *_, last = Opening({"one": lambda: OpenedBackend(ScriptedBackend([ANSWER]))}).events(job)
     assert isinstance(last, Finished)
     assert last.stop is StopReason.CANCELLED
 
@@ -60,7 +60,7 @@ def test_a_judge_that_does_not_exist_is_named() -> None:
 
 
 def test_a_failure_nobody_foresaw_still_is_a_sentence() -> None:
-    opening = Opening({"one": lambda: Opened(*[1 / 0])})  # type: ignore[arg-type]
+    opening = Opening({"one": lambda: OpenedBackend(*[1 / 0])})  # type: ignore[arg-type]
     with pytest.raises(CheckpointError, match="ZeroDivisionError"):
         opening.wait()
 

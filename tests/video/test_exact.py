@@ -60,7 +60,7 @@ def check(frames: tuple[Frame, ...], info: ClipInfo, truth: list[tuple[int | Non
 @pytest.mark.parametrize("name", MADE)
 def test_every_slot_of_every_kind(name: str, reading: str, kind: Callable[[str], Path]) -> None:
     path = kind(name)
-    with opened(path, reading=reading) as clip:
+    with opened(path, read_mode=read_mode) as clip:
         frames = clip.frames(ASKED) + clip.frames(range(128))
         assert [frame.ref.slot for frame in frames] == [*ASKED, *range(128)]
         check(frames, clip.info, decode(path), PAIRED)
@@ -76,7 +76,7 @@ def test_files_of_the_world(path: Path, reading: str) -> None:
         with pytest.raises(VideoError, match=r"^\S.*\.$"):
             opened(path)
         return
-    with opened(path, first=ASKED, reading=reading) as clip:
+    with opened(path, first=ASKED, read_mode=read_mode) as clip:
         check(clip.frames(ASKED), clip.info, truth, PAIRED)
 
 
@@ -101,7 +101,7 @@ def test_a_long_clip_is_read_on_demand_and_a_short_one_at_once(kind: Callable[[s
 def test_a_container_that_lies_is_decoded_as_a_whole(kind: Callable[[str], Path]) -> None:
     """A damaged packet shifts every later index: only a full decode knows."""
     path = kind("damaged")
-    with opened(path, reading="seek") as clip:
+    with opened(path, read_mode="seek") as clip:
         check(clip.frames(range(128)), clip.info, decode(path), PAIRED)
         assert clip.read_mode == "whole"
 
@@ -110,7 +110,7 @@ def test_a_lie_that_is_found_late_corrects_what_was_known(tmp_path: Path) -> Non
     """The end is asked for first; the damage at the beginning then shifts the end's numbers too."""
     path = damaged(tmp_path / "clip.mp4", repeated(tmp_path / "long.mp4", write(tmp_path / "part.mp4"), 12), 20)
     grid = Grid(600, "even")
-    with opened(path, grid=grid, first=[550, 551], reading="seek") as clip:
+    with opened(path, grid=grid, first=[550, 551], read_mode="seek") as clip:
         assert (clip.read_mode, clip.info.frames) == ("seek", 600)
         clip.frames([21])
         assert clip.read_mode == "whole"

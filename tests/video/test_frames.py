@@ -40,7 +40,7 @@ def test_what_is_no_slot(slot: int, kind: Callable[[str], Path]) -> None:
 @pytest.mark.parametrize("reading", ["whole", "seek"])
 def test_seconds_are_the_files_own(reading: str, kind: Callable[[str], Path]) -> None:
     """Frame k of this clip is written to be shown at 60 k + 11 (k mod 5) milliseconds."""
-    with opened(kind("variable rate"), grid=Grid(40, "even"), first=[0], reading=reading) as clip:
+    with opened(kind("variable rate"), grid=Grid(40, "even"), first=[0], read_mode=read_mode) as clip:
         frames = clip.frames(range(40))
         assert clip.info.variable_rate
     assert [round(frame.seconds * 1000) for frame in frames] == [60 * k + k % 5 * 11 for k in range(40)]
@@ -164,7 +164,7 @@ def test_a_neighbour_stands_in_where_a_full_decode_cannot_be_afforded(tmp_path: 
     part = write(tmp_path / "part.mp4", 30, size=(640, 360), gop=10, pictures=[drawn(k, 640, 360) for k in range(30)])
     path = damaged(tmp_path / "clip.mp4", repeated(tmp_path / "long.mp4", part, 20), 305)
     lost = sorted(set(range(600)) - {round(pts / 512) for pts, _ in decode(path) if pts is not None})
-    with opened(path, grid=Grid(600, "even"), first=[0], reading="seek", limits=Limits(cpu_seconds=1.0)) as clip:
+    with opened(path, grid=Grid(600, "even"), first=[0], read_mode="seek", limits=Limits(cpu_seconds=1.0)) as clip:
         assert clip.info.frames == 600
         frames = clip.frames([*lost, 299])
         assert clip.read_mode == "seek"

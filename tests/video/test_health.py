@@ -109,14 +109,14 @@ def test_a_small_and_a_slow_movement_are_no_standstill(tmp_path: Path) -> None:
 
 
 def test_a_clip_that_is_read_on_demand_says_what_was_not_looked_for(kind: Callable[[str], Path]) -> None:
-    assert any("were not looked for" in note for note in notes(kind("long"), reading="seek"))
-    assert not any("were not looked for" in note for note in notes(kind("long"), reading="whole"))
+    assert any("were not looked for" in note for note in notes(kind("long"), read_mode="seek"))
+    assert not any("were not looked for" in note for note in notes(kind("long"), read_mode="whole"))
 
 
 def test_a_recording_that_was_cut_off(tmp_path: Path) -> None:
     """The index stands in front and announces everything, the pictures are missing."""
     whole = write(tmp_path / "whole.mp4", 50, size=(64, 64), container={"movflags": "faststart"})
-    told = notes(cut(tmp_path / "cut.mp4", repeated(tmp_path / "long.mp4", whole, 1), 0.999), reading="whole")
+    told = notes(cut(tmp_path / "cut.mp4", repeated(tmp_path / "long.mp4", whole, 1), 0.999), read_mode="whole")
     assert told == notes(tmp_path / "long.mp4")
     half = notes(cut(tmp_path / "half.mp4", whole, 0.6))
     assert any("The header announces 50 frames" in note or "cannot be decoded" in note for note in half)

@@ -159,7 +159,7 @@ def test_the_decoder_ends_when_its_parent_is_killed(busy: bool, kind: Callable[[
 
 @linux
 def test_several_threads_may_ask(kind: Callable[[str], Path]) -> None:
-    with opened(kind("long"), reading="seek") as clip:
+    with opened(kind("long"), read_mode="seek") as clip:
         found: dict[int, tuple[int, ...]] = {}
         asking = [
             threading.Thread(target=lambda k=k: found.update({k: tuple(frame.index for frame in clip.frames(range(k, 128, 8)))}))

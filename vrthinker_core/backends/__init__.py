@@ -6,88 +6,90 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from vrthinker_core.backends.base import Backend, Conversation, never
+from vrthinker_core.backends.base import Backend, Conversation, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 
 __all__ = [
-    "BUILT_IN",
+    "DEFAULT_CHECKPOINT",
     "NANO",
-    "PUBLISHED",
+    "NANO_NAME",
     "Backend",
     "Conversation",
-    "Opened",
+    "OpenedBackend",
     "ScriptedBackend",
-    "best_choice",
-    "never",
+    "default_choice",
+    "not_cancelled",
     "open_backend",
 ]
 
 NANO = Path(__file__).resolve().parents[2] / "assets" / "nano"
 """Folder of the built-in judge."""
 
-BUILT_IN = "nano (built in)"
+NANO_NAME = "nano (built in)"
 """What the built-in judge is called."""
 
-PUBLISHED = "qunwang13/vrthinker"
+DEFAULT_CHECKPOINT = "qunwang13/vrthinker"
 """The published 7B checkpoint that is used where there is a GPU and no choice was made."""
 
-LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
+NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedBackend:
     """A judge that is ready, and what a person must know about the choice."""
 
     backend: Backend
     notes: tuple[str, ...] = ()
 
 
-def open_backend(choice: str | None = None, name: str | None = None) -> Opened:
+def open_backend(choice: str | None = None, name: str | None = None) -> OpenedBackend:
     """Open `nano`, `hf:ID_OR_PATH`, `scripted:FILE` (JSON lines with `reply`), or, for None, the best judge this machine can run.
 
     `name` is what a chosen judge is to be called, in place of its own name, where several must be told apart.
     Raises BadInput for a choice that is none of these, CheckpointError for a checkpoint that cannot speak.
     """
     if choice is None:
-        return _best()
+        return _open_default()
     kind, _, rest = choice.partition(":")
     if choice == "nano":
-        return Opened(_nano(name), (f"The built-in judge speaks. {LIMITS}",))
+        return OpenedBackend(_open_nano(name), (f"The built-in judge speaks. {NANO_LIMITS}",))
     if kind == "hf" and rest:
-        return Opened(_local(rest, name))
+        return OpenedBackend(_open_local(rest, name))
     if kind == "scripted" and rest:
-        return Opened(_scripted(Path(rest), name), ("A script speaks, not a model.",))
+        return OpenedBackend(_open_script(Path(rest), name), ("A script speaks, not a model.",))
     raise BadInput(f"There is no judge {choice!r}. Choose nano, hf:ID_OR_PATH or scripted:FILE.")
 
 
-def best_choice() -> str:
+def default_choice() -> str:
     """The choice that comes first where none was made: the published checkpoint where there is a GPU, else the built-in judge."""
     from vrthinker_core.backends.local.checkpoint.devices import has_cuda
 
-    return f"hf:{PUBLISHED}" if has_cuda() else "nano"
+    return f"hf:{DEFAULT_CHECKPOINT}" if has_cuda() else "nano"
 
 
-def _best() -> Opened:
-    if best_choice() == "nano":
-        return Opened(_nano(), (f"No GPU was found, so the built-in judge speaks. {LIMITS}",))
+def _open_default() -> OpenedBackend:
+    if default_choice() == "nano":
+        return OpenedBackend(_open_nano(), (f"No GPU was found, so the built-in judge speaks. {NANO_LIMITS}",))
     try:
-        return Opened(_local(PUBLISHED))
+        return OpenedBackend(_open_local(DEFAULT_CHECKPOINT))
     except CheckpointError as error:
-        return Opened(_nano(), (f"{PUBLISHED} could not be opened, so the built-in judge speaks. {LIMITS} Cause: {error}",))
+        return OpenedBackend(
+            _open_nano(), (f"{DEFAULT_CHECKPOINT} could not be opened, so the built-in judge speaks. {NANO_LIMITS} Cause: {error}",)
+        )
 
 
-def _nano(name: str | None = None) -> Backend:
-    return _local(str(NANO), name or BUILT_IN)
+def _open_nano(name: str | None = None) -> Backend:
+    return _open_local(str(NANO), name or NANO_NAME)
 
 
-def _local(source: str, name: str | None = None) -> Backend:
+def _open_local(source: str, name: str | None = None) -> Backend:
     from vrthinker_core.backends.transformers_local import TransformersBackend
 
     return TransformersBackend.load(source, name=name)
 
 
-def _scripted(path: Path, name: str | None) -> ScriptedBackend:
+def _open_script(path: Path, name: str | None) -> ScriptedBackend:
     """A judge from a JSONL file; an object may also hold `protocol` and `pause`, which then count for the whole script."""
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]

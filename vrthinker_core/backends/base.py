@@ -10,7 +10,7 @@ from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.types import Protocol
 
 
-def never() -> bool:
+def not_cancelled() -> bool:
     """The `Cancelled` of a run that nobody can stop."""
     return False
 
@@ -19,13 +19,15 @@ class Conversation(typing.Protocol):
     """One judge talking about one pair. Nothing of it lives on the model: two conversations never mix."""
 
     @property
-    def capacity(self) -> int | None:
+    def context_length(self) -> int | None:
         """Tokens that fit into the context, prompt and reply together; None where it is not known."""
 
-    def measure(self, messages: Sequence[Message]) -> int:
+    def count_tokens(self, messages: Sequence[Message]) -> int:
         """Prompt tokens that `messages` come to."""
 
-    def stream(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = never) -> Iterator[str | Completion]:
+    def stream(
+        self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
+    ) -> Iterator[str | Completion]:
         """Pieces of text, then exactly one `Completion` (also when cancelled). Each call is given the whole conversation.
 
         Raises ContextFull when the prompt does not fit, BackendFailed when the model stops speaking.
@@ -47,32 +49,32 @@ class Backend(typing.Protocol):
         """The dialect this checkpoint was trained for ("concat" or "paired"), None where that is not known."""
 
     @property
-    def obeys(self) -> bool:
+    def follows_instructions(self) -> bool:
         """It understands words that are not its protocol's; to a judge that does not, only `redirect` forces an answer."""
 
-    def open(self) -> Conversation:
+    def open_conversation(self) -> Conversation:
         """A fresh conversation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class GenerationRequest:
     """One call of `Conversation.stream` that is still to be made."""
 
     conversation: Conversation
     messages: Sequence[Message]
     sampling: Sampling
-    cancelled: Cancelled = never
+    cancelled: Cancelled = not_cancelled
 
 
-Said = str | Completion | Exception
+StreamItem = str | Completion | Exception
 """A piece of a reply, its end, or what went wrong with this one."""
 
 
 @typing.runtime_checkable
-class Chorus(Backend, typing.Protocol):
+class BatchBackend(Backend, typing.Protocol):
     """A backend whose conversations can speak side by side for less than one after another."""
 
-    def stream_together(self, questions: Sequence[Question]) -> Iterator[tuple[int, Said]]:
+    def stream_batch(self, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
         """What `stream` would give for each question, with the question's position, in the order in which it comes.
 
         Each position ends with exactly one `Completion` or one exception; the failure of one is not that of another.

@@ -6,18 +6,18 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from vrthinker_core.backends.base import never
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import JudgeError
 from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.types import Protocol
 
-Line = str | Completion | JudgeError
+ScriptedReply = str | Completion | JudgeError
 """One reply: its text, a whole completion, or the error to raise in its place."""
 
-Script = Sequence[Line] | Callable[[Sequence[Message]], Line]
+Script = Sequence[ScriptedReply] | Callable[[Sequence[Message]], ScriptedReply]
 """The replies in order (the last one again when they run out), or a function of the messages."""
 
-PIECE = 8
+PIECE_CHARACTERS = 8
 """Characters streamed at once."""
 
 
@@ -32,11 +32,11 @@ class ScriptedBackend:
     protocol: Protocol | None = None
     name: str = "scripted"
     pause: float = 0.0
-    capacity: int | None = None
+    context_length: int | None = None
     tokens_per_frame: int = 256
-    obeys: bool = True
+    follows_instructions: bool = True
 
-    def open(self) -> ScriptedConversation:
+    def open_conversation(self) -> ScriptedConversation:
         """A conversation that begins at the first reply."""
         return ScriptedConversation(self)
 
@@ -49,11 +49,11 @@ class ScriptedConversation:
         self._calls = 0
 
     @property
-    def capacity(self) -> int | None:
+    def context_length(self) -> int | None:
         """Tokens that fit, None for no limit."""
-        return self._backend.capacity
+        return self._backend.context_length
 
-    def measure(self, messages: Sequence[Message]) -> int:
+    def count_tokens(self, messages: Sequence[Message]) -> int:
         """Words and pictures, roughly as a tokeniser would count them."""
         frames = sum(len(message.frames) for message in messages)
         return sum(len(message.text.split()) for message in messages) + frames * self._backend.tokens_per_frame
@@ -62,7 +62,7 @@ class ScriptedConversation:
         self,
         messages: Sequence[Message],
         sampling: Sampling,  # noqa: ARG002 - the seam gives it
-        cancelled: Cancelled = never,
+        cancelled: Cancelled = not_cancelled,
     ) -> Iterator[str | Completion]:
         """The next reply, piece by piece. A script cannot think again: `sampling.redirect` changes nothing."""
         line = self._next(messages)
@@ -71,23 +71,23 @@ class ScriptedConversation:
         told = line if isinstance(line, Completion) else Completion(line)
         text = told.text
         pieces: list[int] = []
-        for start in range(0, len(text), PIECE):
+        for start in range(0, len(text), PIECE_CHARACTERS):
             if cancelled():
                 break
-            piece = text[start : start + PIECE]
+            piece = text[start : start + PIECE_CHARACTERS]
             pieces.append(len(piece))
             yield piece
             if self._backend.pause:
                 time.sleep(self._backend.pause)
         stop = told.stop if sum(pieces) == len(text) else "cancelled"
         yield Completion(
-            text[: sum(pieces)], stop, pieces=tuple(pieces), prompt_tokens=self.measure(messages), new_tokens=len(text.split())
+            text[: sum(pieces)], stop, pieces=tuple(pieces), prompt_tokens=self.count_tokens(messages), new_tokens=len(text.split())
         )
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def _next(self, messages: Sequence[Message]) -> Line:
+    def _next(self, messages: Sequence[Message]) -> ScriptedReply:
         script, call = self._backend.script, self._calls
         self._calls += 1
         if callable(script):

@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.base import Question, Said
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import title
+from vrthinker_core.backends.base import GenerationRequest, StreamItem
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_title
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
-from vrthinker_core.backends.local.engine.batch_decoding import sing
-from vrthinker_core.backends.local.engine.generation import Judge
-from vrthinker_core.backends.local.engine.vision_encoder import Sight
-from vrthinker_core.backends.local.text.tokenizer import Spelling
+from vrthinker_core.backends.local.engine.batch_decoding import stream_batch
+from vrthinker_core.backends.local.engine.generation import LoadedModel
+from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
+from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types import Protocol
 
-STRIDE = 8
+STEPS_PER_SYNC = 8
 """Greedy tokens written between two looks at the host, on a GPU: a stop is heard, and a piece shown, that much later."""
 
 
@@ -32,7 +32,7 @@ class TransformersBackend:
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
         self._name = name
         self._protocol = checkpoint.protocol
-        self.judge: Judge = _judge(checkpoint)
+        self.loaded: LoadedModel = _loaded_model(checkpoint)
 
     @classmethod
     def load(
@@ -45,7 +45,7 @@ class TransformersBackend:
         missing, damaged or too large.
         """
         checkpoint = open_checkpoint(source, device=device, dtype=dtype)
-        return cls(checkpoint, name or title(checkpoint.folder))
+        return cls(checkpoint, name or folder_title(checkpoint.folder))
 
     @property
     def name(self) -> str:
@@ -58,41 +58,41 @@ class TransformersBackend:
         return self._protocol
 
     @property
-    def obeys(self) -> bool:
+    def follows_instructions(self) -> bool:
         """Whether words that are not its protocol's may be added."""
-        return self.judge.forced is None
+        return self.loaded.forced_redirect is None
 
-    def open(self) -> LocalConversation:
+    def open_conversation(self) -> LocalConversation:
         """A fresh conversation, which holds no memory before its first message."""
-        return LocalConversation(self.judge)
+        return LocalConversation(self.loaded)
 
-    def stream_together(self, questions: Sequence[Question]) -> Iterator[tuple[int, Said]]:
+    def stream_batch(self, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
         """See `Chorus`: all replies come out of shared steps of the model; each is, token for token, the one it is alone."""
-        return sing(self.judge, questions)
+        return stream_batch(self.loaded, questions)
 
     def close(self) -> None:
         """Give the features of frames back; the weights go with the last reference to the backend."""
-        self.judge.sight.forget()
+        self.loaded.vision.clear()
 
 
-def _judge(checkpoint: Checkpoint) -> Judge:
-    model, spelling = checkpoint.model, Spelling(checkpoint.tokenizer)
+def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
+    model, spelling = checkpoint.model, SafeTokenizer(checkpoint.tokenizer)
     said = model.generation_config
     ends = said.eos_token_id if isinstance(said.eos_token_id, list) else [said.eos_token_id]
-    return Judge(
+    return LoadedModel(
         model=model,
-        spelling=spelling,
-        sight=Sight(model, checkpoint.processor, threads=checkpoint.threads),
-        capacity=int(model.config.get_text_config().max_position_embeddings),
+        tokenizer=spelling,
+        vision=VisionEncoder(model, checkpoint.processor, threads=checkpoint.threads),
+        context_length=int(model.config.get_text_config().max_position_embeddings),
         threads=checkpoint.threads,
-        ends=frozenset({spelling.control.end, spelling.end_of_text, *(int(end) for end in ends if end is not None)}),
-        forced=checkpoint.forced,
-        penalty=float(said.repetition_penalty or 1.0),
-        stride=STRIDE if _keeps_its_gpu(model) else 0,
+        stop_tokens=frozenset({spelling.control.im_end, spelling.end_of_text, *(int(end) for end in ends if end is not None)}),
+        forced_redirect=checkpoint.forced_redirect,
+        repetition_penalty=float(said.repetition_penalty or 1.0),
+        steps_per_sync=STEPS_PER_SYNC if _can_capture_graphs(model) else 0,
     )
 
 
-def _keeps_its_gpu(model: Qwen2_5_VLForConditionalGeneration) -> bool:
+def _can_capture_graphs(model: Qwen2_5_VLForConditionalGeneration) -> bool:
     """One GPU that is here to stay: steps cannot be recorded across several, nor on one that is borrowed for each visitor anew."""
     spread = len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1
     return model.device.type == "cuda" and not spread and not os.environ.get("SPACES_ZERO_GPU")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
 
-from vrthinker_core.backends import BUILT_IN, Opened, best_choice, open_backend
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import called
+from vrthinker_core.backends import NANO_NAME, OpenedBackend, default_choice, open_backend
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import display_name
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.ui.opening import OpenJudge
 
@@ -21,12 +21,12 @@ def offered(chosen: Sequence[str]) -> dict[str, OpenJudge]:
     """
     if chosen:
         return {name: _opener(choice, name) for choice, name in zip(chosen, _distinct(map(_name, chosen)), strict=True)}
-    best = _name(best_choice())
-    return {best: lambda: open_backend(None)} | ({} if best == BUILT_IN else {BUILT_IN: _opener("nano", BUILT_IN)})
+    best = _name(default_choice())
+    return {best: lambda: open_backend(None)} | ({} if best == NANO_NAME else {NANO_NAME: _opener("nano", NANO_NAME)})
 
 
 def _opener(choice: str, name: str) -> OpenJudge:
-    def open_judge() -> Opened:
+    def open_judge() -> OpenedBackend:
         try:
             return open_backend(choice, name)
         except VrThinkerError as error:
@@ -39,8 +39,8 @@ def _opener(choice: str, name: str) -> OpenJudge:
 def _name(choice: str) -> str:
     kind, _, rest = choice.partition(":")
     if choice == "nano":
-        return BUILT_IN
-    name = called(rest) if kind == "hf" else Path(rest).stem if kind == "scripted" else Path(choice).name
+        return NANO_NAME
+    name = display_name(rest) if kind == "hf" else Path(rest).stem if kind == "scripted" else Path(choice).name
     return name or "judge"
 
 

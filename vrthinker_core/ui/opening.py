@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent import futures
 from dataclasses import replace
 
-from vrthinker_core.backends import Opened
+from vrthinker_core.backends import OpenedBackend
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.events import Event, Finished
 from vrthinker_core.judge import judge
@@ -16,7 +16,7 @@ from vrthinker_core.ui import choices
 from vrthinker_core.ui.run import Job
 from vrthinker_core.video import DecoderPool
 
-OpenJudge = Callable[[], Opened]
+OpenJudge = Callable[[], OpenedBackend]
 """Opens one judge. Raises VrThinkerError when that cannot be done."""
 
 TURNS = 6
@@ -41,7 +41,7 @@ class Opening:
     def __init__(self, judges: Mapping[str, OpenJudge]) -> None:
         """`judges` are their names and how each is opened, in this order; the first one is the default."""
         self.decoders = DecoderPool()
-        self._coming: dict[str, futures.Future[Opened]] = {name: futures.Future() for name in judges}
+        self._coming: dict[str, futures.Future[OpenedBackend]] = {name: futures.Future() for name in judges}
         threading.Thread(target=self._work, args=(dict(judges),), name="opening", daemon=True).start()
 
     @property
@@ -53,7 +53,7 @@ class Opening:
         """The judge of that name ("" for the default) is there, or cannot be opened."""
         return self._named(name).done()
 
-    def wait(self, name: str = "") -> Opened:
+    def wait(self, name: str = "") -> OpenedBackend:
         """The judge of that name. Raises VrThinkerError when it cannot be opened, BadInput when there is none of that name."""
         coming = self._named(name)
         if error := coming.exception():
@@ -82,7 +82,7 @@ class Opening:
         """Nothing is decoded any more."""
         self.decoders.close()
 
-    def _named(self, name: str) -> futures.Future[Opened]:
+    def _named(self, name: str) -> futures.Future[OpenedBackend]:
         return self._coming[choices.judge(name, self.names)]
 
     def _work(self, judges: Mapping[str, OpenJudge]) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from vrthinker_core.backends.base import never
-from vrthinker_core.backends.local.engine.generation import Judge, Speech
-from vrthinker_core.backends.local.engine.kv_cache import Reading
-from vrthinker_core.backends.local.engine.multi_step import Stride
-from vrthinker_core.backends.local.text.chat_template import Item, render, size
+from vrthinker_core.backends.base import not_cancelled
+from vrthinker_core.backends.local.engine.generation import Generation, LoadedModel
+from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
+from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder
+from vrthinker_core.backends.local.text.chat_template import PromptItem, render_prompt, token_count
 from vrthinker_core.errors import BackendFailed, ContextFull, VrThinkerError
 from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 
@@ -21,70 +21,78 @@ class LocalConversation:
     The cache holds exactly what was read, also after a cancel; after any error it is emptied, and the next call starts afresh.
     """
 
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
-        self._reading: Reading | None = Reading(judge.model, judge.sight, judge.threads)
-        self._stride = Stride(judge.model, self._reading, judge.penalty, judge.stride) if judge.stride else None
+    def __init__(self, judge: LoadedModel) -> None:
+        self._model = judge
+        self._cache: PrefixCache | None = PrefixCache(judge.model, judge.vision, judge.threads)
+        self._multi_step = (
+            MultiStepDecoder(judge.model, self._cache, judge.repetition_penalty, judge.steps_per_sync)
+            if judge.steps_per_sync
+            else None
+        )
 
     @property
-    def capacity(self) -> int:
+    def context_length(self) -> int:
         """Tokens that fit into the context, prompt and reply together."""
-        return self._judge.capacity
+        return self._model.context_length
 
-    def measure(self, messages: Sequence[Message]) -> int:
+    def count_tokens(self, messages: Sequence[Message]) -> int:
         """Prompt tokens that `messages` come to; the model does not run. Raises BackendFailed for frames it cannot take."""
-        return size(self._render(messages))
+        return token_count(self._render(messages))
 
-    def stream(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = never) -> Iterator[str | Completion]:
+    def stream(
+        self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
+    ) -> Iterator[str | Completion]:
         """Pieces of text, then one `Completion`. Asks `cancelled` before every token and every few hundred tokens of prompt.
 
         Greedy at temperature 0; else sampled on the processor from `sampling.seed`, so a call repeats whatever ran before it.
         """
-        speech = self.speech(messages, sampling, cancelled)
+        speech = self.start_generation(messages, sampling, cancelled)
         try:
-            yield from _spoken(speech)
+            yield from _generate(speech)
         except GeneratorExit:
             raise
         except BaseException as error:
             if not isinstance(error, Exception):
-                speech.reading.clear()
+                speech.cache.clear()
                 raise
-            raise self.failed(speech, error) from error
+            raise self.error_after(speech, error) from error
 
-    def speech(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = never) -> Speech:
+    def start_generation(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled) -> Generation:
         """A reply that is still to be written. Raises ContextFull where the prompt does not fit."""
         items = self._render(messages)
-        if size(items) + 1 > self.capacity:
-            raise ContextFull(f"The conversation has come to {size(items):,} tokens; this judge's context holds {self.capacity:,}.")
-        if self._reading is None:
+        if token_count(items) + 1 > self.context_length:
+            raise ContextFull(
+                f"The conversation has come to {token_count(items):,} tokens; this judge's context holds {self.context_length:,}."
+            )
+        if self._cache is None:
             raise BackendFailed("This conversation was closed.")
-        return Speech(self._judge, self._reading, items, sampling, cancelled, self._stride)
+        return Generation(self._model, self._cache, items, sampling, cancelled, self._multi_step)
 
-    def failed(self, speech: Speech, error: Exception) -> VrThinkerError:
+    def error_after(self, speech: Generation, error: Exception) -> VrThinkerError:
         """What to raise for `error`; the cache may be torn and is emptied."""
-        speech.reading.clear()
-        return error if isinstance(error, VrThinkerError) else BackendFailed(_cause(error, size(speech.prompt)))
+        speech.cache.clear()
+        return error if isinstance(error, VrThinkerError) else BackendFailed(_cause(error, token_count(speech.prompt)))
 
     def close(self) -> None:
         """Give the cache back."""
-        self._reading = self._stride = None
+        self._cache = self._multi_step = None
 
     # -- steps -------------------------------------------------------------------------------------------------------------
 
-    def _render(self, messages: Sequence[Message]) -> list[Item]:
+    def _render(self, messages: Sequence[Message]) -> list[PromptItem]:
         try:
-            return render(messages, self._judge.spelling, self._judge.sight.picture)
+            return render_prompt(messages, self._model.tokenizer, self._model.vision.vision_item)
         except ValueError as error:
             raise BackendFailed(f"This judge cannot take a frame: {error}.") from error
 
 
-def _spoken(speech: Speech) -> Iterator[str | Completion]:
-    speech.begin()
+def _generate(speech: Generation) -> Iterator[str | Completion]:
+    speech.prefill()
     while speech.stop is None:
-        speech.word()
-        if piece := speech.said.piece():
+        speech.step()
+        if piece := speech.detokenizer.next_text():
             yield piece
-    if piece := speech.said.rest():
+    if piece := speech.detokenizer.flush():
         yield piece
     yield speech.completion()
 

@@ -21,10 +21,10 @@ from vrthinker_core.types import Protocol
 MARKER = "vrthinker.json"
 """Names the protocol a checkpoint was trained for and, where it was sealed, the SHA-256 of its files."""
 
-PUBLISHED: dict[str, Protocol] = {"qunwang13/vr-thinker": "concat", "qunwang13/vrthinker": "paired"}
+PUBLISHED_PROTOCOLS: dict[str, Protocol] = {"qunwang13/vr-thinker": "concat", "qunwang13/vrthinker": "paired"}
 """The two published checkpoints, which carry no marker."""
 
-WANTED = ("*.json", "*.safetensors", "*.jinja", "merges.txt")
+DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")
 """All that is fetched from a hub: no code, no pickles."""
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
@@ -45,7 +45,7 @@ def locate(source: str) -> Path:
     if not _HUB_ID.fullmatch(source):
         raise CheckpointError(f"There is no folder {source}.")
     try:
-        return Path(snapshot_download(source, allow_patterns=list(WANTED)))
+        return Path(snapshot_download(source, allow_patterns=list(DOWNLOAD_PATTERNS)))
     except (OSError, ValueError, RuntimeError) as error:
         raise CheckpointError(
             f"There is no folder {source} here, and no model of that name could be had from the Hugging Face hub "
@@ -53,13 +53,13 @@ def locate(source: str) -> Path:
         ) from error
 
 
-def called(source: str) -> str:
+def display_name(source: str) -> str:
     """What a checkpoint is called before it is opened: a hub id as it is, a folder by its title. It never holds a path."""
     path = Path(source)
-    return source if _HUB_ID.fullmatch(source) and not path.exists() else title(path)
+    return source if _HUB_ID.fullmatch(source) and not path.exists() else folder_title(path)
 
 
-def title(folder: Path) -> str:
+def folder_title(folder: Path) -> str:
     """What a checkpoint is called in a sentence: its folder's name, or its hub id where the hub's own store holds it."""
     whole = folder.absolute()
     if whole.parent.name == "snapshots":
@@ -67,7 +67,7 @@ def title(folder: Path) -> str:
     return whole.name
 
 
-def examine(folder: Path) -> dict[str, tuple[int, ...]]:
+def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
     """Check every file of a checkpoint as far as that goes without reading weights; gives each tensor's shape.
 
     Raises CheckpointError that names the file.
@@ -75,7 +75,7 @@ def examine(folder: Path) -> dict[str, tuple[int, ...]]:
     _config(folder)
     _checksums(folder)
     if (folder / "adapter_config.json").exists():
-        raise CheckpointError(f"{title(folder)} holds an adapter (adapter_config.json): merge it into its base model first.")
+        raise CheckpointError(f"{folder_title(folder)} holds an adapter (adapter_config.json): merge it into its base model first.")
     shapes: dict[str, tuple[int, ...]] = {}
     for path in _weight_files(folder):
         shapes |= tensor_shapes(path)
@@ -88,18 +88,18 @@ def protocol_of(folder: Path, source: str) -> Protocol | None:
     if said is not None:
         if said not in get_args(Protocol):
             raise CheckpointError(
-                f"{MARKER} of {title(folder)} names the protocol {said!r}, which is none of {get_args(Protocol)}."
+                f"{MARKER} of {folder_title(folder)} names the protocol {said!r}, which is none of {get_args(Protocol)}."
             )
         known: Protocol = said
         return known
-    names = (source, str(_config(folder).get("_name_or_path", "")), title(folder))
-    for published, protocol in PUBLISHED.items():
+    names = (source, str(_config(folder).get("_name_or_path", "")), folder_title(folder))
+    for published, protocol in PUBLISHED_PROTOCOLS.items():
         if any(name.lower() in (published, published.split("/")[1]) for name in names):
             return protocol
     return None
 
 
-def forced_of(folder: Path) -> tuple[str, str] | None:
+def forced_redirect_of(folder: Path) -> tuple[str, str] | None:
     """What an answer is forced with in a checkpoint that knows only its protocol's own sentences, from its marker.
 
     (a, b) as in `Sampling.redirect`: how it announces and opens a call, and what is to stand there instead.
@@ -108,7 +108,7 @@ def forced_of(folder: Path) -> tuple[str, str] | None:
     if said is None:
         return None
     if not (isinstance(said, list) and len(said) == 2 and all(isinstance(text, str) and text for text in said)):
-        raise CheckpointError(f"{MARKER} of {title(folder)} is damaged: its `forced` is no pair of texts.")
+        raise CheckpointError(f"{MARKER} of {folder_title(folder)} is damaged: its `forced` is no pair of texts.")
     return said[0], said[1]
 
 
@@ -145,7 +145,7 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def count(shapes: dict[str, tuple[int, ...]]) -> int:
+def count_weights(shapes: dict[str, tuple[int, ...]]) -> int:
     """How many numbers the tensors of these shapes hold together."""
     return sum(math.prod(shape) for shape in shapes.values())
 
@@ -157,19 +157,19 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path.name} of {title(path.parent)} is damaged: it is not JSON.") from error
+        raise CheckpointError(f"{path.name} of {folder_title(path.parent)} is damaged: it is not JSON.") from error
     if not isinstance(found, dict):
-        raise CheckpointError(f"{path.name} of {title(path.parent)} is damaged: it holds no JSON object.")
+        raise CheckpointError(f"{path.name} of {folder_title(path.parent)} is damaged: it holds no JSON object.")
     return found
 
 
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
-        raise CheckpointError(f"{title(folder)} is no checkpoint: it has no config.json.")
+        raise CheckpointError(f"{folder_title(folder)} is no checkpoint: it has no config.json.")
     config = _json(path)
     if config.get("model_type") != "qwen2_5_vl":
-        raise CheckpointError(f"{title(folder)} is a {config.get('model_type')!r} model: this judge must be a 'qwen2_5_vl'.")
+        raise CheckpointError(f"{folder_title(folder)} is a {config.get('model_type')!r} model: this judge must be a 'qwen2_5_vl'.")
     return config
 
 
@@ -182,16 +182,18 @@ def _weight_files(folder: Path) -> list[Path]:
         pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
         if pickles:
             raise CheckpointError(f"{pickles[0]} is a pickle, which can run code when opened: only safetensors weights are read.")
-        raise CheckpointError(f"{title(folder)} has no weights: there is no model.safetensors and no index of shards.")
+        raise CheckpointError(f"{folder_title(folder)} has no weights: there is no model.safetensors and no index of shards.")
     mapped = _json(index).get("weight_map")
     if not isinstance(mapped, dict) or not mapped:
-        raise CheckpointError(f"{index.name} of {title(folder)} is damaged: it maps no weights.")
+        raise CheckpointError(f"{index.name} of {folder_title(folder)} is damaged: it maps no weights.")
     names = sorted({str(name) for name in mapped.values()})
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
-            raise CheckpointError(f"{index.name} of {title(folder)} names {name!r}, which is no safetensors file of this folder.")
+            raise CheckpointError(
+                f"{index.name} of {folder_title(folder)} names {name!r}, which is no safetensors file of this folder."
+            )
         if not (folder / name).is_file():
-            raise CheckpointError(f"{title(folder)} is incomplete: the shard {name} is missing.")
+            raise CheckpointError(f"{folder_title(folder)} is incomplete: the shard {name} is missing.")
     return [folder / name for name in names]
 
 
@@ -203,13 +205,15 @@ def _marker(folder: Path) -> dict[str, Any]:
 def _checksums(folder: Path) -> None:
     sums = _marker(folder).get("sha256", {})
     if not isinstance(sums, dict):
-        raise CheckpointError(f"{MARKER} of {title(folder)} is damaged: its checksums are no table.")
+        raise CheckpointError(f"{MARKER} of {folder_title(folder)} is damaged: its checksums are no table.")
     for name, expected in sums.items():
         path = folder / Path(name).name
         if not path.is_file():
-            raise CheckpointError(f"{title(folder)} is incomplete: {path.name} is missing.")
+            raise CheckpointError(f"{folder_title(folder)} is incomplete: {path.name} is missing.")
         if _sha256(path) != expected:
-            raise CheckpointError(f"{path.name} of {title(folder)} is not what was shipped: its checksum differs. Fetch it again.")
+            raise CheckpointError(
+                f"{path.name} of {folder_title(folder)} is not what was shipped: its checksum differs. Fetch it again."
+            )
 
 
 def _sha256(path: Path) -> str:

@@ -9,13 +9,13 @@ import torch
 
 from vrthinker_core.errors import CheckpointError
 
-SPARE = 1.15
+MEMORY_MARGIN = 1.15
 """Loading and speaking take some memory beyond the weights."""
 
 
 def require_memory(weights: int, available: int | None, where: str) -> None:
     """Raises CheckpointError when `weights` bytes and what comes with them do not fit into `available` (None: not known)."""
-    needed = int(weights * SPARE)
+    needed = int(weights * MEMORY_MARGIN)
     if available is not None and needed > available:
         place = "memory" if where == "cpu" else f"memory of {where}"
         raise CheckpointError(
@@ -27,12 +27,12 @@ def require_memory(weights: int, available: int | None, where: str) -> None:
 def available_memory(where: str) -> int | None:
     """Bytes that are free on a device ("cpu", "cuda", "cuda:1"), None where that cannot be told."""
     if where.startswith("cuda"):
-        return _cuda(where)
-    known = [n for n in (_machine(), _container()) if n is not None]
+        return _cuda_memory(where)
+    known = [n for n in (_system_memory(), _cgroup_memory()) if n is not None]
     return min(known) if where == "cpu" and known else None
 
 
-def _cuda(where: str) -> int | None:
+def _cuda_memory(where: str) -> int | None:
     try:
         devices = range(torch.cuda.device_count()) if where == "cuda" else [torch.device(where).index]
         return sum(int(torch.cuda.mem_get_info(device)[0]) for device in devices)
@@ -40,7 +40,7 @@ def _cuda(where: str) -> int | None:
         return None
 
 
-def _machine() -> int | None:
+def _system_memory() -> int | None:
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
@@ -53,7 +53,7 @@ def _machine() -> int | None:
         return None
 
 
-def _container() -> int | None:
+def _cgroup_memory() -> int | None:
     """What a control group leaves, where one sets a limit. Cached file pages count as free: they are given back on demand."""
     root = Path("/sys/fs/cgroup")
     try:

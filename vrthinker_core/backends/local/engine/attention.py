@@ -10,20 +10,20 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-MANY = 4
+BATCH_THRESHOLD = 4
 """Readings from which on two products are quicker. Measured: a step of 16 readings of 400 tokens takes 5.2 ms instead of 5.9."""
 
 _NAME = "vrthinker"
 
 
-def registered() -> str:
+def register_attention() -> str:
     """The name by which transformers knows `attend` from now on."""
-    AttentionInterface.register(_NAME, attend)
+    AttentionInterface.register(_NAME, attention_forward)
     AttentionMaskInterface.register(_NAME, sdpa_mask)
     return _NAME
 
 
-def attend(
+def attention_forward(
     module: torch.nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -35,7 +35,7 @@ def attend(
     """What `sdpa` gives for (readings, heads, tokens, width), as (readings, tokens, heads, width)."""
     readings, heads, tokens, width = query.shape
     scale = width**-0.5 if scaling is None else scaling
-    if module.training or attention_mask is None or (tokens == 1 and readings < MANY):
+    if module.training or attention_mask is None or (tokens == 1 and readings < BATCH_THRESHOLD):
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scale, **options)
     if tokens > 1 or key.shape[1] != heads:
         # The kernel shares keys among heads by itself; transformers would copy them for each head, at every part of a prompt.

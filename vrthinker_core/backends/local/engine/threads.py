@@ -7,7 +7,7 @@ import torch
 from vrthinker_core.machine import processors
 
 
-def hold(threads: int | None) -> None:
+def limit_threads(threads: int | None) -> None:
     """Hold torch to the wanted threads. The setting belongs to the calling thread, and each token may come from another.
 
     On a busy machine the small matrices of a small judge wait for one another: two threads were many times slower than one.
@@ -16,7 +16,7 @@ def hold(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
-def lanes(threads: int | None) -> int:
+def parallelism(threads: int | None) -> int:
     """How many computations of their own run side by side: a judge held to one thread gets one for every processor.
 
     They never wait for one another. Other judges use all processors for each computation.

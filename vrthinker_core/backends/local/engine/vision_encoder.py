@@ -14,37 +14,37 @@ from PIL import Image
 from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
-from vrthinker_core.backends.local.engine.threads import hold, lanes
-from vrthinker_core.backends.local.text.chat_template import Picture
+from vrthinker_core.backends.local.engine.threads import limit_threads, parallelism
+from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.types import Frame
 
-ROOM = 512 * 2**20
+CACHE_BYTES = 512 * 2**20
 """Bytes of features kept: about 290 frames of 448 x 448 pixels for the 7B."""
 
-SHARE = 16
+ITEMS_PER_THREAD = 16
 """Pictures that are worth a thread of their own."""
 
 
-class Sight:
+class VisionEncoder:
     """The vision half of a model, shared by all its conversations; features are kept by content, the least used leave first."""
 
     def __init__(
         self,
         model: Qwen2_5_VLForConditionalGeneration,
         processor: Qwen2VLImageProcessorPil,
-        room: int = ROOM,
+        room: int = CACHE_BYTES,
         threads: int | None = None,
     ) -> None:
         """`threads` is how many the tower computes with, None for torch's own choice."""
         self._tower = model.model.visual
         self._threads = threads
         self._processor = processor
-        self._room = room
-        self._held = 0
-        self._features: OrderedDict[Picture, torch.Tensor] = OrderedDict()
+        self._max_bytes = room
+        self._bytes = 0
+        self._features: OrderedDict[VisionItem, torch.Tensor] = OrderedDict()
         self._lock = threading.Lock()
 
-    def picture(self, kind: Literal["image", "video"], frames: tuple[Frame, ...]) -> Picture:
+    def vision_item(self, kind: Literal["image", "video"], frames: tuple[Frame, ...]) -> VisionItem:
         """The places and the grid that frames of these sizes will take. No pixel is touched.
 
         A video packs two frames into one temporal patch; an odd last frame stands twice. Raises ValueError for frames that no
@@ -63,67 +63,67 @@ class Sight:
         times = -(-len(frames) // processor.temporal_patch_size) if kind == "video" else 1
         grid = (times, high // processor.patch_size, wide // processor.patch_size)
         tokens = grid[0] * grid[1] * grid[2] // processor.merge_size**2
-        return Picture(kind, tuple(frame.key for frame in frames), grid, tokens, frames)
+        return VisionItem(kind, tuple(frame.key for frame in frames), grid, tokens, frames)
 
     @torch.inference_mode()
-    def look(self, pictures: Sequence[Picture]) -> list[torch.Tensor]:
+    def encode(self, pictures: Sequence[VisionItem]) -> list[torch.Tensor]:
         """Features of each picture, (tokens, hidden), in order; only those never seen are computed, in one pass."""
-        found = {picture: features for picture in pictures if (features := self._recall(picture)) is not None}
+        found = {picture: features for picture in pictures if (features := self._cached(picture)) is not None}
         new = [picture for picture in dict.fromkeys(pictures) if picture not in found]
         if new:
-            found |= dict(zip(new, self._encode(new), strict=True))
+            found |= dict(zip(new, self._encode_new(new), strict=True))
         return [found[picture] for picture in pictures]
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Give the kept features back."""
         with self._lock:
             self._features.clear()
-            self._held = 0
+            self._bytes = 0
 
     # -- the memory --------------------------------------------------------------------------------------------------------
 
-    def _recall(self, picture: Picture) -> torch.Tensor | None:
+    def _cached(self, picture: VisionItem) -> torch.Tensor | None:
         with self._lock:
             features = self._features.get(picture)
             if features is not None:
                 self._features.move_to_end(picture)
             return features
 
-    def _keep(self, picture: Picture, features: torch.Tensor) -> None:
-        key = Picture(picture.kind, picture.keys, picture.grid, picture.tokens, ())
+    def _store(self, picture: VisionItem, features: torch.Tensor) -> None:
+        key = VisionItem(picture.kind, picture.keys, picture.grid, picture.tokens, ())
         with self._lock:
             if key in self._features:
                 return
             self._features[key] = features
-            self._held += features.nbytes
-            while self._held > self._room:
-                self._held -= self._features.popitem(last=False)[1].nbytes
+            self._bytes += features.nbytes
+            while self._bytes > self._max_bytes:
+                self._bytes -= self._features.popitem(last=False)[1].nbytes
 
     # -- the tower ---------------------------------------------------------------------------------------------------------
 
-    def _encode(self, pictures: Sequence[Picture]) -> list[torch.Tensor]:
+    def _encode_new(self, pictures: Sequence[VisionItem]) -> list[torch.Tensor]:
         """Many pictures are shared out."""
-        parts = min(lanes(self._threads), len(pictures) // SHARE)
+        parts = min(parallelism(self._threads), len(pictures) // ITEMS_PER_THREAD)
         if parts < 2:
-            return self._seen(pictures)
+            return self._forward(pictures)
         size = -(-len(pictures) // parts)
         with ThreadPoolExecutor(parts) as pool:
-            found = pool.map(self._seen, [pictures[start : start + size] for start in range(0, len(pictures), size)])
+            found = pool.map(self._forward, [pictures[start : start + size] for start in range(0, len(pictures), size)])
             return [features for part in found for features in part]
 
     @torch.inference_mode()
-    def _seen(self, pictures: Sequence[Picture]) -> list[torch.Tensor]:
-        hold(self._threads)
+    def _forward(self, pictures: Sequence[VisionItem]) -> list[torch.Tensor]:
+        limit_threads(self._threads)
         weight = self._tower.patch_embed.proj.weight
         patches = torch.from_numpy(np.concatenate([self._patches(picture) for picture in pictures]))
         grid = torch.tensor([picture.grid for picture in pictures], device=weight.device)
         seen = self._tower(patches.to(weight.device, weight.dtype), grid_thw=grid).pooler_output
         split = [features.clone() for features in seen.split([picture.tokens for picture in pictures])]
         for picture, features in zip(pictures, split, strict=True):
-            self._keep(picture, features)
+            self._store(picture, features)
         return split
 
-    def _patches(self, picture: Picture) -> np.ndarray:
+    def _patches(self, picture: VisionItem) -> np.ndarray:
         """Rows of one flattened patch each, (temporal * vertical * horizontal, channels * 2 * patch * patch).
 
         The processor gives an image whose two temporal halves are equal; a video's patch takes one half from each frame.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from vrthinker_core.backends.local.text.tokenizer import Spelling
+from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.messages import Image, Message, Part, Spoken, Text, Video
 from vrthinker_core.types import Frame
 
@@ -15,7 +15,7 @@ DEFAULT_SYSTEM = "You are a helpful assistant."
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class VisionItem:
     """One vision item of a prompt: an image, or a video of two or more frames. Equal pictures have equal features."""
 
     kind: Literal["image", "video"]
@@ -28,44 +28,44 @@ class Picture:
     frames: tuple[Frame, ...] = field(repr=False, compare=False)
 
 
-Item = int | Picture
+PromptItem = int | VisionItem
 """A token id, or a picture that stands for its `tokens` many places."""
 
-Measure = Callable[[Literal["image", "video"], tuple[Frame, ...]], Picture]
+MakeVisionItem = Callable[[Literal["image", "video"], tuple[Frame, ...]], VisionItem]
 
 
-def size(items: Sequence[Item]) -> int:
+def token_count(items: Sequence[PromptItem]) -> int:
     """Tokens that `items` come to."""
     return sum(1 if isinstance(item, int) else item.tokens for item in items)
 
 
-def render(messages: Sequence[Message], spelling: Spelling, measure: Measure) -> list[Item]:
+def render_prompt(messages: Sequence[Message], spelling: SafeTokenizer, measure: MakeVisionItem) -> list[PromptItem]:
     """The prompt for the next reply: every message, then the opening of the judge's turn.
 
     Text is joined between control tokens before it is tokenised, because that is what a template does.
     """
     if messages and messages[0].role != "system":
         messages = (Message("system", (Text(DEFAULT_SYSTEM),)), *messages)
-    page = _Page(spelling, measure)
+    page = _PromptBuilder(spelling, measure)
     for message in messages:
-        page.control(spelling.control.start)
+        page.control(spelling.control.im_start)
         page.text(message.role + "\n")
         for part in message.parts:
             page.part(part)
-        page.control(spelling.control.end)
+        page.control(spelling.control.im_end)
         page.text("\n")
-    page.control(spelling.control.start)
+    page.control(spelling.control.im_start)
     page.text("assistant\n")
     return page.items()
 
 
-class _Page:
+class _PromptBuilder:
     """Items written so far, and the text that waits to be tokenised in one piece."""
 
-    def __init__(self, spelling: Spelling, measure: Measure) -> None:
+    def __init__(self, spelling: SafeTokenizer, measure: MakeVisionItem) -> None:
         self._spelling = spelling
         self._measure = measure
-        self._items: list[Item] = []
+        self._items: list[PromptItem] = []
         self._waiting = ""
 
     def text(self, text: str) -> None:
@@ -86,13 +86,13 @@ class _Page:
             case Video(frames):
                 self._picture("video", frames)
 
-    def items(self) -> list[Item]:
+    def items(self) -> list[PromptItem]:
         self.control()
         return self._items
 
     def _spoken(self, text: str, tokens: tuple[int, ...]) -> None:
         """Tokens stay as the judge chose them, but only if they spell this text and hold no control token: a trace may lie."""
-        honest = bool(tokens) and not self._spelling.reserved.intersection(tokens) and self._spelling.text(tokens) == text
+        honest = bool(tokens) and not self._spelling.control_ids.intersection(tokens) and self._spelling.decode(tokens) == text
         if honest:
             self.control(*tokens)
         else:

@@ -5,36 +5,36 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 
-from vrthinker_core.backends.local.text.tokenizer import Spelling
+from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 
 
-class Utterance:
+class StreamingDetokenizer:
     """Tokens in, text out. With `redirect` (a, b), `a` is never shown: where it would first end the text, `b` is to stand."""
 
-    def __init__(self, spelling: Spelling, redirect: tuple[str, str] | None = None) -> None:
+    def __init__(self, spelling: SafeTokenizer, redirect: tuple[str, str] | None = None) -> None:
         self.tokens: list[int] = []
         self.pieces: list[int] = []
-        self._spelling = spelling
+        self._tokenizer = spelling
         self._redirect = redirect if redirect and redirect[0] else None
         self._text = ""
-        self._shown = 0
-        self._ends = [0]
+        self._emitted = 0
+        self._text_ends = [0]
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
     def text(self) -> str:
         """What was shown so far: after `rest`, the whole reply."""
-        return self._text[: self._shown]
+        return self._text[: self._emitted]
 
-    def add(self, tokens: Sequence[int]) -> None:
+    def append(self, tokens: Sequence[int]) -> None:
         """The judge wrote these tokens."""
         for token in tokens:
             self.tokens.append(token)
-            self._text += self._decoder.decode(self._spelling.bytes(token))
+            self._text += self._decoder.decode(self._tokenizer.token_bytes(token))
             whole = not self._decoder.getstate()[0]
-            self._ends.append(len(self._text) if whole else -1)
+            self._text_ends.append(len(self._text) if whole else -1)
 
-    def turn(self) -> bool:
+    def apply_redirect(self) -> bool:
         """If the text now holds `a`, take its tokens back and put `b` in its place; True when the tokens have changed.
 
         A token that holds the end of the kept text and the beginning of `a` goes too: the kept text is spelled anew.
@@ -46,27 +46,27 @@ class Utterance:
         if place < 0:
             return False
         self._redirect = None
-        keep = max(n for n, end in enumerate(self._ends) if 0 <= end <= place)
-        again = self._text[self._ends[keep] : place] + wanted
-        self.tokens, self._ends = self.tokens[:keep], self._ends[: keep + 1]
-        self._text = self._text[: self._ends[keep]]
+        keep = max(n for n, end in enumerate(self._text_ends) if 0 <= end <= place)
+        again = self._text[self._text_ends[keep] : place] + wanted
+        self.tokens, self._text_ends = self.tokens[:keep], self._text_ends[: keep + 1]
+        self._text = self._text[: self._text_ends[keep]]
         self._decoder.reset()
-        self.add(self._spelling.encode(again))
+        self.append(self._tokenizer.encode(again))
         return True
 
-    def piece(self) -> str:
+    def next_text(self) -> str:
         """New text that may be shown: all of it but what could still become `a`."""
-        return self._show(len(self._text) - self._held_back())
+        return self._emit(len(self._text) - self._held_back())
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         """The reply is over: everything not yet shown, a broken last character as U+FFFD."""
         self._text += self._decoder.decode(b"", final=True)
-        return self._show(len(self._text))
+        return self._emit(len(self._text))
 
-    def _show(self, end: int) -> str:
-        piece = self._text[self._shown : end]
+    def _emit(self, end: int) -> str:
+        piece = self._text[self._emitted : end]
         if piece:
-            self._shown = end
+            self._emitted = end
             self.pieces.append(len(piece))
         return piece
 

@@ -13,18 +13,18 @@ _CONTROL = re.compile(r"<\|.*\|>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class ControlTokens:
     """Ids of the tokens that give a conversation its structure."""
 
-    start: int
-    end: int
+    im_start: int
+    im_end: int
     vision_start: int
     vision_end: int
-    image: int
-    video: int
+    image_pad: int
+    video_pad: int
 
 
-class Spelling:
+class SafeTokenizer:
     """A byte-level tokenizer in which control tokens are inserted by id and never read out of text.
 
     Stateless once made, so any number of threads may share it. Tokens that are no control tokens (`<tool_call>`) stay single
@@ -35,16 +35,16 @@ class Spelling:
         self._plain = _plain(tokenizer)
         self._bytes = _byte_table(tokenizer)
         ids = _control_tokens(tokenizer)
-        self.control = Control(
-            start=ids["<|im_start|>"],
-            end=ids["<|im_end|>"],
+        self.control = ControlTokens(
+            im_start=ids["<|im_start|>"],
+            im_end=ids["<|im_end|>"],
             vision_start=ids["<|vision_start|>"],
             vision_end=ids["<|vision_end|>"],
-            image=ids["<|image_pad|>"],
-            video=ids["<|video_pad|>"],
+            image_pad=ids["<|image_pad|>"],
+            video_pad=ids["<|video_pad|>"],
         )
         self.end_of_text: int = ids["<|endoftext|>"]
-        self.reserved: frozenset[int] = frozenset(ids.values())
+        self.control_ids: frozenset[int] = frozenset(ids.values())
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`, none of them a control token. Half a surrogate pair, which no UTF-8 can hold, becomes U+FFFD."""
@@ -52,13 +52,13 @@ class Spelling:
         ids: list[int] = self._plain.encode(whole, add_special_tokens=False).ids
         return ids
 
-    def bytes(self, token: int) -> bytes:
+    def token_bytes(self, token: int) -> bytes:
         """What one token adds to the text, in UTF-8: it may be a part of a character. Nothing for an id that is no token."""
         return self._bytes[token] if 0 <= token < len(self._bytes) else b""
 
-    def text(self, tokens: Sequence[int]) -> str:
+    def decode(self, tokens: Sequence[int]) -> str:
         """What `tokens` spell, control tokens in their written form, broken characters as U+FFFD."""
-        return b"".join(map(self.bytes, tokens)).decode("utf-8", "replace")
+        return b"".join(map(self.token_bytes, tokens)).decode("utf-8", "replace")
 
 
 def _control_tokens(tokenizer: Tokenizer) -> dict[str, int]:
