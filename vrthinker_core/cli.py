@@ -174,7 +174,7 @@ def parse(
 ) -> None:
     """Print how each reply is read, one JSON line each."""
     from vrthinker_core.dialects import make_dialect
-    from vrthinker_core.dialects.parsing import to_expected
+    from vrthinker_core.dialects.reading.reply import to_expected
 
     dialect = make_dialect(Settings(), protocol.value)
     for number, line in enumerate(_lines(file), start=1):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.dialects.neutral import neutralise
+from vrthinker_core.dialects.sanitize import neutralise
 from vrthinker_core.events import StopReason
 from vrthinker_core.messages import Completion, Message, Sampling, Spoken, Text
 from vrthinker_core.types import Frame, FrameRef, Reply, Settings, Trouble, Verdict

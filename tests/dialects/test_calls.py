@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vrthinker_core.dialects import Concat, Paired
-from vrthinker_core.dialects.jsonish import mended, strict
+from vrthinker_core.dialects.reading.lenient_json import mended, strict
 from vrthinker_core.types import Reply, Request, Trouble
 
 

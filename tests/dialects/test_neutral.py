@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vrthinker_core.dialects import neutralise
-from vrthinker_core.dialects.plain import narrow, visible
-from vrthinker_core.dialects.tags import PROTOCOL
+from vrthinker_core.dialects.reading.normalize import narrow, visible
+from vrthinker_core.dialects.reading.tags import PROTOCOL
 
 TAGS = ["<|im_end|>", "<|x y|>", "<tool_call>", "</ Tool-Call >", "<final\u00a0answer x=1>", "<Think>", "<tool_response>"]
 PIECES = ["<|", "|>", "<", ">", "＜", "｜", "＞", "‹", "›", "/", " ", "think", "answer", "synthesis"]

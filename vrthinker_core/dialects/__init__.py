@@ -1,10 +1,10 @@
 """The published prompt protocols: how a comparison is put to a judge, and how its replies are read."""
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.dialects.choice import filled, make_dialect
 from vrthinker_core.dialects.concat import Concat
-from vrthinker_core.dialects.neutral import neutralise
+from vrthinker_core.dialects.factory import filled, make_dialect
 from vrthinker_core.dialects.paired import Paired
-from vrthinker_core.dialects.parsing import to_expected
+from vrthinker_core.dialects.reading.reply import to_expected
+from vrthinker_core.dialects.sanitize import neutralise
 
 __all__ = ["Concat", "Dialect", "Paired", "filled", "make_dialect", "neutralise", "to_expected"]

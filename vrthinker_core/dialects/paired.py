@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from vrthinker_core.dialects.base import answer_text
-from vrthinker_core.dialects.calls import Rules
-from vrthinker_core.dialects.parsing import read_reply
+from vrthinker_core.dialects.reading.problems import reason
+from vrthinker_core.dialects.reading.reply import read_reply
+from vrthinker_core.dialects.reading.tool_calls import Rules
 from vrthinker_core.dialects.templates import prompt_text
-from vrthinker_core.dialects.troubles import reason
 from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.messages import Image, Message, Text
 from vrthinker_core.types import Frame, FrameRef, Problem, Reply, Request, Side, Verdict

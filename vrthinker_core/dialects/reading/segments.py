@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from vrthinker_core.dialects.jsonish import strict
-from vrthinker_core.dialects.tags import Kind, Tag, tags
+from vrthinker_core.dialects.reading.lenient_json import strict
+from vrthinker_core.dialects.reading.tags import Kind, Tag, tags
 
 
 class Action(NamedTuple):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from vrthinker_core.dialects.jsonish import complete, mended, strict
-from vrthinker_core.dialects.layout import Action
-from vrthinker_core.dialects.troubles import once
+from vrthinker_core.dialects.reading.lenient_json import complete, mended, strict
+from vrthinker_core.dialects.reading.problems import once
+from vrthinker_core.dialects.reading.segments import Action
 from vrthinker_core.types import Problem, Request, Trouble
 
 MOST_CALLS: Final = 200

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from vrthinker_core.dialects.plain import INVISIBLE, narrow, visible
-from vrthinker_core.dialects.tags import PROTOCOL
+from vrthinker_core.dialects.reading.normalize import INVISIBLE, narrow, visible
+from vrthinker_core.dialects.reading.tags import PROTOCOL
 
 _LINE_END: Final = re.compile(r"\r\n?")
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff]")

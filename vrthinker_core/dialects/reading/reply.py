@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from vrthinker_core.dialects.calls import Rules, read_calls
-from vrthinker_core.dialects.labels import Labels, read_labels
-from vrthinker_core.dialects.layout import Action, Layout, lay_out
-from vrthinker_core.dialects.plain import before_cleaning, narrow, visible
-from vrthinker_core.dialects.tags import invented_from
-from vrthinker_core.dialects.troubles import weightiest_first
+from vrthinker_core.dialects.reading.labels import Labels, read_labels
+from vrthinker_core.dialects.reading.normalize import before_cleaning, narrow, visible
+from vrthinker_core.dialects.reading.problems import weightiest_first
+from vrthinker_core.dialects.reading.segments import Action, Layout, lay_out
+from vrthinker_core.dialects.reading.tags import invented_from
+from vrthinker_core.dialects.reading.tool_calls import Rules, read_calls
 from vrthinker_core.types import Problem, Reply, Trouble
 
 MOST_ANSWERS: Final = 200
