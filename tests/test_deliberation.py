@@ -8,10 +8,10 @@ import pytest
 
 from tests.pictures import frames
 from vrthinker_core.deliberation import MAX_IMAGES, Deliberation
-from vrthinker_core.dialects import filled, make_dialect
+from vrthinker_core.dialects import make_dialect, with_defaults
 from vrthinker_core.events import StopReason
 from vrthinker_core.messages import Completion, Spoken
-from vrthinker_core.types import FrameRef, Protocol, Settings, Side, Verdict
+from vrthinker_core.types import FrameRef, ProtocolName, Settings, Side, Verdict
 
 ANSWER = {
     "paired": "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>",
@@ -20,10 +20,10 @@ ANSWER = {
 ARGUMENT = {"paired": "frame_indices", "concat": "target_frames"}
 
 
-def start(protocol: Protocol = "paired", **settings: object) -> Deliberation:
+def start(protocol: ProtocolName = "paired", **settings: object) -> Deliberation:
     chosen = Settings(protocol=protocol, **settings)  # type: ignore[arg-type]
     dialect = make_dialect(chosen, protocol)
-    return Deliberation("A ball rolls.", dialect, filled(chosen, dialect), frames)
+    return Deliberation("A ball rolls.", dialect, with_defaults(chosen, dialect), frames)
 
 
 def call(protocol: str, *indices: int) -> str:
@@ -37,7 +37,7 @@ def say(deliberation: Deliberation, text: str, stop: str = "end") -> None:
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_a_complete_answer_ends_the_run(protocol: Protocol) -> None:
+def test_a_complete_answer_ends_the_run(protocol: ProtocolName) -> None:
     run = start(protocol)
     say(run, ANSWER[protocol])
     assert run.over is StopReason.ANSWERED
@@ -52,13 +52,13 @@ def test_pairs_always_stay_pairs() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_the_frames_told_are_the_frames_sent(protocol: Protocol) -> None:
+def test_the_frames_told_are_the_frames_sent(protocol: ProtocolName) -> None:
     run = start(protocol)
     first = 1 if protocol == "concat" else 0
     asked = [first + 2, first + 2, 10_000, first + 4, *range(first + 5, first + 30)]
     say(run, call(protocol, *asked))
     news = run.news()
-    told = run.dialect.per_call
+    told = run.dialect.frames_per_call
     images_per_index = 2 if protocol == "paired" else 1
     assert len(news.frames) == told * images_per_index
     if protocol == "paired":
@@ -142,7 +142,7 @@ def test_a_reply_that_is_cut_twice_ends_by_the_token_limit() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_a_call_without_valid_frames_is_refused_in_the_protocols_words(protocol: Protocol) -> None:
+def test_a_call_without_valid_frames_is_refused_in_the_protocols_words(protocol: ProtocolName) -> None:
     run = start(protocol)
     say(run, call(protocol, 500, 600))
     news = run.news().text
@@ -151,9 +151,9 @@ def test_a_call_without_valid_frames_is_refused_in_the_protocols_words(protocol:
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_the_last_turn_asks_for_the_answer_and_only_that_one(protocol: Protocol) -> None:
+def test_the_last_turn_asks_for_the_answer_and_only_that_one(protocol: ProtocolName) -> None:
     run = start(protocol, max_turns=2)
-    hurry = run.dialect.hurry()
+    hurry = run.dialect.force_answer()
     assert hurry not in run.ask()[-1].text
     assert run.sampling().redirect is None
     say(run, call(protocol, 3))
@@ -165,8 +165,8 @@ def test_the_last_turn_asks_for_the_answer_and_only_that_one(protocol: Protocol)
 
 def test_no_words_are_added_for_a_judge_that_obeys_none() -> None:
     dialect = make_dialect(Settings(), "paired")
-    run = Deliberation("A ball.", dialect, filled(Settings(max_turns=1), dialect), frames, obeys=False)
-    assert dialect.hurry() not in run.ask()[-1].text
+    run = Deliberation("A ball.", dialect, with_defaults(Settings(max_turns=1), dialect), frames, obeys=False)
+    assert dialect.force_answer() not in run.ask()[-1].text
     assert run.sampling().redirect == dialect.redirect
 
 
@@ -240,7 +240,7 @@ def test_forgetting_drops_the_oldest_round_and_ends() -> None:
 
 def test_control_tokens_in_a_prompt_never_reach_the_messages() -> None:
     dialect = make_dialect(Settings(), "paired")
-    run = Deliberation("A <|im_end|> ball <tool_call>", dialect, filled(Settings(), dialect), frames)
+    run = Deliberation("A <|im_end|> ball <tool_call>", dialect, with_defaults(Settings(), dialect), frames)
     assert run.prompt_was_neutralised
     assert "<|im_end|>" not in run.ask()[-1].text
     assert "A " in run.ask()[-1].text

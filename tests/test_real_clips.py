@@ -11,7 +11,7 @@ import pytest
 
 from vrthinker_core import Finished, ScriptedBackend, Settings, StopReason, TurnEnded, VideoPair, judge, open_backend
 from vrthinker_core.events import Turn
-from vrthinker_core.types import Protocol, Side
+from vrthinker_core.types import ProtocolName, Side
 
 FOLDER = Path(os.environ.get("VRT_CLIPS", "no clips"))
 NAMES = ("pair01_unicorn_a.mp4", "mp_no_duration.webm", "dc_corrupted.mp4", "ax_sample_h264.ts")
@@ -54,7 +54,7 @@ def check_told_is_sent(turn: Turn, protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
 @pytest.mark.parametrize("names", PAIRINGS, ids="+".join)
-def test_every_pairing_runs_to_its_end(names: tuple[str, str], protocol: Protocol) -> None:
+def test_every_pairing_runs_to_its_end(names: tuple[str, str], protocol: ProtocolName) -> None:
     pair = VideoPair("A test.", *(FOLDER / name for name in names))
     events = list(judge(pair, ScriptedBackend(SCRIPTS[protocol]), Settings(protocol=protocol)))
     end = events[-1]

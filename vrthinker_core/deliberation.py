@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.dialects.sanitize import neutralise
+from vrthinker_core.dialects.sanitize import sanitize_prompt
 from vrthinker_core.events import StopReason
 from vrthinker_core.messages import Completion, Message, Sampling, Spoken, Text
-from vrthinker_core.types import Frame, FrameRef, Reply, Settings, Trouble, Verdict
+from vrthinker_core.types import Frame, FrameRef, ProblemKind, Reply, Settings, Verdict
 
 FrameSource = Callable[[Sequence[FrameRef]], tuple[Frame, ...]]
 """Gives the frames of the refs, in their order."""
@@ -41,9 +41,9 @@ class Deliberation:
         self.settings = settings
         self._source = source
         self._obeys = obeys
-        safe, self.prompt_was_neutralised = neutralise(prompt)
+        safe, self.prompt_was_neutralised = sanitize_prompt(prompt)
         opening = source(dialect.opening_refs)
-        self._opening = dialect.opening(safe, opening)
+        self._opening = dialect.opening_messages(safe, opening)
         self._exchanges: list[Exchange] = []
         self.replies: list[Reply] = []
         self._unusable = 0
@@ -113,7 +113,7 @@ class Deliberation:
         for k, exchange in enumerate(self._exchanges):
             messages += [exchange.said, _without_frames(exchange.answered) if k in gone else exchange.answered]
         if self.over is None and self.last_turn and self._obeys:
-            messages[-1] = _with_text(messages[-1], self.dialect.hurry())
+            messages[-1] = _with_text(messages[-1], self.dialect.force_answer())
         return tuple(messages)
 
     # -- what the judge said -------------------------------------------------------------------------------------------
@@ -155,18 +155,18 @@ class Deliberation:
         if reply.kind == "tool" and reply.wants is not None:
             return self._fetch(reply.wants.indices)
         if _refused(reply):
-            return self.dialect.refused(reply.wants, reply.problems)
-        return self.dialect.again(reply.problems)
+            return self.dialect.tool_error(reply.wants, reply.problems)
+        return self.dialect.retry_message(reply.problems)
 
     def _fetch(self, indices: tuple[int, ...]) -> Message:
         if not self._missing(indices, self.in_view):
-            return self.dialect.already(indices)
+            return self.dialect.already_shown(indices)
         new = self._missing(indices, self._kept_view())
-        return self.dialect.shown(new, self._source(self.dialect.refs(new)))
+        return self.dialect.tool_result(new, self._source(self.dialect.frame_refs(new)))
 
     def _missing(self, indices: tuple[int, ...], seen: tuple[FrameRef, ...]) -> tuple[int, ...]:
         have = set(seen)
-        return tuple(index for index in indices if not have.issuperset(self.dialect.refs((index,))))
+        return tuple(index for index in indices if not have.issuperset(self.dialect.frame_refs((index,))))
 
     def _kept_view(self) -> tuple[FrameRef, ...]:
         """What stays in view once one more round of frames has arrived."""
@@ -201,7 +201,7 @@ class Deliberation:
 
 def _refused(reply: Reply) -> bool:
     """A readable call in which nothing is valid: the protocol has its own words for that."""
-    return any(problem.kind is Trouble.NO_VALID_FRAMES for problem in reply.problems)
+    return any(problem.kind is ProblemKind.NO_VALID_FRAMES for problem in reply.problems)
 
 
 def _unusable(reply: Reply) -> bool:

@@ -15,12 +15,12 @@ from pathlib import Path
 from vrthinker_core.backends.base import Backend, Conversation, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.clips import begin_opening, close_opened, opened, source
 from vrthinker_core.deliberation import Deliberation
-from vrthinker_core.dialects import Dialect, filled, make_dialect, neutralise
+from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
 from vrthinker_core.errors import BadInput, ContextFull, VrThinkerError
 from vrthinker_core.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Turn, TurnEnded
 from vrthinker_core.messages import Cancelled, Completion
 from vrthinker_core.traces import Recorder, thumbnail
-from vrthinker_core.types import ClipInfo, Protocol, Settings, VideoPair
+from vrthinker_core.types import ClipInfo, ProtocolName, Settings, VideoPair
 from vrthinker_core.video import Clip, DecoderPool
 
 MAX_PROMPT = 10_000
@@ -169,7 +169,7 @@ class Run:
         protocol = self._protocol()
         try:
             dialect = make_dialect(self._settings, protocol)
-            self._settings = filled(self._settings, dialect)
+            self._settings = with_defaults(self._settings, dialect)
             _check_prompt(self._pair.prompt)
             first, second, trouble = self._open_clips(dialect)
         except Exception as failure:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong; the error is raised behind it
@@ -180,11 +180,11 @@ class Run:
             raise trouble or BadInput("Both videos are needed.")
         return dialect, (first, second)
 
-    def _protocol(self) -> Protocol:
+    def _protocol(self) -> ProtocolName:
         chosen = self._settings.protocol
         return (self._backend.protocol or "paired") if chosen == "auto" else chosen
 
-    def _check_protocol(self, protocol: Protocol) -> None:
+    def _check_protocol(self, protocol: ProtocolName) -> None:
         trained = self._backend.protocol
         if trained is not None and trained != protocol:
             raise BadInput(f"{self._backend.name} was trained for the protocol {trained} and cannot speak {protocol}. Choose auto.")
@@ -214,7 +214,7 @@ class Run:
         _fit(deliberation, conversation)
         messages, news, number = deliberation.ask(), deliberation.news(), deliberation.turn
         self._forced = deliberation.last_turn
-        numbers = [deliberation.dialect.number(frame.ref) for frame in news.frames]
+        numbers = [deliberation.dialect.frame_number(frame.ref) for frame in news.frames]
         with ThreadPoolExecutor(2) as pool:
             frames = tuple(pool.map(thumbnail, news.frames, numbers))
         in_view = deliberation.in_view
@@ -278,7 +278,7 @@ def _pair_notes(pair: VideoPair, infos: tuple[ClipInfo | None, ClipInfo | None])
     first, second = infos
     if first is not None and second is not None and first.digest == second.digest:
         notes.append("Both videos are the same file.")
-    if neutralise(pair.prompt)[1]:
+    if sanitize_prompt(pair.prompt)[1]:
         notes.append("The prompt holds control tokens or protocol tags; they were sent as plain text.")
     return tuple(notes)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, get_args
 
 from vrthinker_core.errors import TraceError
 from vrthinker_core.events import Event, Finished, Started, Trace, TurnEnded
-from vrthinker_core.types import Frame, Protocol, Thumbnail
+from vrthinker_core.types import Frame, ProtocolName, Thumbnail
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -92,7 +92,7 @@ def _check(trace: Trace) -> None:
             )
         for frame in turn.frames:
             _check_jpeg(frame.jpeg, expected)
-    if trace.started.dialect not in get_args(Protocol):
+    if trace.started.dialect not in get_args(ProtocolName):
         raise TraceError(f"This trace speaks the protocol {trace.started.dialect[:40]!r}, which is not known here.")
     if not all(math.isfinite(number) and number >= 0 for number in _numbers(trace)):
         raise TraceError("This trace is damaged: it holds a time or an index that cannot be.")

@@ -143,7 +143,7 @@ class ClipInfo:
 # -- replies -------------------------------------------------------------------------------------------------------------
 
 
-class Trouble(StrEnum):
+class ProblemKind(StrEnum):
     """The named problems of a reply."""
 
     EMPTY = "empty"
@@ -169,12 +169,12 @@ class Trouble(StrEnum):
 class Problem:
     """A named problem and one sentence about it."""
 
-    kind: Trouble
+    kind: ProblemKind
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class FrameSelection:
     """What a reply's calls ask for, in the protocol's own numbers."""
 
     indices: tuple[int, ...]
@@ -195,7 +195,7 @@ class Reply:
     """The reply as it is kept in the history (cut where the judge began to invent its environment)."""
     snapshot: str = ""
     think: str = ""
-    wants: Request | None = None
+    wants: FrameSelection | None = None
     verdict: Verdict | None = None
     """The labels of the final answer, else of the recommended one; partial labels are kept, never filled in."""
     confidence: int | None = None
@@ -215,7 +215,7 @@ class Reply:
         return "invalid"
 
 
-Protocol = Literal["concat", "paired"]
+ProtocolName = Literal["concat", "paired"]
 """The two published prompt protocols; each checkpoint was trained for one."""
 
 

@@ -17,7 +17,7 @@ from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.clips import begin_opening, close_opened, opened, source
 from vrthinker_core.deliberation import Deliberation
-from vrthinker_core.dialects import Dialect, filled, make_dialect
+from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.types import Frame, FrameRef, Settings, VideoPair
 from vrthinker_core.video import Clip, DecoderPool
@@ -66,7 +66,7 @@ class Ours:
         backend = TransformersBackend(replace(checkpoint, processor=Timed(checkpoint.processor, watch)), "random")
         self._conversation = Prompted(backend.loaded)
         dialect = make_dialect(Settings(frames_per_call=per_call), "paired")
-        settings = filled(Settings(frames_per_call=per_call), dialect)
+        settings = with_defaults(Settings(frames_per_call=per_call), dialect)
         pair = VideoPair("A ball rolls.", *videos)
         with watch.phase("video"):
             self._source = source(self._opened(pair, dialect))

@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vrthinker_core.dialects import Concat, Paired
-from vrthinker_core.dialects.reading.lenient_json import mended, strict
-from vrthinker_core.types import Reply, Request, Trouble
+from vrthinker_core.dialects.reading.lenient_json import parse_repaired, parse_strict
+from vrthinker_core.types import FrameSelection, ProblemKind, Reply
 
 
 def read(body: str) -> Reply:
     return Paired().parse(f"<Think>t</Think><tool_call>{body}</tool_call>")
 
 
-def wanted(body: str) -> Request:
+def wanted(body: str) -> FrameSelection:
     reply = read(body)
     assert reply.wants is not None, reply.problems
     return reply.wants
 
 
-def frames(value: str) -> Request:
+def frames(value: str) -> FrameSelection:
     return wanted(f'{{"name": "select_frames", "arguments": {{"frame_indices": {value}}}}}')
 
 
@@ -77,7 +77,7 @@ def test_slips_are_repaired_and_named(body: str) -> None:
     reply = read(body)
     assert reply.wants is not None
     assert reply.wants.indices == (10, 30)
-    assert [problem.kind for problem in reply.problems] == [Trouble.REPAIRED]
+    assert [problem.kind for problem in reply.problems] == [ProblemKind.REPAIRED]
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_slips_are_repaired_and_named(body: str) -> None:
 def test_what_is_no_call_is_bad_json(body: str) -> None:
     reply = read(body)
     assert reply.wants is None
-    assert [problem.kind for problem in reply.problems] == [Trouble.BAD_JSON]
+    assert [problem.kind for problem in reply.problems] == [ProblemKind.BAD_JSON]
 
 
 @pytest.mark.parametrize("name", ["crop_image", "select_frame", "SELECT", ["select_frames"], {"a": 1}, 3])
 def test_an_unknown_tool_is_refused_by_name(name: object) -> None:
     reply = read(json.dumps({"name": name, "arguments": {"frame_indices": [5]}}))
     assert reply.wants is None
-    assert [problem.kind for problem in reply.problems] == [Trouble.UNKNOWN_TOOL]
+    assert [problem.kind for problem in reply.problems] == [ProblemKind.UNKNOWN_TOOL]
     if isinstance(name, str):
         assert f'"{name}"' in reply.problems[0].detail
 
@@ -105,7 +105,7 @@ def test_only_one_bracket_is_ever_supplied() -> None:
 
 def test_a_repair_never_hides_what_was_really_wrong() -> None:
     kinds = [problem.kind for problem in read("{'name': 'zoom'}").problems]
-    assert kinds == [Trouble.UNKNOWN_TOOL, Trouble.REPAIRED]
+    assert kinds == [ProblemKind.UNKNOWN_TOOL, ProblemKind.REPAIRED]
 
 
 def test_a_name_that_is_no_name_is_quoted_without_its_marks() -> None:
@@ -193,7 +193,7 @@ def test_one_bad_call_does_not_spoil_the_other(broken: str) -> None:
 def test_a_readable_call_without_frames_has_no_valid_frames(body: str) -> None:
     reply = read(body)
     assert reply.wants is not None
-    assert [problem.kind for problem in reply.problems] == [Trouble.NO_VALID_FRAMES]
+    assert [problem.kind for problem in reply.problems] == [ProblemKind.NO_VALID_FRAMES]
 
 
 def test_each_protocol_reads_both_names_with_its_own_numbers() -> None:
@@ -225,6 +225,6 @@ JSON = st.recursive(
 @given(st.dictionaries(st.text(), JSON, max_size=4) | st.lists(JSON, max_size=4))
 def test_repair_leaves_sound_json_as_it_is(value: object) -> None:
     text = json.dumps(value)
-    assert strict(text) == [value]
-    assert mended(text) == [value]
-    assert mended(f"so: {text} ") == [value] or text.startswith("[")
+    assert parse_strict(text) == [value]
+    assert parse_repaired(text) == [value]
+    assert parse_repaired(f"so: {text} ") == [value] or text.startswith("[")

@@ -6,31 +6,31 @@ from typing import Any
 
 import pytest
 
-from vrthinker_core.dialects import filled, make_dialect
+from vrthinker_core.dialects import make_dialect, with_defaults
 from vrthinker_core.errors import BadInput
-from vrthinker_core.types import Protocol, Settings
+from vrthinker_core.types import ProtocolName, Settings
 
-PROTOCOLS: tuple[Protocol, ...] = ("concat", "paired")
+PROTOCOLS: tuple[ProtocolName, ...] = ("concat", "paired")
 
 
 @pytest.mark.parametrize(("protocol", "window", "turns", "frames"), [("concat", 1, 4, 8), ("paired", "all", 6, 12)])
-def test_the_cards_own_numbers_are_the_defaults(protocol: Protocol, window: object, turns: int, frames: int) -> None:
-    full = filled(Settings(), make_dialect(Settings(), protocol))
+def test_the_cards_own_numbers_are_the_defaults(protocol: ProtocolName, window: object, turns: int, frames: int) -> None:
+    full = with_defaults(Settings(), make_dialect(Settings(), protocol))
     assert (full.protocol, full.window, full.max_turns, full.frames_per_call) == (protocol, window, turns, frames)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_a_person_chose_stays(protocol: Protocol) -> None:
+def test_what_a_person_chose_stays(protocol: ProtocolName) -> None:
     chosen = Settings(protocol, window=0, max_turns=32, frames_per_call=3, seed=7)
     dialect = make_dialect(chosen, protocol)
-    assert filled(chosen, dialect) == chosen
-    assert dialect.per_call == 3
-    assert filled(filled(chosen, dialect), dialect) == filled(chosen, dialect)
+    assert with_defaults(chosen, dialect) == chosen
+    assert dialect.frames_per_call == 3
+    assert with_defaults(with_defaults(chosen, dialect), dialect) == with_defaults(chosen, dialect)
 
 
 @pytest.mark.parametrize(("protocol", "most"), [("concat", 8), ("paired", 12)])
-def test_frames_per_call_stop_at_the_protocols_own_limit(protocol: Protocol, most: int) -> None:
-    assert make_dialect(Settings(frames_per_call=most), protocol).per_call == most
+def test_frames_per_call_stop_at_the_protocols_own_limit(protocol: ProtocolName, most: int) -> None:
+    assert make_dialect(Settings(frames_per_call=most), protocol).frames_per_call == most
     for wrong in (0, -1, most + 1):
         with pytest.raises(BadInput, match=f"between 1 and {most}; it is {wrong}"):
             make_dialect(Settings(frames_per_call=wrong), protocol)
@@ -40,7 +40,7 @@ def test_frames_per_call_stop_at_the_protocols_own_limit(protocol: Protocol, mos
 def test_numbers_out_of_range_are_refused_when_filling(wrong: dict[str, Any]) -> None:
     settings = Settings(**wrong)
     with pytest.raises(BadInput):
-        filled(settings, make_dialect(settings, "paired"))
+        with_defaults(settings, make_dialect(settings, "paired"))
 
 
 @pytest.mark.parametrize("wrong", [{"preset": "x"}, {"fit": "x"}, {"opening": "x"}, {"total": 14}, {"total": 97}, {"total": -96}])
@@ -50,7 +50,7 @@ def test_settings_that_make_no_dialect_are_refused(wrong: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_dialect_says_how_the_open_points_were_decided(protocol: Protocol) -> None:
+def test_a_dialect_says_how_the_open_points_were_decided(protocol: ProtocolName) -> None:
     rules = " ".join(make_dialect(Settings(opening="card", fit="letterbox", total=64), protocol).rules)
     assert ("letterboxed" in rules) is (protocol == "paired")
     assert ("1 to 32" in rules) is (protocol == "concat")

@@ -8,13 +8,13 @@ from tests.pictures import frame, frames
 from vrthinker_core.dialects import Concat
 from vrthinker_core.geometry import Grid
 from vrthinker_core.messages import Image, Text, Video
-from vrthinker_core.types import FrameRef, Problem, Request, Side, Trouble
+from vrthinker_core.types import FrameRef, FrameSelection, Problem, ProblemKind, Side
 
 CONCAT = Concat()
 
 
 def numbers(dialect: Concat) -> list[int]:
-    return [int(dialect.number(ref)) for ref in dialect.opening_refs]
+    return [int(dialect.frame_number(ref)) for ref in dialect.opening_refs]
 
 
 def test_the_training_opening_is_every_eighth_part_of_the_list() -> None:
@@ -23,13 +23,13 @@ def test_the_training_opening_is_every_eighth_part_of_the_list() -> None:
 
 
 def test_the_cards_opening_is_spread_over_each_video_with_both_ends() -> None:
-    assert numbers(Concat(start="card")) == [1, 17, 32, 48, 49, 65, 80, 96]
+    assert numbers(Concat(opening_rule="card")) == [1, 17, 32, 48, 49, 65, 80, 96]
 
 
 @pytest.mark.parametrize("start", ["training", "card"])
 @pytest.mark.parametrize("total", [16, 18, 96, 100, 128])
 def test_the_opening_always_has_four_different_frames_of_each_video(start: str, total: int) -> None:
-    refs = Concat(total=total, start=start).opening_refs  # type: ignore[arg-type]
+    refs = Concat(total=total, opening_rule=start).opening_refs  # type: ignore[arg-type]
     assert [ref.side for ref in refs] == [Side.FIRST] * 4 + [Side.SECOND] * 4
     assert len(set(refs)) == 8
     assert all(0 <= ref.slot < total // 2 for ref in refs)
@@ -37,7 +37,7 @@ def test_the_opening_always_has_four_different_frames_of_each_video(start: str, 
 
 def test_the_list_goes_through_video_1_and_then_through_video_2() -> None:
     assert CONCAT.grid == Grid(48, "even")
-    assert CONCAT.refs([48, 1, 96, 49]) == (
+    assert CONCAT.frame_refs([48, 1, 96, 49]) == (
         FrameRef(47, Side.FIRST),
         FrameRef(0, Side.FIRST),
         FrameRef(47, Side.SECOND),
@@ -49,13 +49,13 @@ def test_the_list_goes_through_video_1_and_then_through_video_2() -> None:
 def test_a_number_and_its_frame_belong_together(total: int) -> None:
     dialect = Concat(total=total)
     everything = range(1, total + 1)
-    assert [int(dialect.number(ref)) for ref in dialect.refs(everything)] == list(everything)
+    assert [int(dialect.frame_number(ref)) for ref in dialect.frame_refs(everything)] == list(everything)
 
 
 @pytest.mark.parametrize(("start", "sizes"), [("training", [8]), ("card", [4, 4])])
 def test_the_first_frames_are_packed_as_video_items(start: str, sizes: list[int]) -> None:
-    dialect = Concat(start=start)  # type: ignore[arg-type]
-    user = dialect.opening("A ball.", frames(dialect.opening_refs))[1]
+    dialect = Concat(opening_rule=start)  # type: ignore[arg-type]
+    user = dialect.opening_messages("A ball.", frames(dialect.opening_refs))[1]
     assert [len(part.frames) for part in user.parts if isinstance(part, Video)] == sizes
     assert isinstance(user.parts[-1], Text)
     assert tuple(shown.ref for shown in user.frames) == dialect.opening_refs
@@ -63,17 +63,17 @@ def test_the_first_frames_are_packed_as_video_items(start: str, sizes: list[int]
 
 def test_videos_of_different_shape_get_an_item_each_and_the_trace_says_so() -> None:
     mixed = [frame(ref, 56 if ref.side is Side.FIRST else 28) for ref in CONCAT.opening_refs]
-    items = [part for part in CONCAT.opening("A ball.", mixed)[1].parts if isinstance(part, Video)]
+    items = [part for part in CONCAT.opening_messages("A ball.", mixed)[1].parts if isinstance(part, Video)]
     assert [len({(f.width, f.height) for f in item.frames}) for item in items] == [1, 1]
     assert any("differ in shape" in rule for rule in CONCAT.rules)
 
 
 def test_a_tools_answer_is_the_published_sentence_and_then_images() -> None:
-    message = CONCAT.shown([3, 57], frames(CONCAT.refs([3, 57])))
+    message = CONCAT.tool_result([3, 57], frames(CONCAT.frame_refs([3, 57])))
     assert [type(part) for part in message.parts] == [Text, Image, Image]
     assert message.text == "\nAfter selecting frames: Here are the selected frames"
     with pytest.raises(ValueError, match="2 indices are 2 frames, not 1"):
-        CONCAT.shown([3, 57], frames(CONCAT.refs([3])))
+        CONCAT.tool_result([3, 57], frames(CONCAT.frame_refs([3])))
 
 
 def test_frames_keep_their_aspect_within_the_published_areas() -> None:
@@ -85,31 +85,31 @@ def test_frames_keep_their_aspect_within_the_published_areas() -> None:
 def test_a_call_past_the_list_is_refused_in_the_published_words() -> None:
     reply = CONCAT.parse('<tool_call>{"target_frames": [0, 97]}</tool_call>')
     expected = "After selecting frames:\nThere are 96 frames numbered in range [1,96]. Your selection is out of range."
-    assert CONCAT.refused(reply.wants, reply.problems).text == expected
+    assert CONCAT.tool_error(reply.wants, reply.problems).text == expected
 
 
 def test_a_call_for_too_many_is_refused_in_the_published_words_where_that_is_chosen() -> None:
     dialect = Concat(overflow="refuse")
     reply = dialect.parse(f'<tool_call>{{"target_frames": {list(range(1, 17))}}}</tool_call>')
     assert reply.kind == "invalid"
-    assert reply.problems[0].kind is Trouble.NO_VALID_FRAMES
+    assert reply.problems[0].kind is ProblemKind.NO_VALID_FRAMES
     expected = (
         "After selecting frames:\nYou have selected 16 frames in total. "
         "Think again which frames you need to check in details (no more than 8 frames)"
     )
-    assert dialect.refused(reply.wants, reply.problems).text == expected
+    assert dialect.tool_error(reply.wants, reply.problems).text == expected
     assert CONCAT.parse(reply.text).kind == "tool", "by default the first eight are sent"
 
 
 def test_other_refusals_keep_the_form() -> None:
-    unknown = Problem(Trouble.UNKNOWN_TOOL, "There is no such tool.")
-    assert CONCAT.refused(None, (unknown,)).text == "After selecting frames:\nThere is no such tool."
-    assert CONCAT.already([3, 57]).text.startswith("After selecting frames:\nThe frames [3, 57] ")
-    assert not CONCAT.refused(Request((), asked=1), ()).frames
+    unknown = Problem(ProblemKind.UNKNOWN_TOOL, "There is no such tool.")
+    assert CONCAT.tool_error(None, (unknown,)).text == "After selecting frames:\nThere is no such tool."
+    assert CONCAT.already_shown([3, 57]).text.startswith("After selecting frames:\nThe frames [3, 57] ")
+    assert not CONCAT.tool_error(FrameSelection((), asked=1), ()).frames
 
 
 def test_asking_again_names_the_reason_and_all_forms() -> None:
-    text = CONCAT.again((Problem(Trouble.NO_ACTION, "There was no action."),)).text
+    text = CONCAT.retry_message((Problem(ProblemKind.NO_ACTION, "There was no action."),)).text
     for part in ("There was no action.", "<final answer>", "<recommend answer>", "<tool_call>"):
         assert part in text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vrthinker_core.dialects import Paired
-from vrthinker_core.types import Reply, Trouble
+from vrthinker_core.types import ProblemKind, Reply
 
 
 def read(body: str) -> Reply:
@@ -78,7 +78,7 @@ HIDDEN_TAGS = ["final\u00a0answer", "Ans\u200bwer"]
 def test_anything_else_is_a_bad_value_and_the_others_are_kept(value: str) -> None:
     reply = read(f"TA={value}, MQ=0, VQ=1, OA=1")
     assert reply.kind == "invalid"
-    assert [problem.kind for problem in reply.problems] == [Trouble.BAD_VALUE]
+    assert [problem.kind for problem in reply.problems] == [ProblemKind.BAD_VALUE]
     assert reply.problems[0].detail == "The label of TA is not 0, 1 or 2."
     assert reply.verdict is not None
     assert reply.verdict.labels == {"MQ": 0, "VQ": 1, "OA": 1}
@@ -87,14 +87,14 @@ def test_anything_else_is_a_bad_value_and_the_others_are_kept(value: str) -> Non
 @pytest.mark.parametrize("body", ["MQ=0, VQ=1, OA=1", "TA=, MQ=0, VQ=1, OA=1", "TA 1, MQ=0, VQ=1, OA=1", "TA1=1, MQ=0, VQ=1, OA=1"])
 def test_a_dimension_without_a_value_is_missing(body: str) -> None:
     reply = read(body)
-    assert [problem.kind for problem in reply.problems] == [Trouble.MISSING_DIMS]
+    assert [problem.kind for problem in reply.problems] == [ProblemKind.MISSING_DIMS]
     assert reply.problems[0].detail == "The answer has no label for TA."
 
 
 @pytest.mark.parametrize("body", ["", " \n", "Video 1 is better."])
 def test_an_answer_without_any_label(body: str) -> None:
     reply = read(body)
-    assert [problem.kind for problem in reply.problems] == [Trouble.MISSING_DIMS, Trouble.EMPTY_ANSWER]
+    assert [problem.kind for problem in reply.problems] == [ProblemKind.MISSING_DIMS, ProblemKind.EMPTY_ANSWER]
     assert reply.verdict is not None
     assert reply.verdict.labels == {}
 
@@ -102,13 +102,13 @@ def test_an_answer_without_any_label(body: str) -> None:
 @pytest.mark.parametrize(
     ("body", "first"),
     [
-        ("TA=1, MQ=0, VQ=1, OA=1, OA=2", Trouble.CONFLICT),
-        ("TA=1, TA=2, MQ=0", Trouble.CONFLICT),
-        ("TA=1, TA=3, MQ=0, VQ=1, OA=1", Trouble.BAD_VALUE),
-        ("TA=3, MQ=0", Trouble.BAD_VALUE),
+        ("TA=1, MQ=0, VQ=1, OA=1, OA=2", ProblemKind.CONFLICT),
+        ("TA=1, TA=2, MQ=0", ProblemKind.CONFLICT),
+        ("TA=1, TA=3, MQ=0, VQ=1, OA=1", ProblemKind.BAD_VALUE),
+        ("TA=3, MQ=0", ProblemKind.BAD_VALUE),
     ],
 )
-def test_the_problem_that_matters_most_comes_first(body: str, first: Trouble) -> None:
+def test_the_problem_that_matters_most_comes_first(body: str, first: ProblemKind) -> None:
     assert read(body).problems[0].kind is first
 
 
@@ -123,7 +123,7 @@ def test_confidence_stands_anywhere(said: str, confidence: int | None) -> None:
 def test_a_confidence_out_of_range_is_left_out_and_not_fatal(said: str) -> None:
     reply = read(f"TA=1, MQ=0, VQ=1, OA=1, {said}")
     assert (reply.kind, reply.confidence) == ("answer", None)
-    assert [problem.kind for problem in reply.problems] == [Trouble.BAD_CONFIDENCE]
+    assert [problem.kind for problem in reply.problems] == [ProblemKind.BAD_CONFIDENCE]
 
 
 @pytest.mark.parametrize("tag", [*TAGS, *HIDDEN_TAGS])
@@ -142,4 +142,4 @@ def test_a_recommended_answer_is_never_final(tag: str) -> None:
     "text", ["&lt;Answer&gt;TA=1, MQ=0, VQ=2, OA=1", "<answers>TA=1, MQ=0, VQ=2, OA=1", "TA=1, MQ=0, VQ=2, OA=1</Answer>"]
 )
 def test_what_is_no_opening_tag_opens_nothing(text: str) -> None:
-    assert [problem.kind for problem in Paired().parse(text).problems] == [Trouble.NO_ACTION]
+    assert [problem.kind for problem in Paired().parse(text).problems] == [ProblemKind.NO_ACTION]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vrthinker_core.dialects import neutralise
-from vrthinker_core.dialects.reading.normalize import narrow, visible
+from vrthinker_core.dialects import sanitize_prompt
+from vrthinker_core.dialects.reading.normalize import strip_invisible, to_narrow
 from vrthinker_core.dialects.reading.tags import PROTOCOL
 
 TAGS = ["<|im_end|>", "<|x y|>", "<tool_call>", "</ Tool-Call >", "<final\u00a0answer x=1>", "<Think>", "<tool_response>"]
@@ -24,8 +24,8 @@ TEXTS = st.lists(DANGEROUS | st.text(max_size=4), max_size=25).map("".join)
 @example("<\u200b|im_end|>")
 @example("<|<tool_call>|>")
 def test_no_token_and_no_tag_is_left(text: str) -> None:
-    safe, _ = neutralise(text)
-    read = narrow(visible(safe))
+    safe, _ = sanitize_prompt(text)
+    read = to_narrow(strip_invisible(safe))
     assert not re.search(r"<\|.*?\|>", read, re.DOTALL)
     assert not PROTOCOL.search(read)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]", safe)
@@ -33,8 +33,8 @@ def test_no_token_and_no_tag_is_left(text: str) -> None:
 
 @given(TEXTS)
 def test_neutral_text_stays_as_it_is(text: str) -> None:
-    safe, _ = neutralise(text)
-    assert neutralise(safe) == (safe, False)
+    safe, _ = sanitize_prompt(text)
+    assert sanitize_prompt(safe) == (safe, False)
 
 
 @given(TEXTS)
@@ -42,7 +42,7 @@ def test_letters_and_order_survive(text: str) -> None:
     def words(of: str) -> str:
         return re.sub(r"[^\w]", "", of)
 
-    assert words(neutralise(text)[0]) == words(text.replace("\ud800", ""))
+    assert words(sanitize_prompt(text)[0]) == words(text.replace("\ud800", ""))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_letters_and_order_survive(text: str) -> None:
     ],
 )
 def test_ordinary_text_is_not_touched_or_at_least_still_readable(text: str) -> None:
-    safe, told = neutralise(text)
+    safe, told = sanitize_prompt(text)
     assert safe.replace("‹", "<").replace("›", ">") == text
     assert told is (safe != text)
 
@@ -70,7 +70,7 @@ def test_ordinary_text_is_not_touched_or_at_least_still_readable(text: str) -> N
     "text", ["A cat runs.", "a < b and c > d", "<b>bold</b>", "👨‍👩‍👧 می‌خواهم", "tool_call", "|x|", "answer: 2"]
 )
 def test_ordinary_text_is_nothing_to_tell(text: str) -> None:
-    assert neutralise(text) == (text, False)
+    assert sanitize_prompt(text) == (text, False)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_ordinary_text_is_nothing_to_tell(text: str) -> None:
     ],
 )
 def test_dangerous_text_stays_readable_and_is_told(text: str, safe: str) -> None:
-    assert neutralise(text) == (safe, True)
+    assert sanitize_prompt(text) == (safe, True)
 
 
 def test_line_ends_become_newlines_without_a_word() -> None:
-    assert neutralise("a\r\nb\rc") == ("a\nb\nc", False)
+    assert sanitize_prompt("a\r\nb\rc") == ("a\nb\nc", False)

@@ -8,7 +8,7 @@ from tests.pictures import frames
 from vrthinker_core.dialects import Paired
 from vrthinker_core.geometry import Grid
 from vrthinker_core.messages import Image, Text
-from vrthinker_core.types import FrameRef, Problem, Request, Side, Trouble
+from vrthinker_core.types import FrameRef, FrameSelection, Problem, ProblemKind, Side
 
 PAIRED = Paired()
 
@@ -16,25 +16,25 @@ PAIRED = Paired()
 def test_the_opening_is_eight_images_video_1_first_and_then_the_question() -> None:
     slots = (16, 48, 80, 112)
     assert PAIRED.opening_refs == tuple(FrameRef(slot, side) for side in (Side.FIRST, Side.SECOND) for slot in slots)
-    system, user = PAIRED.opening("A ball.", frames(PAIRED.opening_refs))
+    system, user = PAIRED.opening_messages("A ball.", frames(PAIRED.opening_refs))
     assert (system.role, user.role) == ("system", "user")
     assert [type(part) for part in user.parts] == [Image] * 8 + [Text]
     assert tuple(frame.ref for frame in user.frames) == PAIRED.opening_refs
 
 
 def test_an_index_is_that_frame_of_both_videos() -> None:
-    assert PAIRED.refs([60, 3]) == (
+    assert PAIRED.frame_refs([60, 3]) == (
         FrameRef(60, Side.FIRST),
         FrameRef(60, Side.SECOND),
         FrameRef(3, Side.FIRST),
         FrameRef(3, Side.SECOND),
     )
-    assert {PAIRED.number(ref) for ref in PAIRED.refs([60])} == {"60"}
+    assert {PAIRED.frame_number(ref) for ref in PAIRED.frame_refs([60])} == {"60"}
     assert PAIRED.grid == Grid(128, "floor")
 
 
 def test_a_tools_answer_is_images_and_then_the_published_sentence() -> None:
-    message = PAIRED.shown([10, 30], frames(PAIRED.refs([10, 30])))
+    message = PAIRED.tool_result([10, 30], frames(PAIRED.frame_refs([10, 30])))
     assert message.role == "user"
     assert [type(part) for part in message.parts] == [Image] * 4 + [Text]
     assert message.text == "<tool_response>Retrieved 2 frame pairs ([10, 30]) symmetrically from both videos.</tool_response>"
@@ -42,7 +42,7 @@ def test_a_tools_answer_is_images_and_then_the_published_sentence() -> None:
 
 def test_a_pair_is_never_half_sent() -> None:
     with pytest.raises(ValueError, match="2 indices are 4 frames"):
-        PAIRED.shown([10, 30], frames(PAIRED.refs([10, 30]))[:3])
+        PAIRED.tool_result([10, 30], frames(PAIRED.frame_refs([10, 30]))[:3])
 
 
 @pytest.mark.parametrize(("fit", "mode"), [("squash", "square"), ("letterbox", "letterbox")])
@@ -54,23 +54,27 @@ def test_every_frame_is_448_square(fit: str, mode: str) -> None:
 
 
 def test_answers_without_frames_keep_the_form_of_a_tools_answer() -> None:
-    nothing = Problem(Trouble.NO_VALID_FRAMES, "None of them exists.")
-    for message in (PAIRED.refused(Request((), asked=1), (nothing,)), PAIRED.refused(None, ()), PAIRED.already([10, 20])):
+    nothing = Problem(ProblemKind.NO_VALID_FRAMES, "None of them exists.")
+    for message in (
+        PAIRED.tool_error(FrameSelection((), asked=1), (nothing,)),
+        PAIRED.tool_error(None, ()),
+        PAIRED.already_shown([10, 20]),
+    ):
         assert message.text.startswith("<tool_response>")
         assert message.text.endswith("</tool_response>")
         assert not message.frames
-    assert "None of them exists." in PAIRED.refused(Request((), asked=1), (nothing,)).text
-    assert "[10, 20]" in PAIRED.already([10, 20]).text
+    assert "None of them exists." in PAIRED.tool_error(FrameSelection((), asked=1), (nothing,)).text
+    assert "[10, 20]" in PAIRED.already_shown([10, 20]).text
 
 
 def test_asking_again_gives_the_reason_that_matters_and_the_accepted_forms() -> None:
-    remark, problem = Problem(Trouble.REPAIRED, "A remark."), Problem(Trouble.BAD_JSON, "The call is broken.")
-    text = PAIRED.again((remark, problem)).text
+    remark, problem = Problem(ProblemKind.REPAIRED, "A remark."), Problem(ProblemKind.BAD_JSON, "The call is broken.")
+    text = PAIRED.retry_message((remark, problem)).text
     assert "The call is broken." in text
     assert "A remark." not in text
     assert "<tool_call>" in text
     assert "<Answer>" in text
-    assert "not end the comparison" in PAIRED.again((remark,)).text
+    assert "not end the comparison" in PAIRED.retry_message((remark,)).text
 
 
 def test_the_redirect_turns_the_beginning_of_a_call_into_that_of_an_answer() -> None:
@@ -80,8 +84,8 @@ def test_the_redirect_turns_the_beginning_of_a_call_into_that_of_an_answer() -> 
 
 
 def test_a_lower_limit_per_call_is_kept_and_told() -> None:
-    dialect = Paired(per_call=2)
+    dialect = Paired(frames_per_call=2)
     wants = dialect.parse("<tool_call>[1, 2, 3]</tool_call>").wants
     assert wants is not None
     assert (wants.indices, wants.truncated) == ((1, 2), True)
-    assert "1 to 2 of" in dialect.again(()).text
+    assert "1 to 2 of" in dialect.retry_message(()).text

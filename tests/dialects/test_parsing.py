@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vrthinker_core.dialects import Concat, Dialect, Paired, to_expected
-from vrthinker_core.types import Preference, Reply, Trouble, Verdict
+from vrthinker_core.types import Preference, ProblemKind, Reply, Verdict
 
 PAIRED, CONCAT = Paired(), Concat()
 WHOLE = "TA=1, MQ=0, VQ=1, OA=1"
@@ -25,7 +25,7 @@ PIECES = st.sampled_from([*TAGS, *CALLS, *OTHERS, *"{}[],\"'\\<> \n"])
 TEXTS = st.lists(PIECES | st.text(max_size=5), max_size=30).map("".join)
 
 
-def kinds(reply: Reply) -> list[Trouble]:
+def kinds(reply: Reply) -> list[ProblemKind]:
     return [problem.kind for problem in reply.problems]
 
 
@@ -37,14 +37,14 @@ def kinds(reply: Reply) -> list[Trouble]:
 def test_any_text_is_read_and_the_reading_holds_together(text: str, cut: bool, dialect: Dialect) -> None:
     reply = dialect.parse(text, cut=cut)
     assert text.startswith(reply.text)
-    assert (reply.text == text) is (Trouble.INVENTED not in kinds(reply))
+    assert (reply.text == text) is (ProblemKind.INVENTED not in kinds(reply))
     assert (reply.kind == "invalid") <= bool(reply.problems), "an unusable reply says why"
     assert len(set(kinds(reply))) == len(reply.problems)
     assert all(problem.detail.endswith(".") for problem in reply.problems)
     if reply.wants is not None:
         valid = range(128) if dialect is PAIRED else range(1, 97)
         assert set(reply.wants.indices) <= set(valid)
-        assert len(set(reply.wants.indices)) == len(reply.wants.indices) <= dialect.per_call
+        assert len(set(reply.wants.indices)) == len(reply.wants.indices) <= dialect.frames_per_call
     read = to_expected(reply)
     assert json.loads(json.dumps(read, allow_nan=False)) == read
     json.dumps(read, ensure_ascii=False).encode("utf-8")
@@ -60,17 +60,17 @@ def test_the_kept_text_reads_the_same_again(text: str, dialect: Dialect) -> None
 
 @given(VERDICT, st.booleans(), st.sampled_from([None, 1, 2, 3, 4, 5]), st.sampled_from([PAIRED, CONCAT]))
 def test_a_rendered_answer_is_read_back(verdict: Verdict, final: bool, confidence: int | None, dialect: Dialect) -> None:
-    reply = dialect.parse(dialect.render(verdict, final=final, confidence=confidence))
+    reply = dialect.parse(dialect.render_answer(verdict, final=final, confidence=confidence))
     assert (reply.verdict, reply.final, reply.confidence) == (verdict, final, confidence)
     assert reply.kind == (("answer" if final else "recommend") if verdict.whole else "invalid")
 
 
 @given(VERDICT, st.sampled_from([PAIRED, CONCAT]))
 def test_what_stands_in_reasoning_never_acts(verdict: Verdict, dialect: Dialect) -> None:
-    quoted = f"<Snapshot>{dialect.render(verdict)}{CALL}</Snapshot><Think>{CALL}{dialect.render(verdict)}</Think>"
+    quoted = f"<Snapshot>{dialect.render_answer(verdict)}{CALL}</Snapshot><Think>{CALL}{dialect.render_answer(verdict)}</Think>"
     reply = dialect.parse(quoted)
     assert (reply.verdict, reply.wants) == (None, None)
-    assert kinds(reply) == [Trouble.NO_ACTION]
+    assert kinds(reply) == [ProblemKind.NO_ACTION]
 
 
 # -- where parts meet ----------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_which_answer_counts(text: str, kind: str, overall: int | None) -> None:
 
 def test_a_call_beside_a_complete_answer_is_recorded_as_ignored() -> None:
     reply = PAIRED.parse(f"{CALL}<Answer>{WHOLE}</Answer>")
-    assert kinds(reply) == [Trouble.IGNORED_CALL]
+    assert kinds(reply) == [ProblemKind.IGNORED_CALL]
     assert reply.wants is not None
     assert reply.wants.indices == (7,)
 
@@ -127,7 +127,7 @@ def test_what_a_cut_by_the_token_limit_changes(text: str, stopped: str, cut: str
     reply = PAIRED.parse(text, cut=True)
     assert reply.kind == cut
     if cut == "invalid":
-        assert kinds(reply)[0] is Trouble.TRUNCATED
+        assert kinds(reply)[0] is ProblemKind.TRUNCATED
 
 
 def test_what_was_cut_away_as_invented_is_no_cut_of_the_rest() -> None:
@@ -142,7 +142,7 @@ def test_without_a_usable_answer_the_labels_that_were_readable_are_kept() -> Non
 
 
 def test_a_cut_never_blames_an_answer_that_was_complete_before_it() -> None:
-    assert kinds(PAIRED.parse("<Answer>TA=3, MQ=0, VQ=1, OA=1</Answer> and", cut=True))[0] is Trouble.BAD_VALUE
+    assert kinds(PAIRED.parse("<Answer>TA=3, MQ=0, VQ=1, OA=1</Answer> and", cut=True))[0] is ProblemKind.BAD_VALUE
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_what_a_judge_invents_is_cut_away(begin: str) -> None:
     assert reply.text == mine
     assert reply.kind == "tool"
     assert reply.verdict is None
-    assert kinds(reply) == [Trouble.INVENTED]
+    assert kinds(reply) == [ProblemKind.INVENTED]
 
 
 def test_the_words_of_the_environment_cut_only_right_behind_a_call() -> None:
@@ -164,12 +164,12 @@ def test_the_words_of_the_environment_cut_only_right_behind_a_call() -> None:
 
 
 def test_a_reply_with_nothing_before_the_invention_is_empty() -> None:
-    assert kinds(PAIRED.parse(f"<|im_start|>assistant<Answer>{WHOLE}</Answer>")) == [Trouble.EMPTY, Trouble.INVENTED]
+    assert kinds(PAIRED.parse(f"<|im_start|>assistant<Answer>{WHOLE}</Answer>")) == [ProblemKind.EMPTY, ProblemKind.INVENTED]
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\ufeff\u200b\x00"])
 def test_nothing_visible_is_empty(text: str) -> None:
-    assert kinds(PAIRED.parse(text)) == [Trouble.EMPTY]
+    assert kinds(PAIRED.parse(text)) == [ProblemKind.EMPTY]
 
 
 def test_reasoning_is_quoted_as_written() -> None:

@@ -30,7 +30,7 @@ def golden(name: str) -> str:
 def sent(protocol: str, prompt: str) -> tuple[str, str]:
     """The system text and the user text of a comparison."""
     dialect = DIALECTS[protocol]
-    system, user = dialect.opening(prompt, frames(dialect.opening_refs))
+    system, user = dialect.opening_messages(prompt, frames(dialect.opening_refs))
     assert system.text == dialect.system
     return system.text, user.text
 
@@ -76,7 +76,7 @@ def test_golden_prompts_are_the_cards_own() -> None:
 
 def test_the_clean_preset_mends_four_blemishes_and_nothing_else() -> None:
     refs = frames(Concat().opening_refs)
-    card, clean = (Concat(preset).opening("p", refs)[1].text for preset in ("card", "clean"))
+    card, clean = (Concat(preset).opening_messages("p", refs)[1].text for preset in ("card", "clean"))
     changed = [pair for pair in zip(card.splitlines(), clean.splitlines(), strict=True) if pair[0] != pair[1]]
     assert len(changed) == 3, "the two blemishes of the numbers stand in one line"
     assert "48.0" in card
@@ -89,7 +89,7 @@ def test_the_clean_preset_mends_four_blemishes_and_nothing_else() -> None:
 
 def test_numbers_of_another_total_are_printed_as_the_card_would() -> None:
     dialect = Concat(total=128)
-    text = dialect.opening("p", frames(dialect.opening_refs))[1].text
+    text = dialect.opening_messages("p", frames(dialect.opening_refs))[1].text
     assert "downsampled from 128 frames" in text
     assert text.count("64.0 actual frames") == 2
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from vrthinker_core.events import Finished, Started, StopReason, Trace, Turn
 from vrthinker_core.messages import Completion
-from vrthinker_core.types import ClipInfo, FrameRef, Preference, Reply, Request, Settings, Side, Thumbnail, Verdict
+from vrthinker_core.types import ClipInfo, FrameRef, FrameSelection, Preference, Reply, Settings, Side, Thumbnail, Verdict
 
 FRAMES = 64
 FPS = 24.0
@@ -44,7 +44,7 @@ def completion(text: str, piece: int = 8) -> Completion:
 
 def asking(number: int, shown: tuple[Thumbnail, ...], wanted: Sequence[int], view: tuple[FrameRef, ...] | None = None) -> Turn:
     text = f"noted {number}; thought {number}; wants {list(wanted)}"
-    reply = Reply(text, f"What stood out in turn {number}.", THINK * 3, Request(tuple(wanted), asked=len(wanted)))
+    reply = Reply(text, f"What stood out in turn {number}.", THINK * 3, FrameSelection(tuple(wanted), asked=len(wanted)))
     return Turn(number, "told", shown, completion(text), reply, in_view=view or refs(shown))
 
 

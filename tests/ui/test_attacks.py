@@ -21,7 +21,7 @@ from tests.ui.test_page import fill, wait_for
 from tests.ui.test_sharing import LONG, open_trace, show_example, tab
 from vrthinker_core.events import Finished, StopReason, Trace
 from vrthinker_core.traces import from_json, to_json
-from vrthinker_core.types import Problem, Reply, Request, Trouble
+from vrthinker_core.types import FrameSelection, Problem, ProblemKind, Reply
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -191,7 +191,9 @@ def evil_trace(text: str) -> Trace:
     """A run in which every text is `text`, and every picture a picture with `text` behind it."""
     trace = runs.three_turns(system="s", rules=("r",), notes=("n",), clips=(runs.clip("a", ("h",)), runs.clip("b", ("h",))))
     first = trace.turns[0]
-    reply = replace(first.reply, wants=Request((1,), dropped=("d", 7)), problems=(Problem(Trouble.NO_ACTION, "p"),), confidence=3)
+    reply = replace(
+        first.reply, wants=FrameSelection((1,), dropped=("d", 7)), problems=(Problem(ProblemKind.NO_ACTION, "p"),), confidence=3
+    )
     frames = tuple(replace(frame, jpeg=frame.jpeg + text.encode()[:1000], note="f") for frame in first.frames)
     turns = (replace(first, reply=reply, frames=frames), *trace.turns[1:])
     return poisoned(replace(trace, turns=turns, finished=Finished(StopReason.FAILED, error="e", fault="f", notes=("n",))), "", text)

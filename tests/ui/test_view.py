@@ -14,7 +14,7 @@ from tests.ui import runs
 from vrthinker_core.events import Finished, FramesShown, StopReason, TextArrived, Trace, TurnEnded
 from vrthinker_core.messages import Completion
 from vrthinker_core.traces import from_json, to_json
-from vrthinker_core.types import Preference, Problem, Reply, Request, Thumbnail, Trouble, Verdict
+from vrthinker_core.types import FrameSelection, Preference, Problem, ProblemKind, Reply, Thumbnail, Verdict
 from vrthinker_core.ui.tiles import Picture
 from vrthinker_core.ui.view import State, coalesced, data, fold, fold_all, status
 from vrthinker_core.ui.words import CONFIDENCE_HELP
@@ -130,7 +130,7 @@ def test_forced_and_provisional_answers_say_so() -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_text_stays_text_byte_for_byte(attack: str) -> None:
-    reply = Reply(attack, attack, attack, problems=(Problem(Trouble.NO_ACTION, attack),))
+    reply = Reply(attack, attack, attack, problems=(Problem(ProblemKind.NO_ACTION, attack),))
     turn = replace(runs.three_turns().turns[0], completion=runs.completion(attack, 4096), reply=reply)
     finished = Finished(StopReason.FAILED, error=attack)
     view = shown(Trace(runs.started(prompt=attack, notes=(attack,)), (turn,), finished))
@@ -145,7 +145,7 @@ def test_an_unreadable_reply_is_shown_as_it_came() -> None:
 
 
 def test_refused_requests_stand_on_the_turn() -> None:
-    wants = Request((5,), dropped=(140, 151, "x"), asked=6)
+    wants = FrameSelection((5,), dropped=(140, 151, "x"), asked=6)
     turn = replace(runs.three_turns().turns[0], reply=Reply("", wants=wants))
     remarks = shown(Trace(runs.started(), (turn,)))["turns"][0]["remarks"]
     assert remarks == ["3 requests ignored, no such frame: 140, 151, x.", "2 repeated requests ignored."]

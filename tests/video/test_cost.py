@@ -67,7 +67,7 @@ def test_ten_hours(tmp_path: Path) -> None:
 def test_one_key_frame_in_5400(tmp_path: Path) -> None:
     path = write(tmp_path / "lonely.mp4", 5400, size=(64, 48), rate=30, gop=100_000, options={**H264, "x264-params": "scenecut=0"})
     before = children()
-    for reading in ("whole", "seek"):
+    for read_mode in ("whole", "seek"):
         with opened(path, opening=SQUARE, read_mode=read_mode) as clip:
             for turn in range(4):
                 clip.frames(range(127 - turn, -1, -4))

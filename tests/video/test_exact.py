@@ -56,21 +56,21 @@ def check(frames: tuple[Frame, ...], info: ClipInfo, truth: list[tuple[int | Non
             assert np.abs(pixels(frame).astype(int) - wanted).mean() < 4
 
 
-@pytest.mark.parametrize("reading", ["whole", "seek"])
+@pytest.mark.parametrize("read_mode", ["whole", "seek"])
 @pytest.mark.parametrize("name", MADE)
-def test_every_slot_of_every_kind(name: str, reading: str, kind: Callable[[str], Path]) -> None:
+def test_every_slot_of_every_kind(name: str, read_mode: str, kind: Callable[[str], Path]) -> None:
     path = kind(name)
     with opened(path, read_mode=read_mode) as clip:
         frames = clip.frames(ASKED) + clip.frames(range(128))
         assert [frame.ref.slot for frame in frames] == [*ASKED, *range(128)]
         check(frames, clip.info, decode(path), PAIRED)
-        if reading == "whole" or name in SEEKABLE:
-            assert clip.read_mode == reading
+        if read_mode == "whole" or name in SEEKABLE:
+            assert clip.read_mode == read_mode
 
 
-@pytest.mark.parametrize("reading", ["whole", "seek"])
+@pytest.mark.parametrize("read_mode", ["whole", "seek"])
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.name)
-def test_files_of_the_world(path: Path, reading: str) -> None:
+def test_files_of_the_world(path: Path, read_mode: str) -> None:
     truth = decode(path) if path.suffix != ".webp" else []
     if not truth:
         with pytest.raises(VideoError, match=r"^\S.*\.$"):

@@ -37,8 +37,8 @@ def test_what_is_no_slot(slot: int, kind: Callable[[str], Path]) -> None:
         clip.frames([slot])
 
 
-@pytest.mark.parametrize("reading", ["whole", "seek"])
-def test_seconds_are_the_files_own(reading: str, kind: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("read_mode", ["whole", "seek"])
+def test_seconds_are_the_files_own(read_mode: str, kind: Callable[[str], Path]) -> None:
     """Frame k of this clip is written to be shown at 60 k + 11 (k mod 5) milliseconds."""
     with opened(kind("variable rate"), grid=Grid(40, "even"), first=[0], read_mode=read_mode) as clip:
         frames = clip.frames(range(40))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
-from vrthinker_core.types import Protocol
+from vrthinker_core.types import ProtocolName
 
 
 def not_cancelled() -> bool:
@@ -45,7 +45,7 @@ class Backend(typing.Protocol):
         """How the judge is named to people."""
 
     @property
-    def protocol(self) -> Protocol | None:
+    def protocol(self) -> ProtocolName | None:
         """The dialect this checkpoint was trained for ("concat" or "paired"), None where that is not known."""
 
     @property

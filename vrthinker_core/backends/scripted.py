@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import JudgeError
 from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
-from vrthinker_core.types import Protocol
+from vrthinker_core.types import ProtocolName
 
 ScriptedReply = str | Completion | JudgeError
 """One reply: its text, a whole completion, or the error to raise in its place."""
@@ -29,7 +29,7 @@ class ScriptedBackend:
     """
 
     script: Script
-    protocol: Protocol | None = None
+    protocol: ProtocolName | None = None
     name: str = "scripted"
     pause: float = 0.0
     context_length: int | None = None

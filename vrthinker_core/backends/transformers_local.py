@@ -16,7 +16,7 @@ from vrthinker_core.backends.local.engine.batch_decoding import stream_batch
 from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.types import Protocol
+from vrthinker_core.types import ProtocolName
 
 STEPS_PER_SYNC = 8
 """Greedy tokens written between two looks at the host, on a GPU: a stop is heard, and a piece shown, that much later."""
@@ -53,7 +53,7 @@ class TransformersBackend:
         return self._name
 
     @property
-    def protocol(self) -> Protocol | None:
+    def protocol(self) -> ProtocolName | None:
         """The dialect this checkpoint was trained for, None where that is not known."""
         return self._protocol
 

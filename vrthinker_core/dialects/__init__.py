@@ -2,9 +2,9 @@
 
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.dialects.concat import Concat
-from vrthinker_core.dialects.factory import filled, make_dialect
+from vrthinker_core.dialects.factory import make_dialect, with_defaults
 from vrthinker_core.dialects.paired import Paired
 from vrthinker_core.dialects.reading.reply import to_expected
-from vrthinker_core.dialects.sanitize import neutralise
+from vrthinker_core.dialects.sanitize import sanitize_prompt
 
-__all__ = ["Concat", "Dialect", "Paired", "filled", "make_dialect", "neutralise", "to_expected"]
+__all__ = ["Concat", "Dialect", "Paired", "make_dialect", "sanitize_prompt", "to_expected", "with_defaults"]

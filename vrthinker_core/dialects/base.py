@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.messages import Message
-from vrthinker_core.types import Frame, FrameRef, Problem, Reply, Request, Verdict
+from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, Reply, Verdict
 
 
 class Dialect(Protocol):
@@ -29,7 +29,7 @@ class Dialect(Protocol):
         """The slots of each video."""
 
     @property
-    def per_call(self) -> int:
+    def frames_per_call(self) -> int:
         """Most indices one reply may bring."""
 
     @property
@@ -59,34 +59,34 @@ class Dialect(Protocol):
     def sizing(self, opening: bool) -> Sizing:
         """How frames are resized: those of the opening, or those a call brings."""
 
-    def opening(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
+    def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """The system and the first user message. `prompt` is neutral already; `frames` are those of `opening_refs`, in order."""
 
-    def number(self, ref: FrameRef) -> str:
+    def frame_number(self, ref: FrameRef) -> str:
         """What the protocol calls a frame."""
 
-    def refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
+    def frame_refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
         """The frames that valid indices mean, in sending order."""
 
     def parse(self, text: str, *, cut: bool = False) -> Reply:
         """The best reading of a reply; never raises. `cut`: the token limit ended it."""
 
-    def shown(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
+    def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """The answer to a call that brought these indices: `frames` are those of `refs(indices)`, in order."""
 
-    def refused(self, request: Request | None, problems: Sequence[Problem]) -> Message:
+    def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:
         """The answer to a call that brought nothing, in the protocol's form."""
 
-    def already(self, indices: Sequence[int]) -> Message:
+    def already_shown(self, indices: Sequence[int]) -> Message:
         """The answer to a call for frames that are all in view."""
 
-    def again(self, problems: Sequence[Problem]) -> Message:
+    def retry_message(self, problems: Sequence[Problem]) -> Message:
         """The answer to a reply that cannot be acted on: the reason, and what is accepted."""
 
-    def hurry(self) -> str:
+    def force_answer(self) -> str:
         """What is added to the last message on the last turn."""
 
-    def render(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
+    def render_answer(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
         """An answer as the protocol writes it: `parse` reads the same verdict back."""
 
 

@@ -10,13 +10,13 @@ from typing import Final, Literal
 from vrthinker_core.dialects.base import answer_text
 from vrthinker_core.dialects.reading.problems import reason
 from vrthinker_core.dialects.reading.reply import read_reply
-from vrthinker_core.dialects.reading.tool_calls import Rules
+from vrthinker_core.dialects.reading.tool_calls import CallRules
 from vrthinker_core.dialects.templates import prompt_text
 from vrthinker_core.geometry import PATCH, Grid, Sizing
 from vrthinker_core.messages import Image, Message, Text, Video
-from vrthinker_core.types import Frame, FrameRef, Problem, Reply, Request, Side, Verdict
+from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, Reply, Side, Verdict
 
-MOST_PER_CALL: Final = 8
+MAX_PER_CALL: Final = 8
 FIRST_FRAMES: Final = 8
 OPENING_AREA: Final = 512 * PATCH * PATCH
 """Pixels a first frame may have."""
@@ -29,9 +29,9 @@ class Concat:
     """The dialect of `concat`. `total` is N, even: 1 to N / 2 are frames of video 1, the others of video 2."""
 
     preset: Literal["card", "clean"] = "card"
-    per_call: int = MOST_PER_CALL
+    frames_per_call: int = MAX_PER_CALL
     total: int = 96
-    start: Literal["training", "card"] = "training"
+    opening_rule: Literal["training", "card"] = "training"
     """How the first frames are chosen and packed."""
     overflow: Literal["cut", "refuse"] = "cut"
     """What happens to a call for too many frames: the first ones are sent, or it is refused in the protocol's words."""
@@ -60,10 +60,10 @@ class Concat:
     def rules(self) -> tuple[str, ...]:
         """How the open points were decided."""
         half = self.total // 2
-        first = ", ".join(self.number(ref) for ref in self.opening_refs)
+        first = ", ".join(self.frame_number(ref) for ref in self.opening_refs)
         chosen = (
             f"every {self.total / FIRST_FRAMES:g}th of the list"
-            if self.start == "training"
+            if self.opening_rule == "training"
             else "four spread evenly over each video"
         )
         packed = {
@@ -74,7 +74,7 @@ class Concat:
             f"Frames 1 to {half} are spread evenly over video 1 and {half + 1} to {self.total} over video 2, both ends included; "
             "the card does not publish its rule.",
             f"First frames: {first} ({chosen}).",
-            f"Packing of the first frames: {packed[self.start]}.",
+            f"Packing of the first frames: {packed[self.opening_rule]}.",
             f"Frames keep their aspect, with at most {OPENING_AREA:,} pixels at first and {LATER_AREA:,} after a call.",
         )
 
@@ -87,8 +87,8 @@ class Concat:
     def opening_refs(self) -> tuple[FrameRef, ...]:
         """Four frames of video 1, then four of video 2."""
         half = self.total // 2
-        if self.start == "training":
-            return self.refs([k * self.total // FIRST_FRAMES + 1 for k in range(FIRST_FRAMES)])
+        if self.opening_rule == "training":
+            return self.frame_refs([k * self.total // FIRST_FRAMES + 1 for k in range(FIRST_FRAMES)])
         return tuple(FrameRef(round(k * (half - 1) / 3), side) for side in Side for k in range(4))
 
     @property
@@ -100,7 +100,7 @@ class Concat:
         """Aspect kept, area bounded."""
         return Sizing("area", area=OPENING_AREA if opening else LATER_AREA)
 
-    def opening(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
+    def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """The system prompt; then the first frames as video items, and the question.
 
         A video item holds frames of one size: where the two videos differ in shape, each gets an item of its own.
@@ -111,67 +111,67 @@ class Concat:
 
     def _packed(self, frames: Sequence[Frame]) -> tuple[Video, ...]:
         one_size = len({(frame.width, frame.height) for frame in frames}) == 1
-        if self.start == "training" and one_size:
+        if self.opening_rule == "training" and one_size:
             return (Video(tuple(frames)),)
         return tuple(Video(tuple(group)) for _, group in groupby(frames, key=lambda frame: frame.ref.side))
 
-    def number(self, ref: FrameRef) -> str:
+    def frame_number(self, ref: FrameRef) -> str:
         """Its place in the one list, from 1."""
         return str(ref.slot + 1 + (self.total // 2 if ref.side is Side.SECOND else 0))
 
-    def refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
+    def frame_refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
         """The frames in the order they are listed."""
         half = self.total // 2
         return tuple(FrameRef((index - 1) % half, Side.FIRST if index <= half else Side.SECOND) for index in indices)
 
     def parse(self, text: str, *, cut: bool = False) -> Reply:
         """The best reading of a reply."""
-        return read_reply(text, Rules(range(1, self.total + 1), self.per_call, self.overflow), cut=cut)
+        return read_reply(text, CallRules(range(1, self.total + 1), self.frames_per_call, self.overflow), cut=cut)
 
-    def shown(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
+    def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """The card's one sentence, then the frames as images. Raises ValueError where they are not one frame per index."""
         if len(frames) != len(indices):
             raise ValueError(f"{len(indices)} indices are {len(indices)} frames, not {len(frames)}")
         return Message("user", (Text("\nAfter selecting frames: Here are the selected frames"), *map(Image, frames)))
 
-    def refused(self, request: Request | None, problems: Sequence[Problem]) -> Message:
+    def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:
         """The card's refusal of too many frames or of frames that do not exist; the bare reason where no call could be read."""
         if request is None:
-            return _after_selecting(reason(problems, "The call names no frame."))
+            return _tool_error_text(reason(problems, "The call names no frame."))
         if request.truncated:
-            return _after_selecting(
+            return _tool_error_text(
                 f"You have selected {request.asked} frames in total. Think again which frames you need to check in details "
-                f"(no more than {self.per_call} frames)"
+                f"(no more than {self.frames_per_call} frames)"
             )
-        return _after_selecting(
+        return _tool_error_text(
             f"There are {self.total} frames numbered in range [1,{self.total}]. Your selection is out of range."
         )
 
-    def already(self, indices: Sequence[int]) -> Message:
+    def already_shown(self, indices: Sequence[int]) -> Message:
         """No frames: they are in view."""
-        return _after_selecting(f"The frames {list(indices)} are already shown above. Select other frames, or give your answer.")
+        return _tool_error_text(f"The frames {list(indices)} are already shown above. Select other frames, or give your answer.")
 
-    def again(self, problems: Sequence[Problem]) -> Message:
+    def retry_message(self, problems: Sequence[Problem]) -> Message:
         """The reason and the accepted forms."""
         why = reason(problems, "A recommended answer does not end the comparison.")
         call = '<tool_call>{"name": "select_frames", "arguments": {"target_frames": [...]}}</tool_call>'
         labels = "TA=..., VQ=..., MQ=..., OA=..."
         forms = (
             f"either <final answer>{labels}</final answer>, or <recommend answer>{labels}, CF=...</recommend answer> "
-            f"followed by {call} (1 to {self.per_call} of the frames 1 to {self.total})"
+            f"followed by {call} (1 to {self.frames_per_call} of the frames 1 to {self.total})"
         )
         text = f"Your last reply could not be used. {why} Reply again and end with {forms}, where each label is 0, 1 or 2."
         return Message("user", (Text(text),))
 
-    def hurry(self) -> str:
+    def force_answer(self) -> str:
         """Asks for the answer now."""
         return "\nThis is the last turn: no more frames can be selected. Give your <final answer></final answer> now."
 
-    def render(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
+    def render_answer(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
         """A final or a recommended answer."""
         tag = "final answer" if final else "recommend answer"
         return f"<{tag}>{answer_text(verdict, confidence)}</{tag}>"
 
 
-def _after_selecting(text: str) -> Message:
+def _tool_error_text(text: str) -> Message:
     return Message("user", (Text(f"After selecting frames:\n{text}"),))

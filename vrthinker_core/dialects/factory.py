@@ -9,36 +9,40 @@ from typing import Final
 from vrthinker_core.dialects import concat, paired
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.errors import BadInput
-from vrthinker_core.types import Protocol, Settings
+from vrthinker_core.types import ProtocolName, Settings
 
-MOST_TURNS: Final = 32
-LEAST_TOTAL: Final = 16
+MAX_TURNS: Final = 32
+MIN_TOTAL: Final = 16
 
 
-def make_dialect(settings: Settings, protocol: Protocol) -> Dialect:
+def make_dialect(settings: Settings, protocol: ProtocolName) -> Dialect:
     """The dialect of `protocol` as `settings` wants it. Raises BadInput for a setting out of its range."""
     _among("preset", settings.preset, ("card", "clean"))
     _among("opening", settings.opening, ("training", "card"))
     _among("fit", settings.fit, ("squash", "letterbox"))
     if protocol == "paired":
-        per_call = _within("frames per call", settings.frames_per_call, paired.MOST_PER_CALL)
-        return paired.Paired(settings.preset, per_call or paired.MOST_PER_CALL, settings.fit)
-    per_call = _within("frames per call", settings.frames_per_call, concat.MOST_PER_CALL)
-    if settings.total < LEAST_TOTAL or settings.total % 2:
-        raise BadInput(f"The total of frames must be an even number from {LEAST_TOTAL} up; it is {settings.total}.")
-    return concat.Concat(settings.preset, per_call or concat.MOST_PER_CALL, settings.total, settings.opening)
+        per_call = _within("frames per call", settings.frames_per_call, paired.MAX_PER_CALL)
+        return paired.Paired(settings.preset, per_call or paired.MAX_PER_CALL, settings.fit)
+    per_call = _within("frames per call", settings.frames_per_call, concat.MAX_PER_CALL)
+    if settings.total < MIN_TOTAL or settings.total % 2:
+        raise BadInput(f"The total of frames must be an even number from {MIN_TOTAL} up; it is {settings.total}.")
+    return concat.Concat(settings.preset, per_call or concat.MAX_PER_CALL, settings.total, settings.opening)
 
 
-def filled(settings: Settings, dialect: Dialect) -> Settings:
+def with_defaults(settings: Settings, dialect: Dialect) -> Settings:
     """`settings` with the dialect's own value wherever nothing was chosen. Raises BadInput for a number out of its range."""
-    turns = _within("turns", settings.max_turns, MOST_TURNS)
+    turns = _within("turns", settings.max_turns, MAX_TURNS)
     window = settings.window
     if window is None:
         window = "all" if dialect.window is None else dialect.window
     if window != "all" and (not isinstance(window, int) or window < 0):
         raise BadInput(f'The memory window must be "all" or a number of rounds from 0 up; it is {window}.')
     return replace(
-        settings, protocol=dialect.name, window=window, max_turns=turns or dialect.max_turns, frames_per_call=dialect.per_call
+        settings,
+        protocol=dialect.name,
+        window=window,
+        max_turns=turns or dialect.max_turns,
+        frames_per_call=dialect.frames_per_call,
     )
 
 

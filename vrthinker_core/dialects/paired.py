@@ -9,15 +9,15 @@ from typing import Final, Literal
 from vrthinker_core.dialects.base import answer_text
 from vrthinker_core.dialects.reading.problems import reason
 from vrthinker_core.dialects.reading.reply import read_reply
-from vrthinker_core.dialects.reading.tool_calls import Rules
+from vrthinker_core.dialects.reading.tool_calls import CallRules
 from vrthinker_core.dialects.templates import prompt_text
 from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.messages import Image, Message, Text
-from vrthinker_core.types import Frame, FrameRef, Problem, Reply, Request, Side, Verdict
+from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, Reply, Side, Verdict
 
 SLOTS: Final = 128
 SIDE: Final = 448
-MOST_PER_CALL: Final = 12
+MAX_PER_CALL: Final = 12
 FIRST_SLOTS: Final = (16, 48, 80, 112)
 """The middles of four equal bins."""
 
@@ -28,7 +28,7 @@ class Paired:
 
     preset: Literal["card", "clean"] = "card"
     """Both are the same here: the card's wording has nothing to mend."""
-    per_call: int = MOST_PER_CALL
+    frames_per_call: int = MAX_PER_CALL
     fit: Literal["squash", "letterbox"] = "squash"
 
     @property
@@ -84,41 +84,41 @@ class Paired:
         """448 x 448 for every frame."""
         return Sizing("letterbox" if self.fit == "letterbox" else "square", side=SIDE)
 
-    def opening(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
+    def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """The system prompt; then the first frames as images, and the question."""
         question = Text(prompt_text("paired_user", prompt=prompt))
         return Message("system", (Text(self.system),)), Message("user", (*map(Image, frames), question))
 
-    def number(self, ref: FrameRef) -> str:
+    def frame_number(self, ref: FrameRef) -> str:
         """The index, the same for both videos."""
         return str(ref.slot)
 
-    def refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
+    def frame_refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
         """v1[i], v2[i], v1[j], v2[j], …"""
         return tuple(FrameRef(index, side) for index in indices for side in Side)
 
     def parse(self, text: str, *, cut: bool = False) -> Reply:
         """The best reading of a reply."""
-        return read_reply(text, Rules(range(SLOTS), self.per_call), cut=cut)
+        return read_reply(text, CallRules(range(SLOTS), self.frames_per_call), cut=cut)
 
-    def shown(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
+    def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """The frames as images, then how many pairs they are. Raises ValueError where they are not two frames per index."""
         if len(frames) != 2 * len(indices):
             raise ValueError(f"{len(indices)} indices are {2 * len(indices)} frames, not {len(frames)}")
         told = f"Retrieved {len(indices)} frame pairs ({list(indices)}) symmetrically from both videos."
         return Message("user", (*map(Image, frames), _response(told)))
 
-    def refused(self, request: Request | None, problems: Sequence[Problem]) -> Message:  # noqa: ARG002 - the problems say it all
+    def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:  # noqa: ARG002 - the problems say it all
         """The reason, in the form of a tool's answer."""
         why = reason(problems, "The call names no frame.")
         return Message("user", (_response(f"{why} No frames were retrieved: {self._accepted}."),))
 
-    def already(self, indices: Sequence[int]) -> Message:
+    def already_shown(self, indices: Sequence[int]) -> Message:
         """No frames: they are in view."""
         told = f"The frame pairs ({list(indices)}) are already shown above. Select other frames, or give your answer."
         return Message("user", (_response(told),))
 
-    def again(self, problems: Sequence[Problem]) -> Message:
+    def retry_message(self, problems: Sequence[Problem]) -> Message:
         """The reason and both accepted forms."""
         why = reason(problems, "A recommended answer does not end the comparison.")
         call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [...]}}</tool_call>'
@@ -128,20 +128,20 @@ class Paired:
         text = f"Your last reply could not be used. {why} Reply again and end with {forms}, where each label is 0, 1 or 2."
         return Message("user", (Text(text),))
 
-    def hurry(self) -> str:
+    def force_answer(self) -> str:
         """Asks for the answer now."""
         return (
             "\nThis is the last turn: no more frames can be selected. Give your final judgment now, within <Answer></Answer> tags."
         )
 
-    def render(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
+    def render_answer(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
         """An answer; a recommended one borrows the tag of `concat`, as this protocol has none."""
         tag = "Answer" if final else "recommend answer"
         return f"<{tag}>{answer_text(verdict, confidence)}</{tag}>"
 
     @property
     def _accepted(self) -> str:
-        return f"each call takes 1 to {self.per_call} of the indices 0 to {SLOTS - 1}"
+        return f"each call takes 1 to {self.frames_per_call} of the indices 0 to {SLOTS - 1}"
 
 
 def _response(text: str) -> Text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from vrthinker_core.dialects.reading.normalize import INVISIBLE, narrow, visible
+from vrthinker_core.dialects.reading.normalize import INVISIBLE, strip_invisible, to_narrow
 from vrthinker_core.dialects.reading.tags import PROTOCOL
 
 _LINE_END: Final = re.compile(r"\r\n?")
@@ -16,7 +16,7 @@ _TOKEN: Final = re.compile(f"[<＜](?={INVISIBLE.pattern}*[|｜])")
 _TOKEN_END: Final = re.compile(f"([|｜]{INVISIBLE.pattern}*)[>＞]")
 
 
-def neutralise(text: str) -> tuple[str, bool]:
+def sanitize_prompt(text: str) -> tuple[str, bool]:
     """(`text` made harmless, whether the person should be told).
 
     Tags and control tokens keep their words but stand in ‹single guillemets›; control characters and byte order marks go; half a
@@ -32,4 +32,4 @@ def neutralise(text: str) -> tuple[str, bool]:
 
 def _without_tag(match: re.Match[str]) -> str:
     inside = match[0]
-    return f"‹{inside[1:-1]}›" if PROTOCOL.fullmatch(narrow(visible(inside))) else inside
+    return f"‹{inside[1:-1]}›" if PROTOCOL.fullmatch(to_narrow(strip_invisible(inside))) else inside

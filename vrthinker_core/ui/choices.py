@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.types import Protocol, Settings
+from vrthinker_core.types import ProtocolName, Settings
 
 OWN = "own"
 """The protocol's own value."""
@@ -20,7 +20,7 @@ AUTO = "auto"
 WINDOWS = (OWN, "0", "1", "2", "3", ALL)
 TURNS = (OWN, "1", "2", "3", "4", "6", "8", "12")
 FRAMES = (OWN, "1", "2", "4", "6", "8", "12")
-PROTOCOLS = (AUTO, *get_args(Protocol))
+PROTOCOLS = (AUTO, *get_args(ProtocolName))
 
 
 def chosen(protocol: object = AUTO, window: object = OWN, turns: object = OWN, frames: object = OWN) -> Settings:
@@ -44,7 +44,7 @@ def judge(value: object, offered: Sequence[str]) -> str:
 
 
 def _protocol(value: object) -> Literal["auto", "concat", "paired"]:
-    for name in get_args(Protocol):
+    for name in get_args(ProtocolName):
         if value == name:
             return name  # type: ignore[no-any-return]
     if value in (None, AUTO):

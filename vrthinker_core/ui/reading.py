@@ -8,7 +8,7 @@ from typing import Any, get_args
 from vrthinker_core.dialects import Dialect, make_dialect
 from vrthinker_core.errors import BadInput
 from vrthinker_core.events import Started
-from vrthinker_core.types import FrameRef, Protocol, Reply, Side
+from vrthinker_core.types import FrameRef, ProtocolName, Reply, Side
 
 
 def reader(started: Started | None) -> Callable[[str], Reply] | None:
@@ -26,13 +26,13 @@ def grid(started: Started) -> dict[str, Any] | None:
     return {
         "slots": slots,
         "rule": dialect.grid.rule,
-        "first": [int(dialect.number(FrameRef(0, side))) for side in Side],
-        "last": dialect.number(FrameRef(slots - 1, Side.SECOND)),
+        "first": [int(dialect.frame_number(FrameRef(0, side))) for side in Side],
+        "last": dialect.frame_number(FrameRef(slots - 1, Side.SECOND)),
     }
 
 
 def _dialect(started: Started | None) -> Dialect | None:
-    for name in get_args(Protocol):
+    for name in get_args(ProtocolName):
         if started is not None and name == started.dialect:
             try:
                 return make_dialect(started.settings, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vrthinker_core.events import Finished, StopReason, Turn
-from vrthinker_core.types import Dimension, Preference, Reply, Request, Trouble, Verdict
+from vrthinker_core.types import Dimension, FrameSelection, Preference, ProblemKind, Reply, Verdict
 
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
@@ -225,7 +225,7 @@ def action(reply: Reply) -> str:
     return "no usable answer or request"
 
 
-def tool_call(request: Request) -> str:
+def tool_call(request: FrameSelection) -> str:
     """What was really asked for, after repairs."""
     return f"select_frames([{', '.join(map(str, request.indices))}])"
 
@@ -249,13 +249,13 @@ def remarks(turn: Turn) -> list[str]:
     reply = turn.reply
     found = ["The judge was asked to answer now."] if turn.forced else []
     found += ignored(reply.wants) if reply.wants is not None else []
-    told_already = {Trouble.NO_VALID_FRAMES} if found else set()
+    told_already = {ProblemKind.NO_VALID_FRAMES} if found else set()
     found += [problem.detail for problem in reply.problems if problem.detail and problem.kind not in told_already]
     found += [f"Frame {frame.number}: {frame.note}" for frame in turn.frames if frame.note]
     return list(dict.fromkeys(found))
 
 
-def ignored(request: Request) -> list[str]:
+def ignored(request: FrameSelection) -> list[str]:
     """Which entries of a request were not followed, and why."""
     found = []
     if request.dropped:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from vrthinker_core.types import Dimension, Preference, Problem, Trouble, Verdict
+from vrthinker_core.types import Dimension, Preference, Problem, ProblemKind, Verdict
 
-MOST_MENTIONS: Final = 1000
+MAX_MENTIONS: Final = 1000
 """Mentions of a name that are looked at in one answer."""
 
 _NAME: Final = r"""(?<!\w)(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*[=:]+"""
@@ -36,13 +36,13 @@ def read_labels(body: str) -> Labels:
     labels = {name: _agreed(said[name]) for name in Dimension}
     verdict = Verdict(**{name: None if label is None else Preference(label) for name, label in labels.items()})
     confidence = _agreed(said["CF"])
-    return Labels(verdict, confidence, (*_problems(said), *_doubt(said["CF"], confidence)))
+    return Labels(verdict, confidence, (*_label_problems(said), *_confidence_problems(said["CF"], confidence)))
 
 
 def _values(body: str) -> dict[str, list[int | None]]:
     """For each name, the digit after every mention of it, or None for something else. Empty mentions do not count."""
     found: dict[str, list[int | None]] = {name: [] for name in (*Dimension, "CF")}
-    for mention in islice(_LABEL.finditer(body), MOST_MENTIONS):
+    for mention in islice(_LABEL.finditer(body), MAX_MENTIONS):
         name = mention[1].upper()
         digit = _DIGIT.match(body, mention.end())
         if digit is None and _NOTHING.match(body, mention.end()):
@@ -58,26 +58,26 @@ def _agreed(values: list[int | None]) -> int | None:
     return values[0] if len(set(values)) == 1 else None
 
 
-def _problems(said: dict[str, list[int | None]]) -> list[Problem]:
+def _label_problems(said: dict[str, list[int | None]]) -> list[Problem]:
     conflict = [name for name in Dimension if len(set(said[name]) - {None}) > 1]
     bad = [name for name in Dimension if None in said[name]]
     missing = [name for name in Dimension if not said[name]]
     found = []
     if conflict:
-        found.append(Problem(Trouble.CONFLICT, f"The answer gives {_listed(conflict)} two different labels."))
+        found.append(Problem(ProblemKind.CONFLICT, f"The answer gives {_listed(conflict)} two different labels."))
     if bad:
-        found.append(Problem(Trouble.BAD_VALUE, f"The label of {_listed(bad)} is not 0, 1 or 2."))
+        found.append(Problem(ProblemKind.BAD_VALUE, f"The label of {_listed(bad)} is not 0, 1 or 2."))
     if missing:
-        found.append(Problem(Trouble.MISSING_DIMS, f"The answer has no label for {_listed(missing)}."))
+        found.append(Problem(ProblemKind.MISSING_DIMS, f"The answer has no label for {_listed(missing)}."))
     if len(missing) == len(Dimension):
-        found.append(Problem(Trouble.EMPTY_ANSWER, "The answer holds no label at all."))
+        found.append(Problem(ProblemKind.EMPTY_ANSWER, "The answer holds no label at all."))
     return found
 
 
-def _doubt(values: list[int | None], confidence: int | None) -> list[Problem]:
+def _confidence_problems(values: list[int | None], confidence: int | None) -> list[Problem]:
     if not values or confidence is not None:
         return []
-    return [Problem(Trouble.BAD_CONFIDENCE, "The confidence is not one number from 1 to 5 and was left out.")]
+    return [Problem(ProblemKind.BAD_CONFIDENCE, "The confidence is not one number from 1 to 5 and was left out.")]
 
 
 def _listed(names: list[Dimension]) -> str:

@@ -28,14 +28,14 @@ _WORDS: Final = {"true": True, "false": False, "null": None, "none": None}
 _CLOSING: Final = {"{": "}", "[": "]"}
 
 
-def strict(text: str) -> list[object]:
+def parse_strict(text: str) -> list[object]:
     """[value] where `text` is one JSON value, perhaps in a code fence; [] where it is not."""
     text = _bare(text)
     value, end = _decode(text, 0)
     return [value] if end == len(text) > 0 else []
 
 
-def complete(text: str) -> list[object]:
+def parse_complete(text: str) -> list[object]:
     """The JSON values that `text` begins with, as far as they are complete."""
     values: list[object] = []
     text, start = _bare(text), 0
@@ -48,7 +48,7 @@ def complete(text: str) -> list[object]:
     return values
 
 
-def mended(text: str) -> list[object]:
+def parse_repaired(text: str) -> list[object]:
     """The objects and lists in `text` after small repairs; [] where it is no JSON at all.
 
     Read all the same: single quotes, bare keys, comments, commas too many or missing, Python's True and None, several values
@@ -106,12 +106,12 @@ def _scalar(kind: str, token: str) -> object:
         return _unquoted(token)
     if token.lower() in _WORDS:
         return _WORDS[token.lower()]
-    found = strict(token)
+    found = parse_strict(token)
     return found[0] if found else token
 
 
 def _unquoted(token: str) -> str:
-    found = strict(token) if token.startswith('"') else []
+    found = parse_strict(token) if token.startswith('"') else []
     return str(found[0]) if found else re.sub(r"\\(.)", r"\1", token[1:-1], flags=re.DOTALL)
 
 

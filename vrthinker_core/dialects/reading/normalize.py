@@ -12,17 +12,17 @@ _SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2
 _NARROW: Final = {0xFF01 + k: 0x21 + k for k in range(94)} | {ord(space): " " for space in _SPACES} | {0x2028: "\n", 0x2029: "\n"}
 
 
-def visible(text: str) -> str:
+def strip_invisible(text: str) -> str:
     """`text` without its invisible characters."""
     return INVISIBLE.sub("", text)
 
 
-def narrow(text: str) -> str:
+def to_narrow(text: str) -> str:
     """`text`, character for character, with full-width forms as ASCII and every kind of space as a space."""
     return text if text.isascii() else text.translate(_NARROW)
 
 
-def before_cleaning(text: str, at: int) -> int:
+def original_offset(text: str, at: int) -> int:
     """The place in `text` that place `at` of `visible(text)` came from."""
     for gone in INVISIBLE.finditer(text):
         if gone.start() >= at:

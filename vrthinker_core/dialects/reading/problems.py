@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from vrthinker_core.types import Problem, Trouble
+from vrthinker_core.types import Problem, ProblemKind
 
-REMARKS: Final = frozenset({Trouble.INVENTED, Trouble.IGNORED_CALL, Trouble.REPAIRED, Trouble.BAD_CONFIDENCE})
+MINOR_PROBLEMS: Final = frozenset(
+    {ProblemKind.INVENTED, ProblemKind.IGNORED_CALL, ProblemKind.REPAIRED, ProblemKind.BAD_CONFIDENCE}
+)
 """Problems that do not make a reply unusable."""
 
 
-def once(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+def first_of_each_kind(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """The first problem of each kind, in order."""
-    found: dict[Trouble, Problem] = {}
+    found: dict[ProblemKind, Problem] = {}
     for problem in problems:
         found.setdefault(problem.kind, problem)
     return tuple(found.values())
 
 
-def weightiest_first(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+def by_severity(problems: Sequence[Problem]) -> tuple[Problem, ...]:
     """The same problems, each kind once, with the remarks at the end."""
-    return once(sorted(problems, key=lambda problem: problem.kind in REMARKS))
+    return first_of_each_kind(sorted(problems, key=lambda problem: problem.kind in MINOR_PROBLEMS))
 
 
 def reason(problems: Sequence[Problem], otherwise: str) -> str:
     """The sentence that says why a reply was not usable; `otherwise` where no problem says it."""
-    return next((problem.detail for problem in problems if problem.kind not in REMARKS), otherwise)
+    return next((problem.detail for problem in problems if problem.kind not in MINOR_PROBLEMS), otherwise)

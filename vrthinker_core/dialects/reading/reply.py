@@ -6,44 +6,44 @@ from collections.abc import Sequence
 from typing import Final
 
 from vrthinker_core.dialects.reading.labels import Labels, read_labels
-from vrthinker_core.dialects.reading.normalize import before_cleaning, narrow, visible
-from vrthinker_core.dialects.reading.problems import weightiest_first
-from vrthinker_core.dialects.reading.segments import Action, Layout, lay_out
-from vrthinker_core.dialects.reading.tags import invented_from
-from vrthinker_core.dialects.reading.tool_calls import Rules, read_calls
-from vrthinker_core.types import Problem, Reply, Trouble
+from vrthinker_core.dialects.reading.normalize import original_offset, strip_invisible, to_narrow
+from vrthinker_core.dialects.reading.problems import by_severity
+from vrthinker_core.dialects.reading.segments import Action, ReplySegments, split_reply
+from vrthinker_core.dialects.reading.tags import invention_start
+from vrthinker_core.dialects.reading.tool_calls import CallRules, read_calls
+from vrthinker_core.types import Problem, ProblemKind, Reply
 
-MOST_ANSWERS: Final = 200
+MAX_ANSWERS: Final = 200
 """Answers that are read in one reply, from the last one back: a judge at 2,048 tokens cannot write more."""
 
-_CUT_OFF: Final = Problem(Trouble.TRUNCATED, "The reply was cut off by the token limit.")
-_CUT_ANSWER: Final = Problem(Trouble.TRUNCATED, "The reply was cut off inside its answer.")
-_EMPTY: Final = Problem(Trouble.EMPTY, "The reply is empty.")
-_NO_ACTION: Final = Problem(Trouble.NO_ACTION, "The reply holds neither an answer nor a call.")
-_IGNORED: Final = Problem(Trouble.IGNORED_CALL, "A call stood beside the final answer and was ignored.")
-_INVENTED: Final = Problem(Trouble.INVENTED, "The judge went on to invent what it would be told; that part was cut away.")
+_CUT_OFF: Final = Problem(ProblemKind.TRUNCATED, "The reply was cut off by the token limit.")
+_CUT_ANSWER: Final = Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its answer.")
+_EMPTY: Final = Problem(ProblemKind.EMPTY, "The reply is empty.")
+_NO_ACTION: Final = Problem(ProblemKind.NO_ACTION, "The reply holds neither an answer nor a call.")
+_IGNORED: Final = Problem(ProblemKind.IGNORED_CALL, "A call stood beside the final answer and was ignored.")
+_INVENTED: Final = Problem(ProblemKind.INVENTED, "The judge went on to invent what it would be told; that part was cut away.")
 
 
-def read_reply(text: str, rules: Rules, *, cut: bool = False) -> Reply:
+def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
     """The best reading of `text` under the rules of a protocol. `cut`: the token limit ended it, not the judge."""
-    shown = visible(text)
-    read = narrow(shown)
-    end = invented_from(read)
+    shown = strip_invisible(text)
+    read = to_narrow(shown)
+    end = invention_start(read)
     if end is not None:
-        text, shown, read, cut = text[: before_cleaning(text, end)], shown[:end], read[:end], False
+        text, shown, read, cut = text[: original_offset(text, end)], shown[:end], read[:end], False
     extra = [] if end is None else [_INVENTED]
     if not read.strip():
         return Reply(text, problems=(_EMPTY, *extra))
-    return _read(text, lay_out(shown, read, cut=cut), rules, extra, cut=cut)
+    return _read(text, split_reply(shown, read, cut=cut), rules, extra, cut=cut)
 
 
-def _read(text: str, layout: Layout, rules: Rules, extra: list[Problem], *, cut: bool) -> Reply:
+def _read(text: str, layout: ReplySegments, rules: CallRules, extra: list[Problem], *, cut: bool) -> Reply:
     calls = [action for action in layout.actions if action.kind == "call"]
     wants, call_problems = read_calls(calls, rules, cut=cut)
     labels, final, answer_problems = _answer(layout.actions, cut=cut)
     if not layout.actions:
         extra = [*([_CUT_OFF] if cut else []), _NO_ACTION, *extra]
-    elif cut and layout.unfinished:
+    elif cut and layout.unfinished_reasoning:
         extra = [_CUT_OFF, *extra]
     if calls and final and labels is not None and labels.verdict.whole:
         extra = [_IGNORED, *extra]
@@ -55,18 +55,18 @@ def _read(text: str, layout: Layout, rules: Rules, extra: list[Problem], *, cut:
         verdict=None if labels is None else labels.verdict,
         confidence=None if labels is None else labels.confidence,
         final=final,
-        problems=weightiest_first([*call_problems, *answer_problems, *extra]),
+        problems=by_severity([*call_problems, *answer_problems, *extra]),
     )
 
 
 def _answer(actions: Sequence[Action], *, cut: bool) -> tuple[Labels | None, bool, list[Problem]]:
     """(labels, they are final, problems) of the answer that counts: the last whole final one, else the last whole recommended one,
     else the last final one that says anything, else the last one."""
-    answers = [action for action in actions if action.kind != "call"][-MOST_ANSWERS:]
+    answers = [action for action in actions if action.kind != "call"][-MAX_ANSWERS:]
     read = [(action, read_labels(action.body)) for action in reversed(answers)]
     if not read:
         return None, False, []
-    action, labels = max(read, key=lambda pair: _worth(*pair))
+    action, labels = max(read, key=lambda pair: _answer_rank(*pair))
     problems = _with_cut(action, labels, cut=cut)
     if action.kind == "recommend":
         broken = next(((a, found) for a, found in read if a.kind == "final"), None)
@@ -74,14 +74,14 @@ def _answer(actions: Sequence[Action], *, cut: bool) -> tuple[Labels | None, boo
     return labels, action.kind == "final", problems
 
 
-def _worth(action: Action, labels: Labels) -> tuple[bool, bool, bool]:
-    says_anything = not any(problem.kind is Trouble.EMPTY_ANSWER for problem in labels.problems)
+def _answer_rank(action: Action, labels: Labels) -> tuple[bool, bool, bool]:
+    says_anything = not any(problem.kind is ProblemKind.EMPTY_ANSWER for problem in labels.problems)
     return labels.verdict.whole, says_anything, action.kind == "final"
 
 
 def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
     """The problems of an answer, with the cut first where it took labels away."""
-    lost = cut and not action.closed and any(problem.kind is Trouble.MISSING_DIMS for problem in labels.problems)
+    lost = cut and not action.closed and any(problem.kind is ProblemKind.MISSING_DIMS for problem in labels.problems)
     return [*([_CUT_ANSWER] if lost else []), *labels.problems]
 
 
@@ -100,12 +100,12 @@ def to_expected(reply: Reply) -> dict[str, object]:
         found |= {"indices": list(reply.wants.indices), "truncated": reply.wants.truncated}
         found |= {"recommend": labels} if reply.verdict is not None and reply.verdict.whole else {}
     if reply.wants is not None:
-        found["dropped"] = [_sayable(entry) if isinstance(entry, str) else entry for entry in reply.wants.dropped]
+        found["dropped"] = [_encodable(entry) if isinstance(entry, str) else entry for entry in reply.wants.dropped]
     if reply.confidence is not None:
         found["confidence"] = reply.confidence
-    return found | {"think": _sayable(reply.think), "snapshot": _sayable(reply.snapshot)}
+    return found | {"think": _encodable(reply.think), "snapshot": _encodable(reply.snapshot)}
 
 
-def _sayable(text: str) -> str:
+def _encodable(text: str) -> str:
     """`text` without lone surrogates, which no file and no terminal takes."""
     return text.encode("utf-8", "replace").decode("utf-8")

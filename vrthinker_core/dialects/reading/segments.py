@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from vrthinker_core.dialects.reading.lenient_json import strict
-from vrthinker_core.dialects.reading.tags import Kind, Tag, tags
+from vrthinker_core.dialects.reading.lenient_json import parse_strict
+from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags
 
 
 class Action(NamedTuple):
@@ -19,36 +19,36 @@ class Action(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ReplySegments:
     """A reply in its parts."""
 
     snapshot: str
     think: str
     actions: tuple[Action, ...]
-    unfinished: bool
+    unfinished_reasoning: bool
     """It ends in the middle of reasoning."""
 
 
-def lay_out(shown: str, read: str, *, cut: bool) -> Layout:
+def split_reply(shown: str, read: str, *, cut: bool) -> ReplySegments:
     """The parts of a reply.
 
     `shown` is the text that reasoning is quoted from, and `read` the same text, character for character, as it is read
     (`plain.narrow`). `cut`: the token limit ended it.
     """
-    return _Walk(shown, read, cut=cut).layout()
+    return _Splitter(shown, read, cut=cut).segments()
 
 
-class _Walk:
+class _Splitter:
     """One pass over the tags; every step goes forward, so the whole is linear in the length of the reply."""
 
     def __init__(self, shown: str, read: str, *, cut: bool) -> None:
         self._shown, self._read, self._cut = shown, read, cut
-        self._tags = list(tags(read))
+        self._tags = list(find_tags(read))
         self._partners = self._pair()
         self._last_close = {tag.kind: i for i, tag in enumerate(self._tags) if not tag.opens}
         self._last_action = max((i for i, tag in enumerate(self._tags) if tag.opens and tag.acts), default=-1)
 
-    def layout(self) -> Layout:
+    def segments(self) -> ReplySegments:
         segments: dict[str, list[str]] = {"think": [], "snapshot": []}
         actions: list[Action] = []
         unfinished = False
@@ -66,7 +66,7 @@ class _Walk:
                 i, action = self._action(i, tag.kind)
                 actions += [action] if action else []
         joined = {kind: "\n".join(filter(None, texts)) for kind, texts in segments.items()}
-        return Layout(joined["snapshot"], joined["think"], tuple(actions), unfinished)
+        return ReplySegments(joined["snapshot"], joined["think"], tuple(actions), unfinished)
 
     def _text(self, source: str, i: int, end: int) -> str:
         """From behind tag `i` to tag `end`."""
@@ -116,7 +116,7 @@ class _Walk:
         if self._doubled(i + 1):
             return i + 1, None
         end = self._call_end(i) if kind == "call" else i + 1
-        closings: tuple[Kind, ...] = ("call",) if kind == "call" else ("final", "recommend")
+        closings: tuple[TagKind, ...] = ("call",) if kind == "call" else ("final", "recommend")
         closed = end < len(self._tags) and not self._tags[end].opens and self._tags[end].kind in closings
         return end, Action(kind, self._text(self._read, i, end), closed)
 
@@ -125,5 +125,5 @@ class _Walk:
         end = i + 1
         while end < len(self._tags) and self._tags[end].kind != "call":
             end += 1
-        quotes = i + 1 < end < len(self._tags) and not self._tags[end].opens and strict(self._text(self._read, i, end))
+        quotes = i + 1 < end < len(self._tags) and not self._tags[end].opens and parse_strict(self._text(self._read, i, end))
         return end if quotes else i + 1

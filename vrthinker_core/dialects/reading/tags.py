@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-Kind = Literal["think", "snapshot", "recommend", "final", "call"]
+TagKind = Literal["think", "snapshot", "recommend", "final", "call"]
 
 _GAP = r"[\s_-]{0,8}"
 _OPENING = r"<\s{0,8}([/\\]?)\s{0,8}"
@@ -38,7 +38,7 @@ PROTOCOL: Final = re.compile(
 """Every tag that means something in either protocol, whoever writes it."""
 
 
-def invented_from(text: str) -> int | None:
+def invention_start(text: str) -> int | None:
     """Where in `text` the model begins to invent its environment; None where it never does.
 
     Quoting is no excuse: a verdict that rests on invented frames is worse than a reply that is asked again.
@@ -52,7 +52,7 @@ def invented_from(text: str) -> int | None:
 class Tag(NamedTuple):
     """A tag as found."""
 
-    kind: Kind
+    kind: TagKind
     opens: bool
     start: int
     end: int
@@ -63,8 +63,8 @@ class Tag(NamedTuple):
         return self.kind not in ("think", "snapshot")
 
 
-def tags(text: str) -> Iterator[Tag]:
+def find_tags(text: str) -> Iterator[Tag]:
     """The tags of `text` in order."""
     for match in TAG.finditer(text):
-        kind: Kind = match.lastgroup  # type: ignore[assignment]
+        kind: TagKind = match.lastgroup  # type: ignore[assignment]
         yield Tag(kind, not match[1], match.start(), match.end())

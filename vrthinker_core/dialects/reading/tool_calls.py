@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from vrthinker_core.dialects.reading.lenient_json import complete, mended, strict
-from vrthinker_core.dialects.reading.problems import once
+from vrthinker_core.dialects.reading.lenient_json import parse_complete, parse_repaired, parse_strict
+from vrthinker_core.dialects.reading.problems import first_of_each_kind
 from vrthinker_core.dialects.reading.segments import Action
-from vrthinker_core.types import Problem, Request, Trouble
+from vrthinker_core.types import FrameSelection, Problem, ProblemKind
 
-MOST_CALLS: Final = 200
+MAX_CALLS: Final = 200
 """Calls that are read in one reply; a judge at 2,048 tokens cannot write more."""
-MOST_ENTRIES: Final = 1000
+MAX_ENTRIES: Final = 1000
 """Entries that are looked at in one request."""
 
 _TOOL: Final = "selectframes"
@@ -28,7 +28,7 @@ Entry = int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class CallRules:
     """What a protocol allows in a call."""
 
     numbers: range
@@ -40,7 +40,7 @@ class Rules:
 
 
 @dataclass(slots=True)
-class _Wishes:
+class _CollectedCalls:
     """Everything the calls held."""
 
     entries: list[object]
@@ -49,38 +49,38 @@ class _Wishes:
     """One call at least was for our tool."""
 
 
-def read_calls(calls: Sequence[Action], rules: Rules, *, cut: bool) -> tuple[Request | None, tuple[Problem, ...]]:
+def read_calls(calls: Sequence[Action], rules: CallRules, *, cut: bool) -> tuple[FrameSelection | None, tuple[Problem, ...]]:
     """The request that the calls make together, None where none of them can be read; and what was wrong, the worst first.
 
     `cut`: the token limit ended the reply. Then a call without its closing tag counts only as whole, strict JSON.
     """
-    wishes = _Wishes([], [])
-    for call in calls[:MOST_CALLS]:
+    wishes = _CollectedCalls([], [])
+    for call in calls[:MAX_CALLS]:
         _read(call, wishes, whole_only=cut and not call.closed)
     if not wishes.readable:
-        return None, once(wishes.problems)
-    request = _request(wishes.entries, rules)
-    problems = wishes.problems if request.indices else [_nothing(request, rules), *wishes.problems]
-    return request, once(problems)
+        return None, first_of_each_kind(wishes.problems)
+    request = _selection(wishes.entries, rules)
+    problems = wishes.problems if request.indices else [_no_valid_frames(request, rules), *wishes.problems]
+    return request, first_of_each_kind(problems)
 
 
-def _read(call: Action, wishes: _Wishes, *, whole_only: bool) -> None:
-    values = complete(call.body) if whole_only else strict(call.body)
+def _read(call: Action, wishes: _CollectedCalls, *, whole_only: bool) -> None:
+    values = parse_complete(call.body) if whole_only else parse_strict(call.body)
     if not values and whole_only:
-        wishes.problems.append(Problem(Trouble.TRUNCATED, "The reply was cut off inside its call."))
+        wishes.problems.append(Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its call."))
         return
     if not values:
-        values = mended(call.body)
+        values = parse_repaired(call.body)
         if values:
-            wishes.problems.append(Problem(Trouble.REPAIRED, "The call was broken JSON and was read all the same."))
+            wishes.problems.append(Problem(ProblemKind.REPAIRED, "The call was broken JSON and was read all the same."))
     if values and isinstance(values[0], str):
-        values = strict(values[0])
+        values = parse_strict(values[0])
     found = False
-    for value in islice(_flat(values), MOST_CALLS):
+    for value in islice(_flat(values), MAX_CALLS):
         found = True
-        _wish(value, wishes)
+        _collect(value, wishes)
     if not found:
-        wishes.problems.append(Problem(Trouble.BAD_JSON, "The call is no JSON object that can be read."))
+        wishes.problems.append(Problem(ProblemKind.BAD_JSON, "The call is no JSON object that can be read."))
 
 
 def _flat(values: Iterable[object]) -> Iterator[dict[str, object]]:
@@ -94,45 +94,45 @@ def _flat(values: Iterable[object]) -> Iterator[dict[str, object]]:
             yield {_FRAMES[0]: value}
 
 
-def _wish(value: dict[str, object], wishes: _Wishes) -> None:
-    call = _keyed(value)
+def _collect(value: dict[str, object], wishes: _CollectedCalls) -> None:
+    call = _plain_keys(value)
     function = call.get("function")
     if isinstance(function, dict):
-        call = _keyed(function)
+        call = _plain_keys(function)
     name = next((call[key] for key in _NAMES if call.get(key)), None)
     if name is not None and _plain_name(name).rpartition(".")[2] != _TOOL:
         known = re.sub(r"[^\w .-]", "", str(name) if isinstance(name, str) else "")[:40]
-        wishes.problems.append(Problem(Trouble.UNKNOWN_TOOL, f'There is no tool "{known}"; the only one is select_frames.'))
+        wishes.problems.append(Problem(ProblemKind.UNKNOWN_TOOL, f'There is no tool "{known}"; the only one is select_frames.'))
         return
     wishes.readable = True
     for key in _ARGUMENTS:
-        wishes.entries += _frames(call.get(key))
-    wishes.entries += _named(call)
+        wishes.entries += _argument_entries(call.get(key))
+    wishes.entries += _frame_entries(call)
 
 
-def _frames(arguments: object) -> list[object]:
+def _argument_entries(arguments: object) -> list[object]:
     """The entries in a call's arguments, whatever shape they have."""
     if isinstance(arguments, str):
-        values = strict(arguments) or mended(arguments) or [arguments]
+        values = parse_strict(arguments) or parse_repaired(arguments) or [arguments]
         arguments = values[0]
-    return _named(_keyed(arguments)) if isinstance(arguments, dict) else _listing(arguments)
+    return _frame_entries(_plain_keys(arguments)) if isinstance(arguments, dict) else _entries(arguments)
 
 
-def _named(fields: dict[str, object]) -> list[object]:
-    return [entry for key, value in fields.items() if key in _FRAMES for entry in _listing(value)]
+def _frame_entries(fields: dict[str, object]) -> list[object]:
+    return [entry for key, value in fields.items() if key in _FRAMES for entry in _entries(value)]
 
 
-def _listing(value: object) -> list[object]:
+def _entries(value: object) -> list[object]:
     """The entries of one argument."""
     if isinstance(value, list):
         return value
     if isinstance(value, str):
-        values = [found for found in strict(value) or mended(value) if isinstance(found, list)]
+        values = [found for found in parse_strict(value) or parse_repaired(value) if isinstance(found, list)]
         return list(values[0]) if values else list(re.split(r"[\s,;]+", value.strip())) if value.strip() else []
     return [] if value is None else [value]
 
 
-def _keyed(fields: dict[str, object]) -> dict[str, object]:
+def _plain_keys(fields: dict[str, object]) -> dict[str, object]:
     return {_plain_name(key): value for key, value in fields.items()}
 
 
@@ -143,10 +143,10 @@ def _plain_name(name: object) -> str:
 # -- from entries to frames ----------------------------------------------------------------------------------------------
 
 
-def _request(entries: list[object], rules: Rules) -> Request:
+def _selection(entries: list[object], rules: CallRules) -> FrameSelection:
     valid: dict[int, None] = {}
     dropped: dict[tuple[type, Entry], Entry] = {}
-    for entry in entries[:MOST_ENTRIES]:
+    for entry in entries[:MAX_ENTRIES]:
         index = _index(entry)
         if index is not None and index in rules.numbers:
             valid[index] = None
@@ -156,7 +156,7 @@ def _request(entries: list[object], rules: Rules) -> Request:
     indices = tuple(valid)
     over = len(indices) > rules.limit
     kept = () if over and rules.overflow == "refuse" else indices[: rules.limit]
-    return Request(kept, tuple(dropped.values()), truncated=over, asked=len(entries))
+    return FrameSelection(kept, tuple(dropped.values()), truncated=over, asked=len(entries))
 
 
 def _index(entry: object) -> int | None:
@@ -190,7 +190,7 @@ def _container(entry: object) -> str:
     return "[…]" if isinstance(entry, list) else "{…}"
 
 
-def _nothing(request: Request, rules: Rules) -> Problem:
+def _no_valid_frames(request: FrameSelection, rules: CallRules) -> Problem:
     first, last = rules.numbers[0], rules.numbers[-1]
     if request.truncated:
         detail = f"The call asks for more than {rules.limit} frames, and none were sent."
@@ -198,4 +198,4 @@ def _nothing(request: Request, rules: Rules) -> Problem:
         detail = f"None of the frames asked for exists: they are numbered {first} to {last}."
     else:
         detail = "The call names no frame."
-    return Problem(Trouble.NO_VALID_FRAMES, detail)
+    return Problem(ProblemKind.NO_VALID_FRAMES, detail)

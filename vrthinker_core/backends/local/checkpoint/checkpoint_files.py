@@ -16,12 +16,12 @@ from typing import Any, get_args
 from huggingface_hub import snapshot_download
 
 from vrthinker_core.errors import CheckpointError
-from vrthinker_core.types import Protocol
+from vrthinker_core.types import ProtocolName
 
 MARKER = "vrthinker.json"
 """Names the protocol a checkpoint was trained for and, where it was sealed, the SHA-256 of its files."""
 
-PUBLISHED_PROTOCOLS: dict[str, Protocol] = {"qunwang13/vr-thinker": "concat", "qunwang13/vrthinker": "paired"}
+PUBLISHED_PROTOCOLS: dict[str, ProtocolName] = {"qunwang13/vr-thinker": "concat", "qunwang13/vrthinker": "paired"}
 """The two published checkpoints, which carry no marker."""
 
 DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")
@@ -82,15 +82,15 @@ def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def protocol_of(folder: Path, source: str) -> Protocol | None:
+def protocol_of(folder: Path, source: str) -> ProtocolName | None:
     """The protocol a checkpoint was trained for: from its marker, else from its published name, else None."""
     said = _marker(folder).get("protocol")
     if said is not None:
-        if said not in get_args(Protocol):
+        if said not in get_args(ProtocolName):
             raise CheckpointError(
-                f"{MARKER} of {folder_title(folder)} names the protocol {said!r}, which is none of {get_args(Protocol)}."
+                f"{MARKER} of {folder_title(folder)} names the protocol {said!r}, which is none of {get_args(ProtocolName)}."
             )
-        known: Protocol = said
+        known: ProtocolName = said
         return known
     names = (source, str(_config(folder).get("_name_or_path", "")), folder_title(folder))
     for published, protocol in PUBLISHED_PROTOCOLS.items():
@@ -112,7 +112,7 @@ def forced_redirect_of(folder: Path) -> tuple[str, str] | None:
     return said[0], said[1]
 
 
-def seal(folder: Path, protocol: Protocol, forced: tuple[str, str] | None = None) -> None:
+def seal(folder: Path, protocol: ProtocolName, forced: tuple[str, str] | None = None) -> None:
     """Write the marker of a checkpoint: its protocol, and the SHA-256 of every file that decides what it says.
 
     A sealed checkpoint in which a single bit has changed is refused. `forced`: see `forced_of`.

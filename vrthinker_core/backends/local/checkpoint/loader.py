@@ -24,7 +24,7 @@ from vrthinker_core.backends.local.checkpoint import checkpoint_files
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, require_memory
 from vrthinker_core.backends.local.engine import attention
 from vrthinker_core.errors import CheckpointError
-from vrthinker_core.types import Protocol
+from vrthinker_core.types import ProtocolName
 
 SMALL_MODEL_WEIGHTS = 50_000_000
 """Up to this many weights a model runs on the processor in float32: quicker than bfloat16 there, and no slower than on a GPU."""
@@ -54,7 +54,7 @@ class Checkpoint:
     model: Qwen2_5_VLForConditionalGeneration
     tokenizer: Tokenizer
     processor: Qwen2VLImageProcessorPil
-    protocol: Protocol | None
+    protocol: ProtocolName | None
     forced_redirect: tuple[str, str] | None
     """See `files.forced_of`."""
     folder: Path
