@@ -13,10 +13,10 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
 from vrthinker_core.batch import judge_many
 from vrthinker_core.errors import BackendFailed
-from vrthinker_core.events import Event, Finished, StopReason, TextArrived, TurnEnded
 from vrthinker_core.judge import judge
-from vrthinker_core.messages import Message
 from vrthinker_core.types import VideoPair
+from vrthinker_core.types.events import Event, Finished, StopReason, TextArrived, TurnEnded
+from vrthinker_core.types.messages import Message
 
 
 def test_a_batch_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair: VideoPair) -> None:

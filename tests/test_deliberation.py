@@ -9,9 +9,9 @@ import pytest
 from tests.pictures import frames
 from vrthinker_core.deliberation import MAX_IMAGES, Deliberation
 from vrthinker_core.dialects import make_dialect, with_defaults
-from vrthinker_core.events import StopReason
-from vrthinker_core.messages import Completion, Spoken
 from vrthinker_core.types import FrameRef, ProtocolName, Settings, Side, Verdict
+from vrthinker_core.types.events import StopReason
+from vrthinker_core.types.messages import Completion, GeneratedText
 
 ANSWER = {
     "paired": "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>",
@@ -40,14 +40,14 @@ def say(deliberation: Deliberation, text: str, stop: str = "end") -> None:
 def test_a_complete_answer_ends_the_run(protocol: ProtocolName) -> None:
     run = start(protocol)
     say(run, ANSWER[protocol])
-    assert run.over is StopReason.ANSWERED
+    assert run.stop_reason is StopReason.ANSWERED
     assert run.verdict == (Verdict(1, 0, 2, 1), False)  # type: ignore[arg-type]
 
 
 def test_pairs_always_stay_pairs() -> None:
     run = start()
     say(run, call("paired", 5, 3, 90))
-    shown = run.news().frames
+    shown = run.new_message().frames
     assert [(f.ref.slot, f.ref.side) for f in shown] == [(s, side) for s in (5, 3, 90) for side in Side]
 
 
@@ -57,7 +57,7 @@ def test_the_frames_told_are_the_frames_sent(protocol: ProtocolName) -> None:
     first = 1 if protocol == "concat" else 0
     asked = [first + 2, first + 2, 10_000, first + 4, *range(first + 5, first + 30)]
     say(run, call(protocol, *asked))
-    news = run.news()
+    news = run.new_message()
     told = run.dialect.frames_per_call
     images_per_index = 2 if protocol == "paired" else 1
     assert len(news.frames) == told * images_per_index
@@ -68,25 +68,25 @@ def test_the_frames_told_are_the_frames_sent(protocol: ProtocolName) -> None:
 def test_the_same_request_again_sends_nothing_and_says_so() -> None:
     run = start()
     say(run, call("paired", 10, 20))
-    assert run.news().frames
+    assert run.new_message().frames
     say(run, call("paired", 10, 20))
-    assert run.news().frames == ()
-    assert "10" in run.news().text
+    assert run.new_message().frames == ()
+    assert "10" in run.new_message().text
 
 
 def test_with_no_window_a_new_request_sends_only_what_is_new() -> None:
     run = start()
     say(run, call("paired", 10, 20))
     say(run, call("paired", 20, 30))
-    assert {f.ref.slot for f in run.news().frames} == {30}
-    assert "Retrieved 1 frame pairs ([30])" in run.news().text
+    assert {f.ref.slot for f in run.new_message().frames} == {30}
+    assert "Retrieved 1 frame pairs ([30])" in run.new_message().text
 
 
 def test_with_a_window_frames_that_left_may_be_asked_for_again() -> None:
     run = start(window=1)
     say(run, call("paired", 10))
     say(run, call("paired", 10, 30))
-    assert {f.ref.slot for f in run.news().frames} == {10, 30}, "the new round pushes the old one out, so 10 must come again"
+    assert {f.ref.slot for f in run.new_message().frames} == {10, 30}, "the new round pushes the old one out, so 10 must come again"
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, "all"])
@@ -118,11 +118,11 @@ def test_messages_only_grow_without_a_window_and_change_with_one() -> None:
 def test_one_unusable_reply_is_asked_again_once_with_the_reason() -> None:
     run = start()
     say(run, "I am not sure.")
-    assert run.over is None
-    assert run.news().role == "user"
-    assert run.news().text
+    assert run.stop_reason is None
+    assert run.new_message().role == "user"
+    assert run.new_message().text
     say(run, "Still not sure.")
-    assert run.over is StopReason.NO_ANSWER
+    assert run.stop_reason is StopReason.NO_ANSWER
 
 
 def test_an_unusable_reply_after_a_usable_one_is_asked_again_too() -> None:
@@ -130,23 +130,23 @@ def test_an_unusable_reply_after_a_usable_one_is_asked_again_too() -> None:
     say(run, "hm")
     say(run, call("paired", 3))
     say(run, "hm")
-    assert run.over is None
+    assert run.stop_reason is None
 
 
 def test_a_reply_that_is_cut_twice_ends_by_the_token_limit() -> None:
     run = start()
     say(run, "<Think>so long", "length")
-    assert run.over is None
+    assert run.stop_reason is None
     say(run, "<Think>so long again", "length")
-    assert run.over is StopReason.TOKEN_LIMIT
+    assert run.stop_reason is StopReason.TOKEN_LIMIT
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
 def test_a_call_without_valid_frames_is_refused_in_the_protocols_words(protocol: ProtocolName) -> None:
     run = start(protocol)
     say(run, call(protocol, 500, 600))
-    news = run.news().text
-    assert run.news().frames == ()
+    news = run.new_message().text
+    assert run.new_message().frames == ()
     assert ("out of range" in news) if protocol == "concat" else news.startswith("<tool_response>")
 
 
@@ -160,12 +160,12 @@ def test_the_last_turn_asks_for_the_answer_and_only_that_one(protocol: ProtocolN
     assert run.ask()[-1].text.endswith(hurry)
     assert run.sampling().redirect == run.dialect.redirect
     say(run, call(protocol, 4))
-    assert run.over is StopReason.TURN_LIMIT
+    assert run.stop_reason is StopReason.TURN_LIMIT
 
 
 def test_no_words_are_added_for_a_judge_that_obeys_none() -> None:
     dialect = make_dialect(Settings(), "paired")
-    run = Deliberation("A ball.", dialect, with_defaults(Settings(max_turns=1), dialect), frames, obeys=False)
+    run = Deliberation("A ball.", dialect, with_defaults(Settings(max_turns=1), dialect), frames, follows_instructions=False)
     assert dialect.force_answer() not in run.ask()[-1].text
     assert run.sampling().redirect == dialect.redirect
 
@@ -174,7 +174,7 @@ def test_the_last_recommended_answer_is_the_fallback_and_marked() -> None:
     run = start("concat", max_turns=2)
     for label in (1, 2):
         say(run, f"<recommend answer>TA={label}, MQ=0, VQ=0, OA={label}, CF=2</recommend answer>{call('concat', label)}")
-    assert run.over is StopReason.TURN_LIMIT
+    assert run.stop_reason is StopReason.TURN_LIMIT
     assert run.verdict == (Verdict(2, 0, 0, 2), True)  # type: ignore[arg-type]
 
 
@@ -192,7 +192,7 @@ def test_a_cancelled_run_has_no_verdict() -> None:
     run = start("concat")
     say(run, f"<recommend answer>TA=1, MQ=0, VQ=0, OA=1, CF=2</recommend answer>{call('concat', 3)}")
     say(run, ANSWER["concat"], "cancelled")
-    assert run.over is StopReason.CANCELLED
+    assert run.stop_reason is StopReason.CANCELLED
     assert run.verdict == (None, False)
 
 
@@ -207,11 +207,11 @@ def test_tokens_are_kept_as_generated_unless_the_text_was_cut() -> None:
     run.ask()
     run.take(Completion(call("paired", 3), tokens=(5, 6, 7)))
     spoken = run.ask()[2].parts[0]
-    assert isinstance(spoken, Spoken)
+    assert isinstance(spoken, GeneratedText)
     assert spoken.tokens == (5, 6, 7)
     run.take(Completion(call("paired", 4) + "<|im_start|>user", tokens=(5, 6, 7, 8)))
     spoken = run.ask()[4].parts[0]
-    assert isinstance(spoken, Spoken)
+    assert isinstance(spoken, GeneratedText)
     assert spoken.tokens == ()
 
 
@@ -230,11 +230,11 @@ def test_forgetting_drops_the_oldest_round_and_ends() -> None:
     run = start()
     say(run, call("paired", 1))
     say(run, call("paired", 2))
-    assert run.forget()
+    assert run.forget_oldest()
     assert FrameRef(1, Side.FIRST) not in run.in_view
     assert FrameRef(2, Side.FIRST) in run.in_view
-    assert run.forget()
-    assert not run.forget()
+    assert run.forget_oldest()
+    assert not run.forget_oldest()
     assert run.in_view == run.dialect.opening_refs
 
 

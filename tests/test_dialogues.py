@@ -10,9 +10,9 @@ import pytest
 
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendFailed
-from vrthinker_core.events import Finished, StopReason, Turn, TurnEnded
 from vrthinker_core.judge import judge
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types.events import Finished, StopReason, Turn, TurnEnded
 
 CASES = [json.loads(line) for line in (Path(__file__).parent / "conformance" / "dialogues.jsonl").read_text("utf-8").splitlines()]
 

@@ -14,10 +14,10 @@ import pytest
 
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendFailed
-from vrthinker_core.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, TurnEnded
 from vrthinker_core.judge import MAX_PROMPT, judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, TurnEnded
 
 ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 CALL = '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>'

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core import Finished, ScriptedBackend, Settings, StopReason, TurnEnded, VideoPair, judge, open_backend
-from vrthinker_core.events import Turn
 from vrthinker_core.types import ProtocolName, Side
+from vrthinker_core.types.events import Turn
 
 FOLDER = Path(os.environ.get("VRT_CLIPS", "no clips"))
 NAMES = ("pair01_unicorn_a.mp4", "mp_no_duration.webm", "dc_corrupted.mp4", "ax_sample_h264.ts")

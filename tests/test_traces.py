@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import TraceError
 from vrthinker_core.judge import judge
-from vrthinker_core.traces import from_json, load, to_json, write_whole
+from vrthinker_core.traces import from_json, load, to_json, write_atomically
 from vrthinker_core.types import VideoPair
 
 ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
@@ -97,14 +97,14 @@ def test_a_missing_trace_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_the_old_file_and_no_half_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.json"
-    write_whole(path, b"old")
+    write_atomically(path, b"old")
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        write_whole(path, b"new")
+        write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
 

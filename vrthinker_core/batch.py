@@ -8,12 +8,12 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from itertools import islice
 
 from vrthinker_core.backends.base import Backend, BatchBackend, GenerationRequest, StreamItem, not_cancelled
+from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BackendFailed
-from vrthinker_core.events import Event, TurnEnded
 from vrthinker_core.judge import Run, Step, judge
-from vrthinker_core.machine import processors
-from vrthinker_core.messages import Cancelled
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types.events import Event, TurnEnded
+from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video import DecoderPool
 
 AHEAD = 4
@@ -61,7 +61,7 @@ def _together(waiting: Iterator[_Row], backend: BatchBackend, live: int) -> Iter
     """A turn of all at once. While they speak, the videos of the next ones are opened, and whoever has spoken gets new frames."""
     rows: deque[_Row] = deque()
     opening = ThreadPoolExecutor(AHEAD, thread_name_prefix="opening")
-    asking = ThreadPoolExecutor(processors(), thread_name_prefix="asking")
+    asking = ThreadPoolExecutor(cpu_count(), thread_name_prefix="asking")
     try:
         while True:
             for row in islice(waiting, live + AHEAD - len(rows)):

@@ -19,7 +19,7 @@ from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VrThinkerEr
 from vrthinker_core.types import Settings
 
 if TYPE_CHECKING:
-    from vrthinker_core.events import Event, Finished
+    from vrthinker_core.types.events import Event, Finished
 
 app = typer.Typer(
     name="python -m vrthinker_core",
@@ -131,13 +131,13 @@ def _tell(events: Iterable[Event], json_only: bool) -> int:
 def _in_full(events: Iterable[Event]) -> Finished | None:
     from rich.console import Console
 
-    from vrthinker_core.terminal import Telling
+    from vrthinker_core.commands.console import ConsoleRenderer
 
-    return Telling(Console(highlight=False)).tell(events)
+    return ConsoleRenderer(Console(highlight=False)).render(events)
 
 
 def _labels_only(events: Iterable[Event]) -> Finished | None:
-    from vrthinker_core.events import Finished
+    from vrthinker_core.types.events import Finished
 
     end = next((event for event in events if isinstance(event, Finished)), None)
     if end is not None:
@@ -162,9 +162,9 @@ def frames(
     slots: Annotated[str, typer.Option(help="Slots of this video, 0-based, with commas between.")] = "0",
 ) -> None:
     """Write the frames a judge would be given for these slots, before resizing, and say which they are."""
-    from vrthinker_core.stills import write_stills
+    from vrthinker_core.commands.export_frames import export_frames
 
-    print(json.dumps(write_stills(video, protocol.value, _slots(slots), out), indent=1))
+    print(json.dumps(export_frames(video, protocol.value, _slots(slots), out), indent=1))
 
 
 @app.command()
@@ -204,10 +204,10 @@ def examples(
 ) -> None:
     """Record all examples of the project anew with a judge."""
     from vrthinker_core.backends import open_backend
-    from vrthinker_core.examples import FOLDER, record
+    from vrthinker_core.commands.record_examples import FOLDER, record_examples
 
     with _progress("examples") as advance:
-        for line in record(open_backend(judge), out or FOLDER, advance):
+        for line in record_examples(open_backend(judge), out or FOLDER, advance):
             print(line)
 
 

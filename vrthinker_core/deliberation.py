@@ -5,17 +5,14 @@ The messages are a VIEW of what has happened: what left the memory window is sim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.dialects.sanitize import sanitize_prompt
-from vrthinker_core.events import StopReason
-from vrthinker_core.messages import Completion, Message, Sampling, Spoken, Text
-from vrthinker_core.types import Frame, FrameRef, ProblemKind, Reply, Settings, Verdict
-
-FrameSource = Callable[[Sequence[FrameRef]], tuple[Frame, ...]]
-"""Gives the frames of the refs, in their order."""
+from vrthinker_core.types import FrameRef, ProblemKind, Reply, Settings, Verdict
+from vrthinker_core.types.events import StopReason
+from vrthinker_core.types.frames import FrameSource
+from vrthinker_core.types.messages import Completion, GeneratedText, Message, Sampling, Text
 
 MAX_IMAGES = 128
 """Pictures in view at once: the worst case of the `paired` card (8 + 5 calls of 24). Past it the oldest tool frames leave."""
@@ -25,8 +22,8 @@ MAX_IMAGES = 128
 class Exchange:
     """A reply, and what the engine answered."""
 
-    said: Message
-    answered: Message
+    reply: Message
+    response: Message
 
 
 class Deliberation:
@@ -36,26 +33,28 @@ class Deliberation:
     outside its protocol none are added: on the last turn `sampling().redirect` alone forces the answer.
     """
 
-    def __init__(self, prompt: str, dialect: Dialect, settings: Settings, source: FrameSource, *, obeys: bool = True) -> None:
+    def __init__(
+        self, prompt: str, dialect: Dialect, settings: Settings, source: FrameSource, *, follows_instructions: bool = True
+    ) -> None:
         self.dialect = dialect
         self.settings = settings
         self._source = source
-        self._obeys = obeys
+        self._follows_instructions = follows_instructions
         safe, self.prompt_was_neutralised = sanitize_prompt(prompt)
         opening = source(dialect.opening_refs)
         self._opening = dialect.opening_messages(safe, opening)
         self._exchanges: list[Exchange] = []
         self.replies: list[Reply] = []
-        self._unusable = 0
-        self._forgotten = 0
-        self.over: StopReason | None = None
+        self._unusable_in_a_row = 0
+        self._rounds_forgotten = 0
+        self.stop_reason: StopReason | None = None
 
     # -- what the judge is asked ---------------------------------------------------------------------------------------
 
     @property
     def turn(self) -> int:
         """Number of the reply that is asked for now, or was the last, 1-based."""
-        return len(self.replies) + (self.over is None)
+        return len(self.replies) + (self.stop_reason is None)
 
     @property
     def last_turn(self) -> bool:
@@ -70,7 +69,7 @@ class Deliberation:
         """The whole conversation as the judge is to see it now."""
         return self._render()
 
-    def news(self) -> Message:
+    def new_message(self) -> Message:
         """The last user message of `ask()`: what is new in this turn."""
         return self._render()[-1]
 
@@ -85,34 +84,34 @@ class Deliberation:
         """Every frame that the messages of `ask()` hold, in order."""
         return tuple(frame.ref for message in self._render() for frame in message.frames)
 
-    def forget(self) -> bool:
+    def forget_oldest(self) -> bool:
         """Drop the oldest tool frames in view (the text stays); False when none are left."""
         rounds = self._rounds_with_frames()
-        if len(rounds) <= self._hidden(len(rounds)):
+        if len(rounds) <= self._rounds_out_of_view(len(rounds)):
             return False
-        self._forgotten = self._hidden(len(rounds)) + 1
+        self._rounds_forgotten = self._rounds_out_of_view(len(rounds)) + 1
         return True
 
-    def _bound(self) -> None:
-        while len(self.in_view) > MAX_IMAGES and self.forget():
+    def _limit_images(self) -> None:
+        while len(self.in_view) > MAX_IMAGES and self.forget_oldest():
             pass
 
     def _rounds_with_frames(self) -> list[int]:
-        return [k for k, exchange in enumerate(self._exchanges) if exchange.answered.frames]
+        return [k for k, exchange in enumerate(self._exchanges) if exchange.response.frames]
 
-    def _hidden(self, rounds: int) -> int:
+    def _rounds_out_of_view(self, rounds: int) -> int:
         """How many of the oldest rounds are out of view, of `rounds` that brought frames."""
         window = self.settings.window
         outside = max(0, rounds - window) if isinstance(window, int) else 0
-        return min(rounds, max(outside, self._forgotten))
+        return min(rounds, max(outside, self._rounds_forgotten))
 
     def _render(self) -> tuple[Message, ...]:
         rounds = self._rounds_with_frames()
-        gone = set(rounds[: self._hidden(len(rounds))])
+        gone = set(rounds[: self._rounds_out_of_view(len(rounds))])
         messages = list(self._opening)
         for k, exchange in enumerate(self._exchanges):
-            messages += [exchange.said, _without_frames(exchange.answered) if k in gone else exchange.answered]
-        if self.over is None and self.last_turn and self._obeys:
+            messages += [exchange.reply, _without_frames(exchange.response) if k in gone else exchange.response]
+        if self.stop_reason is None and self.last_turn and self._follows_instructions:
             messages[-1] = _with_text(messages[-1], self.dialect.force_answer())
         return tuple(messages)
 
@@ -126,35 +125,35 @@ class Deliberation:
         last = self.last_turn
         reply = self.dialect.parse(completion.text, cut=completion.stop != "end")
         self.replies.append(reply)
-        self.over = self._ending(reply, completion, last=last)
-        if self.over is None:
-            self._unusable = self._unusable + 1 if _unusable(reply) else 0
+        self.stop_reason = self._stop_reason_after(reply, completion, last=last)
+        if self.stop_reason is None:
+            self._unusable_in_a_row = self._unusable_in_a_row + 1 if _is_unusable(reply) else 0
             tokens = completion.tokens if reply.text == completion.text else ()
-            said = Message("assistant", (Spoken(reply.text, tokens),))
+            said = Message("assistant", (GeneratedText(reply.text, tokens),))
             try:
-                self._exchanges.append(Exchange(said, self._answer(reply)))
-                self._bound()
+                self._exchanges.append(Exchange(said, self._response_to(reply)))
+                self._limit_images()
             except BaseException:
-                self.over = StopReason.FAILED
+                self.stop_reason = StopReason.FAILED
                 raise
         return reply
 
-    def _ending(self, reply: Reply, completion: Completion, *, last: bool) -> StopReason | None:
+    def _stop_reason_after(self, reply: Reply, completion: Completion, *, last: bool) -> StopReason | None:
         if completion.stop == "cancelled":
             return StopReason.CANCELLED
         if completion.stop == "failed":
             return StopReason.FAILED
         if reply.kind == "answer":
             return StopReason.ANSWERED
-        if _unusable(reply) and (last or self._unusable):
+        if _is_unusable(reply) and (last or self._unusable_in_a_row):
             return StopReason.TOKEN_LIMIT if completion.stop == "length" else StopReason.NO_ANSWER
         return StopReason.TURN_LIMIT if last else None
 
-    def _answer(self, reply: Reply) -> Message:
+    def _response_to(self, reply: Reply) -> Message:
         """What the engine says to a reply that does not end the run."""
         if reply.kind == "tool" and reply.wants is not None:
             return self._fetch(reply.wants.indices)
-        if _refused(reply):
+        if _is_refused(reply):
             return self.dialect.tool_error(reply.wants, reply.problems)
         return self.dialect.retry_message(reply.problems)
 
@@ -171,8 +170,8 @@ class Deliberation:
     def _kept_view(self) -> tuple[FrameRef, ...]:
         """What stays in view once one more round of frames has arrived."""
         rounds = self._rounds_with_frames()
-        gone = set(rounds[: self._hidden(len(rounds) + 1)])
-        kept = [exchange.answered for k, exchange in enumerate(self._exchanges) if k not in gone]
+        gone = set(rounds[: self._rounds_out_of_view(len(rounds) + 1)])
+        kept = [exchange.response for k, exchange in enumerate(self._exchanges) if k not in gone]
         return tuple(frame.ref for message in (*self._opening, *kept) for frame in message.frames)
 
     # -- the end -------------------------------------------------------------------------------------------------------
@@ -183,7 +182,7 @@ class Deliberation:
 
         A cancelled or failed run has none: nothing is invented.
         """
-        if self.over is None or self.over in (StopReason.CANCELLED, StopReason.FAILED):
+        if self.stop_reason is None or self.stop_reason in (StopReason.CANCELLED, StopReason.FAILED):
             return None, False
         last = self.replies[-1] if self.replies else None
         if last is not None and last.kind == "answer":
@@ -194,22 +193,22 @@ class Deliberation:
         partial = [r.verdict for r in self.replies if r.final and r.verdict is not None and r.verdict.labels]
         return (partial[-1], False) if partial else (None, False)
 
-    def stop(self, reason: StopReason) -> None:
+    def end(self, reason: StopReason) -> None:
         """End the run from outside (context full, cancelled between turns)."""
-        self.over = reason
+        self.stop_reason = reason
 
 
-def _refused(reply: Reply) -> bool:
+def _is_refused(reply: Reply) -> bool:
     """A readable call in which nothing is valid: the protocol has its own words for that."""
     return any(problem.kind is ProblemKind.NO_VALID_FRAMES for problem in reply.problems)
 
 
-def _unusable(reply: Reply) -> bool:
-    return reply.kind == "invalid" and not _refused(reply)
+def _is_unusable(reply: Reply) -> bool:
+    return reply.kind == "invalid" and not _is_refused(reply)
 
 
 def _without_frames(message: Message) -> Message:
-    return replace(message, parts=tuple(part for part in message.parts if isinstance(part, Text | Spoken)))
+    return replace(message, parts=tuple(part for part in message.parts if isinstance(part, Text | GeneratedText)))
 
 
 def _with_text(message: Message, text: str) -> Message:

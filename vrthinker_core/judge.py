@@ -13,15 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, Conversation, GenerationRequest, StreamItem, not_cancelled
-from vrthinker_core.clips import begin_opening, close_opened, opened, source
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
 from vrthinker_core.errors import BadInput, ContextFull, VrThinkerError
-from vrthinker_core.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Turn, TurnEnded
-from vrthinker_core.messages import Cancelled, Completion
-from vrthinker_core.traces import Recorder, thumbnail
+from vrthinker_core.traces import TraceWriter, make_thumbnail
 from vrthinker_core.types import ClipInfo, ProtocolName, Settings, VideoPair
+from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Turn, TurnEnded
+from vrthinker_core.types.geometry import FrameLayout
+from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
+from vrthinker_core.video.clip_pair import close_clip, frame_source, opened_clips, submit_opening
 
 MAX_PROMPT = 10_000
 """Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context."""
@@ -59,12 +60,12 @@ def judge(
                 run.hear(error)
 
 
-def _with_trouble(event: Event, recorder: Recorder) -> Event:
+def _with_trouble(event: Event, recorder: TraceWriter) -> Event:
     """The last event, with what became of the record; the record itself says so too."""
-    if not isinstance(event, Finished) or not recorder.trouble:
+    if not isinstance(event, Finished) or not recorder.warning:
         return event
-    told = replace(event, notes=(*event.notes, recorder.trouble))
-    recorder.add(told)
+    told = replace(event, notes=(*event.notes, recorder.warning))
+    recorder.record(told)
     return told
 
 
@@ -99,17 +100,17 @@ class Run:
 
     def recorded(self, trace: Path | None = None) -> Generator[Step]:
         """Every step; the trace is kept on the way, also when the generator is closed."""
-        recorder = Recorder(trace)
+        recorder = TraceWriter(trace)
         try:
             for step in self._steps():
                 if isinstance(step, GenerationRequest):
                     yield step
                     continue
-                recorder.add(step)
+                recorder.record(step)
                 yield _with_trouble(step, recorder)
         finally:
             if recorder.trace is not None and recorder.trace.finished is None:
-                recorder.add(self.finished(StopReason.CANCELLED))
+                recorder.record(self.finished(StopReason.CANCELLED))
 
     def open_ahead(self, pool: Executor) -> None:
         """Begin to open both videos now, before the first step is read. Whoever asks for it must `close` the run."""
@@ -135,9 +136,13 @@ class Run:
             conversation = self._backend.open_conversation()
             self._stack.callback(conversation.close)
             deliberation = self._deliberation = Deliberation(
-                self._pair.prompt, dialect, self._settings, source(clips), obeys=self._backend.follows_instructions
+                self._pair.prompt,
+                dialect,
+                self._settings,
+                frame_source(clips),
+                follows_instructions=self._backend.follows_instructions,
             )
-            while deliberation.over is None:
+            while deliberation.stop_reason is None:
                 yield from self._turn(deliberation, conversation)
         except ContextFull as full:
             stop, error = StopReason.CONTEXT_FULL, full
@@ -152,12 +157,12 @@ class Run:
         seconds = time.perf_counter() - self._began
         deliberation = self._deliberation
         if deliberation is not None and stop is not None:
-            deliberation.stop(stop)
-        if deliberation is None or deliberation.over is None:
+            deliberation.end(stop)
+        if deliberation is None or deliberation.stop_reason is None:
             return Finished(stop or StopReason.FAILED, error=_sentence(error), fault=_fault(error), seconds=seconds)
         verdict, provisional = deliberation.verdict
-        forced = self._forced and deliberation.over is StopReason.ANSWERED
-        return Finished(deliberation.over, verdict, provisional, forced, _sentence(error), _fault(error), (), seconds)
+        forced = self._forced and deliberation.stop_reason is StopReason.ANSWERED
+        return Finished(deliberation.stop_reason, verdict, provisional, forced, _sentence(error), _fault(error), (), seconds)
 
     # -- beginning -----------------------------------------------------------------------------------------------------
 
@@ -191,13 +196,14 @@ class Run:
 
     def _open_clips(self, dialect: Dialect) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
         with ThreadPoolExecutor(2) as pool:
-            return opened(self._opening or self._begin_opening(dialect, pool))
+            return opened_clips(self._opening or self._begin_opening(dialect, pool))
 
     def _begin_opening(self, dialect: Dialect, pool: Executor) -> list[Future[Clip]]:
         decoders = self._decoders or self._stack.enter_context(DecoderPool())
-        opening = begin_opening(self._pair, dialect, decoders, pool)
+        layout = FrameLayout(dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs)
+        opening = submit_opening(self._pair, layout, decoders, pool)
         for clip in opening:
-            self._stack.callback(close_opened, clip)
+            self._stack.callback(close_clip, clip)
         return opening
 
     def _started(self, dialect: Dialect, infos: tuple[ClipInfo | None, ClipInfo | None]) -> Started:
@@ -209,14 +215,14 @@ class Run:
 
     def _turn(self, deliberation: Deliberation, conversation: Conversation) -> Iterator[Step]:
         if self._cancelled():
-            deliberation.stop(StopReason.CANCELLED)
+            deliberation.end(StopReason.CANCELLED)
             return
         _fit(deliberation, conversation)
-        messages, news, number = deliberation.ask(), deliberation.news(), deliberation.turn
+        messages, news, number = deliberation.ask(), deliberation.new_message(), deliberation.turn
         self._forced = deliberation.last_turn
         numbers = [deliberation.dialect.frame_number(frame.ref) for frame in news.frames]
         with ThreadPoolExecutor(2) as pool:
-            frames = tuple(pool.map(thumbnail, news.frames, numbers))
+            frames = tuple(pool.map(make_thumbnail, news.frames, numbers))
         in_view = deliberation.in_view
         yield FramesShown(number, news.text, frames, self._forced)
         completion, failure = yield from self._reply(
@@ -251,7 +257,7 @@ def _fit(deliberation: Deliberation, conversation: Conversation) -> None:
         return
     room = min(deliberation.settings.max_new_tokens, capacity // 8)
     while (length := conversation.count_tokens(deliberation.ask())) + room > capacity:
-        if not deliberation.forget():
+        if not deliberation.forget_oldest():
             raise ContextFull(
                 f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. Shorten the prompt."
             )

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from vrthinker_core.errors import TraceError
-from vrthinker_core.events import Event, Finished, Started, Trace, TurnEnded
 from vrthinker_core.types import Frame, ProtocolName, Thumbnail
+from vrthinker_core.types.events import Event, Finished, Started, Trace, TurnEnded
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -30,7 +30,7 @@ MAX_FRAMES_PER_TURN = 256
 MAX_JPEG_BYTES = 256 * 2**10
 
 
-def thumbnail(frame: Frame, number: str) -> Thumbnail:
+def make_thumbnail(frame: Frame, number: str) -> Thumbnail:
     """The frame as a trace keeps it: JPEG, at most 224 pixels high."""
     from PIL import Image
 
@@ -141,7 +141,7 @@ def load(path: Path) -> Trace:
 # -- recording -----------------------------------------------------------------------------------------------------------
 
 
-class Recorder:
+class TraceWriter:
     """Builds the trace of a run from its events, and keeps it on the disk when a path is given.
 
     When the path cannot be written the trace goes to the system's temporary folder instead, and `trouble` says so: a run never ends
@@ -151,9 +151,9 @@ class Recorder:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.trace: Trace | None = None
-        self.trouble = ""
+        self.warning = ""
 
-    def add(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Note an event; the file is written when the run starts, at each turn's end and when the run has ended."""
         if isinstance(event, Started):
             self.trace = Trace(event)
@@ -171,7 +171,7 @@ class Recorder:
             return
         data = to_json(self.trace)
         try:
-            write_whole(self.path, data)
+            write_atomically(self.path, data)
         except OSError as error:
             self._save_elsewhere(data, self.path, error)
 
@@ -181,20 +181,20 @@ class Recorder:
         try:
             folder = Path(tempfile.mkdtemp(prefix="vr-thinker-"))
             spare = folder / "trace.json"
-            write_whole(spare, data)
+            write_atomically(spare, data)
         except OSError as second:
             self.path = None
             if folder is not None:
                 folder.rmdir()
-            self.trouble = (
+            self.warning = (
                 f"The trace could not be saved as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is only shown."
             )
             return
         self.path = spare
-        self.trouble = f"The trace could not be saved as {wanted} ({reason}); it was saved as {spare} instead."
+        self.warning = f"The trace could not be saved as {wanted} ({reason}); it was saved as {spare} instead."
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that at every moment either the old or the new content is there. Raises OSError and leaves no half file."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:60]}.", suffix=".part")
     part = Path(name)

@@ -13,8 +13,8 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends import NANO, Conversation
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.types import Frame, FrameRef, Side
+from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 ROWS = 914
 """Tokens of the built-in judge's vocabulary; the first seven are control tokens."""

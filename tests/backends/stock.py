@@ -10,8 +10,8 @@ import torch
 from PIL import Image as Picture
 from transformers import AutoTokenizer, Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 
-from vrthinker_core.messages import Image, Message, Part, Spoken, Video
 from vrthinker_core.types import Frame
+from vrthinker_core.types.messages import GeneratedText, Image, Message, Part, Video
 
 HOLE = "\x00"
 """Stands for a reply of known tokens until the text is tokenised."""
@@ -32,7 +32,7 @@ class Stock:
         """
         written = [{"role": m.role, "content": [_described(part) for part in m.parts]} for m in messages]
         text = self.tokenizer.apply_chat_template(written, add_generation_prompt=True, tokenize=False)
-        known = [list(p.tokens) for m in messages for p in m.parts if isinstance(p, Spoken) and p.tokens]
+        known = [list(p.tokens) for m in messages for p in m.parts if isinstance(p, GeneratedText) and p.tokens]
         ids = []
         for between, spoken in zip(text.split(HOLE), [*known, []], strict=True):
             ids += [*self.tokenizer.encode(between, add_special_tokens=False), *spoken]
@@ -92,7 +92,7 @@ def _described(part: Part) -> dict[str, str]:
         return {"type": "image"}
     if isinstance(part, Video):
         return {"type": "video"}
-    return {"type": "text", "text": HOLE if isinstance(part, Spoken) and part.tokens else part.text}
+    return {"type": "text", "text": HOLE if isinstance(part, GeneratedText) and part.tokens else part.text}
 
 
 def _pil(frame: Frame) -> Picture.Image:

@@ -19,7 +19,7 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import seal
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, require_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import CheckpointError
-from vrthinker_core.messages import Image, Message, Text
+from vrthinker_core.types.messages import Image, Message, Text
 
 UP = "model.layers.1.mlp.up_proj.weight"
 """As the file names it, in the layout of the published checkpoints."""

@@ -24,7 +24,7 @@ from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendFailed, ContextFull
-from vrthinker_core.messages import Completion, Image, Message, Sampling, Spoken, Text
+from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
 
 SPELLING = SafeTokenizer(Tokenizer.from_file(str(NANO / "tokenizer.json")))
 ASK = [Message("system", (Text("You judge."),)), Message("user", (Image(seen(1)), Text("Compare the two videos.")))]
@@ -85,7 +85,7 @@ def test_a_cancel_ends_the_stream_within_a_fifth_of_a_second_and_the_next_call_i
     assert time.perf_counter() - began < 0.2
     assert isinstance(last, Completion)
     assert (last.stop, last.text) == ("cancelled", shown)
-    more = [*ASK, Message("assistant", (Spoken(last.text, last.tokens),)), Message("user", (Text("Go on."),))]
+    more = [*ASK, Message("assistant", (GeneratedText(last.text, last.tokens),)), Message("user", (Text("Go on."),))]
     assert say(conversation, more).tokens == say(nano.open_conversation(), more).tokens
 
 
@@ -174,7 +174,7 @@ def test_a_redirect_writes_b_for_a_and_goes_on_from_there(
     assert SPELLING.decode(reply.tokens) == reply.text
     known = next(n for n in range(41) if SPELLING.decode(reply.tokens[:n]) == kept + "<Answer>TA=")
     assert list(reply.tokens[known:]) == stock.generate(ASK, 40 - known, reply.tokens[:known])
-    more = [*ASK, Message("assistant", (Spoken(reply.text, reply.tokens),)), Message("user", (Text("Go on."),))]
+    more = [*ASK, Message("assistant", (GeneratedText(reply.text, reply.tokens),)), Message("user", (Text("Go on."),))]
     assert say(conversation, more).tokens == say(small.open_conversation(), more).tokens
 
 

@@ -17,8 +17,8 @@ from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
 from vrthinker_core.backends.local.text.chat_template import render_prompt
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.messages import Completion, Image, Message, Sampling, Spoken, Text, Video
 from vrthinker_core.types import Frame
+from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text, Video
 
 OPENING = Message("user", (*(Image(seen(n)) for n in range(3)), Text("Compare the two videos.")))
 FILMED = Message("user", (Video(tuple(seen(n, 56, 84) for n in range(6))), Video((seen(8), seen(9), seen(10))), Text("Compare.")))
@@ -40,16 +40,31 @@ HISTORY = [
     [
         Message("system", (Text("You judge."),)),
         OPENING,
-        Message("assistant", (Spoken("more"),)),
+        Message("assistant", (GeneratedText("more"),)),
         answered(1, seen(5), seen(6, 28, 28)),
     ],
-    [Message("system", (Text("You judge."),)), windowed(OPENING), Message("assistant", (Spoken("more"),)), answered(1, seen(5))],
-    [Message("system", (Text("You judge."),)), OPENING, Message("assistant", (Spoken("less"),)), answered(2, seen(7), seen(0))],
-    [Message("system", (Text("You judge."),)), OPENING, Message("assistant", (Spoken("less"),)), answered(2, seen(7), seen(0))],
+    [
+        Message("system", (Text("You judge."),)),
+        windowed(OPENING),
+        Message("assistant", (GeneratedText("more"),)),
+        answered(1, seen(5)),
+    ],
+    [
+        Message("system", (Text("You judge."),)),
+        OPENING,
+        Message("assistant", (GeneratedText("less"),)),
+        answered(2, seen(7), seen(0)),
+    ],
+    [
+        Message("system", (Text("You judge."),)),
+        OPENING,
+        Message("assistant", (GeneratedText("less"),)),
+        answered(2, seen(7), seen(0)),
+    ],
     [Message("system", (Text("You judge."),)), OPENING],
     [Message("system", (Text("You judge well."),)), FILMED],
-    [Message("system", (Text("You judge well."),)), FILMED, Message("assistant", (Spoken("hm"),)), answered(3, seen(2))],
-    [Message("system", (Text("You judge."),)), Message("user", MANY), Message("assistant", (Spoken("hm"),)), FILMED],
+    [Message("system", (Text("You judge well."),)), FILMED, Message("assistant", (GeneratedText("hm"),)), answered(3, seen(2))],
+    [Message("system", (Text("You judge."),)), Message("user", MANY), Message("assistant", (GeneratedText("hm"),)), FILMED],
 ]
 
 
@@ -85,7 +100,10 @@ def talk(
         reply = say(conversation, messages)
         told.append((list(messages), reply))
         messages = [windowed(m) if window and m is not opening else m for m in messages]
-        messages += [Message("assistant", (Spoken(reply.text, reply.tokens),)), answered(turn, seen(20 + turn), seen(30 + turn))]
+        messages += [
+            Message("assistant", (GeneratedText(reply.text, reply.tokens),)),
+            answered(turn, seen(20 + turn), seen(30 + turn)),
+        ]
     return told
 
 

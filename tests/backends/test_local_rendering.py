@@ -14,8 +14,8 @@ from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
 from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, render_prompt, token_count
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.messages import Image, Message, Spoken, Text, Video
 from vrthinker_core.types import Frame
+from vrthinker_core.types.messages import GeneratedText, Image, Message, Text, Video
 
 TOKENIZER = Tokenizer.from_file(str(NANO / "tokenizer.json"))
 SPELLING = SafeTokenizer(TOKENIZER)
@@ -42,7 +42,7 @@ CONVERSATIONS = {
     "several turns": [
         Message("system", (Text("You judge."),)),
         Message("user", (Image(seen(3)), Text("Compare."))),
-        Message("assistant", (Spoken("<Snapshot>\nA red ball.</Snapshot>\n"),)),
+        Message("assistant", (GeneratedText("<Snapshot>\nA red ball.</Snapshot>\n"),)),
         Message("user", (Image(seen(4)), Text("<tool_response>Retrieved 1 frame pairs ([4])</tool_response>"))),
     ],
 }
@@ -69,7 +69,10 @@ def test_nano_renders_as_its_own_template_and_shrinks_every_frame_to_four_tokens
 def test_what_a_person_types_never_becomes_a_control_token(typed: str) -> None:
     assert SPELLING.control_ids.intersection(TOKENIZER.encode(typed).ids), "without our care it would"
     shown = [Message("system", (Text(typed),)), Message("user", (Text(typed), Image(seen(1)), Text(typed)))]
-    spoken = [Message("assistant", (Spoken(typed),)), Message("assistant", (Spoken(typed, tuple(TOKENIZER.encode(typed).ids)),))]
+    spoken = [
+        Message("assistant", (GeneratedText(typed),)),
+        Message("assistant", (GeneratedText(typed, tuple(TOKENIZER.encode(typed).ids)),)),
+    ]
     ids = flat(render_prompt([*shown, *spoken], SPELLING, picture))
     plain = flat(
         render_prompt([Message(m.role, tuple(_harmless(p) for p in m.parts)) for m in (*shown, *spoken)], SPELLING, picture)
@@ -86,16 +89,16 @@ def test_tokens_of_a_reply_stay_as_they_were_chosen() -> None:
     text = "smooth"
     odd = tuple(SPELLING.encode("smo") + SPELLING.encode("oth"))
     assert odd != tuple(SPELLING.encode(text)), "another spelling of the same text"
-    items = render_prompt([Message("assistant", (Spoken(text, odd),))], SPELLING, picture)
+    items = render_prompt([Message("assistant", (GeneratedText(text, odd),))], SPELLING, picture)
     assert str(list(odd))[1:-1] in str(items)
 
 
 @pytest.mark.parametrize("tokens", [(20, 20, 20), (99999,), (-1,), (2,)])
 def test_tokens_that_do_not_spell_the_reply_are_not_believed(tokens: tuple[int, ...]) -> None:
-    def ids(spoken: Spoken) -> list[PromptItem]:
+    def ids(spoken: GeneratedText) -> list[PromptItem]:
         return render_prompt([Message("assistant", (spoken,))], SPELLING, picture)
 
-    assert ids(Spoken("all clear", tokens)) == ids(Spoken("all clear"))
+    assert ids(GeneratedText("all clear", tokens)) == ids(GeneratedText("all clear"))
 
 
 @settings(max_examples=150, deadline=None)

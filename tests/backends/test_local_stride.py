@@ -15,7 +15,7 @@ from vrthinker_core.backends.base import GenerationRequest
 from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.engine.kv_cache import GrowingLayer
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.messages import Completion, Image, Message, Sampling, Spoken, Text
+from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
 
 OPENING = [Message("user", (Image(seen(3)), Text("Video of a red cube going left on wood.")))]
 
@@ -38,7 +38,7 @@ def test_any_stride_writes_the_same(small: TransformersBackend, stride: int, mos
     for turn in range(3):
         replies = [say(conversation, messages, Sampling(max_new_tokens=most)) for conversation in (plain, striding)]
         assert same(*replies)
-        spoken = Message("assistant", (Spoken(replies[0].text, replies[0].tokens),))
+        spoken = Message("assistant", (GeneratedText(replies[0].text, replies[0].tokens),))
         messages = [*messages, spoken, Message("user", (Image(seen(10 + turn)), Text("More.")))]
 
 
@@ -53,7 +53,7 @@ def test_a_judge_that_ends_and_one_that_is_turned(nano: TransformersBackend, str
 def test_the_reading_holds_what_was_said_and_nothing_more(small: TransformersBackend) -> None:
     """What was written ahead of a reply that ended is not there when the next question is read."""
     plain, striding = opened(small, 0), opened(small, 7)
-    for messages, most in ((ASK, 10), ([*ASK, Message("assistant", (Spoken("hm"),))], 3), (ASK, 12)):
+    for messages, most in ((ASK, 10), ([*ASK, Message("assistant", (GeneratedText("hm"),))], 3), (ASK, 12)):
         replies = [say(conversation, messages, Sampling(max_new_tokens=most)) for conversation in (plain, striding)]
         assert same(*replies)
 
@@ -94,7 +94,7 @@ def test_a_conversation_may_stride_alone_and_step_among_others(small: Transforme
 def test_a_batch_whose_steps_can_be_recorded_says_the_same(small: TransformersBackend, folder: Path) -> None:
     backend = TransformersBackend.load(str(folder))
     backend.loaded = replace(backend.loaded, stride=4)
-    asked = [ASK, OPENING, [*ASK, Message("assistant", (Spoken("hm"),)), Message("user", (Text("More."),))]]
+    asked = [ASK, OPENING, [*ASK, Message("assistant", (GeneratedText("hm"),)), Message("user", (Text("More."),))]]
     questions = [
         GenerationRequest(backend.open_conversation(), messages, Sampling(max_new_tokens=8 * n))
         for n, messages in enumerate(asked, start=1)

@@ -16,7 +16,7 @@ from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.text.chat_template import render_prompt
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendFailed, ContextFull
-from vrthinker_core.messages import Completion, Image, Message, Sampling, Spoken, Text
+from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
 
 OPENINGS = (
     OPENING,
@@ -70,7 +70,10 @@ def test_each_reply_of_a_batch_is_the_one_it_is_alone(request: pytest.FixtureReq
         for n, messages, sampling, end in zip(live, asked, samplings, ends, strict=True):
             alone = say(single[n], messages, sampling)
             assert as_text(end) == as_text(alone)
-            histories[n] += [Message("assistant", (Spoken(alone.text, alone.tokens),)), answered(turn, seen(20 + turn), seen(n))]
+            histories[n] += [
+                Message("assistant", (GeneratedText(alone.text, alone.tokens),)),
+                answered(turn, seen(20 + turn), seen(n)),
+            ]
 
 
 def test_the_logits_of_a_shared_step_are_those_of_a_step_alone(small: TransformersBackend) -> None:

@@ -13,7 +13,7 @@ import vrthinker_core
 from tests.backends.small import say, seen
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.messages import Image, Message, Sampling, Text
+from vrthinker_core.types.messages import Image, Message, Sampling, Text
 
 PROMPT = Path(vrthinker_core.__file__).parent / "dialects" / "prompts" / "paired_system.txt"
 ASK = [Message("user", (*(Image(seen(n, 112, 112)) for n in range(8)), Text("Compare the two videos.")))]

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from tests.ui.barcodes import BITS, HEIGHT, WIDTH, picture
-from vrthinker_core.events import Trace
+from vrthinker_core.types.events import Trace
 
 BRIGHT = 128
 

@@ -23,8 +23,8 @@ from vrthinker_core import Finished, VideoPair, judge, judge_many
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.base import GenerationRequest
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.messages import Completion, Image, Message, Sampling, Text
 from vrthinker_core.types import Side
+from vrthinker_core.types.messages import Completion, Image, Message, Sampling, Text
 
 ORDER = ("alone", "together", "together", "alone")
 

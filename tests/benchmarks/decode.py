@@ -22,7 +22,7 @@ from tests.benchmarks.randoms import random_checkpoint
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.messages import Message, Sampling, Text
+from vrthinker_core.types.messages import Message, Sampling, Text
 
 
 def main() -> None:

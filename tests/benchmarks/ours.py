@@ -15,12 +15,12 @@ from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.engine.generation import Generation
 from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.clips import begin_opening, close_opened, opened, source
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
-from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.types import Frame, FrameRef, Settings, VideoPair
+from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.video import Clip, DecoderPool
+from vrthinker_core.video.clip_pair import close_clip, frame_source, opened_clips, submit_opening
 
 
 class Prompted(LocalConversation):
@@ -69,8 +69,8 @@ class Ours:
         settings = with_defaults(Settings(frames_per_call=per_call), dialect)
         pair = VideoPair("A ball rolls.", *videos)
         with watch.phase("video"):
-            self._source = source(self._opened(pair, dialect))
-        self._deliberation = Deliberation(pair.prompt, dialect, settings, self._frames, obeys=False)
+            self._source = frame_source(self._opened(pair, dialect))
+        self._deliberation = Deliberation(pair.prompt, dialect, settings, self._frames, follows_instructions=False)
 
     def turn(self, reply: Sequence[int], last: bool) -> Completion:
         """Write `reply`; the frames it asks for are fetched in this turn unless it is the last."""
@@ -80,7 +80,7 @@ class Ours:
             *_, completion = self._conversation.stream(messages, sampling)
         assert isinstance(completion, Completion)
         self._deliberation.take(completion)
-        assert (self._deliberation.over is not None) == last, "the given replies are those of a whole run"
+        assert (self._deliberation.stop_reason is not None) == last, "the given replies are those of a whole run"
         return completion
 
     def close(self) -> None:
@@ -90,10 +90,10 @@ class Ours:
     def _opened(self, pair: VideoPair, dialect: Dialect) -> tuple[Clip, Clip]:
         decoders = self._stack.enter_context(DecoderPool())
         with ThreadPoolExecutor(2) as pool:
-            opening = begin_opening(pair, dialect, decoders, pool)
+            opening = submit_opening(pair, dialect, decoders, pool)
             for clip in opening:
-                self._stack.callback(close_opened, clip)
-            first, second, trouble = opened(opening)
+                self._stack.callback(close_clip, clip)
+            first, second, trouble = opened_clips(opening)
         if first is None or second is None:
             raise AssertionError(trouble)
         return first, second

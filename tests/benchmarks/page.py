@@ -23,8 +23,8 @@ from tests.clips import write_clip
 from tests.ui import runs
 from tests.ui.conftest import CHROMIUM, DESKTOP, FLAGS, Server, write_script
 from tests.ui.saved import ANSWER, ask
-from vrthinker_core.events import Finished, StopReason, Trace
 from vrthinker_core.traces import to_json
+from vrthinker_core.types.events import Finished, StopReason, Trace
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -21,8 +21,8 @@ import numpy as np
 
 from tests.benchmarks.published import FIRST, SIDE, extract
 from tests.video.making import H264, write
-from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.types import Side
+from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video import open_clip
 
 CALLS = [tuple(1 + 2 * (12 * turn + n) for n in range(12)) for turn in range(5)]

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.web import FULL, META, OK, Web
-from vrthinker_core.events import Trace
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import Dimension
+from vrthinker_core.types.events import Trace
 from vrthinker_core.ui import words
 
 PICTURE = re.compile(rb'"(frames/[0-9a-f]{24}/[0-9a-f]+\.jpg)"')

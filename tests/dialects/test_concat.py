@@ -6,9 +6,9 @@ import pytest
 
 from tests.pictures import frame, frames
 from vrthinker_core.dialects import Concat
-from vrthinker_core.geometry import Grid
-from vrthinker_core.messages import Image, Text, Video
 from vrthinker_core.types import FrameRef, FrameSelection, Problem, ProblemKind, Side
+from vrthinker_core.types.geometry import Grid
+from vrthinker_core.types.messages import Image, Text, Video
 
 CONCAT = Concat()
 

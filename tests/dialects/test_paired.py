@@ -6,9 +6,9 @@ import pytest
 
 from tests.pictures import frames
 from vrthinker_core.dialects import Paired
-from vrthinker_core.geometry import Grid
-from vrthinker_core.messages import Image, Text
 from vrthinker_core.types import FrameRef, FrameSelection, Problem, ProblemKind, Side
+from vrthinker_core.types.geometry import Grid
+from vrthinker_core.types.messages import Image, Text
 
 PAIRED = Paired()
 

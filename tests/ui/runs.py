@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from PIL import Image
 
-from vrthinker_core.events import Finished, Started, StopReason, Trace, Turn
-from vrthinker_core.messages import Completion
 from vrthinker_core.types import ClipInfo, FrameRef, FrameSelection, Preference, Reply, Settings, Side, Thumbnail, Verdict
+from vrthinker_core.types.events import Finished, Started, StopReason, Trace, Turn
+from vrthinker_core.types.messages import Completion
 
 FRAMES = 64
 FPS = 24.0

@@ -19,9 +19,9 @@ from tests.ui.conftest import Server, within
 from tests.ui.saved import PROMPT, write_example
 from tests.ui.test_page import fill, wait_for
 from tests.ui.test_sharing import LONG, open_trace, show_example, tab
-from vrthinker_core.events import Finished, StopReason, Trace
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind, Reply
+from vrthinker_core.types.events import Finished, StopReason, Trace
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

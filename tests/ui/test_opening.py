@@ -13,8 +13,8 @@ from tests.ui import runs
 from tests.ui.test_run import until
 from vrthinker_core.backends import OpenedBackend, ScriptedBackend, open_backend
 from vrthinker_core.errors import BadInput, CheckpointError
-from vrthinker_core.events import Event, Finished, Started, StopReason
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types.events import Event, Finished, Started, StopReason
 from vrthinker_core.ui.opening import NOT_KEPT, Opening, borrowed
 from vrthinker_core.ui.run import Job
 from vrthinker_core.ui.tiles import Picture

@@ -11,9 +11,9 @@ import pytest
 
 from tests.ui import runs
 from vrthinker_core.errors import CheckpointError
-from vrthinker_core.events import Event, Finished, FramesShown, StopReason, TextArrived, Trace
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types.events import Event, Finished, FramesShown, StopReason, TextArrived, Trace
 from vrthinker_core.ui.replay import trace_of
 from vrthinker_core.ui.run import Job, Judging, Run
 from vrthinker_core.ui.view import fold_all

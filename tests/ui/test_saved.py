@@ -17,9 +17,9 @@ from tests.ui.saved import PROMPT, write_example
 from tests.ui.test_run import talk, until
 from tests.ui.test_visits import files
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.events import Trace
 from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.album import Album
 from vrthinker_core.ui.choices import chosen
 from vrthinker_core.ui.examples import Examples

@@ -6,8 +6,8 @@ import json
 
 from tests.ui import runs
 from vrthinker_core.errors import CheckpointError
-from vrthinker_core.events import Finished, StopReason, Trace
 from vrthinker_core.types import Preference, Verdict
+from vrthinker_core.types.events import Finished, StopReason, Trace
 from vrthinker_core.ui.telling import refused, told
 from vrthinker_core.ui.view import State, fold_all
 

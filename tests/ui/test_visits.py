@@ -12,8 +12,8 @@ import pytest
 
 from tests.ui import runs
 from tests.ui.test_run import recite, talk, until
-from vrthinker_core.events import Event, Finished, StopReason
 from vrthinker_core.types import Settings, Side, VideoPair
+from vrthinker_core.types.events import Event, Finished, StopReason
 from vrthinker_core.ui.run import Job
 from vrthinker_core.ui.visits import Visits
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.types import Frame, Side
+from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video import Clip, open_clip
 
 PAIRED = Grid(128, "floor")

@@ -15,8 +15,8 @@ from tests.video.making import KINDS, damaged, repeated, write
 from tests.video.opening import CONCAT, FIRST, NATIVE, PAIRED, SQUARE, opened, pixels
 from tests.video.reference import decode
 from vrthinker_core.errors import VideoError
-from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.types import ClipInfo, Frame
+from vrthinker_core.types.geometry import Grid, Sizing
 
 MADE = sorted(KINDS)
 FOUND = (

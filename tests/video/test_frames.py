@@ -15,8 +15,8 @@ from tests.video.making import damaged, drawn, repeated, turned, write
 from tests.video.opening import NATIVE, SQUARE, opened, pixels
 from tests.video.reference import decode
 from vrthinker_core.errors import VideoError
-from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.types import FrameRef, Side
+from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video import Limits
 
 ALL = Grid(50, "even")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.video.making import Picture, cut, drawn, repeated, write
 from tests.video.opening import NATIVE, SQUARE, opened
-from vrthinker_core.geometry import Grid, Sizing
+from vrthinker_core.types.geometry import Grid, Sizing
 
 ALL = Grid(50, "even")
 """As many slots as most of these clips have frames."""

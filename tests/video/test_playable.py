@@ -18,7 +18,7 @@ import pytest
 from tests.video.making import repeated, sound_only, turned, write
 from tests.video.opening import PAIRED, opened, pixels
 from vrthinker_core.errors import DecoderDied, VideoError
-from vrthinker_core.geometry import Sizing
+from vrthinker_core.types.geometry import Sizing
 from vrthinker_core.video import Limits
 from vrthinker_core.video.browser_copy.copy import playable_copy
 

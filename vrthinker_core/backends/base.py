@@ -6,8 +6,8 @@ import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.types import ProtocolName
+from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 
 def not_cancelled() -> bool:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import JudgeError
-from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.types import ProtocolName
+from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 ScriptedReply = str | Completion | JudgeError
 """One reply: its text, a whole completion, or the error to raise in its place."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from vrthinker_core.geometry import Grid, Sizing
-from vrthinker_core.messages import Message
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, Reply, Verdict
+from vrthinker_core.types.geometry import Grid, Sizing
+from vrthinker_core.types.messages import Message
 
 
 class Dialect(Protocol):

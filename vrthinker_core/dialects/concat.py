@@ -12,9 +12,9 @@ from vrthinker_core.dialects.reading.problems import reason
 from vrthinker_core.dialects.reading.reply import read_reply
 from vrthinker_core.dialects.reading.tool_calls import CallRules
 from vrthinker_core.dialects.templates import prompt_text
-from vrthinker_core.geometry import PATCH, Grid, Sizing
-from vrthinker_core.messages import Image, Message, Text, Video
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, Reply, Side, Verdict
+from vrthinker_core.types.geometry import PATCH, Grid, Sizing
+from vrthinker_core.types.messages import Image, Message, Text, Video
 
 MAX_PER_CALL: Final = 8
 FIRST_FRAMES: Final = 8

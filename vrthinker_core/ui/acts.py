@@ -10,9 +10,9 @@ from typing import Any
 import gradio as gr
 
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.events import Trace
 from vrthinker_core.traces import load
 from vrthinker_core.types import VideoPair
+from vrthinker_core.types.events import Trace
 from vrthinker_core.ui import choices, words
 from vrthinker_core.ui.answers import idle, nothing, refused, same
 from vrthinker_core.ui.asking import link_of, visitor_of

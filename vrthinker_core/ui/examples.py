@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from vrthinker_core.errors import TraceError
-from vrthinker_core.events import Trace
 from vrthinker_core.traces import load
 from vrthinker_core.types import Side
+from vrthinker_core.types.events import Trace
 from vrthinker_core.ui import words
 from vrthinker_core.ui.album import Album
 from vrthinker_core.ui.tiles import tiles

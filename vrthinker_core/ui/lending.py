@@ -7,7 +7,7 @@ from collections.abc import Generator
 import gradio as gr
 
 from vrthinker_core.errors import BackendFailed
-from vrthinker_core.events import Event
+from vrthinker_core.types.events import Event
 from vrthinker_core.ui.run import Job, Judging
 
 

@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from vrthinker_core.events import Trace
 from vrthinker_core.traces import to_json
+from vrthinker_core.types.events import Trace
 from vrthinker_core.ui import words
 from vrthinker_core.ui.replay import trace_of
 from vrthinker_core.ui.report import report

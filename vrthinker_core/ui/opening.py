@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from vrthinker_core.backends import OpenedBackend
 from vrthinker_core.errors import CheckpointError, VrThinkerError
-from vrthinker_core.events import Event, Finished
 from vrthinker_core.judge import judge
+from vrthinker_core.types.events import Event, Finished
 from vrthinker_core.ui import choices
 from vrthinker_core.ui.run import Job
 from vrthinker_core.video import DecoderPool

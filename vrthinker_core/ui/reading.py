@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 from vrthinker_core.dialects import Dialect, make_dialect
 from vrthinker_core.errors import BadInput
-from vrthinker_core.events import Started
 from vrthinker_core.types import FrameRef, ProtocolName, Reply, Side
+from vrthinker_core.types.events import Started
 
 
 def reader(started: Started | None) -> Callable[[str], Reply] | None:

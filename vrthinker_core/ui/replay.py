@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from vrthinker_core.events import Trace, Turn, TurnEnded
-from vrthinker_core.messages import Completion
+from vrthinker_core.types.events import Trace, Turn, TurnEnded
+from vrthinker_core.types.messages import Completion
 from vrthinker_core.ui.reading import reader
 from vrthinker_core.ui.view import State, fold, fold_all, in_view
 

@@ -6,8 +6,8 @@ import base64
 import hashlib
 import json
 
-from vrthinker_core.events import Trace
 from vrthinker_core.types import Thumbnail
+from vrthinker_core.types.events import Trace
 from vrthinker_core.ui import assets, words
 from vrthinker_core.ui.album import size
 from vrthinker_core.ui.tiles import Picture

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vrthinker_core.errors import VrThinkerError
-from vrthinker_core.events import Event, Finished, StopReason
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types.events import Event, Finished, StopReason
 from vrthinker_core.ui.replay import cut_off
 from vrthinker_core.ui.view import State, fold
 

@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 from vrthinker_core.errors import TraceError
-from vrthinker_core.events import Trace
-from vrthinker_core.traces import load, to_json, write_whole
+from vrthinker_core.traces import load, to_json, write_atomically
+from vrthinker_core.types.events import Trace
 from vrthinker_core.ui import words
 
 MOST = 200
@@ -35,7 +35,7 @@ class Shelf:
                 return str(known)
             name = secrets.token_hex(12)
             data = to_json(trace)
-            write_whole(self._path(name), data)
+            write_atomically(self._path(name), data)
             self._sizes[name] = len(data)
             self._links[run] = name
             self._make_room()

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from vrthinker_core.events import Event, Finished, FramesShown, Started, TextArrived, Turn, TurnEnded
 from vrthinker_core.types import ClipInfo, FrameRef, Reply, Side, Thumbnail
+from vrthinker_core.types.events import Event, Finished, FramesShown, Started, TextArrived, Turn, TurnEnded
 from vrthinker_core.ui import words
 from vrthinker_core.ui.reading import grid
 from vrthinker_core.ui.tiles import Pictures, tiles

@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vrthinker_core.events import Trace
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.album import Album
 from vrthinker_core.ui.replay import Replay
 from vrthinker_core.ui.run import Job, Judging, Run

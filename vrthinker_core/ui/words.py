@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vrthinker_core.events import Finished, StopReason, Turn
 from vrthinker_core.types import Dimension, FrameSelection, Preference, ProblemKind, Reply, Verdict
+from vrthinker_core.types.events import Finished, StopReason, Turn
 
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."

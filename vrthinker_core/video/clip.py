@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from vrthinker_core.errors import DecoderDied, VideoError
-from vrthinker_core.geometry import Grid, Sizing
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
+from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.frames.plan import ReadMode
 from vrthinker_core.video.limits import DEFAULT, Limits

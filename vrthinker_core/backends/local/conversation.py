@@ -12,7 +12,7 @@ from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder
 from vrthinker_core.backends.local.text.chat_template import PromptItem, render_prompt, token_count
 from vrthinker_core.errors import BackendFailed, ContextFull, VrThinkerError
-from vrthinker_core.messages import Cancelled, Completion, Message, Sampling
+from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 
 class LocalConversation:

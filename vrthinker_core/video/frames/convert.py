@@ -17,7 +17,7 @@ from av.video.reformatter import VideoReformatter
 from numpy.typing import NDArray
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.geometry import Sizing
+from vrthinker_core.types.geometry import Sizing
 
 Pixels = NDArray[np.uint8]
 """(height, width, 3) RGB."""

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.geometry import Grid
+from vrthinker_core.types.geometry import Grid
 from vrthinker_core.video.frames.convert import DisplayGeometry, Pixels
 from vrthinker_core.video.frames.decode import DecodeStats
 from vrthinker_core.video.frames.timeline import FrameTimes

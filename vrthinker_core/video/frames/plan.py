@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from vrthinker_core.geometry import Grid, Sizing
+from vrthinker_core.types.geometry import Grid, Sizing
 
 ReadMode = Literal["auto", "whole", "seek"]
 """How frames are found: by one decode of everything, or by timestamp from the nearest key frame; chosen by the clip's length."""

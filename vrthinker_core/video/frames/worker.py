@@ -11,7 +11,7 @@ import av.logging
 import cv2
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.geometry import Grid, Sizing
+from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video.files import shown_name
 from vrthinker_core.video.frames.clip_decoder import ClipDecoder, ConvertedFrame
 from vrthinker_core.video.frames.plan import Plan

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from vrthinker_core.machine import processors
+from vrthinker_core.cpus import cpu_count
 from vrthinker_core.video.processes import process
 
 _FORK_SERVER = "vrthinker_core.video.processes.fork_server"
@@ -37,7 +37,7 @@ class DecoderPool:
         """At most `places` clips are being opened at the same time; by default as many as there are processors, and never one."""
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(places or max(_PAIR, processors()))
+        self._places = threading.BoundedSemaphore(places or max(_PAIR, cpu_count()))
         self._nursery: list[_ForkServer] = []
         """None or one."""
         self._closed = False

@@ -17,7 +17,7 @@ from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
 from vrthinker_core.backends.local.text.chat_template import PromptItem, token_count
 from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.messages import Cancelled, Completion, Sampling
+from vrthinker_core.types.messages import Cancelled, Completion, Sampling
 
 FinishReason = Literal["end", "length", "cancelled"]
 

@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicLayer
 from vrthinker_core.backends.local.engine.threads import limit_threads
 from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
 from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, token_count
-from vrthinker_core.messages import Cancelled
+from vrthinker_core.types.messages import Cancelled
 
 PREFILL_CHUNK = 1024
 """Tokens read between two looks at `cancelled`. With 256 a prompt of 8,000 tokens takes a sixth longer on two processors."""

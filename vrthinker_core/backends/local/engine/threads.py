@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from vrthinker_core.machine import processors
+from vrthinker_core.cpus import cpu_count
 
 
 def limit_threads(threads: int | None) -> None:
@@ -21,4 +21,4 @@ def parallelism(threads: int | None) -> int:
 
     They never wait for one another. Other judges use all processors for each computation.
     """
-    return processors() if threads == 1 else 1
+    return cpu_count() if threads == 1 else 1

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.messages import Image, Message, Part, Spoken, Text, Video
 from vrthinker_core.types import Frame
+from vrthinker_core.types.messages import GeneratedText, Image, Message, Part, Text, Video
 
 DEFAULT_SYSTEM = "You are a helpful assistant."
 """What the template says where a conversation begins without a system message."""
@@ -79,7 +79,7 @@ class _PromptBuilder:
         match part:
             case Text(text):
                 self.text(text)
-            case Spoken(text, tokens):
+            case GeneratedText(text, tokens):
                 self._spoken(text, tokens)
             case Image(frame):
                 self._picture("image", (frame,))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BadInput
-from vrthinker_core.geometry import Sizing
 from vrthinker_core.types import Frame, ProtocolName, Settings, Side
+from vrthinker_core.types.geometry import Sizing
 from vrthinker_core.video import open_clip
 
 
-def write_stills(video: Path, protocol: ProtocolName, slots: Sequence[int], out: Path) -> dict[str, object]:
+def export_frames(video: Path, protocol: ProtocolName, slots: Sequence[int], out: Path) -> dict[str, object]:
     """Write one PNG per slot into `out`; gives what is in them as JSON values.
 
     Raises BadInput for slots the protocol does not have or a folder that cannot be written, VideoError for an unreadable video.

@@ -14,22 +14,22 @@ from pathlib import Path
 
 from vrthinker_core.backends import OpenedBackend, ScriptedBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.events import Finished
 from vrthinker_core.judge import judge
 from vrthinker_core.training.films import write_film
 from vrthinker_core.training.scenes import DrawnPair, draw_pair
 from vrthinker_core.types import Settings, Side, VideoPair
+from vrthinker_core.types.events import Finished
 
-FOLDER = Path(__file__).resolve().parents[1] / "assets" / "examples"
+FOLDER = Path(__file__).resolve().parents[2] / "assets" / "examples"
 SIZE = 336
 """Pixels per side of the clips: crisp in the page's players, small in the repository."""
 
-WRITTEN = ("A script speaks here, not a model: it shows what the protocol allows.",)
+SCRIPTED_NOTES = ("A script speaks here, not a model: it shows what the protocol allows.",)
 """Note of the examples that a script speaks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class ExampleRecipe:
     """One comparison of two drawn clips."""
 
     name: str
@@ -70,18 +70,18 @@ RECOMMENDED = (
 )
 
 EXAMPLES = (
-    Example("1-wrong-colour-and-hidden-blocks", 3_000_000_044),
-    Example("2-wrong-colour-and-dark", 3_000_000_059),
-    Example("3-a-hidden-jitter", 3_000_000_004),
-    Example("4-a-tie-of-two-flaws", 3_000_000_046),
-    Example("5-forced-at-the-first-turn", 3_000_000_023, Settings(max_turns=1)),
-    Example("6-recommended-then-final", 3_000_000_022, Settings(protocol="concat"), RECOMMENDED),
-    Example("7-more-asked-than-allowed", 3_000_000_077, Settings(frames_per_call=4)),
+    ExampleRecipe("1-wrong-colour-and-hidden-blocks", 3_000_000_044),
+    ExampleRecipe("2-wrong-colour-and-dark", 3_000_000_059),
+    ExampleRecipe("3-a-hidden-jitter", 3_000_000_004),
+    ExampleRecipe("4-a-tie-of-two-flaws", 3_000_000_046),
+    ExampleRecipe("5-forced-at-the-first-turn", 3_000_000_023, Settings(max_turns=1)),
+    ExampleRecipe("6-recommended-then-final", 3_000_000_022, Settings(protocol="concat"), RECOMMENDED),
+    ExampleRecipe("7-more-asked-than-allowed", 3_000_000_077, Settings(frames_per_call=4)),
 )
 
 
-def record(
-    opened: OpenedBackend, out: Path, progress: Callable[[int, int], None], examples: Sequence[Example] = EXAMPLES
+def record_examples(
+    opened: OpenedBackend, out: Path, progress: Callable[[int, int], None], examples: Sequence[ExampleRecipe] = EXAMPLES
 ) -> Iterator[str]:
     """Write clips and traces of the examples into `out`; gives one line for each. Raises BadInput when `out` cannot be written."""
     for done, example in enumerate(examples):
@@ -90,11 +90,11 @@ def record(
     progress(len(examples), len(examples))
 
 
-def _record(opened: OpenedBackend, folder: Path, example: Example) -> str:
+def _record(opened: OpenedBackend, folder: Path, example: ExampleRecipe) -> str:
     drawn = draw_pair(example.seed)
-    pair = _films(drawn, folder)
+    pair = _write_videos(drawn, folder)
     backend = ScriptedBackend(example.script) if example.script else opened.backend
-    notes = WRITTEN if example.script else opened.notes
+    notes = SCRIPTED_NOTES if example.script else opened.notes
     end: Finished | None = None
     for event in judge(pair, backend, example.settings, trace=folder / "trace.json", notes=notes):
         end = event if isinstance(event, Finished) else end
@@ -103,7 +103,7 @@ def _record(opened: OpenedBackend, folder: Path, example: Example) -> str:
     return f"{example.name}: {end.stop.value}, said {said}, true {drawn.verdict.labels} {end.error}".rstrip()
 
 
-def _films(drawn: DrawnPair, folder: Path) -> VideoPair:
+def _write_videos(drawn: DrawnPair, folder: Path) -> VideoPair:
     names = {Side.FIRST: folder / "first.mp4", Side.SECOND: folder / "second.mp4"}
     try:
         folder.mkdir(parents=True, exist_ok=True)

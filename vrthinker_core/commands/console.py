@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.text import Text
 
-from vrthinker_core.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Turn, TurnEnded
 from vrthinker_core.types import ClipInfo, Dimension, Preference, Side, Thumbnail
+from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Turn, TurnEnded
 
 NAMES = {
     Dimension.TA: "Text alignment",
@@ -20,22 +20,22 @@ NAMES = {
 WINNERS = {Preference.TIE: "tie", Preference.FIRST: "video 1", Preference.SECOND: "video 2", None: "not said"}
 
 
-class Telling:
+class ConsoleRenderer:
     """Prints events one after another. What a judge or a person wrote is printed as plain text, never as markup."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._open_line = False
 
-    def tell(self, events: Iterable[Event]) -> Finished | None:
+    def render(self, events: Iterable[Event]) -> Finished | None:
         """Print all events; gives the last one."""
         last: Finished | None = None
         for event in events:
-            self.show(event)
+            self.render_event(event)
             last = event if isinstance(event, Finished) else last
         return last
 
-    def show(self, event: Event) -> None:
+    def render_event(self, event: Event) -> None:
         """Print one event."""
         match event:
             case Started():

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from vrthinker_core.messages import Completion
-from vrthinker_core.types import ClipInfo, FrameRef, Reply, Settings, Thumbnail, Verdict
+from vrthinker_core.types.comparison import Verdict
+from vrthinker_core.types.frames import ClipInfo, FrameRef, Thumbnail
+from vrthinker_core.types.messages import Completion
+from vrthinker_core.types.replies import Reply
+from vrthinker_core.types.settings import Settings
 
 
 class StopReason(StrEnum):

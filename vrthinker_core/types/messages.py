@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from vrthinker_core.types import Frame
+from vrthinker_core.types.frames import Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class Video:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class GeneratedText:
     """What the judge itself wrote, with the token ids it wrote, so that they are never tokenised again (() when unknown)."""
 
     text: str
     tokens: tuple[int, ...] = ()
 
 
-Part = Text | Image | Video | Spoken
+Part = Text | Image | Video | GeneratedText
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Message:
     @property
     def text(self) -> str:
         """Its text alone."""
-        return "".join(part.text for part in self.parts if isinstance(part, Text | Spoken))
+        return "".join(part.text for part in self.parts if isinstance(part, Text | GeneratedText))
 
     @property
     def frames(self) -> tuple[Frame, ...]:

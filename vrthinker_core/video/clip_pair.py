@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
-from vrthinker_core.deliberation import FrameSource
-from vrthinker_core.dialects import Dialect
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
+from vrthinker_core.types.frames import FrameSource
+from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.video import Clip, DecoderPool, open_clip
 
 
-def begin_opening(pair: VideoPair, dialect: Dialect, decoders: DecoderPool, pool: Executor) -> list[Future[Clip]]:
-    """Open the first clip and the second, as `dialect` needs them. Whoever asks for it must `close_opened` each."""
+def submit_opening(pair: VideoPair, layout: FrameLayout, decoders: DecoderPool, pool: Executor) -> list[Future[Clip]]:
+    """Open the first clip and the second, as `layout` says. Whoever asks for it must `close_opened` each."""
     sides = ((Side.FIRST, Path(pair.first)), (Side.SECOND, Path(pair.second)))
-    return [pool.submit(_open_one, path, side, dialect, decoders) for side, path in sides]
+    return [pool.submit(_open_one, path, side, layout, decoders) for side, path in sides]
 
 
-def opened(opening: Sequence[Future[Clip]]) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
+def opened_clips(opening: Sequence[Future[Clip]]) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
     """Both clips, once they are open; the first error, if any, beside what could be opened."""
     found: list[Clip | None] = []
     trouble: VrThinkerError | None = None
@@ -32,13 +32,13 @@ def opened(opening: Sequence[Future[Clip]]) -> tuple[Clip | None, Clip | None, V
     return found[0], found[1], trouble
 
 
-def close_opened(opening: Future[Clip]) -> None:
+def close_clip(opening: Future[Clip]) -> None:
     """Close a clip that was opened, or is being opened."""
     if not opening.cancel() and opening.exception() is None:
         opening.result().close()
 
 
-def source(clips: tuple[Clip, Clip]) -> FrameSource:
+def frame_source(clips: tuple[Clip, Clip]) -> FrameSource:
     """Frames of both clips, in the order they are asked for. Both processes work at the same time."""
 
     def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
@@ -51,7 +51,6 @@ def source(clips: tuple[Clip, Clip]) -> FrameSource:
     return frames
 
 
-def _open_one(path: Path, side: Side, dialect: Dialect, decoders: DecoderPool) -> Clip:
-    first = [ref.slot for ref in dialect.opening_refs if ref.side is side]
-    opening, later = dialect.sizing(True), dialect.sizing(False)
-    return open_clip(path, side, dialect.grid, opening=opening, later=later, first=first, decoders=decoders)
+def _open_one(path: Path, side: Side, layout: FrameLayout, decoders: DecoderPool) -> Clip:
+    first = [ref.slot for ref in layout.opening_refs if ref.side is side]
+    return open_clip(path, side, layout.grid, opening=layout.opening, later=layout.later, first=first, decoders=decoders)

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from vrthinker_core.types.frames import FrameRef
+
 PATCH = 28
 """Pixels a Qwen2.5-VL token covers per side (14-pixel patches, merged 2 x 2): sizes are whole multiples of it."""
 
@@ -56,3 +58,16 @@ def _area(width: int, height: int, area: int) -> tuple[int, int]:
     while w * h > area and max(w, h) > PATCH:
         w, h = (w - PATCH, h) if w >= h else (w, h - PATCH)
     return w, h
+
+
+@dataclass(frozen=True, slots=True)
+class FrameLayout:
+    """Which frames a protocol asks of two videos, and at what size: all that must be known to open them."""
+
+    grid: Grid
+    opening: Sizing
+    """Of the frames that are sent before the judge says anything."""
+    later: Sizing
+    """Of the frames that a call brings."""
+    opening_refs: tuple[FrameRef, ...]
+    """The first frames, in sending order."""
