@@ -19,12 +19,12 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-from vrthinker_core.ui.addresses import ANYWHERE, PUBLIC
-from vrthinker_core.ui.assets import EXAMPLES
-from vrthinker_core.ui.judges import offered
-from vrthinker_core.ui.lending import told
-from vrthinker_core.ui.opening import Opening, borrowed
-from vrthinker_core.ui.page import WAITING_ROOM, Page
+from vrthinker_core.ui.page.app.app import WAITING_ROOM, Page
+from vrthinker_core.ui.view.run_state.assets import EXAMPLES
+
+from vrthinker_core.ui.fetch.public_addresses import ANYWHERE, PUBLIC
+from vrthinker_core.ui.sessions.judge_loader import Opening, borrowed, offered
+from vrthinker_core.ui.sessions.zero_gpu import told
 
 
 def options() -> argparse.Namespace:

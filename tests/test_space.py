@@ -21,7 +21,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from vrthinker_core.ui import mcp
+from vrthinker_core.ui.api import mcp
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text("utf-8")

@@ -22,7 +22,7 @@ from tests.benchmarks.web import FULL, META, OK, Web
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.events import Trace
-from vrthinker_core.ui import words
+from vrthinker_core.ui.view import words
 
 PICTURE = re.compile(rb'"(frames/[0-9a-f]{24}/[0-9a-f]+\.jpg)"')
 SIDE_BY_SIDE = 6

@@ -16,7 +16,7 @@ import pytest
 from tests.clips import write_clip
 from tests.ui.conftest import Server
 from tests.ui.test_page import fill, start, wait_for
-from vrthinker_core.ui import words
+from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.responses import PlainTextResponse
 
-from vrthinker_core.ui.border import Border
+from vrthinker_core.ui.server.origin_guard import Border
 
 
 def ask(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str, str]]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.ui.conftest import Server
 from tests.ui.test_page import ENDLESS, start, wait_for
-from vrthinker_core.ui import words
+from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.ui.given import LARGEST_INSIDE, video
+from vrthinker_core.ui.api.video_inputs import LARGEST_INSIDE, video
 
 NOWHERE = Path("nowhere")
 

@@ -15,7 +15,7 @@ from tests.ui.test_page import wait_for
 from tests.ui.test_sharing import open_trace, tab
 from vrthinker_core.traces import to_json
 from vrthinker_core.types import Dimension, Preference
-from vrthinker_core.ui import words
+from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

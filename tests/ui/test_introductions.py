@@ -10,7 +10,7 @@ import pytest
 from tests.ui.conftest import Server
 from tests.ui.saved import SCRIPT, write_example
 from tests.ui.test_sharing import LONG
-from vrthinker_core.ui.introductions import INTRODUCTION
+from vrthinker_core.ui.page.judge_banner import INTRODUCTION
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

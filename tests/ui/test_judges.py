@@ -16,10 +16,9 @@ from tests.ui.test_run import until
 from vrthinker_core.backends import OpenedBackend, ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Preference, Settings, VideoPair
-from vrthinker_core.ui import choices
-from vrthinker_core.ui.judges import offered
-from vrthinker_core.ui.opening import Opening, OpenJudge
-from vrthinker_core.ui.visits import Visits
+from vrthinker_core.ui.sessions import settings_form
+from vrthinker_core.ui.sessions.judge_loader import Opening, OpenJudge, offered
+from vrthinker_core.ui.sessions.sessions import Visits
 
 FIRST = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 SECOND = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
@@ -180,10 +179,10 @@ def test_a_name_that_is_not_offered_is_one_sentence(opening: Open) -> None:
     judges = opening(one=speaking(FIRST, "one"), two=speaking(SECOND, "two"))
     for wrong in ("three", "One", "one ", 7, ["one"], True, "x" * 999):
         with pytest.raises(BadInput, match=r"^There is no judge .{1,42} here\. Choose one, two\.$"):
-            choices.judge(wrong, judges.names)
+            settings_form.judge(wrong, judges.names)
     with pytest.raises(BadInput, match="Choose one, two"):
         judges.wait("three")
-    assert [choices.judge(value, judges.names) for value in (None, "", "one", "two")] == ["one", "one", "one", "two"]
+    assert [settings_form.judge(value, judges.names) for value in (None, "", "one", "two")] == ["one", "one", "one", "two"]
 
 
 # -- runs ----------------------------------------------------------------------------------------------------------------

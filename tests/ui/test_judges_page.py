@@ -17,7 +17,7 @@ from tests.ui.saved import write_example
 from tests.ui.test_page import ENDLESS, start, wait_for
 from tests.ui.test_run import until
 from tests.ui.test_sharing import LONG, choose, show_example
-from vrthinker_core.ui import words
+from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.benchmarks.gauges import played
-from vrthinker_core.ui.lean import LeanBlocks
+from vrthinker_core.ui.server.gradio_blocks import LeanBlocks
 
 VALUES = ("a word", [], "more words")
 

@@ -16,7 +16,7 @@ from tests.benchmarks.visitors import Seen, Site, Visitor
 from tests.benchmarks.web import Web
 from tests.ui.conftest import Server
 from tests.ui.saved import ANSWER, ask
-from vrthinker_core.ui import words
+from vrthinker_core.ui.view import words
 
 CROWD = 8
 

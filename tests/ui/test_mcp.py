@@ -23,7 +23,7 @@ from tests.ui.calls import META, PROMPT, Clips, answers, check_refused, client, 
 from tests.ui.conftest import ROOT, Server, write_script
 from tests.ui.test_run import until
 from tests.ui.test_visits import files
-from vrthinker_core.ui import mcp
+from vrthinker_core.ui.api import mcp
 
 needs_mcp = pytest.mark.skipif(bool(mcp.missing()), reason=mcp.missing() or "MCP is there")
 

@@ -16,7 +16,7 @@ from tests.ui.calls import META, PROMPT, Clips, act, answers, begin, check_refus
 from tests.ui.conftest import Server
 from tests.ui.test_server import answer
 from tests.ui.test_visits import files
-from vrthinker_core.ui.inputs import NOT_UPLOADED
+from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED
 
 PATHS = [
     "/etc/passwd",

@@ -15,10 +15,10 @@ from vrthinker_core.backends import OpenedBackend, ScriptedBackend, open_backend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, Started, StopReason
-from vrthinker_core.ui.opening import NOT_KEPT, Opening, borrowed
-from vrthinker_core.ui.run import Job
-from vrthinker_core.ui.tiles import Picture
-from vrthinker_core.ui.view import data, fold_all
+from vrthinker_core.ui.sessions.background_run import Job
+from vrthinker_core.ui.sessions.judge_loader import NOT_KEPT, Opening, borrowed
+from vrthinker_core.ui.view.run_state import data, fold_all
+from vrthinker_core.ui.view.tiles import Picture
 
 ANSWER = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 

@@ -13,7 +13,7 @@ import pytest
 from tests.ui import runs
 from tests.ui.test_view import ATTACKS
 from vrthinker_core.types import Reply
-from vrthinker_core.ui.report import report
+from vrthinker_core.ui.view.html_report import report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -11,7 +11,7 @@ from tests.benchmarks.gauges import played
 from tests.benchmarks.visitors import Seen, Site, Visitor
 from tests.ui.conftest import Server
 from tests.ui.saved import SCRIPT
-from vrthinker_core.ui.room import Room
+from vrthinker_core.ui.sessions.waiting_room import Room
 
 
 def test_who_is_judged_has_a_place_until_that_ends() -> None:

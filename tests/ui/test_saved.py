@@ -20,14 +20,14 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Trace
-from vrthinker_core.ui.album import Album
-from vrthinker_core.ui.choices import chosen
-from vrthinker_core.ui.examples import Examples
-from vrthinker_core.ui.replay import Replay, digest, trace_of, videos
-from vrthinker_core.ui.room import Room
-from vrthinker_core.ui.shelf import Shelf
-from vrthinker_core.ui.view import State, fold, fold_all, replayed_status
-from vrthinker_core.ui.visits import Visits
+from vrthinker_core.ui.sessions.replay import Replay, digest, trace_of, videos
+from vrthinker_core.ui.sessions.sessions import Visits
+from vrthinker_core.ui.sessions.settings_form import chosen
+from vrthinker_core.ui.sessions.shared_traces import Shelf
+from vrthinker_core.ui.sessions.waiting_room import Room
+from vrthinker_core.ui.view.example_cards import Examples
+from vrthinker_core.ui.view.run_state import State, fold, fold_all, replayed_status
+from vrthinker_core.ui.view.thumbnail_files import Album
 
 
 @pytest.fixture(scope="module")

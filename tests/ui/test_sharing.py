@@ -14,7 +14,7 @@ from tests.ui.conftest import Server
 from tests.ui.saved import PROMPT, SCRIPT, write_example, write_old
 from tests.ui.test_page import ENDLESS, fill, start, status, wait_for
 from vrthinker_core.traces import from_json
-from vrthinker_core.ui.replay import digest
+from vrthinker_core.ui.sessions.replay import digest
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

@@ -14,8 +14,8 @@ import pytest
 from tests.ui.calls import PROMPT, Clips, act, answers, begin, comparing, messages, uploaded
 from tests.ui.conftest import Server, write_script
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.ui.opening import borrowed
-from vrthinker_core.ui.run import Job
+from vrthinker_core.ui.sessions.background_run import Job
+from vrthinker_core.ui.sessions.judge_loader import borrowed
 
 REPLIES = [
     '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>',

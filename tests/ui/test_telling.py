@@ -8,8 +8,8 @@ from tests.ui import runs
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import Preference, Verdict
 from vrthinker_core.types.events import Finished, StopReason, Trace
-from vrthinker_core.ui.telling import refused, told
-from vrthinker_core.ui.view import State, fold_all
+from vrthinker_core.ui.view.api_json import refused, told
+from vrthinker_core.ui.view.run_state import State, fold_all
 
 
 def state_of(finished: Finished) -> State:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.ui import runs
 from vrthinker_core.types import FrameRef, Side, Thumbnail
-from vrthinker_core.ui.tiles import Picture, moment, place, tiles
+from vrthinker_core.ui.view.tiles import Picture, moment, place, tiles
 
 frames = st.lists(st.tuples(st.integers(0, 127), st.sampled_from(Side)), unique=True, max_size=40)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.clips import write_clip
 from vrthinker_core.errors import VideoError
-from vrthinker_core.ui.uploads import Uploads
+from vrthinker_core.ui.fetch.uploads import Uploads
 
 
 def test_what_browsers_play_is_shown_itself(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_a_copy_leads_back_to_its_original_wherever_it_is_kept(tmp_path: Path) -
 
 
 def test_what_broke_off_on_its_way_here_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.uploads.KEPT", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.KEPT", -1.0)
     uploads = Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
     clip = write_clip(tmp_path / "clip.mp4", 6)
     (tmp_path / "uploads" / "0123").mkdir(parents=True)

@@ -15,9 +15,9 @@ from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import FrameSelection, Preference, Problem, ProblemKind, Reply, Thumbnail, Verdict
 from vrthinker_core.types.events import Finished, FramesShown, StopReason, TextArrived, Trace, TurnEnded
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.ui.tiles import Picture
-from vrthinker_core.ui.view import State, coalesced, data, fold, fold_all, status
-from vrthinker_core.ui.words import CONFIDENCE_HELP
+from vrthinker_core.ui.view.run_state import State, coalesced, data, fold, fold_all, status
+from vrthinker_core.ui.view.tiles import Picture
+from vrthinker_core.ui.view.words import CONFIDENCE_HELP
 
 ATTACKS = [
     "<img src=x onerror=alert(1)>",

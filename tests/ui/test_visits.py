@@ -14,8 +14,8 @@ from tests.ui import runs
 from tests.ui.test_run import recite, talk, until
 from vrthinker_core.types import Settings, Side, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason
-from vrthinker_core.ui.run import Job
-from vrthinker_core.ui.visits import Visits
+from vrthinker_core.ui.sessions.background_run import Job
+from vrthinker_core.ui.sessions.sessions import Visits
 
 PAIR = VideoPair("A ball pans steadily.", Path("a.mp4"), Path("b.mp4"))
 
@@ -102,14 +102,14 @@ def test_a_visitor_of_whom_no_farewell_came_leaves_in_time(tmp_path: Path, monke
     visits.show("anna", long_ago)
     visits.show("bert", runs.three_turns())
     assert visits.find("anna") is not None, "how long the run once took does not matter"
-    monkeypatch.setattr("vrthinker_core.ui.visits.KEPT", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.KEPT", -1.0)
     visits.show("cleo", runs.three_turns())
     assert (visits.find("anna"), visits.find("bert")) == (None, None)
     assert visits.find("cleo") is not None
 
 
 def test_visits_never_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.visits.MOST", 3)
+    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.MOST", 3)
     visits = Visits(tmp_path, talk)
     live = visits.begin("live", PAIR, Settings())
     for number in range(9):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.ui.fetching.web import VIDEO, Web, moves, refused
-from vrthinker_core.ui.addresses import PUBLIC, is_public
-from vrthinker_core.ui.fetching import fetch_video
+from vrthinker_core.ui.fetch.download import fetch_video
+from vrthinker_core.ui.fetch.public_addresses import PUBLIC, is_public
 
 NEVER = [
     "file:///etc/passwd",

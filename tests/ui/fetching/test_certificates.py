@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.ui.fetching.web import VIDEO, Web, refused, serving
-from vrthinker_core.ui.addresses import Policy
-from vrthinker_core.ui.fetching import fetch_video
+from vrthinker_core.ui.fetch.download import fetch_video
+from vrthinker_core.ui.fetch.public_addresses import Policy
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.ui.fetching.web import VIDEO, Handler, Reply, Web, drips, floods, moves, raw, refused, says
 from vrthinker_core.errors import BadInput
-from vrthinker_core.ui.fetching import fetch_video
+from vrthinker_core.ui.fetch.download import fetch_video
 
 
 def test_a_video_is_kept_under_a_name_that_tells_nothing(web: Web, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The same judge for programs: endpoints, the videos they name, MCP."""

@@ -1,0 +1,173 @@
+"""The same judge for programs: `compare` and `health`, over Gradio's own protocol, plain HTTP, and MCP where it is installed.
+
+A program waits in the same queue as the page's visitors and its runs are kept in the same way, until the call is over.
+"""
+
+# No `from __future__ import annotations`: Gradio makes the documentation of the endpoints from the types themselves.
+
+import asyncio
+import importlib.metadata
+import json
+import logging
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import gradio as gr
+from gradio.events import api as endpoint
+
+from vrthinker_core.errors import BadInput, VrThinkerError
+from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.ui.api import mcp
+from vrthinker_core.ui.api.mcp_calls import Callers, token_of
+from vrthinker_core.ui.api.video_inputs import File, video
+from vrthinker_core.ui.server.gradio_blocks import CheckedInputs
+from vrthinker_core.ui.sessions import settings_form
+from vrthinker_core.ui.sessions.judge_loader import Opening
+from vrthinker_core.ui.sessions.sessions import Visit, Visits
+from vrthinker_core.ui.view.api_json import Told, refused, told
+
+LOOK = 0.05
+"""Seconds between two looks at a run."""
+
+PULSE = 0.5
+"""Seconds between two items at most: Gradio notices only between items that a caller has gone."""
+
+
+def register(
+    blocks: CheckedInputs,
+    opening: Opening,
+    visits: Visits,
+    at_once: int = 1,
+    concurrency_id: str = "judge",
+    callers: Callers | None = None,
+) -> None:
+    """Offer the endpoints; to be called inside the `with` statement of `blocks`.
+
+    `concurrency_id` is the page's own, so that all wait in one queue for `at_once` judges. `callers` are those of the MCP tools.
+    """
+    api = Api(blocks, opening, visits, concurrency_id, callers or Callers())
+    endpoint(api.compare, api_name="compare", concurrency_limit=at_once, concurrency_id=concurrency_id)
+    endpoint(api.health, api_name="health", queue=False)
+    if mcp.version() and mcp.missing():
+        logging.getLogger(__name__).warning(mcp.missing())
+
+
+def has_mcp() -> bool:
+    """The endpoints can be MCP tools too, by `launch(mcp_server=True)`."""
+    return not mcp.missing()
+
+
+class Api:
+    """What the endpoints do."""
+
+    def __init__(self, blocks: CheckedInputs, opening: Opening, visits: Visits, concurrency_id: str, callers: Callers) -> None:
+        self._blocks = blocks
+        self._opening = opening
+        self._visits = visits
+        self._concurrency_id = concurrency_id
+        self._callers = callers
+
+    async def compare(
+        self, video1: str | File, video2: str | File, prompt: str, request: gr.Request, judge: str = ""
+    ) -> AsyncIterator[Any]:
+        """Which of two videos, made from the same prompt, follows it better, and why: the judge's turns.
+
+        Every item is the whole run so far; the last one has `stop`, and `labels` for text alignment (TA), motion quality (MQ),
+        visual quality (VQ) and overall (OA): 0 tie, 1 video 1, 2 video 2, null not said. `error` is one sentence when it failed.
+        A tool's answer is the last item, as JSON. One run can take minutes, and others may wait before you: `health` says how many.
+
+        Args:
+            video1: The first video: the path or address that an upload here gave, or its web address.
+            video2: The second video, named in the same way.
+            prompt: The text both videos were made from.
+            judge: Which judge is to compare, by its name in `health`; the first one there when nothing is said.
+        """
+        token = token_of(request)
+        async with AsyncExitStack() as kept:
+            try:
+                name = settings_form.judge(judge, self._opening.names)
+                first = await kept.enter_async_context(video(video1, "Video 1", self._blocks.fetch))
+                second = await kept.enter_async_context(video(video2, "Video 2", self._blocks.fetch))
+                visit = self._begun(VideoPair(_text(prompt), first, second), name, kept)
+            except BadInput as bad:
+                yield _item(refused(str(bad)), token)
+                return
+            async for item in _followed(visit):
+                yield _item(item, token)
+                if not self._callers.waits(token):
+                    return
+
+    def health(self, request: gr.Request) -> Any:
+        """Whether a judge is there, which one, how many wait for it, and which other `judges` can be asked for by name.
+
+        What is said outside of `judges` is about the first of them. `status` is ready, loading or no judge.
+        """
+        told = {name: self._judge(name) for name in self._opening.names}
+        each = [{"name": name, "status": judge["status"], "error": judge["error"]} for name, judge in told.items()]
+        return _item({**told[self._opening.names[0]], "judges": each, **self._queue(), "version": _version()}, token_of(request))
+
+    def _begun(self, pair: VideoPair, judge: str, kept: AsyncExitStack) -> Visit:
+        """A run that ends with `kept` at the latest."""
+        caller = f"program {secrets.token_hex(12)}"
+        visit = self._visits.begin(caller, pair, Settings(), judge)
+        kept.callback(self._visits.leave, caller)
+        return visit
+
+    def _judge(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"status": "loading", "judge": "", "protocol": "", "notes": [], "error": ""}
+        if not self._opening.done(name):
+            return found
+        try:
+            opened = self._opening.wait(name)
+        except VrThinkerError as error:
+            return found | {"status": "no judge", "error": str(error)}
+        backend = opened.backend
+        return found | {
+            "status": "ready",
+            "judge": backend.name,
+            "protocol": backend.protocol or "paired",
+            "notes": list(opened.notes),
+        }
+
+    def _queue(self) -> dict[str, int]:
+        """How many are judged and how many wait, visitors of the page included."""
+        # Gradio's own figures have no public name.
+        queue = self._blocks._queue.event_queue_per_concurrency_id.get(self._concurrency_id)
+        return {"judging": queue.current_concurrency if queue else 0, "waiting": len(queue.queue) if queue else 0}
+
+
+async def _followed(visit: Visit) -> AsyncIterator[Told]:
+    """The run so far, whenever a turn has begun or ended, every `PULSE` seconds in between, and once it is over."""
+    before: object = None
+    looks = 0
+    while not visit.run.over:
+        state = visit.run.state
+        stage = (state.started is not None, len(state.turns), bool(state.turns and state.turns[-1].turn))
+        if stage != before or looks * LOOK >= PULSE:
+            yield told(state, visit.run.seconds)
+            looks = 0
+        before = stage
+        looks += 1
+        await asyncio.sleep(LOOK)
+    yield told(visit.run.state, visit.run.seconds)
+
+
+def _item(item: Told, token: str) -> Told | str:
+    """As programs take it; a tool's answer is text."""
+    return json.dumps(item, ensure_ascii=False) if token else item
+
+
+def _text(prompt: object) -> str:
+    if not isinstance(prompt, str):
+        raise BadInput("The prompt must be a text.")
+    return prompt
+
+
+def _version() -> str:
+    """Of this package, "" where it is not installed."""
+    try:
+        return importlib.metadata.version("vrthinker")
+    except importlib.metadata.PackageNotFoundError:
+        return ""

@@ -1,0 +1,1 @@
+"""Videos that arrive: uploads, and downloads from public web addresses."""

@@ -1,0 +1,75 @@
+"""What visitors brought, and the copies that stand in for videos which browsers cannot play. The judge reads the originals."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from pathlib import Path
+
+from vrthinker_core.ui.fetch.download import fetch_video
+from vrthinker_core.ui.fetch.public_addresses import PUBLIC, Policy
+from vrthinker_core.video.browser_copy.copy import playable_copy
+
+KEPT = 3600.0
+"""Seconds for which a copy, or what was fetched, is kept; the page holds its own by then."""
+
+LARGEST = 100_000_000
+"""Bytes of a video that is taken."""
+
+
+class Uploads:
+    """Copies live in `folder`, under names made from their content, by which their originals are found again.
+
+    What is fetched from the web, as far as `policy` lets it, goes to `fetched`.
+    """
+
+    def __init__(self, folder: Path, fetched: Path, policy: Policy = PUBLIC) -> None:
+        self._folder = folder
+        self._fetched = fetched
+        self._policy = policy
+        self._originals: dict[str, Path] = {}
+        self._copies: dict[Path, Path] = {}
+        self._lock = threading.Lock()
+
+    def fetch(self, address: str) -> Path:
+        """The video at a web address, as a file. Raises BadInput with a sentence."""
+        self._sweep()
+        return fetch_video(address, self._fetched, policy=self._policy, limit_bytes=LARGEST)
+
+    def prepare(self, path: Path) -> Path:
+        """What the page shows for an uploaded video: the file itself where browsers play it, else a copy.
+
+        Raises VideoError with a sentence for what is no video.
+        """
+        self._sweep()
+        copy = playable_copy(path, self._folder)
+        if copy is None:
+            return path
+        with self._lock:
+            self._originals[copy.name] = path
+            self._copies[path] = copy
+        return copy
+
+    def original(self, path: Path) -> Path:
+        """What the judge reads where the page shows `path`, also when the server keeps the copy elsewhere by now."""
+        with self._lock:
+            return self._originals.get(path.name, path)
+
+    def shown(self, path: Path) -> Path:
+        """What the page shows for the original `path`."""
+        with self._lock:
+            copy = self._copies.get(path, path)
+        return copy if copy.is_file() else path
+
+    def _sweep(self) -> None:
+        """Clear away what is old; an original that was asked for again gets a new copy."""
+        oldest = time.time() - KEPT
+        with contextlib.suppress(OSError):
+            broken_off = self._fetched.parent.glob("tmp*")  # Gradio forgets an upload that does not come to its end
+            for file in (*self._folder.glob("*.mp4"), *self._fetched.glob("*.*"), *broken_off):
+                if file.is_file() and file.stat().st_mtime < oldest:
+                    file.unlink(missing_ok=True)
+        with self._lock:
+            self._copies = {path: copy for path, copy in self._copies.items() if path.exists()}
+            self._originals = {copy.name: path for path, copy in self._copies.items()}

@@ -1,0 +1,1 @@
+"""The page: where everything stands, and what happens when its parts are used."""

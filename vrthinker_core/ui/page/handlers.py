@@ -1,0 +1,235 @@
+"""What happens when the parts of the page are used. Everything that is shown comes from `view`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.traces import load
+from vrthinker_core.types import VideoPair
+from vrthinker_core.types.events import Trace
+from vrthinker_core.ui.fetch.uploads import Uploads
+from vrthinker_core.ui.sessions import settings_form
+from vrthinker_core.ui.sessions.judge_loader import Opening
+from vrthinker_core.ui.sessions.replay import videos
+from vrthinker_core.ui.sessions.sessions import Visit, Visits
+from vrthinker_core.ui.sessions.shared_traces import Shelf
+from vrthinker_core.ui.sessions.waiting_room import Room
+from vrthinker_core.ui.view import words
+from vrthinker_core.ui.view.dialect_lookup import reader
+from vrthinker_core.ui.view.example_cards import Examples
+from vrthinker_core.ui.view.run_state import data, replayed_status, status, transcript
+from vrthinker_core.ui.view.tiles import captioned
+
+UPDATE = 0.12
+"""Seconds between two updates of the page."""
+
+LOOK = 0.03
+"""Seconds between two looks at the run."""
+
+
+class Acts:
+    """Each act takes what a visitor brings and gives what their page shows next."""
+
+    def __init__(self, opening: Opening, visits: Visits, shelf: Shelf, examples: Examples, room: Room, uploads: Uploads) -> None:
+        self._opening = opening
+        self._visits = visits
+        self._shelf = shelf
+        self._examples = examples
+        self._room = room
+        self._uploads = uploads
+        self._watching: set[str] = set()
+        """Visitors who look at the frames."""
+
+    # -- a run ---------------------------------------------------------------------------------------------------------
+
+    async def enter(self, request: gr.Request) -> tuple[Any, ...]:
+        """Take a place in the waiting room. Fails without a word when there is none: `turned_away` says it."""
+        if not self._room.enter(visitor_of(request)):
+            raise gr.Error(words.BUSY, visible=False, print_exception=False)
+        return gr.update(visible=False), gr.update(visible=True), words.WAITING
+
+    async def compare(
+        self,
+        first: str | None,
+        second: str | None,
+        prompt: str,
+        judge: object,
+        protocol: object,
+        window: object,
+        turns: object,
+        frames: object,
+        request: gr.Request,
+    ) -> AsyncIterator[tuple[Any, ...]]:
+        """One run, as it goes."""
+        visitor = visitor_of(request)
+        with self._room.turn(visitor):
+            if not first or not second:
+                yield nothing(words.MISSING_VIDEOS, words.MISSING_VIDEOS)
+                return
+            try:
+                who = settings_form.judge(judge, self._opening.names)
+                settings = settings_form.chosen(protocol, window, turns, frames)
+            except BadInput as bad:
+                yield nothing(str(bad), str(bad))
+                return
+            pair = VideoPair(prompt or "", self._uploads.original(Path(first)), self._uploads.original(Path(second)))
+            visit = self._visits.begin(visitor, pair, settings, who)
+            sent = -1
+            try:
+                over = False
+                while not over and self._visits.find(visitor) is visit:
+                    over = visit.run.over
+                    shown = sum(len(turn.frames) for turn in visit.run.state.turns) if visitor in self._watching else sent
+                    yield *self._shown(visit), gr.skip() if shown == sent else self._gallery(visit)
+                    sent = shown
+                    if not over:  # Gradio says the last update again at the end: nothing must come in between
+                        await _next(visit)
+            finally:
+                visit.run.halt()
+
+    async def stop(self, request: gr.Request) -> tuple[Any, ...]:
+        """Stop the visitor's judge; everything it had seen and written stays."""
+        self._room.leave(visitor_of(request))
+        visit = self._visits.find(visitor_of(request))
+        if visit is None or visit.run.over:
+            return words.READY, *same(3), *idle()
+        await asyncio.to_thread(visit.run.stop)
+        return *self._shown(visit), gr.skip(), *idle()
+
+    async def broken(self, request: gr.Request) -> tuple[Any, ...]:
+        """The queue did not take the run, or it was taken out of the queue."""
+        if self._room.leave(visitor_of(request)):
+            return *idle(), words.BUSY
+        visit = self._visits.find(visitor_of(request))
+        if visit is None:
+            return *idle(), gr.skip()
+        await asyncio.to_thread(visit.run.stop)
+        return *idle(), self._shown(visit)[0]
+
+    def look(self, event: gr.SelectData, request: gr.Request) -> Any:
+        """The frames, for who looks at them; nobody else is sent them."""
+        if event.value != words.TAB_FRAMES:
+            self._watching.discard(visitor_of(request))
+            return gr.skip()
+        self._watching.add(visitor_of(request))
+        visit = self._visits.find(visitor_of(request))
+        return [] if visit is None else self._gallery(visit)
+
+    def swap(self, first: str | None, second: str | None, request: gr.Request) -> tuple[Any, ...]:
+        """Video 1 becomes video 2. A verdict belongs to the order in which the videos were judged, so it goes."""
+        visitor = visitor_of(request)
+        visit = self._visits.find(visitor)
+        if visit is not None and not visit.run.over:
+            return same(6)
+        self._visits.leave(visitor)
+        return second, first, *nothing(words.READY if visit is None else words.SWAPPED)
+
+    # -- saved runs ----------------------------------------------------------------------------------------------------
+
+    def show_example(self, event: gr.EventData, request: gr.Request) -> tuple[Any, ...]:
+        """An example, with its videos."""
+        example = self._examples.find(str(event.example))
+        if example is None:
+            return refused(words.NO_RUN)
+        return self._replayed(request, example.trace, example.name)
+
+    def open_trace(self, path: str | None, request: gr.Request) -> tuple[Any, ...]:
+        """A trace from a file that a person chose."""
+        try:
+            return self._replayed(request, load(Path(path))) if path else refused(words.NO_FILE)
+        except TraceError as error:
+            return refused(str(error))
+
+    def follow_link(self, request: gr.Request) -> tuple[Any, ...]:
+        """The trace that the page's address names."""
+        name = link_of(request)
+        if not name:
+            return same(9)
+        example = self._examples.find(name)
+        try:
+            return self._replayed(request, example.trace if example else self._shelf.get(name), name)
+        except TraceError as error:
+            return refused(str(error))
+
+    def _replayed(self, request: gr.Request, trace: Trace, link: str = "") -> tuple[Any, ...]:
+        visitor = visitor_of(request)
+        former = self._visits.find(visitor)
+        at_hand = [*(former.files if former else ()), *(path for example in self._examples.all for path in example.videos)]
+        found = [None if path is None else str(self._uploads.shown(path)) for path in videos(trace, at_hand)]
+        visit = self._visits.show(visitor, trace, link)
+        gallery = self._gallery(visit) if visitor in self._watching else gr.skip()
+        return *found, trace.started.prompt, *self._shown(visit), gallery, *idle()
+
+    # -- coming and going ----------------------------------------------------------------------------------------------
+
+    def leave(self, request: gr.Request) -> None:
+        """A visitor has closed or reloaded the page."""
+        self._room.leave(visitor_of(request))
+        self._watching.discard(visitor_of(request))
+        self._visits.leave(visitor_of(request))
+
+    # -- what is shown -------------------------------------------------------------------------------------------------
+
+    def _shown(self, visit: Visit) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        state = visit.run.state
+        shown = {"run": visit.name, "over": visit.run.over, **data(state, visit.album, reader(state.started))}
+        if visit.replayed:
+            return replayed_status(state), {**shown, "notes": [shown["judge"], *shown["notes"]]}, transcript(state)
+        line = status(state, visit.run.seconds) if self._opening.done(visit.judge) else words.LOADING
+        return line, shown, transcript(state)
+
+    def _gallery(self, visit: Visit) -> list[tuple[str, str]]:
+        turns = visit.run.state.turns
+        found = [(visit.album.path(half), text) for turn in turns for half, text in captioned(turn.frames)]
+        return [(path, text) for path, text in found if path]
+
+
+async def _next(visit: Visit) -> None:
+    """Wait until there is something new to show, at most a second for the clock's sake."""
+    before = visit.run.state
+    await asyncio.sleep(UPDATE)
+    for _ in range(round((1 - UPDATE) / LOOK)):
+        if visit.run.state is not before or visit.run.over:
+            return
+        await asyncio.sleep(LOOK)
+
+
+def same(count: int) -> tuple[Any, ...]:
+    """That many parts stay as they are."""
+    return (gr.skip(),) * count
+
+
+def nothing(line: str, ending: str = "") -> tuple[Any, ...]:
+    """The parts that a run writes to (status, trace, transcript, gallery), without a run."""
+    return line, {"turns": [], "ending": ending}, {"passages": []}, []
+
+
+def idle() -> tuple[Any, ...]:
+    """Compare can be pressed, Stop cannot."""
+    return gr.update(visible=True), gr.update(visible=False)
+
+
+def turned_away() -> tuple[Any, ...]:
+    """No place in the waiting room."""
+    return *idle(), words.BUSY
+
+
+def refused(sentence: str) -> tuple[Any, ...]:
+    """A saved run that cannot be shown: what stood there before stays, and the reason is said."""
+    return *same(3), sentence, *same(3), *same(2)
+
+
+def visitor_of(request: gr.Request) -> str:
+    """The visitor's own name, which lasts as long as the page is open."""
+    return str(request.session_hash)
+
+
+def link_of(request: gr.Request) -> str:
+    """The name that a link `?trace=NAME` leads to, "" where the page was opened without one."""
+    return str(request.query_params.get("trace") or "")

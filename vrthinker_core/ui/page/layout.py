@@ -1,0 +1,171 @@
+"""Where everything stands on the page: Gradio components, and nothing about what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from vrthinker_core.ui.fetch.download import LONGEST_URL
+from vrthinker_core.ui.sessions import settings_form
+from vrthinker_core.ui.view import words
+
+TITLE = f"<h1>{words.TITLE}</h1><p>{words.CLAIM}</p><p class='vrt-judge'></p>"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The components that take part in what happens."""
+
+    head: gr.HTML
+    first: gr.Video
+    second: gr.Video
+    addresses: tuple[gr.Textbox, gr.Textbox]
+    rail: gr.HTML
+    prompt: gr.Textbox
+    go: gr.Button
+    stop: gr.Button
+    judge: gr.Dropdown
+    settings: tuple[Any, ...]
+    """The others, in the order in which `choices.chosen` takes them."""
+    status: gr.Textbox
+    place: gr.Textbox
+    """Where Gradio shows the place in the queue. No event writes to it: the end of one would wipe the place away."""
+    tabs: gr.Tabs
+    trace: gr.HTML
+    gallery: gr.Gallery
+    transcript: gr.HTML
+    open: gr.UploadButton
+    examples: gr.HTML
+
+    @property
+    def asked(self) -> list[Any]:
+        """What a person brings to a comparison."""
+        return [self.first, self.second, self.prompt, self.judge, *self.settings]
+
+    @property
+    def shown(self) -> list[Any]:
+        """What a run writes to."""
+        return [self.status, self.trace, self.transcript, self.gallery]
+
+    @property
+    def buttons(self) -> list[Any]:
+        """Compare and Stop."""
+        return [self.go, self.stop]
+
+
+def lay_out(cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> Parts:
+    """Build the page. `cards` are its examples, `judges` the names of who can be chosen."""
+    head = _mounted(f"<header class='vrt vrt-header'>{TITLE}</header>", "mountHead(host, props, watch)", "", "head")
+    with gr.Row(elem_id="players"):
+        first, second = _player(1, "first"), _player(2, "second")
+    rail = _mounted("<div></div>", "mountRail(host, trigger)", None, "rail")
+    prompt, go, stop = _ask()
+    addresses, (judge, *settings) = _addresses(), _settings(judges)
+    state, place = _status()
+    with gr.Tabs() as tabs:
+        with gr.Tab(words.TAB_TRACE):
+            trace = _mounted("<div></div>", f"mountTrace(host, props, watch, {words.EMPTY!r})", {"turns": []}, "trace")
+        with gr.Tab(words.TAB_FRAMES):
+            gallery = gr.Gallery(
+                label=words.TAB_FRAMES,
+                show_label=False,
+                elem_id="frames",
+                columns=4,
+                height="auto",
+                object_fit="contain",
+                interactive=False,
+                buttons=[],
+            )
+        with gr.Tab(words.TAB_TRANSCRIPT):
+            raw = _mounted("<div></div>", "mountTranscript(host, props, watch)", {"passages": []}, "transcript")
+        with gr.Tab(words.TAB_SAVE):
+            _mounted("<div></div>", "mountSave(host)", None, "save")
+            opened = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
+    examples = _mounted("<div></div>", f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
+    return Parts(
+        head, first, second, addresses, rail, prompt, go, stop, judge, tuple(settings), state, place, tabs, trace, gallery, raw,
+        opened, examples,
+    )  # fmt: skip
+
+
+def theme() -> gr.themes.Base:
+    """Calm and without a request: the machine's own fonts."""
+    return gr.themes.Monochrome(
+        font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"], spacing_size="md", radius_size="sm"
+    ).set(layout_gap="14px", button_secondary_text_color_hover="*neutral_700", button_border_width="1px")
+
+
+def _ask() -> tuple[gr.Textbox, gr.Button, gr.Button]:
+    with gr.Row(elem_id="ask", equal_height=True):
+        prompt = gr.Textbox(
+            label="Prompt", placeholder="The text both videos were made from", lines=2, max_lines=6, elem_id="prompt", scale=6
+        )
+        with gr.Column(scale=1, min_width=140):
+            go = gr.Button("Compare", variant="primary", elem_id="go")
+            stop = gr.Button("Stop", elem_id="stop", visible=False)
+    return prompt, go, stop
+
+
+def _status() -> tuple[gr.Textbox, gr.Textbox]:
+    """Where a run stands, and the place in the queue."""
+    with gr.Row(elem_id="standing"):
+        state = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
+        return state, gr.Textbox(label="Place in the queue", elem_id="place", interactive=False, lines=1, max_lines=1)
+
+
+def _settings(judges: Sequence[str]) -> tuple[gr.Dropdown, ...]:
+    """The judge, and the others in the order in which `choices.chosen` takes them."""
+    protocols = {name: words.PROTOCOL_NAMES[name] for name in settings_form.PROTOCOLS}
+    windows = {name: words.WINDOW_NAMES.get(name) or words.count(int(name), "round") for name in settings_form.WINDOWS}
+    turns = {name: words.WINDOW_NAMES[name] if name == settings_form.OWN else name for name in settings_form.TURNS}
+    frames = {name: words.WINDOW_NAMES[name] if name == settings_form.OWN else name for name in settings_form.FRAMES}
+    with gr.Accordion(words.SETTINGS, open=False, elem_id="settings"), gr.Row():
+        return (
+            _choice("Judge", words.JUDGE_HELP, "judge", dict(zip(judges, judges, strict=True))),
+            _choice("Protocol", words.PROTOCOL_HELP, "protocol", protocols),
+            _choice("Memory window", words.WINDOW_HELP, "window", windows),
+            _choice("Turns", words.TURNS_HELP, "turns", turns),
+            _choice("Frames per call", words.FRAMES_HELP, "per-call", frames),
+        )
+
+
+def _choice(label: str, help_text: str, name: str, options: Mapping[str, str]) -> gr.Dropdown:
+    """`options` are the values with their names; the first one is chosen."""
+    pairs = [(text, value) for value, text in options.items()]
+    return gr.Dropdown(pairs, value=next(iter(options)), label=label, info=help_text, elem_id=name, filterable=False)
+
+
+def _player(number: int, name: str) -> gr.Video:
+    return gr.Video(label=f"Video {number}", sources=["upload"], elem_id=name, min_width=140, height=320, buttons=[])
+
+
+def _addresses() -> tuple[gr.Textbox, gr.Textbox]:
+    """One for each video, folded away: most people have files."""
+    with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():
+        return _address(1), _address(2)
+
+
+def _address(number: int) -> gr.Textbox:
+    return gr.Textbox(
+        label=f"Video {number}",
+        placeholder="https://example.org/video.mp4",
+        max_lines=1,
+        max_length=LONGEST_URL,
+        submit_btn=words.GET,
+        elem_id=f"address-{number}",
+        min_width=240,
+    )
+
+
+def _mounted(template: str, mount: str, value: Any, name: str) -> gr.HTML:
+    """A constant template; what is shown comes as data and is written as text by the page's own script."""
+    return gr.HTML(
+        value,
+        html_template=template,
+        js_on_load=f"const host = element.firstElementChild; VRThinker.{mount};",
+        apply_default_css=False,
+        elem_id=name,
+    )

@@ -1,0 +1,153 @@
+"""Opening the judges while the page is already there."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent import futures
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+from vrthinker_core.backends import NANO_NAME, OpenedBackend, default_choice, open_backend
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import display_name
+from vrthinker_core.errors import CheckpointError, VrThinkerError
+from vrthinker_core.judge import judge
+from vrthinker_core.types.events import Event, Finished
+from vrthinker_core.ui.sessions import settings_form
+from vrthinker_core.ui.sessions.background_run import Job
+from vrthinker_core.video import DecoderPool
+
+OpenJudge = Callable[[], OpenedBackend]
+"""Opens one judge. Raises VrThinkerError when that cannot be done."""
+
+TURNS = 6
+"""Replies of a run in which nobody chose their number."""
+
+NOT_KEPT = "The server could not keep its own record of this run. Download the trace if you need it."
+"""What a visitor is told when the record could not be written; where it was to be written is the server's own matter."""
+
+MOST_BORROWED = 75
+"""Seconds: what a visitor of a shared machine may ask for at once."""
+
+
+def borrowed(job: Job) -> int:
+    """Seconds for which a job needs a borrowed GPU: ten to begin, then reading (1 s) and writing (25 tokens a second) each turn."""
+    turns = min(max(job.settings.max_turns or TURNS, 1), MOST_BORROWED)
+    return min(MOST_BORROWED, math.ceil(10 + turns * (1 + min(job.settings.max_new_tokens, 300) / 25)))
+
+
+class Opening:
+    """Judges that are being opened in a thread, one after the other, and what decodes their videos."""
+
+    def __init__(self, judges: Mapping[str, OpenJudge]) -> None:
+        """`judges` are their names and how each is opened, in this order; the first one is the default."""
+        self.decoders = DecoderPool()
+        self._coming: dict[str, futures.Future[OpenedBackend]] = {name: futures.Future() for name in judges}
+        threading.Thread(target=self._work, args=(dict(judges),), name="opening", daemon=True).start()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all judges that are offered, those that cannot be opened included."""
+        return tuple(self._coming)
+
+    def done(self, name: str = "") -> bool:
+        """The judge of that name ("" for the default) is there, or cannot be opened."""
+        return self._named(name).done()
+
+    def wait(self, name: str = "") -> OpenedBackend:
+        """The judge of that name. Raises VrThinkerError when it cannot be opened, BadInput when there is none of that name."""
+        coming = self._named(name)
+        if error := coming.exception():
+            raise error.with_traceback(None)  # else each raise would make the traceback longer
+        return coming.result()
+
+    def settle(self) -> None:
+        """Wait until every judge is there, or cannot be opened."""
+        futures.wait(self._coming.values())
+
+    def events(self, job: Job) -> Generator[Event, None, None]:
+        """Do a job: the one generator that a GPU machine runs."""
+        opened = self.wait(job.judge)
+        for event in judge(
+            job.pair,
+            opened.backend,
+            job.settings,
+            cancelled=job.halt.exists,
+            trace=job.trace,
+            notes=opened.notes,
+            decoders=self.decoders,
+        ):
+            yield replace(event, notes=(NOT_KEPT,)) if isinstance(event, Finished) and event.notes else event
+
+    def close(self) -> None:
+        """Nothing is decoded any more."""
+        self.decoders.close()
+
+    def _named(self, name: str) -> futures.Future[OpenedBackend]:
+        return self._coming[settings_form.judge(name, self.names)]
+
+    def _work(self, judges: Mapping[str, OpenJudge]) -> None:
+        self.decoders.preload()
+        for name, open_judge in judges.items():
+            try:
+                self._coming[name].set_result(open_judge())
+            except VrThinkerError as error:
+                self._coming[name].set_exception(error)
+            except BaseException as error:  # noqa: BLE001 - the border of the thread: the page says what happened
+                self._coming[name].set_exception(_unforeseen(error))
+
+
+def _unforeseen(error: BaseException) -> CheckpointError:
+    return CheckpointError(f"The judge could not be opened ({type(error).__name__}). Choose another judge.")
+
+
+def offered(chosen: Sequence[str]) -> dict[str, OpenJudge]:
+    """The judges that were chosen (as `open_backend` takes them), by name and in order, and how each is opened.
+
+    Without a choice: the best judge this machine can run and, where that is another one, the built-in judge.
+    """
+    if chosen:
+        return {name: _opener(choice, name) for choice, name in zip(chosen, _distinct(map(_name, chosen)), strict=True)}
+    best = _name(default_choice())
+    return {best: lambda: open_backend(None)} | ({} if best == NANO_NAME else {NANO_NAME: _opener("nano", NANO_NAME)})
+
+
+def _opener(choice: str, name: str) -> OpenJudge:
+    def open_judge() -> OpenedBackend:
+        try:
+            return open_backend(choice, name)
+        except VrThinkerError as error:
+            logging.getLogger(__name__).warning("The judge %s cannot be opened. %s", choice, error)
+            raise type(error)(_without_place(str(error), choice, name)) from error
+
+    return open_judge
+
+
+def _name(choice: str) -> str:
+    kind, _, rest = choice.partition(":")
+    if choice == "nano":
+        return NANO_NAME
+    name = display_name(rest) if kind == "hf" else Path(rest).stem if kind == "scripted" else Path(choice).name
+    return name or "judge"
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    """The same names, with a number where one has come before."""
+    found: list[str] = []
+    for name in names:
+        numbered = (f"{name} {number}" for number in count(2))
+        found.append(name if name not in found else next(other for other in numbered if other not in found))
+    return found
+
+
+def _without_place(sentence: str, choice: str, name: str) -> str:
+    """The same sentence, which says where the judge lies, with its name in that place."""
+    source = choice.partition(":")[2] or choice
+    path = Path(source).expanduser()
+    for place in (str(path.absolute()), str(path), source):
+        sentence = sentence.replace(place, name) if os.sep in place else sentence
+    return sentence

@@ -1,0 +1,58 @@
+"""Traces that a link leads to. They live as long as the server, and only as many as there is room for."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+from pathlib import Path
+
+from vrthinker_core.errors import TraceError
+from vrthinker_core.traces import load, to_json, write_atomically
+from vrthinker_core.types.events import Trace
+from vrthinker_core.ui.view import words
+
+MOST = 200
+MOST_BYTES = 512 * 2**20
+
+
+class Shelf:
+    """At most `most` traces and `most_bytes` bytes in `folder`; the oldest leave first."""
+
+    def __init__(self, folder: Path, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._most = most
+        self._most_bytes = most_bytes
+        self._sizes: dict[str, int] = {}
+        self._links: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def put(self, run: str, trace: Trace) -> str:
+        """Keep the trace of a run; gives a name that cannot be guessed, the same one each time. Raises OSError for a full disk."""
+        with self._lock:
+            if (known := self._links.get(run)) in self._sizes:
+                return str(known)
+            name = secrets.token_hex(12)
+            data = to_json(trace)
+            write_atomically(self._path(name), data)
+            self._sizes[name] = len(data)
+            self._links[run] = name
+            self._make_room()
+            return name
+
+    def get(self, name: str) -> Trace:
+        """The trace of that name. Raises TraceError when there is none (any more)."""
+        if not re.fullmatch(r"[0-9a-f]{24}", name) or name not in self._sizes:
+            raise TraceError(words.NO_SUCH_LINK)
+        return load(self._path(name))
+
+    def _make_room(self) -> None:
+        while len(self._sizes) > self._most or (len(self._sizes) > 1 and sum(self._sizes.values()) > self._most_bytes):
+            oldest = next(iter(self._sizes))
+            del self._sizes[oldest]
+            self._links = {run: name for run, name in self._links.items() if name != oldest}
+            self._path(oldest).unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.json"

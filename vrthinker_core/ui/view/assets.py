@@ -1,0 +1,23 @@
+"""The page's own scripts and styles, as they lie in `assets/`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ASSETS = Path(__file__).resolve().parents[3] / "assets"
+EXAMPLES = ASSETS / "examples"
+
+VIEW = ("trace.js", "passage.js", "turn.js", "transcript.js")
+"""What draws a trace: enough for a saved report."""
+
+PAGE = (*VIEW, "players.js", "rail.js", "save.js", "examples.js", "page.js")
+
+
+def script(names: tuple[str, ...]) -> str:
+    """The scripts, one after the other."""
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
+
+
+def style(*names: str) -> str:
+    """The style sheets, one after the other."""
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)

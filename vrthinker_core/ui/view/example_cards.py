@@ -1,0 +1,70 @@
+"""Examples: saved runs with their videos, shown without any judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from vrthinker_core.errors import TraceError
+from vrthinker_core.traces import load
+from vrthinker_core.types import Side
+from vrthinker_core.types.events import Trace
+from vrthinker_core.ui.view import words
+from vrthinker_core.ui.view.thumbnail_files import Album
+from vrthinker_core.ui.view.tiles import tiles
+
+VIDEOS = ("first.mp4", "second.mp4")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One saved run. `videos` are the files it compared."""
+
+    name: str
+    trace: Trace
+    videos: tuple[Path, Path]
+
+
+class Examples:
+    """What lies in `folder`, in the order of the names; a folder without a whole example is passed over."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @cached_property
+    def all(self) -> tuple[Example, ...]:
+        """Every example."""
+        found = []
+        for folder in sorted(path.parent for path in self.folder.glob("*/trace.json")):
+            videos = (folder / VIDEOS[0], folder / VIDEOS[1])
+            try:
+                found.append(Example(folder.name, load(folder / "trace.json"), videos))
+            except TraceError:
+                continue
+        return tuple(found)
+
+    def find(self, name: str) -> Example | None:
+        """The example of that name."""
+        return next((example for example in self.all if example.name == name), None)
+
+    def cards(self, album: Callable[[str], Album]) -> list[dict[str, Any]]:
+        """For the page: what was asked, what came out, who judged. `album(name)` keeps the pictures of one example."""
+        return [_card(example, album(example.name)) for example in self.all]
+
+
+def _card(example: Example, album: Album) -> dict[str, Any]:
+    trace = example.trace
+    shown = tiles(trace.turns[0].frames) if trace.turns else []
+    halves = shown[len(shown) // 2].halves if shown else {}
+    verdict = trace.finished.verdict if trace.finished else None
+    return {
+        "name": example.name,
+        "title": words.title(example.name),
+        "prompt": trace.started.prompt,
+        "outcome": words.headline(verdict) if verdict else words.NO_VERDICT,
+        "judge": words.card_line(trace.started.judge, len(trace.turns)),
+        "pictures": [album(halves[side]).src if side in halves else "" for side in Side],
+    }

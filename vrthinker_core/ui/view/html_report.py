@@ -1,0 +1,53 @@
+"""A run as one HTML file that opens from the disk and asks for nothing: pictures inside, the page's own view, a strict policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+
+from vrthinker_core.types import Thumbnail
+from vrthinker_core.types.events import Trace
+from vrthinker_core.ui.view import assets, words
+from vrthinker_core.ui.view.run_state import data, fold_all, transcript
+from vrthinker_core.ui.view.thumbnail_files import size
+from vrthinker_core.ui.view.tiles import Picture
+
+PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+<header class="vrt vrt-header"><h1>{title}</h1><div class="vrt-prompt"></div><p class="vrt-judge"></p></header>
+<main><div id="trace"></div><div id="transcript"></div></main>
+<script type="application/json" id="data">{values}</script>
+<script>{script}</script>
+</html>
+"""
+
+
+def report(trace: Trace) -> str:
+    """The whole file. The scripts and styles are ours, and the policy knows them by their hash; everything else is data."""
+    state = fold_all(trace.events())
+    shown = {"trace": data(state, inline), "transcript": transcript(state)}
+    style = assets.style("trace.css", "transcript.css", "report.css")
+    script = assets.script((*assets.VIEW, "report.js"))
+    policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
+    return PAGE.format(title=words.TITLE, policy=policy, style=style, script=script, values=_embedded(shown))
+
+
+def inline(frame: Thumbnail) -> Picture:
+    """The picture itself, as a data URI."""
+    return Picture("data:image/jpeg;base64," + base64.b64encode(frame.jpeg).decode(), *size(frame.jpeg))
+
+
+def _embedded(values: object) -> str:
+    """JSON that cannot end the element it stands in."""
+    return json.dumps(values).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,205 @@
+"""Events folded into what is shown. Pure: a live run and a replayed trace go through the same fold and look the same.
+
+`fold(state, event)` gathers, `data(state, pictures)` tells the page, as plain JSON values. Text stays text: nothing here is markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from vrthinker_core.types import ClipInfo, FrameRef, Reply, Side, Thumbnail
+from vrthinker_core.types.events import Event, Finished, FramesShown, Started, TextArrived, Turn, TurnEnded
+from vrthinker_core.ui.view import words
+from vrthinker_core.ui.view.dialect_lookup import grid
+from vrthinker_core.ui.view.tiles import Pictures, tiles
+
+Reader = Callable[[str], Reply]
+"""Reads a reply that is still being written."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTurn:
+    """A turn as far as it has come; `turn` is None until it has ended."""
+
+    number: int
+    told: str
+    frames: tuple[Thumbnail, ...]
+    forced: bool
+    text: str = ""
+    turn: Turn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything that happened so far."""
+
+    started: Started | None = None
+    turns: tuple[ShownTurn, ...] = ()
+    finished: Finished | None = None
+
+
+def fold(state: State, event: Event) -> State:
+    """The state after one more event."""
+    match event:
+        case Started():
+            return State(event)
+        case FramesShown():
+            return replace(state, turns=(*state.turns, ShownTurn(event.turn, event.told, event.frames, event.forced)))
+        case TextArrived():
+            return _with_last(state, lambda last: replace(last, text=last.text + event.text))
+        case TurnEnded():
+            return _with_last(state, lambda last: replace(last, text=event.turn.completion.text, turn=event.turn))
+        case Finished():
+            return replace(state, finished=event)
+
+
+def fold_all(events: Iterable[Event]) -> State:
+    """The state after a whole run."""
+    state = State()
+    for event in coalesced(events):
+        state = fold(state, event)
+    return state
+
+
+def coalesced(events: Iterable[Event]) -> Iterator[Event]:
+    """The same events with neighbouring pieces of one text joined: a stranger's trace may hold a million of them."""
+    for turn, group in groupby(events, key=lambda event: event.turn if isinstance(event, TextArrived) else None):
+        if turn is None:
+            yield from group
+        else:
+            yield TextArrived(turn, "".join(event.text for event in group if isinstance(event, TextArrived)))
+
+
+def _with_last(state: State, change: Callable[[ShownTurn], ShownTurn]) -> State:
+    if not state.turns:
+        return state
+    return replace(state, turns=(*state.turns[:-1], change(state.turns[-1])))
+
+
+# -- for the page --------------------------------------------------------------------------------------------------------
+
+
+def data(state: State, pictures: Pictures, read: Reader | None = None) -> dict[str, Any]:
+    """What the page shows, as JSON values.
+
+    `pictures` says where a thumbnail is found; `read` reads a reply that is still being written (without it the raw text is shown).
+    """
+    started = state.started
+    if started is None:
+        return {"turns": [], "ending": state.finished.error if state.finished else ""}
+    clips = {side: clip for side, clip in zip(Side, started.clips, strict=True) if clip is not None}
+    visible = in_view(state)
+    return {
+        "prompt": started.prompt,
+        "judge": words.judge_line(started.judge),
+        "notes": [*started.notes, *(state.finished.notes if state.finished else ())],
+        "health": words.health([clip.notes if clip else () for clip in started.clips]),
+        "fps": [clips[side].fps if side in clips else 0 for side in Side],
+        "grid": grid(started),
+        "verdict": _verdict(state.finished),
+        "ending": words.ending(state.finished) if state.finished else "",
+        "turns": [_turn(turn, state.finished is None, clips, visible, pictures, read) for turn in state.turns],
+    }
+
+
+def transcript(state: State) -> dict[str, Any]:
+    """The exact text that was sent and came back, passage by passage; a turn is told once it has ended."""
+    passages = [[words.SYSTEM, state.started.system]] if state.started and state.started.system else []
+    for turn in (turn for turn in state.turns if turn.turn or state.finished):
+        passages.append([words.sent(turn.number, len(turn.frames)), turn.told])
+        if turn.text:
+            passages.append([words.received(turn.number), turn.text])
+    return {"passages": passages}
+
+
+def status(state: State, seconds: float) -> str:
+    """One line about where a run stands, `seconds` after it began."""
+    started, finished = state.started, state.finished
+    if finished is not None:
+        return words.ended(finished, len(state.turns))
+    if started is None or not state.turns:
+        return words.OPENING
+    last = state.turns[-1]
+    turns = started.settings.max_turns
+    doing = words.writing(last.number, turns) if last.text else words.looking(last.number, turns, len(last.frames))
+    return f"{doing} · {words.duration(seconds)}"
+
+
+def replayed_status(state: State) -> str:
+    """The same line about a saved run."""
+    return f"{words.REPLAYING} {words.ended(state.finished, len(state.turns)) if state.finished else words.NEVER_ENDED}"
+
+
+def in_view(state: State) -> frozenset[FrameRef]:
+    """The frames that the judge sees now: those of the last reply that was read, and what has been sent since."""
+    seen: set[FrameRef] = set()
+    for shown in state.turns:
+        if shown.turn is not None:
+            seen = set(shown.turn.in_view)
+        seen.update(frame.ref for frame in shown.frames)
+    return frozenset(seen)
+
+
+def _turn(
+    shown: ShownTurn,
+    running: bool,
+    clips: dict[Side, ClipInfo],
+    visible: frozenset[FrameRef],
+    pictures: Pictures,
+    read: Reader | None,
+) -> dict[str, Any]:
+    found = tiles(shown.frames)
+    pairs = sum(len(tile.halves) == 2 for tile in found)
+    state = [words.shown(pairs, len(found) - pairs)] if found else []
+    turn = shown.turn
+    return {
+        "number": shown.number,
+        "state": " · ".join([*state, words.action(turn.reply)] if turn else state),
+        "foot": words.foot(turn) if turn else "",
+        "confidence": _confidence(turn),
+        "live": turn is None and running,
+        "tiles": [tile.data(clips, visible, pictures) for tile in found],
+        "parts": _parts(shown, read),
+        "remarks": words.remarks(turn) if turn else [],
+    }
+
+
+def _confidence(turn: Turn | None) -> list[str]:
+    """How sure the judge said it was, and what that means; nothing where it did not say."""
+    said = None if turn is None else turn.reply.confidence
+    return [] if said is None else [words.confidence(said), words.CONFIDENCE_HELP]
+
+
+def _parts(shown: ShownTurn, read: Reader | None) -> list[list[str]]:
+    """The reply under its headings; as it came where nothing in it could be read."""
+    reply = shown.turn.reply if shown.turn else read(shown.text) if read and shown.text else None
+    found = []
+    if reply is not None and reply.snapshot:
+        found.append([words.SNAPSHOT, reply.snapshot])
+    if reply is not None and reply.think:
+        found.append([words.THINK, reply.think])
+    if reply is not None and shown.turn is not None and reply.wants is not None and reply.wants.indices:
+        found.append([words.TOOL_CALL, words.tool_call(reply.wants)])
+    unread = not found or (shown.turn is not None and shown.turn.reply.kind == "invalid")
+    if unread and shown.text:
+        found.append([words.RAW if shown.turn else words.WRITING, shown.text])
+    return found
+
+
+def _verdict(finished: Finished | None) -> dict[str, Any] | None:
+    if finished is None or finished.verdict is None:
+        return None
+    labels = dict(finished.verdict)
+    chips = [
+        {
+            "name": name,
+            "label": words.LABELS[labels[dimension]],
+            "value": labels[dimension],
+            "help": f"{help_text} {words.LABEL_HELP[labels[dimension]]}",
+        }
+        for dimension, (name, help_text) in words.DIMENSIONS.items()
+    ]
+    return {"headline": words.headline(finished.verdict), "caveats": words.caveats(finished), "chips": chips}
