@@ -19,8 +19,8 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-from vrthinker_core.ui.page.app.app import WAITING_ROOM, Page
-from vrthinker_core.ui.view.run_state.assets import EXAMPLES
+from vrthinker_core.ui.page.app import WAITING_ROOM, Page
+from vrthinker_core.ui.view.assets import EXAMPLES
 
 from vrthinker_core.ui.fetch.public_addresses import ANYWHERE, PUBLIC
 from vrthinker_core.ui.sessions.judge_loader import Opening, borrowed, offered
