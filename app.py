@@ -19,12 +19,11 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-from vrthinker_core.ui.page.app import WAITING_ROOM, Page
+from vrthinker_core.ui.fetch.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
+from vrthinker_core.ui.page.app import MAX_WAITING, Page
+from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, gpu_seconds, judge_openers
+from vrthinker_core.ui.sessions.zero_gpu import naming_gpu_errors
 from vrthinker_core.ui.view.assets import EXAMPLES
-
-from vrthinker_core.ui.fetch.public_addresses import ANYWHERE, PUBLIC
-from vrthinker_core.ui.sessions.judge_loader import Opening, borrowed, offered
-from vrthinker_core.ui.sessions.zero_gpu import told
 
 
 def options() -> argparse.Namespace:
@@ -38,7 +37,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--name", action="append", default=[], help="a host name the server goes by, besides localhost")
     parser.add_argument("--at-once", type=int, default=1, help="judges that may think at the same time")
     parser.add_argument(
-        "--waiting", type=int, default=WAITING_ROOM, help="visitors that may wait for the judge; later ones are turned away"
+        "--waiting", type=int, default=MAX_WAITING, help="visitors that may wait for the judge; later ones are turned away"
     )
     parser.add_argument(
         "--local-addresses",
@@ -55,12 +54,12 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     """Serve the page until it is interrupted; everything that visitors bring stays below `folder`."""
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
     names = [*chosen.name, *filter(None, [os.environ.get("SPACE_HOST")])]
-    opening = Opening(offered(chosen.judge))
-    judging = told(spaces.GPU(duration=borrowed)(opening.events))
-    policy = ANYWHERE if chosen.local_addresses else PUBLIC
+    opening = JudgeLoader(judge_openers(chosen.judge))
+    judging = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(opening.run_job))
+    policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY
     page = Page(opening, folder, judging, at_once=chosen.at_once, waiting=chosen.waiting, examples=chosen.examples, policy=policy)
     if os.environ.get("SPACE_ID"):
-        opening.settle()  # a borrowed GPU sees only what was loaded before the first visitor came
+        opening.wait_all()  # a borrowed GPU sees only what was loaded before the first visitor came
     try:
         page.blocks().launch(server_name=chosen.host, server_port=chosen.port, **page.launch_options(names))
     finally:

@@ -106,14 +106,14 @@ def test_a_space_can_be_built(built: dict[str, Version]) -> None:
 
 
 def test_a_space_has_mcp(built: dict[str, Version]) -> None:
-    assert built["mcp"] in Requirement(mcp.PACKAGE).specifier
+    assert built["mcp"] in Requirement(mcp.MCP_REQUIREMENT).specifier
     assert built["pydantic"] <= Version("2.12.5")
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12"])
 def test_what_the_tests_need_goes_with_it(python: str) -> None:
     pytest.importorskip("uv")
-    assert resolved(python, *dev())["mcp"] in Requirement(mcp.PACKAGE).specifier
+    assert resolved(python, *dev())["mcp"] in Requirement(mcp.MCP_REQUIREMENT).specifier
 
 
 # -- the upload ----------------------------------------------------------------------------------------------------------

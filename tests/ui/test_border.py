@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from starlette.responses import PlainTextResponse
 
-from vrthinker_core.ui.server.origin_guard import Border
+from vrthinker_core.ui.server.origin_guard import OriginGuard
 
 
 def ask(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str, str]]:
@@ -25,7 +25,7 @@ def ask(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str, str
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": raw, "query_string": b""}
     with ThreadPoolExecutor(1) as elsewhere:  # the browser tests keep an event loop running in this thread
-        elsewhere.submit(lambda: asyncio.run(Border(PlainTextResponse("in"), names)(scope, receive, send))).result()
+        elsewhere.submit(lambda: asyncio.run(OriginGuard(PlainTextResponse("in"), names)(scope, receive, send))).result()
     return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
 
 

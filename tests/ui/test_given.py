@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.ui.api.video_inputs import LARGEST_INSIDE, video
+from vrthinker_core.ui.api.video_inputs import MAX_DATA_URL_BYTES, resolve_video
 
 NOWHERE = Path("nowhere")
 
@@ -32,7 +32,7 @@ def opened(named: object, fetched: Path = NOWHERE) -> tuple[Path, bytes | None, 
         return fetched
 
     async def look() -> tuple[Path, bytes | None, list[str]]:
-        async with video(named, "Video 1", fetch) as path:
+        async with resolve_video(named, "Video 1", fetch) as path:
             return path, path.read_bytes() if path.exists() else None, asked
 
     with ThreadPoolExecutor(1) as elsewhere:  # the browser tests keep an event loop running in this thread
@@ -64,7 +64,7 @@ def test_what_came_within_the_call_is_cleared_away(uploads: Path) -> None:
 
 def test_no_larger_one_is_taken_within_a_call(uploads: Path) -> None:
     with pytest.raises(BadInput, match=r"^Video 1 has more than 20 MB"):
-        opened("data:video/mp4;base64," + "A" * (LARGEST_INSIDE * 4 // 3 + 8))
+        opened("data:video/mp4;base64," + "A" * (MAX_DATA_URL_BYTES * 4 // 3 + 8))
     assert not any(uploads.iterdir())
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.ui.conftest import Server
 from tests.ui.saved import SCRIPT, write_example
 from tests.ui.test_sharing import LONG
-from vrthinker_core.ui.page.judge_banner import INTRODUCTION
+from vrthinker_core.ui.page.judge_banner import BANNER_ONLY
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -29,7 +29,7 @@ ARRIVES = """([first, then]) => {
 }"""
 """Two values of the trace, one after the other; gives what is shown and what the other parts of the page know."""
 
-NOTES = {**INTRODUCTION, "turns": [], "notes": ["The built-in judge speaks."]}
+NOTES = {**BANNER_ONLY, "turns": [], "notes": ["The built-in judge speaks."]}
 RUN = {"run": "a", "over": True, "turns": [], "headline": "Video 1 is better overall", "notes": ["A note of the run."]}
 
 

@@ -17,13 +17,13 @@ from vrthinker_core.backends import OpenedBackend, ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Preference, Settings, VideoPair
 from vrthinker_core.ui.sessions import settings_form
-from vrthinker_core.ui.sessions.judge_loader import Opening, OpenJudge, offered
-from vrthinker_core.ui.sessions.sessions import Visits
+from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, OpenJudge, judge_openers
+from vrthinker_core.ui.sessions.sessions import Sessions
 
 FIRST = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 SECOND = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
 
-Open = Callable[..., Opening]
+Open = Callable[..., JudgeLoader]
 
 
 def speaking(reply: str, name: str) -> OpenJudge:
@@ -33,10 +33,10 @@ def speaking(reply: str, name: str) -> OpenJudge:
 @pytest.fixture
 def opening() -> Iterator[Open]:
     """Opens judges, by name."""
-    begun: list[Opening] = []
+    begun: list[JudgeLoader] = []
 
-    def start(**judges: OpenJudge) -> Opening:
-        begun.append(Opening(judges))
+    def start(**judges: OpenJudge) -> JudgeLoader:
+        begun.append(JudgeLoader(judges))
         return begun[-1]
 
     yield start
@@ -65,11 +65,11 @@ def test_names_tell_judges_apart_and_reveal_no_path(tmp_path: Path) -> None:
         str(folder): "mine 4",
         "oracle": "oracle",
     }
-    assert list(offered(list(chosen))) == list(chosen.values())
+    assert list(judge_openers(list(chosen))) == list(chosen.values())
 
 
 def test_a_number_is_never_taken_twice() -> None:
-    assert list(offered(["hf:/x/a 2", "hf:/x/a", "hf:/y/a", "hf:/z/a"])) == ["a 2", "a", "a 3", "a 4"]
+    assert list(judge_openers(["hf:/x/a 2", "hf:/x/a", "hf:/y/a", "hf:/z/a"])) == ["a 2", "a", "a 3", "a 4"]
 
 
 def test_the_trace_names_a_judge_as_the_page_does(tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def test_the_trace_names_a_judge_as_the_page_does(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         scripts.append(write_script(tmp_path / name / "script.jsonl", [FIRST], name="of its own"))
-    judges = offered(scripts)
+    judges = judge_openers(scripts)
     assert [open_judge().backend.name for open_judge in judges.values()] == list(judges) == ["script", "script 2"]
 
 
 @pytest.mark.parametrize("choice", ["hf:{}/nothing", "hf:{}", "scripted:{}/nothing.jsonl", "{}/nothing"])
 def test_what_is_wrong_is_said_without_a_path(choice: str, tmp_path: Path) -> None:
-    ((name, open_judge),) = offered([choice.format(tmp_path)]).items()
+    ((name, open_judge),) = judge_openers([choice.format(tmp_path)]).items()
     with pytest.raises((BadInput, CheckpointError), match=name) as told:
         open_judge()
     assert str(tmp_path) not in str(told.value)
@@ -114,11 +114,11 @@ def test_without_a_choice_it_is_the_best_one_and_the_built_in_one(
     gpu: bool, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    assert list(offered([])) == names
+    assert list(judge_openers([])) == names
 
 
 def test_without_a_gpu_the_built_in_judge_says_why_it_speaks() -> None:
-    (open_judge,) = offered([]).values()
+    (open_judge,) = judge_openers([]).values()
     opened = open_judge()
     assert opened.backend.name == "nano (built in)"
     assert opened.notes[0].startswith("No GPU was found")
@@ -136,12 +136,12 @@ def test_judges_are_opened_in_their_order_and_none_waits_for_those_after_it(open
 
     judges = opening(one=speaking(FIRST, "one"), slow=slow, last=speaking(FIRST, "last"))
     assert judges.names == ("one", "slow", "last")
-    assert judges.wait().backend.name == judges.wait("one").backend.name == "one"
-    assert judges.done()
-    assert (judges.done("slow"), judges.done("last")) == (False, False)
+    assert judges.get().backend.name == judges.get("one").backend.name == "one"
+    assert judges.is_loaded()
+    assert (judges.is_loaded("slow"), judges.is_loaded("last")) == (False, False)
     go_on.set()
-    assert judges.wait("slow").backend.name == "slow"
-    assert judges.wait("last").backend.name == "last"
+    assert judges.get("slow").backend.name == "slow"
+    assert judges.get("last").backend.name == "last"
 
 
 def test_settling_is_waiting_for_all_of_them(opening: Open) -> None:
@@ -152,25 +152,25 @@ def test_settling_is_waiting_for_all_of_them(opening: Open) -> None:
         return failing()
 
     judges = opening(one=speaking(FIRST, "one"), slow=slow)
-    settling = threading.Thread(target=judges.settle, daemon=True)
+    settling = threading.Thread(target=judges.wait_all, daemon=True)
     settling.start()
-    until(lambda: judges.done("one"))
+    until(lambda: judges.is_loaded("one"))
     settling.join(0.2)
     assert settling.is_alive()
     go_on.set()
     settling.join(5)
     assert not settling.is_alive()
-    assert judges.done("slow")
+    assert judges.is_loaded("slow")
 
 
 @pytest.mark.parametrize("broken", [failing, lambda: sys.exit(1), lambda: OpenedBackend(*[1 / 0])])
 def test_one_that_cannot_be_opened_spoils_no_other(opening: Open, broken: OpenJudge) -> None:
     judges = opening(broken=broken, whole=speaking(SECOND, "whole"))
-    assert judges.wait("whole").backend.name == "whole"
+    assert judges.get("whole").backend.name == "whole"
     depths = []
     for _ in range(3):
         with pytest.raises(CheckpointError) as told:
-            judges.wait()
+            judges.get()
         depths.append(len(told.traceback))
     assert len(set(depths)) == 1, "an error that is told again and again must not grow"
 
@@ -179,10 +179,10 @@ def test_a_name_that_is_not_offered_is_one_sentence(opening: Open) -> None:
     judges = opening(one=speaking(FIRST, "one"), two=speaking(SECOND, "two"))
     for wrong in ("three", "One", "one ", 7, ["one"], True, "x" * 999):
         with pytest.raises(BadInput, match=r"^There is no judge .{1,42} here\. Choose one, two\.$"):
-            settings_form.judge(wrong, judges.names)
+            settings_form.parse_judge(wrong, judges.names)
     with pytest.raises(BadInput, match="Choose one, two"):
-        judges.wait("three")
-    assert [settings_form.judge(value, judges.names) for value in (None, "", "one", "two")] == ["one", "one", "one", "two"]
+        judges.get("three")
+    assert [settings_form.parse_judge(value, judges.names) for value in (None, "", "one", "two")] == ["one", "one", "one", "two"]
 
 
 # -- runs ----------------------------------------------------------------------------------------------------------------
@@ -190,9 +190,9 @@ def test_a_name_that_is_not_offered_is_one_sentence(opening: Open) -> None:
 
 def test_visitors_with_different_judges_never_mix(opening: Open, pair: VideoPair, tmp_path: Path) -> None:
     judges = opening(one=speaking(FIRST, "one"), two=speaking(SECOND, "two"))
-    visits = Visits(tmp_path, judges.events, at_once=4)
+    visits = Sessions(tmp_path, judges.run_job, at_once=4)
     names = ["one", "two", "", "two", "one", "two"]
-    begun = [visits.begin(str(number), pair, Settings(), name) for number, name in enumerate(names)]
+    begun = [visits.start_run(str(number), pair, Settings(), name) for number, name in enumerate(names)]
     until(lambda: all(visit.run.over for visit in begun), 60)
     for name, visit in zip(names, begun, strict=True):
         state = visit.run.state

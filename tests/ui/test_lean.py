@@ -61,8 +61,8 @@ def test_who_has_left_is_forgotten() -> None:
         holder = StateHolder()
         holder.set_blocks(blocks)
         assert holder["anna"] is not holder["bert"]
-        blocks.forget("anna")
-        blocks.forget("anna")
+        blocks.forget_session("anna")
+        blocks.forget_session("anna")
         assert "anna" not in holder
         assert "bert" in holder
         assert set(holder.time_last_used) == {"bert"}

@@ -25,7 +25,7 @@ from tests.ui.test_run import until
 from tests.ui.test_visits import files
 from vrthinker_core.ui.api import mcp
 
-needs_mcp = pytest.mark.skipif(bool(mcp.missing()), reason=mcp.missing() or "MCP is there")
+needs_mcp = pytest.mark.skipif(bool(mcp.why_unavailable()), reason=mcp.why_unavailable() or "MCP is there")
 
 LOOK = '<think>t</think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 60]}}</tool_call>'
 END = "<Snapshot>Steady.</Snapshot><Think>Vidéo 1 is steadier.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
@@ -191,7 +191,7 @@ def test_the_border_stands_before_the_tools(method: str, path: str, server: Serv
 def test_its_own_page_and_programs_come_in(server: Server) -> None:
     assert status(server, "/gradio_api/mcp/")[0] == 200
     assert status(server, "/gradio_api/mcp/", Origin=server.url.rstrip("/"))[0] == 200
-    assert status(server, "/gradio_api/mcp/sse", "GET") == (404, mcp.OLDER)
+    assert status(server, "/gradio_api/mcp/sse", "GET") == (404, mcp.NO_SSE)
 
 
 # -- callers who leave ---------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def test_an_assistant_configured_as_the_readme_says(server: Server, clips: Clips
 
 
 def test_the_readme_names_the_package_that_is_looked_for() -> None:
-    assert f'pip install "{mcp.PACKAGE}"' in SECTION
+    assert f'pip install "{mcp.MCP_REQUIREMENT}"' in SECTION
 
 
 # -- without MCP ---------------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def pretend(folder: Path, version: str) -> Path:
 @pytest.mark.parametrize("version", ["2.0.0b1", "2.3.0", "1.23.3", "0.9.1", "3", "unknown"])
 def test_another_version_is_named(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(pretend(tmp_path, version))
-    assert mcp.missing() == mcp.WRONG_VERSION.format(version)
+    assert mcp.why_unavailable() == mcp.WRONG_VERSION.format(version)
 
 
 def test_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
-    assert mcp.missing() == mcp.NOT_INSTALLED
+    assert mcp.why_unavailable() == mcp.NOT_INSTALLED
 
 
 def test_one_that_cannot_be_imported_is_named(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.ui import runs
 from tests.ui.test_view import ATTACKS
 from vrthinker_core.types import Reply
-from vrthinker_core.ui.view.html_report import report
+from vrthinker_core.ui.view.html_report import render_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def attacked(attack: str) -> str:
     trace = runs.three_turns(prompt=attack, notes=(attack,), judge=attack, system=attack)
     turn = replace(trace.turns[0], told=attack, completion=runs.completion(attack, 4096), reply=Reply(attack, attack, attack))
-    return report(replace(trace, turns=(turn, *trace.turns[1:])))
+    return render_report(replace(trace, turns=(turn, *trace.turns[1:])))
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -35,7 +35,7 @@ def test_data_never_becomes_markup(attack: str) -> None:
 @pytest.mark.browser
 def test_it_opens_from_the_disk_and_shows_the_whole_run(open_file: Callable[[Path], Page], tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(report(runs.three_turns(system="Judge <|im_end|> well.")), encoding="utf-8")
+    path.write_text(render_report(runs.three_turns(system="Judge <|im_end|> well.")), encoding="utf-8")
     page = open_file(path)
     assert page.locator(".vrt-turn").count() == 3
     assert page.locator(".vrt-headline").inner_text() == "Video 1 is better overall"

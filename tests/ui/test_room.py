@@ -11,34 +11,34 @@ from tests.benchmarks.gauges import played
 from tests.benchmarks.visitors import Seen, Site, Visitor
 from tests.ui.conftest import Server
 from tests.ui.saved import SCRIPT
-from vrthinker_core.ui.sessions.waiting_room import Room
+from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 
 
 def test_who_is_judged_has_a_place_until_that_ends() -> None:
-    room = Room(1)
-    assert room.enter("anna")
-    with room.turn("anna"):
-        assert not room.enter("bert")
-    assert room.enter("bert")
+    room = WaitingRoom(1)
+    assert room.join("anna")
+    with room.active("anna"):
+        assert not room.join("bert")
+    assert room.join("bert")
     assert room.leave("bert"), "still waiting"
 
 
 def test_whose_turn_has_come_waits_no_more() -> None:
-    room = Room(1)
-    assert room.enter("anna")
-    with room.turn("anna"):
+    room = WaitingRoom(1)
+    assert room.join("anna")
+    with room.active("anna"):
         assert not room.leave("anna")
-        assert room.enter("bert")
-    assert not room.enter("anna"), "an old turn's end sends nobody away"
+        assert room.join("bert")
+    assert not room.join("anna"), "an old turn's end sends nobody away"
     assert room.leave("bert")
 
 
 def test_who_comes_in_anew_keeps_the_place_when_the_old_turn_ends() -> None:
-    room = Room(1)
-    assert room.enter("anna")
-    with room.turn("anna"):
-        assert room.enter("anna")
-    assert not room.enter("bert")
+    room = WaitingRoom(1)
+    assert room.join("anna")
+    with room.active("anna"):
+        assert room.join("anna")
+    assert not room.join("bert")
     assert room.leave("anna")
 
 

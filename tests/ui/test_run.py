@@ -14,26 +14,26 @@ from vrthinker_core.errors import CheckpointError
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, FramesShown, StopReason, TextArrived, Trace
-from vrthinker_core.ui.sessions.background_run import Job, Judging, Run
+from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.view.run_state import fold_all
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path: Path) -> RunJob:
     pair = VideoPair("A ball pans steadily.", tmp_path / "a.mp4", tmp_path / "b.mp4")
-    return Job(pair, Settings(), tmp_path / "trace.json", tmp_path / "halt")
+    return RunJob(pair, Settings(), tmp_path / "trace.json", tmp_path / "halt")
 
 
-def recite(job: Job) -> Generator[Event, None, None]:
+def recite(job: RunJob) -> Generator[Event, None, None]:
     yield from runs.three_turns().events()
 
 
-def talk(job: Job) -> Generator[Event, None, None]:
+def talk(job: RunJob) -> Generator[Event, None, None]:
     """Talks until it is told to stop."""
     yield runs.started()
     yield FramesShown(1, "told", runs.pairs([16]))
-    while not job.halt.exists():
+    while not job.stop_file.exists():
         yield TextArrived(1, "word ")
         time.sleep(0.005)
     yield Finished(StopReason.CANCELLED, seconds=1)
@@ -46,17 +46,17 @@ def until(ready: Callable[[], object], seconds: float = 10) -> None:
         time.sleep(0.005)
 
 
-def start(job: Job, judging: Judging, seats: threading.Semaphore | None = None) -> Run:
-    return Run(job, judging, seats or threading.Semaphore(1))
+def start(job: RunJob, judging: JobRunner, seats: threading.Semaphore | None = None) -> BackgroundRun:
+    return BackgroundRun(job, judging, seats or threading.Semaphore(1))
 
 
-def test_nothing_is_lost(job: Job) -> None:
+def test_nothing_is_lost(job: RunJob) -> None:
     run = start(job, recite)
     until(lambda: run.over)
     assert run.state == fold_all(runs.three_turns().events())
 
 
-def test_stop_keeps_everything_and_takes_half_a_second_at_most(job: Job) -> None:
+def test_stop_keeps_everything_and_takes_half_a_second_at_most(job: RunJob) -> None:
     run = start(job, talk)
     until(lambda: run.state.turns and run.state.turns[0].text)
     began = time.monotonic()
@@ -67,10 +67,10 @@ def test_stop_keeps_everything_and_takes_half_a_second_at_most(job: Job) -> None
     assert run.join(5)
 
 
-def test_a_judge_that_hangs_does_not_hold_up_the_page_but_keeps_its_seat(job: Job) -> None:
+def test_a_judge_that_hangs_does_not_hold_up_the_page_but_keeps_its_seat(job: RunJob) -> None:
     let_go = threading.Event()
 
-    def hang(job: Job) -> Generator[Event, None, None]:
+    def hang(job: RunJob) -> Generator[Event, None, None]:
         yield runs.started()
         let_go.wait()
         yield TextArrived(1, "too late")
@@ -91,10 +91,10 @@ def test_a_judge_that_hangs_does_not_hold_up_the_page_but_keeps_its_seat(job: Jo
     assert run.state == state, "what comes after the end is not heard"
 
 
-def test_what_a_hanging_judge_had_seen_and_written_is_kept_in_the_trace(job: Job) -> None:
+def test_what_a_hanging_judge_had_seen_and_written_is_kept_in_the_trace(job: RunJob) -> None:
     let_go = threading.Event()
 
-    def hang(job: Job) -> Generator[Event, None, None]:
+    def hang(job: RunJob) -> Generator[Event, None, None]:
         yield from Trace(runs.started(), runs.three_turns().turns[:1]).events()
         yield FramesShown(2, "more", runs.pairs([7, 90]))
         yield TextArrived(2, "<Snapshot>a ball</Snapshot><Think>it ro")
@@ -113,10 +113,10 @@ def test_what_a_hanging_judge_had_seen_and_written_is_kept_in_the_trace(job: Job
     assert fold_all(trace.events()) == run.state
 
 
-def test_a_judge_that_does_not_listen_is_closed(job: Job) -> None:
+def test_a_judge_that_does_not_listen_is_closed(job: RunJob) -> None:
     closed = threading.Event()
 
-    def babble(job: Job) -> Generator[Event, None, None]:
+    def babble(job: RunJob) -> Generator[Event, None, None]:
         try:
             yield runs.started()
             while True:
@@ -126,7 +126,7 @@ def test_a_judge_that_does_not_listen_is_closed(job: Job) -> None:
             closed.set()
 
     run = start(job, babble)
-    run.halt()
+    run.request_stop()
     assert run.join(5)
     assert closed.is_set()
     assert run.state.finished is not None
@@ -134,8 +134,8 @@ def test_a_judge_that_does_not_listen_is_closed(job: Job) -> None:
 
 
 @pytest.mark.parametrize("error", [CheckpointError("No judge. Choose another."), RuntimeError("secret path")])
-def test_a_judge_that_fails_ends_with_a_sentence(job: Job, error: Exception) -> None:
-    def fail(job: Job) -> Generator[Event, None, None]:
+def test_a_judge_that_fails_ends_with_a_sentence(job: RunJob, error: Exception) -> None:
+    def fail(job: RunJob) -> Generator[Event, None, None]:
         yield runs.started()
         raise error
 
@@ -149,10 +149,10 @@ def test_a_judge_that_fails_ends_with_a_sentence(job: Job, error: Exception) -> 
     assert finished.error.endswith(".")
 
 
-def test_who_leaves_while_waiting_never_starts(job: Job) -> None:
+def test_who_leaves_while_waiting_never_starts(job: RunJob) -> None:
     seats = threading.Semaphore(0)
     run = start(job, recite, seats)
-    run.halt()
+    run.request_stop()
     until(lambda: run.over)
     assert run.state.started is None
     assert run.join(5)

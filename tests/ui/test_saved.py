@@ -20,14 +20,14 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Trace
-from vrthinker_core.ui.sessions.replay import Replay, digest, trace_of, videos
-from vrthinker_core.ui.sessions.sessions import Visits
-from vrthinker_core.ui.sessions.settings_form import chosen
-from vrthinker_core.ui.sessions.shared_traces import Shelf
-from vrthinker_core.ui.sessions.waiting_room import Room
+from vrthinker_core.ui.sessions.replay import Replay, file_digest, matching_videos, trace_of
+from vrthinker_core.ui.sessions.sessions import Sessions
+from vrthinker_core.ui.sessions.settings_form import parse_settings
+from vrthinker_core.ui.sessions.shared_traces import SharedTraces
+from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 from vrthinker_core.ui.view.example_cards import Examples
-from vrthinker_core.ui.view.run_state import State, fold, fold_all, replayed_status
-from vrthinker_core.ui.view.thumbnail_files import Album
+from vrthinker_core.ui.view.run_state import RunState, fold, fold_all, replay_status_line
+from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 
 
 @pytest.fixture(scope="module")
@@ -53,51 +53,51 @@ def test_saving_and_replaying_is_the_identity() -> None:
 
 def test_a_turn_that_never_ended_is_not_saved() -> None:
     events = list(runs.three_turns().events())
-    state = State()
+    state = RunState()
     for event in events[:-3]:
         state = fold(state, event)
     saved = trace_of(state)
     assert saved is not None
     assert len(saved.turns) == 2
     assert from_json(to_json(saved)) == saved
-    assert trace_of(State()) is None
+    assert trace_of(RunState()) is None
 
 
 def test_a_replay_says_what_it_is() -> None:
     trace = runs.three_turns()
-    assert replayed_status(Replay(trace).state) == "Replaying a saved trace. Finished after 3 turns in 4.6 s"
-    assert "cut off" in replayed_status(Replay(replace(trace, finished=None)).state)
+    assert replay_status_line(Replay(trace).state) == "Replaying a saved trace. Finished after 3 turns in 4.6 s"
+    assert "cut off" in replay_status_line(Replay(replace(trace, finished=None)).state)
 
 
 def test_videos_are_known_by_their_content(folder: Path, tmp_path: Path) -> None:
     first, second = folder / "a-block" / "first.mp4", folder / "a-block" / "second.mp4"
     trace = load(folder / "a-block" / "trace.json")
-    assert videos(trace, [second, tmp_path / "gone.mp4", first]) == (first, second)
-    assert videos(trace, [second]) == (None, second)
-    assert videos(runs.three_turns(), [first, second]) == (None, None)
-    assert digest(tmp_path) == ""
+    assert matching_videos(trace, [second, tmp_path / "gone.mp4", first]) == (first, second)
+    assert matching_videos(trace, [second]) == (None, second)
+    assert matching_videos(runs.three_turns(), [first, second]) == (None, None)
+    assert file_digest(tmp_path) == ""
 
 
 def test_the_shelf_gives_back_what_it_was_given(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = SharedTraces(tmp_path)
     trace = runs.three_turns()
-    name = shelf.put("run", trace)
+    name = shelf.add("run", trace)
     assert shelf.get(name) == trace
-    assert shelf.put("run", trace) == name
-    assert shelf.put("another run", trace) != name
+    assert shelf.add("run", trace) == name
+    assert shelf.add("another run", trace) != name
 
 
 @pytest.mark.parametrize("name", ["", "x", "../trace", "0" * 24, "0" * 23 + "G", "..%2f" * 5])
 def test_no_other_name_leads_anywhere(tmp_path: Path, name: str) -> None:
     with pytest.raises(TraceError, match="leads nowhere"):
-        Shelf(tmp_path).get(name)
+        SharedTraces(tmp_path).get(name)
 
 
 @pytest.mark.parametrize("bounds", [{"most": 3}, {"most_bytes": 3 * 215_000}])
 def test_the_shelf_never_overflows(tmp_path: Path, bounds: dict[str, int]) -> None:
-    shelf = Shelf(tmp_path, **bounds)
+    shelf = SharedTraces(tmp_path, **bounds)
     heavy = Trace(runs.started(system="x" * 199_000))
-    names = [shelf.put(str(number), heavy) for number in range(8)]
+    names = [shelf.add(str(number), heavy) for number in range(8)]
     assert {path.stem for path in tmp_path.iterdir()} == set(names[5:])
     assert shelf.get(names[-1]) == heavy
     with pytest.raises(TraceError):
@@ -107,7 +107,7 @@ def test_the_shelf_never_overflows(tmp_path: Path, bounds: dict[str, int]) -> No
 def test_examples_come_in_the_order_of_their_names_and_only_whole_ones(folder: Path, tmp_path: Path) -> None:
     examples = Examples(folder)
     assert [example.name for example in examples.all] == ["a-block", "b-block"]
-    cards = examples.cards(lambda name: Album(tmp_path / name, f"frames/{name}"))
+    cards = examples.cards(lambda name: ThumbnailFiles(tmp_path / name, f"frames/{name}"))
     assert cards[0]["prompt"] == PROMPT
     assert cards[0]["outcome"] == "Video 1 is better overall"
     assert cards[0]["judge"] == "Judge: scripted · 2 turns"
@@ -119,49 +119,49 @@ def test_examples_come_in_the_order_of_their_names_and_only_whole_ones(folder: P
 
 
 def test_showing_a_saved_run_stops_the_live_one(tmp_path: Path) -> None:
-    visits = Visits(tmp_path, talk)
-    live = visits.begin("anna", VideoPair("p", Path("a.mp4"), Path("b.mp4")), Settings())
+    visits = Sessions(tmp_path, talk)
+    live = visits.start_run("anna", VideoPair("p", Path("a.mp4"), Path("b.mp4")), Settings())
     until(lambda: live.run.state.turns)
-    shown = visits.show("anna", runs.three_turns())
+    shown = visits.start_replay("anna", runs.three_turns())
     assert live.run.join(5)
-    assert visits.find("anna") is visits.named(shown.name) is shown
-    assert visits.named(live.name) is None
-    assert shown.replayed
-    assert not live.replayed
+    assert visits.get("anna") is visits.find_run(shown.name) is shown
+    assert visits.find_run(live.name) is None
+    assert shown.is_replay
+    assert not live.is_replay
     assert live.files == (Path("a.mp4"), Path("b.mp4"))
-    visits.leave("anna")
+    visits.end("anna")
     until(lambda: not files(tmp_path))
 
 
 def test_the_form_as_settings() -> None:
-    assert chosen() == Settings()
-    assert chosen("paired", "all", "3", "4") == Settings(protocol="paired", window="all", max_turns=3, frames_per_call=4)
-    assert chosen("auto", "0", "own", None) == Settings(window=0)
+    assert parse_settings() == Settings()
+    assert parse_settings("paired", "all", "3", "4") == Settings(protocol="paired", window="all", max_turns=3, frames_per_call=4)
+    assert parse_settings("auto", "0", "own", None) == Settings(window=0)
 
 
 @given(st.lists(st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.lists(st.text())), min_size=4, max_size=4))
 def test_nothing_else_becomes_a_setting(values: list[object]) -> None:
     with contextlib.suppress(BadInput):
-        assert chosen(*values).protocol in ("auto", "concat", "paired")
+        assert parse_settings(*values).protocol in ("auto", "concat", "paired")
 
 
 def test_the_room_has_so_many_places_and_no_more() -> None:
-    room = Room(2)
-    assert room.enter("anna")
-    assert room.enter("bert")
-    assert room.enter("anna")
-    assert not room.enter("cleo")
+    room = WaitingRoom(2)
+    assert room.join("anna")
+    assert room.join("bert")
+    assert room.join("anna")
+    assert not room.join("cleo")
     assert room.leave("anna")
     assert not room.leave("anna")
-    assert room.enter("cleo")
+    assert room.join("cleo")
 
 
 def test_nobody_is_left_when_a_replay_leaves(tmp_path: Path) -> None:
     def fail(job: object) -> Generator[object, None, None]:
         raise AssertionError("a replay needs no judge")
 
-    visits = Visits(tmp_path, fail)  # type: ignore[arg-type]
-    visit = visits.show("anna", runs.three_turns(), "example")
+    visits = Sessions(tmp_path, fail)  # type: ignore[arg-type]
+    visit = visits.start_replay("anna", runs.three_turns(), "example")
     assert visit.link == "example"
     assert visit.files == ()
     visits.close()

@@ -15,7 +15,7 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import VideoPair
-from vrthinker_core.ui.view.tiles import tiles
+from vrthinker_core.ui.view.tiles import group_tiles
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -56,7 +56,7 @@ def test_every_pair_shows_its_very_frames(server: Server, open_page: Callable[..
     wanted = [
         [half.index for _, half in sorted(tile.halves.items())]
         for turn in load(tmp_path / "trace.json").turns
-        for tile in tiles(turn.frames)
+        for tile in group_tiles(turn.frames)
     ]
     page = open_page(server.url)
     for side, clip in (("first", first), ("second", second)):

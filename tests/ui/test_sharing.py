@@ -14,7 +14,7 @@ from tests.ui.conftest import Server
 from tests.ui.saved import PROMPT, SCRIPT, write_example, write_old
 from tests.ui.test_page import ENDLESS, fill, start, status, wait_for
 from vrthinker_core.traces import from_json
-from vrthinker_core.ui.sessions.replay import digest
+from vrthinker_core.ui.sessions.replay import file_digest
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -262,7 +262,7 @@ def test_what_browsers_cannot_play_is_shown_as_a_copy_and_judged_as_it_is(
     path = saved(page, tmp_path / "trace.json")
     first = from_json(path.read_bytes()).started.clips[0]
     assert first is not None
-    assert first.digest == digest(old)
+    assert first.digest == file_digest(old)
     open_trace(page, path)
     wait_for(page, "Replaying")
     page.wait_for_function("document.querySelector('#first video')?.readyState >= 2", timeout=LONG)

@@ -14,8 +14,8 @@ import pytest
 from tests.ui.calls import PROMPT, Clips, act, answers, begin, comparing, messages, uploaded
 from tests.ui.conftest import Server, write_script
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.ui.sessions.background_run import Job
-from vrthinker_core.ui.sessions.judge_loader import borrowed
+from vrthinker_core.ui.sessions.background_run import RunJob
+from vrthinker_core.ui.sessions.judge_loader import gpu_seconds
 
 REPLIES = [
     '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>',
@@ -80,7 +80,7 @@ def space(lender: tuple[Lender, str], tmp_path_factory: pytest.TempPathFactory) 
 
 def seconds(settings: Settings) -> str:
     pair = VideoPair(PROMPT, Path("one.mp4"), Path("two.mp4"))
-    return str(borrowed(Job(pair, settings, Path("trace.json"), Path("halt"))))
+    return str(gpu_seconds(RunJob(pair, settings, Path("trace.json"), Path("halt"))))
 
 
 def test_a_whole_run_happens_in_the_process_that_holds_the_gpu(space: Server, lender: tuple[Lender, str], clips: Clips) -> None:

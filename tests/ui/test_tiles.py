@@ -9,42 +9,42 @@ from hypothesis import strategies as st
 
 from tests.ui import runs
 from vrthinker_core.types import FrameRef, Side, Thumbnail
-from vrthinker_core.ui.view.tiles import Picture, moment, place, tiles
+from vrthinker_core.ui.view.tiles import ImageSource, group_tiles, seek_time, timeline_position
 
 frames = st.lists(st.tuples(st.integers(0, 127), st.sampled_from(Side)), unique=True, max_size=40)
 
 
-def picture(frame: Thumbnail) -> Picture:
-    return Picture("", 1, 1)
+def picture(frame: Thumbnail) -> ImageSource:
+    return ImageSource("", 1, 1)
 
 
 @given(frames)
 def test_every_frame_is_on_exactly_one_tile_and_on_its_own_side(refs: list[tuple[int, Side]]) -> None:
     shown = [runs.thumbnail(slot, side) for slot, side in refs]
-    found = [(half.ref.slot, side) for tile in tiles(shown) for side, half in tile.halves.items()]
+    found = [(half.ref.slot, side) for tile in group_tiles(shown) for side, half in tile.halves.items()]
     assert sorted(found) == sorted(refs)
-    assert all(half.ref.side is side for tile in tiles(shown) for side, half in tile.halves.items())
+    assert all(half.ref.side is side for tile in group_tiles(shown) for side, half in tile.halves.items())
 
 
 def test_a_partner_is_never_invented() -> None:
-    alone = tiles([runs.thumbnail(12, Side.SECOND, "61")])[0]
+    alone = group_tiles([runs.thumbnail(12, Side.SECOND, "61")])[0]
     assert alone.label == "#61"
-    first, second = alone.data({}, frozenset(), picture)["halves"]
+    first, second = alone.to_json({}, frozenset(), picture)["halves"]
     assert first is None
     assert second["gone"]
 
 
 def test_videos_that_are_counted_apart_show_both_numbers() -> None:
-    assert tiles([runs.thumbnail(12, Side.FIRST, "13"), runs.thumbnail(12, Side.SECOND, "61")])[0].label == "#13 · #61"
+    assert group_tiles([runs.thumbnail(12, Side.FIRST, "13"), runs.thumbnail(12, Side.SECOND, "61")])[0].label == "#13 · #61"
 
 
 def test_the_moment_lies_inside_the_frame() -> None:
     frame = runs.thumbnail(16, Side.FIRST)
-    assert frame.seconds < moment(frame) < frame.until
+    assert frame.seconds < seek_time(frame) < frame.until
 
 
 @given(st.integers(), st.floats(), st.floats())
 def test_nonsense_of_a_stranger_breaks_nothing(index: int, seconds: float, until: float) -> None:
     frame = replace(runs.thumbnail(0, Side.FIRST), ref=FrameRef(0, Side.FIRST), index=index, seconds=seconds, until=until)
-    assert abs(moment(frame)) < float("inf")
-    assert 0 <= place(frame, runs.clip("a")) <= 1
+    assert abs(seek_time(frame)) < float("inf")
+    assert 0 <= timeline_position(frame, runs.clip("a")) <= 1

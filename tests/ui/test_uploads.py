@@ -14,32 +14,32 @@ from vrthinker_core.ui.fetch.uploads import Uploads
 def test_what_browsers_play_is_shown_itself(tmp_path: Path) -> None:
     clip = write_clip(tmp_path / "clip.mp4", 6)
     uploads = Uploads(tmp_path / "copies", tmp_path / "fetched")
-    assert uploads.prepare(clip) == uploads.shown(clip) == uploads.original(clip) == clip
+    assert uploads.make_playable(clip) == uploads.playable_of(clip) == uploads.original_of(clip) == clip
 
 
 def test_a_copy_leads_back_to_its_original_wherever_it_is_kept(tmp_path: Path) -> None:
     clip = write_clip(tmp_path / "clip.mkv", 6)
     uploads = Uploads(tmp_path / "copies", tmp_path / "fetched")
-    copy = uploads.prepare(clip)
+    copy = uploads.make_playable(clip)
     assert copy != clip
-    assert uploads.shown(clip) == copy
-    assert uploads.original(copy) == uploads.original(tmp_path / "elsewhere" / copy.name) == clip
+    assert uploads.playable_of(clip) == copy
+    assert uploads.original_of(copy) == uploads.original_of(tmp_path / "elsewhere" / copy.name) == clip
     copy.unlink()
-    assert uploads.shown(clip) == clip
+    assert uploads.playable_of(clip) == clip
 
 
 def test_what_broke_off_on_its_way_here_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.KEPT", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.KEEP_SECONDS", -1.0)
     uploads = Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
     clip = write_clip(tmp_path / "clip.mp4", 6)
     (tmp_path / "uploads" / "0123").mkdir(parents=True)
     for name in ("tmp12345678", "0123/tmp.mp4"):
         (tmp_path / "uploads" / name).write_bytes(b"half")
-    uploads.prepare(clip)
+    uploads.make_playable(clip)
     assert [path.name for path in (tmp_path / "uploads").rglob("*") if path.is_file()] == ["tmp.mp4"]
 
 
 def test_what_is_no_video_is_refused(tmp_path: Path) -> None:
     (tmp_path / "words.mp4").write_text("no video\n" * 20)
     with pytest.raises(VideoError):
-        Uploads(tmp_path / "copies", tmp_path / "fetched").prepare(tmp_path / "words.mp4")
+        Uploads(tmp_path / "copies", tmp_path / "fetched").make_playable(tmp_path / "words.mp4")

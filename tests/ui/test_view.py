@@ -15,8 +15,8 @@ from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import FrameSelection, Preference, Problem, ProblemKind, Reply, Thumbnail, Verdict
 from vrthinker_core.types.events import Finished, FramesShown, StopReason, TextArrived, Trace, TurnEnded
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.ui.view.run_state import State, coalesced, data, fold, fold_all, status
-from vrthinker_core.ui.view.tiles import Picture
+from vrthinker_core.ui.view.run_state import RunState, fold, fold_all, join_text, status_line, view_json
+from vrthinker_core.ui.view.tiles import ImageSource
 from vrthinker_core.ui.view.words import CONFIDENCE_HELP
 
 ATTACKS = [
@@ -30,28 +30,28 @@ ATTACKS = [
 ]
 
 
-def picture(frame: Thumbnail) -> Picture:
-    return Picture(f"frames/{frame.ref.side}-{frame.ref.slot}.jpg", 96, 96)
+def picture(frame: Thumbnail) -> ImageSource:
+    return ImageSource(f"frames/{frame.ref.side}-{frame.ref.slot}.jpg", 96, 96)
 
 
 def shown(trace: Trace) -> dict[str, Any]:
-    return data(fold_all(trace.events()), picture)
+    return view_json(fold_all(trace.events()), picture)
 
 
 def test_pieces_do_not_matter() -> None:
     events = list(runs.three_turns().events())
-    state = State()
+    state = RunState()
     for event in events:
         state = fold(state, event)
     assert state == fold_all(events)
-    assert sum(isinstance(event, TextArrived) for event in coalesced(events)) == 3
+    assert sum(isinstance(event, TextArrived) for event in join_text(events)) == 3
 
 
 @given(st.integers(0, 40))
 def test_every_moment_of_a_live_run_can_be_shown(moment: int) -> None:
     state = fold_all(list(runs.three_turns().events())[:moment])
-    json.dumps(data(state, picture), allow_nan=False)
-    assert status(state, 1.5)
+    json.dumps(view_json(state, picture), allow_nan=False)
+    assert status_line(state, 1.5)
 
 
 def test_a_stored_run_looks_like_the_live_one() -> None:
@@ -62,7 +62,7 @@ def test_a_stored_run_looks_like_the_live_one() -> None:
 def test_frames_come_before_the_text_about_them() -> None:
     events = list(runs.three_turns().events())
     first = next(position for position, event in enumerate(events) if isinstance(event, FramesShown))
-    turn = data(fold_all(events[: first + 1]), picture)["turns"][0]
+    turn = view_json(fold_all(events[: first + 1]), picture)["turns"][0]
     assert [tile["label"] for tile in turn["tiles"]] == ["#16", "#48", "#80", "#112"]
     assert turn["parts"] == []
     assert turn["live"]
@@ -71,8 +71,8 @@ def test_frames_come_before_the_text_about_them() -> None:
 def test_text_streams_and_is_read_on_the_way() -> None:
     events = list(runs.three_turns().events())
     state = fold_all(events[:4])
-    assert data(state, picture)["turns"][0]["parts"] == [["Writing", "noted 1; thought"]]
-    parts = data(state, picture, lambda text: Reply(text, snapshot=text.upper()))["turns"][0]["parts"]
+    assert view_json(state, picture)["turns"][0]["parts"] == [["Writing", "noted 1; thought"]]
+    parts = view_json(state, picture, lambda text: Reply(text, snapshot=text.upper()))["turns"][0]["parts"]
     assert parts == [["Snapshot", "NOTED 1; THOUGHT"]]
 
 
@@ -109,7 +109,7 @@ def test_no_verdict_is_invented(stop: StopReason) -> None:
     assert view["verdict"] is None
     assert len(view["turns"]) == 3
     assert not any(turn["live"] for turn in view["turns"])
-    assert status(fold_all(trace.events()), 9)
+    assert status_line(fold_all(trace.events()), 9)
 
 
 def test_a_partial_verdict_is_never_shown_as_whole() -> None:
@@ -152,10 +152,10 @@ def test_refused_requests_stand_on_the_turn() -> None:
 
 
 def test_nothing_before_the_beginning() -> None:
-    assert data(State(), picture)["turns"] == []
-    assert fold(State(), TextArrived(1, "x")) == State()
+    assert view_json(RunState(), picture)["turns"] == []
+    assert fold(RunState(), TextArrived(1, "x")) == RunState()
     turn = runs.three_turns().turns[0]
-    assert fold(State(), TurnEnded(turn)) == State()
+    assert fold(RunState(), TurnEnded(turn)) == RunState()
 
 
 def test_what_holds_for_both_files_is_said_once() -> None:

@@ -14,8 +14,8 @@ from tests.ui import runs
 from tests.ui.test_run import recite, talk, until
 from vrthinker_core.types import Settings, Side, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason
-from vrthinker_core.ui.sessions.background_run import Job
-from vrthinker_core.ui.sessions.sessions import Visits
+from vrthinker_core.ui.sessions.background_run import RunJob
+from vrthinker_core.ui.sessions.sessions import Sessions
 
 PAIR = VideoPair("A ball pans steadily.", Path("a.mp4"), Path("b.mp4"))
 
@@ -26,44 +26,44 @@ def files(folder: Path) -> list[Path]:
 
 
 def test_leaving_stops_the_judge_and_leaves_no_file(tmp_path: Path) -> None:
-    visits = Visits(tmp_path, talk)
-    visit = visits.begin("anna", PAIR, Settings())
+    visits = Sessions(tmp_path, talk)
+    visit = visits.start_run("anna", PAIR, Settings())
     until(lambda: visit.run.state.turns)
-    visit.album(runs.thumbnail(16, Side.FIRST))
+    visit.thumbnails(runs.thumbnail(16, Side.FIRST))
     assert files(tmp_path)
-    visits.leave("anna")
+    visits.end("anna")
     assert visit.run.join(5)
     until(lambda: not files(tmp_path))
-    assert visits.find("anna") is None
-    visits.leave("anna")
+    assert visits.get("anna") is None
+    visits.end("anna")
 
 
 def test_a_new_run_takes_the_place_of_the_former(tmp_path: Path) -> None:
-    visits = Visits(tmp_path, talk)
-    former = visits.begin("anna", PAIR, Settings())
-    latter = visits.begin("anna", PAIR, Settings())
+    visits = Sessions(tmp_path, talk)
+    former = visits.start_run("anna", PAIR, Settings())
+    latter = visits.start_run("anna", PAIR, Settings())
     assert former.run.join(5)
     until(lambda: latter.run.state.turns)
-    assert visits.find("anna") is latter
-    visits.leave("anna")
+    assert visits.get("anna") is latter
+    visits.end("anna")
 
 
 def test_closing_stops_every_judge(tmp_path: Path) -> None:
-    visits = Visits(tmp_path, talk, at_once=2)
-    begun = [visits.begin(name, PAIR, Settings()) for name in ("anna", "bert", "cleo")]
+    visits = Sessions(tmp_path, talk, at_once=2)
+    begun = [visits.start_run(name, PAIR, Settings()) for name in ("anna", "bert", "cleo")]
     until(lambda: sum(bool(visit.run.state.turns) for visit in begun) == 2)
     visits.close()
     assert all(visit.run.over for visit in begun)
 
 
 def test_runs_never_mix(tmp_path: Path) -> None:
-    def echo(job: Job) -> Generator[Event, None, None]:
+    def echo(job: RunJob) -> Generator[Event, None, None]:
         yield runs.started(prompt=job.pair.prompt)
         yield from list(runs.three_turns().events())[1:]
 
-    visits = Visits(tmp_path, echo, at_once=4)
+    visits = Sessions(tmp_path, echo, at_once=4)
     names = [f"visitor {number}" for number in range(40)]
-    begun = [visits.begin(name, VideoPair(name, Path("a"), Path("b")), Settings()) for name in names]
+    begun = [visits.start_run(name, VideoPair(name, Path("a"), Path("b")), Settings()) for name in names]
     until(lambda: all(visit.run.over for visit in begun))
     assert [visit.run.state.started.prompt for visit in begun if visit.run.state.started] == names
     assert len({visit.name for visit in begun}) == len(begun)
@@ -72,56 +72,56 @@ def test_runs_never_mix(tmp_path: Path) -> None:
 def test_one_seat_means_one_judge_at_a_time(tmp_path: Path) -> None:
     thinking = threading.Semaphore(1)
 
-    def alone(job: Job) -> Generator[Event, None, None]:
+    def alone(job: RunJob) -> Generator[Event, None, None]:
         assert thinking.acquire(blocking=False), "two judges at once"
         yield from recite(job)
         thinking.release()
 
-    visits = Visits(tmp_path, alone)
-    begun = [visits.begin(str(number), PAIR, Settings()) for number in range(8)]
+    visits = Sessions(tmp_path, alone)
+    begun = [visits.start_run(str(number), PAIR, Settings()) for number in range(8)]
     until(lambda: all(visit.run.over for visit in begun))
     assert all(visit.run.state.finished and not visit.run.state.finished.fault for visit in begun)
 
 
 def test_a_picture_is_written_once(tmp_path: Path) -> None:
-    visit = Visits(tmp_path, recite).begin("anna", PAIR, Settings())
+    visit = Sessions(tmp_path, recite).start_run("anna", PAIR, Settings())
     frame = runs.thumbnail(16, Side.FIRST)
-    found = visit.album(frame)
+    found = visit.thumbnails(frame)
     (path,) = (tmp_path / "pictures").rglob("*.jpg")
     assert path.read_bytes() == frame.jpeg
     assert found.src == f"frames/{visit.name}/{path.name}"
     assert (found.width, found.height) == (96, 96)
     path.unlink()
-    assert visit.album(runs.thumbnail(16, Side.FIRST)) == found
+    assert visit.thumbnails(runs.thumbnail(16, Side.FIRST)) == found
     assert not path.exists()
 
 
 def test_a_visitor_of_whom_no_farewell_came_leaves_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    visits = Visits(tmp_path, recite)
+    visits = Sessions(tmp_path, recite)
     long_ago = replace(runs.three_turns(), finished=Finished(StopReason.ANSWERED, runs.WHOLE, seconds=1e6))
-    visits.show("anna", long_ago)
-    visits.show("bert", runs.three_turns())
-    assert visits.find("anna") is not None, "how long the run once took does not matter"
-    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.KEPT", -1.0)
-    visits.show("cleo", runs.three_turns())
-    assert (visits.find("anna"), visits.find("bert")) == (None, None)
-    assert visits.find("cleo") is not None
+    visits.start_replay("anna", long_ago)
+    visits.start_replay("bert", runs.three_turns())
+    assert visits.get("anna") is not None, "how long the run once took does not matter"
+    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.KEEP_SECONDS", -1.0)
+    visits.start_replay("cleo", runs.three_turns())
+    assert (visits.get("anna"), visits.get("bert")) == (None, None)
+    assert visits.get("cleo") is not None
 
 
 def test_visits_never_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.MOST", 3)
-    visits = Visits(tmp_path, talk)
-    live = visits.begin("live", PAIR, Settings())
+    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.MAX_SESSIONS", 3)
+    visits = Sessions(tmp_path, talk)
+    live = visits.start_run("live", PAIR, Settings())
     for number in range(9):
-        visits.show(str(number), runs.three_turns())
-    assert visits.find("live") is live
-    assert [name for name in map(str, range(9)) if visits.find(name)] == ["6", "7", "8"]
+        visits.start_replay(str(number), runs.three_turns())
+    assert visits.get("live") is live
+    assert [name for name in map(str, range(9)) if visits.get(name)] == ["6", "7", "8"]
     visits.close()
 
 
 @pytest.mark.parametrize("jpeg", [b"", b"<svg onload=alert(1)>", b"\xff\xd8\xff"])
 def test_what_is_no_picture_breaks_nothing(tmp_path: Path, jpeg: bytes) -> None:
-    visit = Visits(tmp_path, recite).begin("anna", PAIR, Settings())
-    found = visit.album(replace(runs.thumbnail(16, Side.FIRST), jpeg=jpeg))
+    visit = Sessions(tmp_path, recite).start_run("anna", PAIR, Settings())
+    found = visit.thumbnails(replace(runs.thumbnail(16, Side.FIRST), jpeg=jpeg))
     assert (found.width, found.height) == (1, 1)
     assert found.src.endswith(".jpg")

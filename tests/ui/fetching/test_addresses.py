@@ -9,7 +9,7 @@ import pytest
 
 from tests.ui.fetching.web import VIDEO, Web, moves, refused
 from vrthinker_core.ui.fetch.download import fetch_video
-from vrthinker_core.ui.fetch.public_addresses import PUBLIC, is_public
+from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, is_public
 
 NEVER = [
     "file:///etc/passwd",
@@ -45,7 +45,7 @@ def test_what_is_no_web_address_is_refused(url: str, web: Web, tmp_path: Path) -
 
 @pytest.mark.parametrize("port", [22, 25, 6379, 8080, 7860])
 def test_other_ports_are_refused(port: int, web: Web, tmp_path: Path) -> None:
-    policy = replace(web.policy, ports=PUBLIC.ports)
+    policy = replace(web.policy, ports=PUBLIC_ONLY.ports)
     assert str(port) in refused(f"http://film.example:{port}/film.mp4", tmp_path, policy)
     assert web.lookups == []
 
@@ -107,8 +107,8 @@ def test_what_is_public(address: str) -> None:
 )
 def test_this_machine_is_never_asked_whatever_it_is_called(host: str, web: Web, tmp_path: Path) -> None:
     """With the real rules and the system's own resolver: none of these needs a name server."""
-    refused(f"http://{host}/film.mp4", tmp_path, PUBLIC)
-    refused(f"http://{host}:{web.port}/film.mp4", tmp_path, replace(PUBLIC, ports=None))
+    refused(f"http://{host}/film.mp4", tmp_path, PUBLIC_ONLY)
+    refused(f"http://{host}:{web.port}/film.mp4", tmp_path, replace(PUBLIC_ONLY, ports=None))
     assert web.asked == []
 
 

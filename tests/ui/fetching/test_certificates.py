@@ -13,7 +13,7 @@ import pytest
 
 from tests.ui.fetching.web import VIDEO, Web, refused, serving
 from vrthinker_core.ui.fetch.download import fetch_video
-from vrthinker_core.ui.fetch.public_addresses import Policy
+from vrthinker_core.ui.fetch.public_addresses import FetchPolicy
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def secure_web(certificate: Path) -> Iterator[Web]:
         yield Web(running)
 
 
-def believing(web: Web, certificate: Path) -> Policy:
+def believing(web: Web, certificate: Path) -> FetchPolicy:
     return replace(web.policy, trust=lambda: ssl.create_default_context(cafile=str(certificate)))
 
 

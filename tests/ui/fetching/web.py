@@ -14,7 +14,7 @@ import pytest
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.ui.fetch.download import fetch_video
-from vrthinker_core.ui.fetch.public_addresses import Policy
+from vrthinker_core.ui.fetch.public_addresses import FetchPolicy
 
 VIDEO = bytes(range(256)) * 400
 Reply = Callable[["Handler"], None]
@@ -87,7 +87,7 @@ class Web:
         self.asked = Handler.asked = []
         self.hosts: dict[str, Sequence[str]] = {"film.example": ["127.0.0.1"], "inside.example": ["10.0.0.7"]}
         self.lookups: list[str] = []
-        self.policy = Policy(self._resolve, lambda address: address == "127.0.0.1", ports=None)
+        self.policy = FetchPolicy(self._resolve, lambda address: address == "127.0.0.1", ports=None)
 
     def url(self, path: str = "/film.mp4", host: str = "film.example") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -115,7 +115,7 @@ def serving(context: ssl.SSLContext | None = None) -> Iterator[http.server.HTTPS
         running.shutdown()
 
 
-def refused(url: str, folder: Path, policy: Policy, **rest: float) -> str:
+def refused(url: str, folder: Path, policy: FetchPolicy, **rest: float) -> str:
     with pytest.raises(BadInput) as caught:
         fetch_video(url, folder, policy=policy, **rest)  # type: ignore[arg-type]
     assert not folder.exists() or not list(folder.iterdir())

@@ -20,57 +20,59 @@ from gradio.events import api as endpoint
 from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.ui.api import mcp
-from vrthinker_core.ui.api.mcp_calls import Callers, token_of
-from vrthinker_core.ui.api.video_inputs import File, video
-from vrthinker_core.ui.server.gradio_blocks import CheckedInputs
+from vrthinker_core.ui.api.mcp_calls import McpCalls, call_token
+from vrthinker_core.ui.api.video_inputs import UploadedFile, resolve_video
+from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
-from vrthinker_core.ui.sessions.judge_loader import Opening
-from vrthinker_core.ui.sessions.sessions import Visit, Visits
-from vrthinker_core.ui.view.api_json import Told, refused, told
+from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
+from vrthinker_core.ui.sessions.sessions import Session, Sessions
+from vrthinker_core.ui.view.api_json import RunJson, refused_json, run_json
 
-LOOK = 0.05
+POLL_SECONDS = 0.05
 """Seconds between two looks at a run."""
 
-PULSE = 0.5
+HEARTBEAT_SECONDS = 0.5
 """Seconds between two items at most: Gradio notices only between items that a caller has gone."""
 
 
-def register(
-    blocks: CheckedInputs,
-    opening: Opening,
-    visits: Visits,
+def register_endpoints(
+    blocks: CheckedBlocks,
+    opening: JudgeLoader,
+    visits: Sessions,
     at_once: int = 1,
     concurrency_id: str = "judge",
-    callers: Callers | None = None,
+    callers: McpCalls | None = None,
 ) -> None:
     """Offer the endpoints; to be called inside the `with` statement of `blocks`.
 
     `concurrency_id` is the page's own, so that all wait in one queue for `at_once` judges. `callers` are those of the MCP tools.
     """
-    api = Api(blocks, opening, visits, concurrency_id, callers or Callers())
+    api = Endpoints(blocks, opening, visits, concurrency_id, callers or McpCalls())
     endpoint(api.compare, api_name="compare", concurrency_limit=at_once, concurrency_id=concurrency_id)
     endpoint(api.health, api_name="health", queue=False)
-    if mcp.version() and mcp.missing():
-        logging.getLogger(__name__).warning(mcp.missing())
+    if mcp.installed_version() and mcp.why_unavailable():
+        logging.getLogger(__name__).warning(mcp.why_unavailable())
 
 
 def has_mcp() -> bool:
     """The endpoints can be MCP tools too, by `launch(mcp_server=True)`."""
-    return not mcp.missing()
+    return not mcp.why_unavailable()
 
 
-class Api:
+class Endpoints:
     """What the endpoints do."""
 
-    def __init__(self, blocks: CheckedInputs, opening: Opening, visits: Visits, concurrency_id: str, callers: Callers) -> None:
+    def __init__(
+        self, blocks: CheckedBlocks, opening: JudgeLoader, visits: Sessions, concurrency_id: str, callers: McpCalls
+    ) -> None:
         self._blocks = blocks
-        self._opening = opening
-        self._visits = visits
+        self._judges = opening
+        self._sessions = visits
         self._concurrency_id = concurrency_id
         self._callers = callers
 
     async def compare(
-        self, video1: str | File, video2: str | File, prompt: str, request: gr.Request, judge: str = ""
+        self, video1: str | UploadedFile, video2: str | UploadedFile, prompt: str, request: gr.Request, judge: str = ""
     ) -> AsyncIterator[Any]:
         """Which of two videos, made from the same prompt, follows it better, and why: the judge's turns.
 
@@ -84,19 +86,19 @@ class Api:
             prompt: The text both videos were made from.
             judge: Which judge is to compare, by its name in `health`; the first one there when nothing is said.
         """
-        token = token_of(request)
+        token = call_token(request)
         async with AsyncExitStack() as kept:
             try:
-                name = settings_form.judge(judge, self._opening.names)
-                first = await kept.enter_async_context(video(video1, "Video 1", self._blocks.fetch))
-                second = await kept.enter_async_context(video(video2, "Video 2", self._blocks.fetch))
-                visit = self._begun(VideoPair(_text(prompt), first, second), name, kept)
+                name = settings_form.parse_judge(judge, self._judges.names)
+                first = await kept.enter_async_context(resolve_video(video1, "Video 1", self._blocks.fetch))
+                second = await kept.enter_async_context(resolve_video(video2, "Video 2", self._blocks.fetch))
+                visit = self._start_run(VideoPair(_text(prompt), first, second), name, kept)
             except BadInput as bad:
-                yield _item(refused(str(bad)), token)
+                yield _response(refused_json(str(bad)), token)
                 return
-            async for item in _followed(visit):
-                yield _item(item, token)
-                if not self._callers.waits(token):
+            async for item in _progress(visit):
+                yield _response(item, token)
+                if not self._callers.is_waiting(token):
                     return
 
     def health(self, request: gr.Request) -> Any:
@@ -104,23 +106,25 @@ class Api:
 
         What is said outside of `judges` is about the first of them. `status` is ready, loading or no judge.
         """
-        told = {name: self._judge(name) for name in self._opening.names}
+        told = {name: self._judge_health(name) for name in self._judges.names}
         each = [{"name": name, "status": judge["status"], "error": judge["error"]} for name, judge in told.items()]
-        return _item({**told[self._opening.names[0]], "judges": each, **self._queue(), "version": _version()}, token_of(request))
+        return _response(
+            {**told[self._judges.names[0]], "judges": each, **self._queue_health(), "version": _version()}, call_token(request)
+        )
 
-    def _begun(self, pair: VideoPair, judge: str, kept: AsyncExitStack) -> Visit:
+    def _start_run(self, pair: VideoPair, judge: str, kept: AsyncExitStack) -> Session:
         """A run that ends with `kept` at the latest."""
         caller = f"program {secrets.token_hex(12)}"
-        visit = self._visits.begin(caller, pair, Settings(), judge)
-        kept.callback(self._visits.leave, caller)
+        visit = self._sessions.start_run(caller, pair, Settings(), judge)
+        kept.callback(self._sessions.end, caller)
         return visit
 
-    def _judge(self, name: str) -> dict[str, Any]:
+    def _judge_health(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = {"status": "loading", "judge": "", "protocol": "", "notes": [], "error": ""}
-        if not self._opening.done(name):
+        if not self._judges.is_loaded(name):
             return found
         try:
-            opened = self._opening.wait(name)
+            opened = self._judges.get(name)
         except VrThinkerError as error:
             return found | {"status": "no judge", "error": str(error)}
         backend = opened.backend
@@ -131,30 +135,30 @@ class Api:
             "notes": list(opened.notes),
         }
 
-    def _queue(self) -> dict[str, int]:
+    def _queue_health(self) -> dict[str, int]:
         """How many are judged and how many wait, visitors of the page included."""
         # Gradio's own figures have no public name.
         queue = self._blocks._queue.event_queue_per_concurrency_id.get(self._concurrency_id)
         return {"judging": queue.current_concurrency if queue else 0, "waiting": len(queue.queue) if queue else 0}
 
 
-async def _followed(visit: Visit) -> AsyncIterator[Told]:
+async def _progress(visit: Session) -> AsyncIterator[RunJson]:
     """The run so far, whenever a turn has begun or ended, every `PULSE` seconds in between, and once it is over."""
     before: object = None
     looks = 0
     while not visit.run.over:
         state = visit.run.state
         stage = (state.started is not None, len(state.turns), bool(state.turns and state.turns[-1].turn))
-        if stage != before or looks * LOOK >= PULSE:
-            yield told(state, visit.run.seconds)
+        if stage != before or looks * POLL_SECONDS >= HEARTBEAT_SECONDS:
+            yield run_json(state, visit.run.seconds)
             looks = 0
         before = stage
         looks += 1
-        await asyncio.sleep(LOOK)
-    yield told(visit.run.state, visit.run.seconds)
+        await asyncio.sleep(POLL_SECONDS)
+    yield run_json(visit.run.state, visit.run.seconds)
 
 
-def _item(item: Told, token: str) -> Told | str:
+def _response(item: RunJson, token: str) -> RunJson | str:
     """As programs take it; a tool's answer is text."""
     return json.dumps(item, ensure_ascii=False) if token else item
 

@@ -11,19 +11,19 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
 
-PATH = "/gradio_api/mcp"
+MCP_PATH = "/gradio_api/mcp"
 
-PACKAGE = "mcp>=1.24,<2"
+MCP_REQUIREMENT = "mcp>=1.24,<2"
 """What Gradio can speak to, and what goes with the newest pydantic."""
 
-_REMEDY = f'Run pip install --upgrade "{PACKAGE}" and start again.'
+_REMEDY = f'Run pip install --upgrade "{MCP_REQUIREMENT}" and start again.'
 NOT_INSTALLED = f"MCP is off: it needs one more package. {_REMEDY}"
 WRONG_VERSION = f"MCP is off: mcp {{}} is installed, and Gradio cannot speak to it. {_REMEDY}"
 BROKEN = f"MCP is off: mcp {{}} is installed, but cannot be imported. {_REMEDY}"
-OLDER = f"The older transport is not offered. Connect to {PATH}/ by streamable HTTP."
+NO_SSE = f"The older transport is not offered. Connect to {MCP_PATH}/ by streamable HTTP."
 
 
-def version() -> str:
+def installed_version() -> str:
     """The installed one, "" where there is none."""
     try:
         return importlib.metadata.version("mcp")
@@ -31,9 +31,9 @@ def version() -> str:
         return ""
 
 
-def missing() -> str:
+def why_unavailable() -> str:
     """Why there is no MCP here, in one sentence and what to do; "" where there is."""
-    found = version()
+    found = installed_version()
     if not found:
         return NOT_INSTALLED
     numbers = re.match(r"(\d+)\.(\d+)", found)
@@ -51,12 +51,12 @@ def routes() -> list[BaseRoute]:
 
     On the older transport an answer does not come on the connection of its call, so nobody could tell when a caller has gone.
     """
-    if sentence := missing():
-        return [Route(PATH + "{rest:path}", _saying(sentence), methods=["GET", "POST", "DELETE"])]
-    return [Route(f"{PATH}/sse", _saying(OLDER))]
+    if sentence := why_unavailable():
+        return [Route(MCP_PATH + "{rest:path}", _answering(sentence), methods=["GET", "POST", "DELETE"])]
+    return [Route(f"{MCP_PATH}/sse", _answering(NO_SSE))]
 
 
-def _saying(sentence: str) -> Callable[[Request], Awaitable[PlainTextResponse]]:
+def _answering(sentence: str) -> Callable[[Request], Awaitable[PlainTextResponse]]:
     async def answer(_request: Request) -> PlainTextResponse:
         return PlainTextResponse(sentence, 404)
 

@@ -11,64 +11,64 @@ import gradio as gr
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vrthinker_core.ui.api.mcp import PATH
+from vrthinker_core.ui.api.mcp import MCP_PATH
 
-HEADER = "x-vr-thinker-tool-call"
+CALL_HEADER = "x-vr-thinker-tool-call"
 
 
-class Callers:
+class McpCalls:
     """Who still waits for a tool's answer."""
 
     def __init__(self) -> None:
         self._waiting: set[str] = set()
 
-    def enter(self) -> str:
+    def begin_call(self) -> str:
         """A token for a caller who has come."""
         token = secrets.token_hex(12)
         self._waiting.add(token)
         return token
 
-    def leave(self, token: str) -> None:
+    def end_call(self, token: str) -> None:
         """The caller of that token has gone."""
         self._waiting.discard(token)
 
-    def waits(self, token: str) -> bool:
+    def is_waiting(self, token: str) -> bool:
         """The caller of that token is still there; so is everybody who has none."""
         return not token or token in self._waiting
 
 
-def token_of(request: gr.Request) -> str:
+def call_token(request: gr.Request) -> str:
     """The token of a tool's call, "" for every other call."""
-    return str(request.headers.get(HEADER, ""))
+    return str(request.headers.get(CALL_HEADER, ""))
 
 
-class ToolCalls:
+class McpCallMiddleware:
     """ASGI middleware that gives every call of a tool its token."""
 
-    def __init__(self, app: ASGIApp, callers: Callers) -> None:
+    def __init__(self, app: ASGIApp, callers: McpCalls) -> None:
         self._app = app
         self._callers = callers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        if scope["type"] != "http" or PATH not in scope["path"]:
+        if scope["type"] != "http" or MCP_PATH not in scope["path"]:
             await self._app(scope, receive, send)
             return
-        token = self._callers.enter()
+        token = self._callers.begin_call()
 
         async def heard() -> Message:
             message = await receive()
             if message["type"] == "http.disconnect":
-                self._callers.leave(token)
+                self._callers.end_call(token)
             return message
 
         try:
-            await self._app(_marked(scope, token), heard, send)
+            await self._app(_with_token(scope, token), heard, send)
         finally:
-            self._callers.leave(token)
+            self._callers.end_call(token)
 
 
-def _marked(scope: Scope, token: str) -> Scope:
+def _with_token(scope: Scope, token: str) -> Scope:
     marked = {**scope, "headers": list(scope["headers"])}
-    MutableHeaders(scope=marked)[HEADER] = token
+    MutableHeaders(scope=marked)[CALL_HEADER] = token
     return marked

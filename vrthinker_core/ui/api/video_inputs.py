@@ -21,28 +21,28 @@ NOT_UPLOADED = "{} is no uploaded file. Upload it first, and name it by the path
 NOT_BASE64 = "{} cannot be read: after data:video/mp4;base64, only the file itself in Base64 is understood."
 TOO_LARGE = "{} has more than {:g} MB, which is too much for a call itself. Upload it first, and name it by what the upload gave."
 
-LARGEST_INSIDE = 20_000_000
+MAX_DATA_URL_BYTES = 20_000_000
 """Bytes of a video that stands in a call itself: two of them fit through the server's doors in Base64."""
 
-OWN = "/gradio_api/file="
+FILE_URL_PREFIX = "/gradio_api/file="
 """What stands before an uploaded file's path in its address on this server."""
 
 
-class Mark(TypedDict):
+class FileMarker(TypedDict):
     """Gradio's sign that a value is a file."""
 
     _type: Literal["gradio.FileData"]
 
 
-class File(TypedDict, total=False):
+class UploadedFile(TypedDict, total=False):
     """An uploaded file as Gradio's clients name it."""
 
     path: str
-    meta: Mark
+    meta: FileMarker
 
 
 @asynccontextmanager
-async def video(named: object, what: str, fetch: Fetch) -> AsyncIterator[Path]:
+async def resolve_video(named: object, what: str, fetch: Fetch) -> AsyncIterator[Path]:
     """The file of a video; what came within the call is cleared away afterwards.
 
     `named` is a `File`, or a text: the path or the address that an upload gave, a web address, a data URL. `what` is what a
@@ -53,14 +53,14 @@ async def video(named: object, what: str, fetch: Fetch) -> AsyncIterator[Path]:
         raise BadInput(NOT_UPLOADED.format(what))
     if isinstance(named, str) and text.startswith("data:"):
         with tempfile.TemporaryDirectory(dir=_folder(), ignore_cleanup_errors=True) as folder:
-            yield await asyncio.to_thread(_written, text, what, Path(folder) / "video")
-    elif isinstance(named, str) and text.startswith(("http://", "https://")) and OWN not in text:
+            yield await asyncio.to_thread(_write_data_url, text, what, Path(folder) / "video")
+    elif isinstance(named, str) and text.startswith(("http://", "https://")) and FILE_URL_PREFIX not in text:
         yield await asyncio.to_thread(fetch, text)
     else:
-        yield _uploaded(unquote(text.partition(OWN)[2]) if "://" in text else text, what)
+        yield _uploaded_path(unquote(text.partition(FILE_URL_PREFIX)[2]) if "://" in text else text, what)
 
 
-def _uploaded(text: str, what: str) -> Path:
+def _uploaded_path(text: str, what: str) -> Path:
     """The path of an uploaded file."""
     if not text or "\0" in text:
         raise BadInput(NOT_UPLOADED.format(what))
@@ -73,13 +73,13 @@ def _uploaded(text: str, what: str) -> Path:
     return path
 
 
-def _written(url: str, what: str, path: Path) -> Path:
+def _write_data_url(url: str, what: str, path: Path) -> Path:
     """The file that a data URL holds."""
     head, _, body = url.partition(",")
     if not head.endswith(";base64"):
         raise BadInput(NOT_BASE64.format(what))
-    if len(body) * 3 // 4 > LARGEST_INSIDE:
-        raise BadInput(TOO_LARGE.format(what, LARGEST_INSIDE / 1e6))
+    if len(body) * 3 // 4 > MAX_DATA_URL_BYTES:
+        raise BadInput(TOO_LARGE.format(what, MAX_DATA_URL_BYTES / 1e6))
     try:
         path.write_bytes(base64.b64decode(body, validate=True))
     except (binascii.Error, ValueError):

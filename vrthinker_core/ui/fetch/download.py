@@ -16,11 +16,11 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.ui.fetch.http import Clock, Target, answer
-from vrthinker_core.ui.fetch.public_addresses import PUBLIC, Policy, looked_up
+from vrthinker_core.ui.fetch.http import Deadline, FetchTarget, open_response
+from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy, resolve_within
 
-REDIRECTS = 3
-LONGEST_URL = 2048
+MAX_REDIRECTS = 3
+MAX_URL_LENGTH = 2048
 
 _PORTS = {"http": 80, "https": 443}
 _MOVED = (301, 302, 303, 307, 308)
@@ -31,28 +31,30 @@ _SAFE = "/%:@!$&'()*+,;=~-._?"
 _NO_URL = "This is not a web address that can be fetched."
 
 
-def fetch_video(url: str, folder: Path, *, policy: Policy = PUBLIC, limit_bytes: int = 100_000_000, seconds: float = 30.0) -> Path:
+def fetch_video(
+    url: str, folder: Path, *, policy: FetchPolicy = PUBLIC_ONLY, limit_bytes: int = 100_000_000, seconds: float = 30.0
+) -> Path:
     """Fetch a video over http or https into `folder`, under a random name that keeps its suffix.
 
     `seconds` bound the whole of it, redirects included. Raises BadInput with one sentence; then no file is left. What the file
     holds is for the decoder to say.
     """
-    clock = Clock(seconds)
-    target = parsed(url.strip(), policy)
-    for _ in range(REDIRECTS + 1):
-        with _refusals(target, seconds), _asked(target, policy, clock) as response:
+    clock = Deadline(seconds)
+    target = parse_url(url.strip(), policy)
+    for _ in range(MAX_REDIRECTS + 1):
+        with _naming_errors(target, seconds), _open_response(target, policy, clock) as response:
             if response.status not in _MOVED:
                 _check(target, response, limit_bytes)
-                return _kept(_pieces(target, response, limit_bytes), folder, _suffix(target, response))
+                return _write_file(_pieces(target, response, limit_bytes), folder, _suffix(target, response))
             place = response.headers.get("Location", "")
-        target = parsed(_next(target, place), policy)
+        target = parse_url(_next(target, place), policy)
     raise BadInput(f"{target.host} sends from one address to the next; give the address of the file itself.")
 
 
 # -- the address ---------------------------------------------------------------------------------------------------------
 
 
-def parsed(url: str, policy: Policy) -> Target:
+def parse_url(url: str, policy: FetchPolicy) -> FetchTarget:
     """The address in its parts. Raises BadInput for what is never fetched."""
     parts = _split(url)
     if parts.scheme not in _PORTS:
@@ -66,12 +68,12 @@ def parsed(url: str, policy: Policy) -> Target:
     if policy.ports is not None and port not in policy.ports:
         raise BadInput(f"Videos are fetched from the usual web ports only, not from port {port}.")
     path = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
-    return Target(url, parts.scheme == "https", host, port, path)
+    return FetchTarget(url, parts.scheme == "https", host, port, path)
 
 
 def _split(url: str) -> SplitResult:
-    if len(url) > LONGEST_URL:
-        raise BadInput(f"This address has {len(url):,} characters; at most {LONGEST_URL:,} are read.")
+    if len(url) > MAX_URL_LENGTH:
+        raise BadInput(f"This address has {len(url):,} characters; at most {MAX_URL_LENGTH:,} are read.")
     if any(not letter.isprintable() or letter in ' \\"<>' for letter in url):
         raise BadInput(_NO_URL)
     try:
@@ -80,7 +82,7 @@ def _split(url: str) -> SplitResult:
         raise BadInput(_NO_URL) from None
 
 
-def _next(target: Target, place: str) -> str:
+def _next(target: FetchTarget, place: str) -> str:
     """Where a redirect leads."""
     try:
         return urljoin(target.url, place)
@@ -99,17 +101,17 @@ def _ascii(host: str) -> str:
 
 
 @contextlib.contextmanager
-def _asked(target: Target, policy: Policy, clock: Clock) -> Iterator[http.client.HTTPResponse]:
+def _open_response(target: FetchTarget, policy: FetchPolicy, clock: Deadline) -> Iterator[http.client.HTTPResponse]:
     """The answer of a host all of whose addresses are public."""
-    addresses = looked_up(target.host, target.port, policy.resolve, clock.left())
+    addresses = resolve_within(target.host, target.port, policy.resolve, clock.remaining())
     if not all(map(policy.is_public, addresses)):
         raise BadInput(f"{target.host} is not on the public internet, and only that is fetched from.")
-    with answer(target, addresses, clock, policy.trust() if target.secure else None) as response:
+    with open_response(target, addresses, clock, policy.trust() if target.secure else None) as response:
         yield response
 
 
 @contextlib.contextmanager
-def _refusals(target: Target, seconds: float) -> Iterator[None]:
+def _naming_errors(target: FetchTarget, seconds: float) -> Iterator[None]:
     """What goes wrong on the way, as a sentence."""
     try:
         yield
@@ -123,7 +125,7 @@ def _refusals(target: Target, seconds: float) -> Iterator[None]:
         raise BadInput(f"{target.host} cannot be reached.") from None
 
 
-def _check(target: Target, response: http.client.HTTPResponse, limit_bytes: int) -> None:
+def _check(target: FetchTarget, response: http.client.HTTPResponse, limit_bytes: int) -> None:
     if response.status != HTTPStatus.OK:
         raise BadInput(f"{target.host} does not give this file (it answers {response.status}).")
     if response.headers.get_content_type() in ("text/html", "application/xhtml+xml"):
@@ -132,7 +134,7 @@ def _check(target: Target, response: http.client.HTTPResponse, limit_bytes: int)
         raise _too_large(limit_bytes)
 
 
-def _pieces(target: Target, response: http.client.HTTPResponse, limit_bytes: int) -> Iterator[bytes]:
+def _pieces(target: FetchTarget, response: http.client.HTTPResponse, limit_bytes: int) -> Iterator[bytes]:
     """The body, up to the limit, whole or not at all."""
     announced, size = response.length, 0
     while piece := response.read(_PIECE):
@@ -150,7 +152,7 @@ def _too_large(limit_bytes: int) -> BadInput:
     return BadInput(f"This video has more than {limit_bytes / 1e6:g} MB, and no larger one is fetched.")
 
 
-def _suffix(target: Target, response: http.client.HTTPResponse) -> str:
+def _suffix(target: FetchTarget, response: http.client.HTTPResponse) -> str:
     """How the file is called: as in its address, else by what the server says it is."""
     suffix = PurePosixPath(urlsplit(target.url).path).suffix.lower()
     return suffix if suffix in _SUFFIXES else _TYPES.get(response.headers.get_content_type(), ".video")
@@ -159,19 +161,19 @@ def _suffix(target: Target, response: http.client.HTTPResponse) -> str:
 # -- the file ------------------------------------------------------------------------------------------------------------
 
 
-def _kept(pieces: Iterator[bytes], folder: Path, suffix: str) -> Path:
+def _write_file(pieces: Iterator[bytes], folder: Path, suffix: str) -> Path:
     """The whole file or none."""
     name = secrets.token_hex(16)
     part, whole = folder / f"{name}.part", folder / f"{name}{suffix}"
     try:
-        with _room():
+        with _naming_disk_errors():
             folder.mkdir(parents=True, exist_ok=True)
             file = part.open("xb", buffering=0)
         with file:
             for piece in pieces:
-                with _room():
+                with _naming_disk_errors():
                     file.write(piece)
-        with _room():
+        with _naming_disk_errors():
             part.replace(whole)
     finally:
         with contextlib.suppress(OSError):
@@ -180,7 +182,7 @@ def _kept(pieces: Iterator[bytes], folder: Path, suffix: str) -> Path:
 
 
 @contextlib.contextmanager
-def _room() -> Iterator[None]:
+def _naming_disk_errors() -> Iterator[None]:
     """Trouble with our own disk is not the other side's."""
     try:
         yield

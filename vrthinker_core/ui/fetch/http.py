@@ -22,7 +22,7 @@ _PORTS = {False: 80, True: 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class FetchTarget:
     """What is asked for, and of whom."""
 
     url: str
@@ -40,14 +40,14 @@ class Target:
         return host if self.port == _PORTS[self.secure] else f"{host}:{self.port}"
 
 
-class Clock:
+class Deadline:
     """How much of the time is left."""
 
     def __init__(self, seconds: float) -> None:
         """It runs from now on."""
         self._end = time.monotonic() + seconds
 
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds, more than 0. Raises TimeoutError when the time is up."""
         left = self._end - time.monotonic()
         if left <= 0:
@@ -56,29 +56,29 @@ class Clock:
 
 
 @contextlib.contextmanager
-def answer(
-    target: Target, addresses: Sequence[str], clock: Clock, trust: ssl.SSLContext | None
+def open_response(
+    target: FetchTarget, addresses: Sequence[str], clock: Deadline, trust: ssl.SSLContext | None
 ) -> Iterator[http.client.HTTPResponse]:
     """The answer to a GET, its body not read yet. Over TLS the certificate must be the host's own, whatever the address.
 
     Raises OSError (TimeoutError when the time is up, ssl.SSLError for a certificate) and http.client.HTTPException.
     """
     with contextlib.closing(_connected(addresses, target.port, clock)) as plain:
-        plain.settimeout(clock.left())
+        plain.settimeout(clock.remaining())
         with contextlib.closing(trust.wrap_socket(plain, server_hostname=target.host) if trust else plain) as wire:
             connection = http.client.HTTPConnection(target.host, target.port)
             connection.auto_open = 0
-            connection.sock = _Line(wire, clock)
+            connection.sock = _DeadlineSocket(wire, clock)
             connection.request("GET", target.path, headers={"Host": target.authority, **HEADERS})
             with contextlib.closing(connection.getresponse()) as response:
                 yield response
 
 
-def _connected(addresses: Sequence[str], port: int, clock: Clock) -> socket.socket:
+def _connected(addresses: Sequence[str], port: int, clock: Deadline) -> socket.socket:
     """A connection to the first address that takes one. The addresses are numbers: nothing is looked up any more."""
     for number, address in enumerate(addresses, start=1):
         try:
-            return socket.create_connection((address, port), timeout=clock.left())
+            return socket.create_connection((address, port), timeout=clock.remaining())
         except TimeoutError:
             raise
         except OSError:
@@ -87,28 +87,28 @@ def _connected(addresses: Sequence[str], port: int, clock: Clock) -> socket.sock
     raise OSError("no address")
 
 
-class _Line:
+class _DeadlineSocket:
     """What an HTTP connection needs of a socket. Closing is left to whoever opened the socket."""
 
-    def __init__(self, wire: socket.socket, clock: Clock) -> None:
+    def __init__(self, wire: socket.socket, clock: Deadline) -> None:
         self._wire = wire
         self._clock = clock
 
     def sendall(self, data: bytes) -> None:
-        self._wire.settimeout(self._clock.left())
+        self._wire.settimeout(self._clock.remaining())
         self._wire.sendall(data)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Reader(self._wire, self._clock), _BUFFER)
+        return io.BufferedReader(_DeadlineReader(self._wire, self._clock), _BUFFER)
 
     def close(self) -> None:
         """Nothing: the answer is still to be read."""
 
 
-class _Reader(io.RawIOBase):
+class _DeadlineReader(io.RawIOBase):
     """Reads a socket until the whole time is up, however slowly the other side goes on."""
 
-    def __init__(self, wire: socket.socket, clock: Clock) -> None:
+    def __init__(self, wire: socket.socket, clock: Deadline) -> None:
         self._wire = wire
         self._clock = clock
 
@@ -116,5 +116,5 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Buffer, /) -> int:
-        self._wire.settimeout(self._clock.left())
+        self._wire.settimeout(self._clock.remaining())
         return self._wire.recv_into(buffer)

@@ -14,13 +14,13 @@ Resolver = Callable[[str, int], Sequence[str]]
 """(host, port) to all its addresses. Raises OSError when there is no such host."""
 
 # Addresses that carry another one inside, or lead to one: where they end is decided by somebody else.
-_DETOURS = tuple(
+_TUNNELS = tuple(
     map(
         ipaddress.IPv6Network,
         ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/23", "2002::/16", "fec0::/10"),
     )
 )
-_ODD = tuple(map(ipaddress.IPv4Network, ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24")))
+_SPECIAL_V4 = tuple(map(ipaddress.IPv4Network, ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24")))
 
 
 def is_public(address: str) -> bool:
@@ -30,7 +30,7 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     special = found.is_private or found.is_loopback or found.is_link_local or found.is_multicast or found.is_reserved
-    inside = any(found in network for network in (_DETOURS if found.version == 6 else _ODD))
+    inside = any(found in network for network in (_TUNNELS if found.version == 6 else _SPECIAL_V4))
     return found.is_global and not (special or found.is_unspecified or inside)
 
 
@@ -41,7 +41,7 @@ def resolve(host: str, port: int) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class FetchPolicy:
     """Where a download may go."""
 
     resolve: Resolver = resolve
@@ -52,14 +52,14 @@ class Policy:
     """Which certificates are believed."""
 
 
-PUBLIC = Policy()
+PUBLIC_ONLY = FetchPolicy()
 """The open internet, and the usual ports."""
 
-ANYWHERE = Policy(is_public=lambda _: True, ports=None)
+ANY_ADDRESS = FetchPolicy(is_public=lambda _: True, ports=None)
 """Wherever the server itself can go: for a server whose visitors may go there as well."""
 
 
-def looked_up(host: str, port: int, resolver: Resolver, seconds: float) -> tuple[str, ...]:
+def resolve_within(host: str, port: int, resolver: Resolver, seconds: float) -> tuple[str, ...]:
     """The addresses, after `seconds` at most: a name server that never answers cannot be interrupted, only left behind.
 
     Raises OSError when there are none, TimeoutError when it took too long.

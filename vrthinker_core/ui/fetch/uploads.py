@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 from vrthinker_core.ui.fetch.download import fetch_video
-from vrthinker_core.ui.fetch.public_addresses import PUBLIC, Policy
+from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.video.browser_copy.copy import playable_copy
 
-KEPT = 3600.0
+KEEP_SECONDS = 3600.0
 """Seconds for which a copy, or what was fetched, is kept; the page holds its own by then."""
 
-LARGEST = 100_000_000
+MAX_BYTES = 100_000_000
 """Bytes of a video that is taken."""
 
 
@@ -24,7 +24,7 @@ class Uploads:
     What is fetched from the web, as far as `policy` lets it, goes to `fetched`.
     """
 
-    def __init__(self, folder: Path, fetched: Path, policy: Policy = PUBLIC) -> None:
+    def __init__(self, folder: Path, fetched: Path, policy: FetchPolicy = PUBLIC_ONLY) -> None:
         self._folder = folder
         self._fetched = fetched
         self._policy = policy
@@ -34,15 +34,15 @@ class Uploads:
 
     def fetch(self, address: str) -> Path:
         """The video at a web address, as a file. Raises BadInput with a sentence."""
-        self._sweep()
-        return fetch_video(address, self._fetched, policy=self._policy, limit_bytes=LARGEST)
+        self._expire()
+        return fetch_video(address, self._fetched, policy=self._policy, limit_bytes=MAX_BYTES)
 
-    def prepare(self, path: Path) -> Path:
+    def make_playable(self, path: Path) -> Path:
         """What the page shows for an uploaded video: the file itself where browsers play it, else a copy.
 
         Raises VideoError with a sentence for what is no video.
         """
-        self._sweep()
+        self._expire()
         copy = playable_copy(path, self._folder)
         if copy is None:
             return path
@@ -51,20 +51,20 @@ class Uploads:
             self._copies[path] = copy
         return copy
 
-    def original(self, path: Path) -> Path:
+    def original_of(self, path: Path) -> Path:
         """What the judge reads where the page shows `path`, also when the server keeps the copy elsewhere by now."""
         with self._lock:
             return self._originals.get(path.name, path)
 
-    def shown(self, path: Path) -> Path:
+    def playable_of(self, path: Path) -> Path:
         """What the page shows for the original `path`."""
         with self._lock:
             copy = self._copies.get(path, path)
         return copy if copy.is_file() else path
 
-    def _sweep(self) -> None:
+    def _expire(self) -> None:
         """Clear away what is old; an original that was asked for again gets a new copy."""
-        oldest = time.time() - KEPT
+        oldest = time.time() - KEEP_SECONDS
         with contextlib.suppress(OSError):
             broken_off = self._fetched.parent.glob("tmp*")  # Gradio forgets an upload that does not come to its end
             for file in (*self._folder.glob("*.mp4"), *self._fetched.glob("*.*"), *broken_off):

@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from vrthinker_core.ui.fetch.download import LONGEST_URL
+from vrthinker_core.ui.fetch.download import MAX_URL_LENGTH
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.view import words
 
@@ -16,7 +16,7 @@ TITLE = f"<h1>{words.TITLE}</h1><p>{words.CLAIM}</p><p class='vrt-judge'></p>"
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PageComponents:
     """The components that take part in what happens."""
 
     head: gr.HTML
@@ -56,18 +56,18 @@ class Parts:
         return [self.go, self.stop]
 
 
-def lay_out(cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> Parts:
+def build_layout(cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> PageComponents:
     """Build the page. `cards` are its examples, `judges` the names of who can be chosen."""
-    head = _mounted(f"<header class='vrt vrt-header'>{TITLE}</header>", "mountHead(host, props, watch)", "", "head")
+    head = _html(f"<header class='vrt vrt-header'>{TITLE}</header>", "mountHead(host, props, watch)", "", "head")
     with gr.Row(elem_id="players"):
         first, second = _player(1, "first"), _player(2, "second")
-    rail = _mounted("<div></div>", "mountRail(host, trigger)", None, "rail")
-    prompt, go, stop = _ask()
+    rail = _html("<div></div>", "mountRail(host, trigger)", None, "rail")
+    prompt, go, stop = _prompt_row()
     addresses, (judge, *settings) = _addresses(), _settings(judges)
     state, place = _status()
     with gr.Tabs() as tabs:
         with gr.Tab(words.TAB_TRACE):
-            trace = _mounted("<div></div>", f"mountTrace(host, props, watch, {words.EMPTY!r})", {"turns": []}, "trace")
+            trace = _html("<div></div>", f"mountTrace(host, props, watch, {words.EMPTY!r})", {"turns": []}, "trace")
         with gr.Tab(words.TAB_FRAMES):
             gallery = gr.Gallery(
                 label=words.TAB_FRAMES,
@@ -80,12 +80,12 @@ def lay_out(cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> Parts:
                 buttons=[],
             )
         with gr.Tab(words.TAB_TRANSCRIPT):
-            raw = _mounted("<div></div>", "mountTranscript(host, props, watch)", {"passages": []}, "transcript")
+            raw = _html("<div></div>", "mountTranscript(host, props, watch)", {"passages": []}, "transcript")
         with gr.Tab(words.TAB_SAVE):
-            _mounted("<div></div>", "mountSave(host)", None, "save")
+            _html("<div></div>", "mountSave(host)", None, "save")
             opened = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
-    examples = _mounted("<div></div>", f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
-    return Parts(
+    examples = _html("<div></div>", f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
+    return PageComponents(
         head, first, second, addresses, rail, prompt, go, stop, judge, tuple(settings), state, place, tabs, trace, gallery, raw,
         opened, examples,
     )  # fmt: skip
@@ -98,7 +98,7 @@ def theme() -> gr.themes.Base:
     ).set(layout_gap="14px", button_secondary_text_color_hover="*neutral_700", button_border_width="1px")
 
 
-def _ask() -> tuple[gr.Textbox, gr.Button, gr.Button]:
+def _prompt_row() -> tuple[gr.Textbox, gr.Button, gr.Button]:
     with gr.Row(elem_id="ask", equal_height=True):
         prompt = gr.Textbox(
             label="Prompt", placeholder="The text both videos were made from", lines=2, max_lines=6, elem_id="prompt", scale=6
@@ -120,8 +120,8 @@ def _settings(judges: Sequence[str]) -> tuple[gr.Dropdown, ...]:
     """The judge, and the others in the order in which `choices.chosen` takes them."""
     protocols = {name: words.PROTOCOL_NAMES[name] for name in settings_form.PROTOCOLS}
     windows = {name: words.WINDOW_NAMES.get(name) or words.count(int(name), "round") for name in settings_form.WINDOWS}
-    turns = {name: words.WINDOW_NAMES[name] if name == settings_form.OWN else name for name in settings_form.TURNS}
-    frames = {name: words.WINDOW_NAMES[name] if name == settings_form.OWN else name for name in settings_form.FRAMES}
+    turns = {name: words.WINDOW_NAMES[name] if name == settings_form.DEFAULT else name for name in settings_form.TURNS}
+    frames = {name: words.WINDOW_NAMES[name] if name == settings_form.DEFAULT else name for name in settings_form.FRAMES}
     with gr.Accordion(words.SETTINGS, open=False, elem_id="settings"), gr.Row():
         return (
             _choice("Judge", words.JUDGE_HELP, "judge", dict(zip(judges, judges, strict=True))),
@@ -153,14 +153,14 @@ def _address(number: int) -> gr.Textbox:
         label=f"Video {number}",
         placeholder="https://example.org/video.mp4",
         max_lines=1,
-        max_length=LONGEST_URL,
+        max_length=MAX_URL_LENGTH,
         submit_btn=words.GET,
         elem_id=f"address-{number}",
         min_width=240,
     )
 
 
-def _mounted(template: str, mount: str, value: Any, name: str) -> gr.HTML:
+def _html(template: str, mount: str, value: Any, name: str) -> gr.HTML:
     """A constant template; what is shown comes as data and is written as text by the page's own script."""
     return gr.HTML(
         value,

@@ -9,18 +9,18 @@ from starlette.routing import Route
 from vrthinker_core.traces import to_json
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.sessions.replay import trace_of
-from vrthinker_core.ui.sessions.sessions import Visits
-from vrthinker_core.ui.sessions.shared_traces import Shelf
+from vrthinker_core.ui.sessions.sessions import Sessions
+from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.html_report import report
+from vrthinker_core.ui.view.html_report import render_report
 
 RUNS_URL = "runs"
 
 
-class Offers:
+class DownloadRoutes:
     """Answers for runs by their names, which only their visitor knows."""
 
-    def __init__(self, visits: Visits, shelf: Shelf) -> None:
+    def __init__(self, visits: Sessions, shelf: SharedTraces) -> None:
         self._visits = visits
         self._shelf = shelf
 
@@ -35,31 +35,31 @@ class Offers:
     def trace(self, request: Request) -> Response:
         """The trace as JSON."""
         found = self._find(request)
-        return _gone() if found is None else _file(to_json(found), "trace.json", "application/json")
+        return _not_found() if found is None else _file(to_json(found), "trace.json", "application/json")
 
     def report(self, request: Request) -> Response:
         """The report as one HTML file."""
         found = self._find(request)
-        return _gone() if found is None else _file(report(found).encode(), "report.html", "text/html")
+        return _not_found() if found is None else _file(render_report(found).encode(), "report.html", "text/html")
 
     def link(self, request: Request) -> Response:
         """Keep the trace, and tell its name."""
         found = self._find(request)
         if found is None:
-            return _gone()
+            return _not_found()
         name = str(request.path_params["name"])
-        visit = self._visits.named(name)
+        visit = self._visits.find_run(name)
         try:
-            return JSONResponse({"trace": (visit.link if visit else "") or self._shelf.put(name, found)})
+            return JSONResponse({"trace": (visit.link if visit else "") or self._shelf.add(name, found)})
         except OSError:
             return PlainTextResponse(words.NO_ROOM, 507)
 
     def _find(self, request: Request) -> Trace | None:
-        visit = self._visits.named(str(request.path_params["name"]))
+        visit = self._visits.find_run(str(request.path_params["name"]))
         return trace_of(visit.run.state) if visit is not None and visit.run.over else None
 
 
-def _gone() -> Response:
+def _not_found() -> Response:
     return PlainTextResponse(words.NO_RUN, 404)
 
 

@@ -39,7 +39,7 @@ class LeanBlocks(gr.Blocks):
         made = iter(await super().postprocess_data(changing, values if len(values) > 1 else values[0], state) if values else ())
         return [dict(stays) if value == stays else next(made) for value in told]
 
-    def forget(self, visitor: str) -> None:
+    def forget_session(self, visitor: str) -> None:
         """Drop what is kept of a visitor who has left, by the session's name."""
         holder = self.state_holder
         with holder.lock:
@@ -47,7 +47,7 @@ class LeanBlocks(gr.Blocks):
             holder.time_last_used.pop(visitor, None)
 
 
-class CheckedInputs(LeanBlocks):
+class CheckedBlocks(LeanBlocks):
     """Blocks whose inputs hold uploaded files, web addresses that `fetch` takes, or none; all else is refused with a sentence."""
 
     fetch: Fetch
@@ -56,7 +56,7 @@ class CheckedInputs(LeanBlocks):
         """As Gradio does, after the web addresses have become files and what was left out is what it is by default."""
         whole = [*inputs, *(part.value for part in block_fn.inputs[len(inputs) :])]
         try:
-            brought = await asyncio.to_thread(self._brought, whole) if _has_address(whole) else whole
+            brought = await asyncio.to_thread(self._with_fetched_files, whole) if _has_address(whole) else whole
             found: list[Any] = await super().preprocess_data(block_fn, brought, *rest, **more)
         except BadInput as bad:
             raise gr.Error(str(bad), print_exception=False) from None
@@ -64,14 +64,14 @@ class CheckedInputs(LeanBlocks):
             raise gr.Error(NOT_UPLOADED, print_exception=False) from None
         return found
 
-    def _brought(self, value: Any) -> Any:
+    def _with_fetched_files(self, value: Any) -> Any:
         """The same input with a file in the place of every web address."""
         if isinstance(value, list | tuple):
-            return [self._brought(part) for part in value]
+            return [self._with_fetched_files(part) for part in value]
         if not isinstance(value, dict):
             return value
         if not _is_address(value):
-            return {name: self._brought(part) for name, part in value.items()}
+            return {name: self._with_fetched_files(part) for name, part in value.items()}
         if not value["path"].lower().startswith(("http://", "https://")):
             raise BadInput(NOT_UPLOADED)
         return {**value, "path": str(self.fetch(value["path"]))}

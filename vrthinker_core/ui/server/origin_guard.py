@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 OWN_NAMES = ("localhost",)
 
-POLICY = "; ".join(
+CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'self'",
         "script-src 'self' blob: 'unsafe-inline' 'unsafe-eval'",
@@ -33,14 +33,14 @@ POLICY = "; ".join(
 )
 """The browser fetches from nowhere else, whatever a text may try. Gradio's own scripts need inline code."""
 
-HEADERS = (
-    (b"content-security-policy", POLICY.encode()),
+SECURITY_HEADERS = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
 )
 
 
-class Border:
+class OriginGuard:
     """ASGI middleware: 400 for a foreign host, 403 for a foreign origin. `names` are the host names the server goes by."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
@@ -54,14 +54,14 @@ class Border:
             return
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if not self._is_own(host):
+        if not self._is_own_host(host):
             await PlainTextResponse("This server does not go by that name.", 400)(scope, receive, send)
         elif not _same_origin(headers.get("origin"), host):
             await PlainTextResponse("Only this server's own page may do that.", 403)(scope, receive, send)
         else:
             await self._app(scope, receive, _with_headers(send))
 
-    def _is_own(self, host: str) -> bool:
+    def _is_own_host(self, host: str) -> bool:
         """Addresses are always its own: only a name can be pointed elsewhere."""
         name = (_split(f"//{host}").hostname or "").lower()
         return name in self._names or _is_address(name)
@@ -89,7 +89,7 @@ def _is_address(name: str) -> bool:
 def _with_headers(send: Send) -> Send:
     async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *HEADERS]}
+            message = {**message, "headers": [*message.get("headers", ()), *SECURITY_HEADERS]}
         await send(message)
 
     return answer

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-SHUT = tuple(
+BLOCKED_PATHS = tuple(
     f"/gradio_api/{name}"
     for name in (
         "process_recording",
@@ -26,14 +26,14 @@ SHUT = tuple(
 )
 """Beginnings of addresses that nothing on the page asks for."""
 
-LARGEST_FORM = 101 * 2**20
+MAX_FORM_BYTES = 101 * 2**20
 """Bytes of a form: one upload of the largest size, and what stands around it."""
 
-LARGEST_BODY = 64 * 2**20
+MAX_BODY_BYTES = 64 * 2**20
 """Bytes of any other request: small, unless a program puts its videos into the call itself."""
 
 
-class Doors:
+class RequestLimits:
     """ASGI middleware: 404 for what is shut, 413 for what is announced as too large; who sends more than allowed is hung up on."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -45,21 +45,21 @@ class Doors:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        most = LARGEST_FORM if headers.get("content-type", "").lower().startswith("multipart/form-data") else LARGEST_BODY
-        if scope["path"].lower().startswith(SHUT):
+        most = MAX_FORM_BYTES if headers.get("content-type", "").lower().startswith("multipart/form-data") else MAX_BODY_BYTES
+        if scope["path"].lower().startswith(BLOCKED_PATHS):
             await PlainTextResponse("There is nothing here.", 404)(scope, receive, send)
-        elif _announced(headers) > most:
+        elif _content_length(headers) > most:
             await PlainTextResponse(f"At most {most / 1e6:.0f} MB are taken at once.", 413)(scope, receive, send)
         else:
-            await self._app(scope, _bounded(receive, most), send)
+            await self._app(scope, _limited(receive, most), send)
 
 
-def _announced(headers: Headers) -> int:
+def _content_length(headers: Headers) -> int:
     length = headers.get("content-length", "0")
     return int(length) if length.isdecimal() else 0
 
 
-def _bounded(receive: Receive, most: int) -> Receive:
+def _limited(receive: Receive, most: int) -> Receive:
     left = most
 
     async def take() -> Message:

@@ -18,94 +18,94 @@ from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.judge import judge
 from vrthinker_core.types.events import Event, Finished
 from vrthinker_core.ui.sessions import settings_form
-from vrthinker_core.ui.sessions.background_run import Job
+from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.video import DecoderPool
 
 OpenJudge = Callable[[], OpenedBackend]
 """Opens one judge. Raises VrThinkerError when that cannot be done."""
 
-TURNS = 6
+DEFAULT_TURNS = 6
 """Replies of a run in which nobody chose their number."""
 
-NOT_KEPT = "The server could not keep its own record of this run. Download the trace if you need it."
+TRACE_NOT_KEPT = "The server could not keep its own record of this run. Download the trace if you need it."
 """What a visitor is told when the record could not be written; where it was to be written is the server's own matter."""
 
-MOST_BORROWED = 75
+MAX_GPU_SECONDS = 75
 """Seconds: what a visitor of a shared machine may ask for at once."""
 
 
-def borrowed(job: Job) -> int:
+def gpu_seconds(job: RunJob) -> int:
     """Seconds for which a job needs a borrowed GPU: ten to begin, then reading (1 s) and writing (25 tokens a second) each turn."""
-    turns = min(max(job.settings.max_turns or TURNS, 1), MOST_BORROWED)
-    return min(MOST_BORROWED, math.ceil(10 + turns * (1 + min(job.settings.max_new_tokens, 300) / 25)))
+    turns = min(max(job.settings.max_turns or DEFAULT_TURNS, 1), MAX_GPU_SECONDS)
+    return min(MAX_GPU_SECONDS, math.ceil(10 + turns * (1 + min(job.settings.max_new_tokens, 300) / 25)))
 
 
-class Opening:
+class JudgeLoader:
     """Judges that are being opened in a thread, one after the other, and what decodes their videos."""
 
     def __init__(self, judges: Mapping[str, OpenJudge]) -> None:
         """`judges` are their names and how each is opened, in this order; the first one is the default."""
-        self.decoders = DecoderPool()
-        self._coming: dict[str, futures.Future[OpenedBackend]] = {name: futures.Future() for name in judges}
-        threading.Thread(target=self._work, args=(dict(judges),), name="opening", daemon=True).start()
+        self.decoder_pool = DecoderPool()
+        self._futures: dict[str, futures.Future[OpenedBackend]] = {name: futures.Future() for name in judges}
+        threading.Thread(target=self._load_all, args=(dict(judges),), name="opening", daemon=True).start()
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of all judges that are offered, those that cannot be opened included."""
-        return tuple(self._coming)
+        return tuple(self._futures)
 
-    def done(self, name: str = "") -> bool:
+    def is_loaded(self, name: str = "") -> bool:
         """The judge of that name ("" for the default) is there, or cannot be opened."""
-        return self._named(name).done()
+        return self._future(name).done()
 
-    def wait(self, name: str = "") -> OpenedBackend:
+    def get(self, name: str = "") -> OpenedBackend:
         """The judge of that name. Raises VrThinkerError when it cannot be opened, BadInput when there is none of that name."""
-        coming = self._named(name)
+        coming = self._future(name)
         if error := coming.exception():
             raise error.with_traceback(None)  # else each raise would make the traceback longer
         return coming.result()
 
-    def settle(self) -> None:
+    def wait_all(self) -> None:
         """Wait until every judge is there, or cannot be opened."""
-        futures.wait(self._coming.values())
+        futures.wait(self._futures.values())
 
-    def events(self, job: Job) -> Generator[Event, None, None]:
+    def run_job(self, job: RunJob) -> Generator[Event, None, None]:
         """Do a job: the one generator that a GPU machine runs."""
-        opened = self.wait(job.judge)
+        opened = self.get(job.judge)
         for event in judge(
             job.pair,
             opened.backend,
             job.settings,
-            cancelled=job.halt.exists,
+            cancelled=job.stop_file.exists,
             trace=job.trace,
             notes=opened.notes,
-            decoders=self.decoders,
+            decoders=self.decoder_pool,
         ):
-            yield replace(event, notes=(NOT_KEPT,)) if isinstance(event, Finished) and event.notes else event
+            yield replace(event, notes=(TRACE_NOT_KEPT,)) if isinstance(event, Finished) and event.notes else event
 
     def close(self) -> None:
         """Nothing is decoded any more."""
-        self.decoders.close()
+        self.decoder_pool.close()
 
-    def _named(self, name: str) -> futures.Future[OpenedBackend]:
-        return self._coming[settings_form.judge(name, self.names)]
+    def _future(self, name: str) -> futures.Future[OpenedBackend]:
+        return self._futures[settings_form.parse_judge(name, self.names)]
 
-    def _work(self, judges: Mapping[str, OpenJudge]) -> None:
-        self.decoders.preload()
+    def _load_all(self, judges: Mapping[str, OpenJudge]) -> None:
+        self.decoder_pool.preload()
         for name, open_judge in judges.items():
             try:
-                self._coming[name].set_result(open_judge())
+                self._futures[name].set_result(open_judge())
             except VrThinkerError as error:
-                self._coming[name].set_exception(error)
+                self._futures[name].set_exception(error)
             except BaseException as error:  # noqa: BLE001 - the border of the thread: the page says what happened
-                self._coming[name].set_exception(_unforeseen(error))
+                self._futures[name].set_exception(_unexpected(error))
 
 
-def _unforeseen(error: BaseException) -> CheckpointError:
+def _unexpected(error: BaseException) -> CheckpointError:
     return CheckpointError(f"The judge could not be opened ({type(error).__name__}). Choose another judge.")
 
 
-def offered(chosen: Sequence[str]) -> dict[str, OpenJudge]:
+def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:
     """The judges that were chosen (as `open_backend` takes them), by name and in order, and how each is opened.
 
     Without a choice: the best judge this machine can run and, where that is another one, the built-in judge.
@@ -122,7 +122,7 @@ def _opener(choice: str, name: str) -> OpenJudge:
             return open_backend(choice, name)
         except VrThinkerError as error:
             logging.getLogger(__name__).warning("The judge %s cannot be opened. %s", choice, error)
-            raise type(error)(_without_place(str(error), choice, name)) from error
+            raise type(error)(_without_paths(str(error), choice, name)) from error
 
     return open_judge
 
@@ -144,7 +144,7 @@ def _distinct(names: Iterable[str]) -> list[str]:
     return found
 
 
-def _without_place(sentence: str, choice: str, name: str) -> str:
+def _without_paths(sentence: str, choice: str, name: str) -> str:
     """The same sentence, which says where the judge lies, with its name in that place."""
     source = choice.partition(":")[2] or choice
     path = Path(source).expanduser()

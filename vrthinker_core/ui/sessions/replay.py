@@ -8,8 +8,8 @@ from pathlib import Path
 
 from vrthinker_core.types.events import Trace, Turn, TurnEnded
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.ui.view.dialect_lookup import reader
-from vrthinker_core.ui.view.run_state import State, fold, fold_all, in_view
+from vrthinker_core.ui.view.dialect_lookup import reply_reader
+from vrthinker_core.ui.view.run_state import RunState, fold, fold_all, frames_in_view
 
 
 class Replay:
@@ -25,10 +25,10 @@ class Replay:
         """How long the run took when it was live; 0 when it never ended."""
         return self.state.finished.seconds if self.state.finished else 0.0
 
-    def halt(self) -> None:
+    def request_stop(self) -> None:
         """Nothing runs."""
 
-    def stop(self) -> State:
+    def stop(self) -> RunState:
         """What there is."""
         return self.state
 
@@ -37,35 +37,35 @@ class Replay:
         return True
 
 
-def trace_of(state: State) -> Trace | None:
+def trace_of(state: RunState) -> Trace | None:
     """The run as it is saved: its whole turns; None before it has begun."""
     if state.started is None:
         return None
     return Trace(state.started, tuple(shown.turn for shown in state.turns if shown.turn is not None), state.finished)
 
 
-def cut_off(state: State) -> State:
+def end_open_turn(state: RunState) -> RunState:
     """The state with its last turn ended as far as it had come, so that a judge which hangs takes nothing along.
 
     A judge that stops by itself has ended the turn already; then nothing changes.
     """
-    read = reader(state.started)
+    read = reply_reader(state.started)
     if read is None or not state.turns or state.turns[-1].turn is not None:
         return state
     last = state.turns[-1]
     completion = Completion(last.text, "cancelled", pieces=(len(last.text),))
-    turn = Turn(last.number, last.told, last.frames, completion, read(last.text), last.forced, tuple(sorted(in_view(state))))
+    turn = Turn(last.number, last.told, last.frames, completion, read(last.text), last.forced, tuple(sorted(frames_in_view(state))))
     return fold(state, TurnEnded(turn))
 
 
-def videos(trace: Trace, at_hand: Iterable[Path]) -> tuple[Path | None, Path | None]:
+def matching_videos(trace: Trace, at_hand: Iterable[Path]) -> tuple[Path | None, Path | None]:
     """The very files that were compared, as far as they are at hand: known by their content, never by a path from the trace."""
-    known = {digest(path): path for path in at_hand if path.is_file()}
+    known = {file_digest(path): path for path in at_hand if path.is_file()}
     first, second = (None if clip is None else known.get(clip.digest) for clip in trace.started.clips)
     return first, second
 
 
-def digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """A file's content as a trace names it; "" when it cannot be read."""
     try:
         with path.open("rb") as file:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import ProtocolName, Settings
 
-OWN = "own"
+DEFAULT = "own"
 """The protocol's own value."""
 
 ALL = "all"
@@ -17,13 +17,15 @@ ALL = "all"
 AUTO = "auto"
 """The protocol that the judge was trained for."""
 
-WINDOWS = (OWN, "0", "1", "2", "3", ALL)
-TURNS = (OWN, "1", "2", "3", "4", "6", "8", "12")
-FRAMES = (OWN, "1", "2", "4", "6", "8", "12")
+WINDOWS = (DEFAULT, "0", "1", "2", "3", ALL)
+TURNS = (DEFAULT, "1", "2", "3", "4", "6", "8", "12")
+FRAMES = (DEFAULT, "1", "2", "4", "6", "8", "12")
 PROTOCOLS = (AUTO, *get_args(ProtocolName))
 
 
-def chosen(protocol: object = AUTO, window: object = OWN, turns: object = OWN, frames: object = OWN) -> Settings:
+def parse_settings(
+    protocol: object = AUTO, window: object = DEFAULT, turns: object = DEFAULT, frames: object = DEFAULT
+) -> Settings:
     """The settings of a run. Raises BadInput for what the form does not offer; ranges are the protocol's own matter."""
     return Settings(
         protocol=_protocol(protocol),
@@ -33,7 +35,7 @@ def chosen(protocol: object = AUTO, window: object = OWN, turns: object = OWN, f
     )
 
 
-def judge(value: object, offered: Sequence[str]) -> str:
+def parse_judge(value: object, offered: Sequence[str]) -> str:
     """The name of the judge that was asked for; the first one where nobody asked. Raises BadInput for one that is not offered."""
     if value in (None, ""):
         return offered[0]
@@ -53,7 +55,7 @@ def _protocol(value: object) -> Literal["auto", "concat", "paired"]:
 
 
 def _window(value: object) -> int | Literal["all"] | None:
-    if value in (None, OWN):
+    if value in (None, DEFAULT):
         return None
     if value == ALL:
         return "all"
@@ -63,7 +65,7 @@ def _window(value: object) -> int | Literal["all"] | None:
 
 
 def _number(what: str, value: object, offered: tuple[str, ...]) -> int | None:
-    if value in (None, OWN):
+    if value in (None, DEFAULT):
         return None
     if isinstance(value, str) and value in offered:
         return int(value)

@@ -12,14 +12,14 @@ from vrthinker_core.traces import load, to_json, write_atomically
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.view import words
 
-MOST = 200
-MOST_BYTES = 512 * 2**20
+MAX_TRACES = 200
+MAX_BYTES = 512 * 2**20
 
 
-class Shelf:
+class SharedTraces:
     """At most `most` traces and `most_bytes` bytes in `folder`; the oldest leave first."""
 
-    def __init__(self, folder: Path, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, folder: Path, most: int = MAX_TRACES, most_bytes: int = MAX_BYTES) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._most = most
@@ -28,7 +28,7 @@ class Shelf:
         self._links: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def put(self, run: str, trace: Trace) -> str:
+    def add(self, run: str, trace: Trace) -> str:
         """Keep the trace of a run; gives a name that cannot be guessed, the same one each time. Raises OSError for a full disk."""
         with self._lock:
             if (known := self._links.get(run)) in self._sizes:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class _Place:
-    waits: bool = True
+    waiting: bool = True
 
 
-class Room:
+class WaitingRoom:
     """Holds at most `most` visitors, those who are being judged included; each of them once."""
 
     def __init__(self, most: int) -> None:
@@ -21,7 +21,7 @@ class Room:
         self._places: dict[str, _Place] = {}
         self._lock = threading.Lock()
 
-    def enter(self, visitor: str) -> bool:
+    def join(self, visitor: str) -> bool:
         """Take a place; False when all are taken."""
         with self._lock:
             if visitor not in self._places and len(self._places) >= self._most:
@@ -30,11 +30,11 @@ class Room:
             return True
 
     @contextmanager
-    def turn(self, visitor: str) -> Iterator[None]:
+    def active(self, visitor: str) -> Iterator[None]:
         """The visitor is judged, and leaves when that has ended. Who has come in anew meanwhile stays."""
         with self._lock:
             place = self._places.get(visitor, _Place())
-            place.waits = False
+            place.waiting = False
         try:
             yield
         finally:
@@ -46,4 +46,4 @@ class Room:
         """The visitor has gone; True when they were still waiting for their turn."""
         with self._lock:
             place = self._places.pop(visitor, None)
-            return place is not None and place.waits
+            return place is not None and place.waiting

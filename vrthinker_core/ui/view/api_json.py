@@ -6,16 +6,16 @@ from typing import Any
 
 from vrthinker_core.types import Thumbnail, Verdict
 from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.run_state import ShownTurn, State, status
+from vrthinker_core.ui.view.run_state import RunState, TurnState, status_line
 
-Told = dict[str, Any]
+RunJson = dict[str, Any]
 
 
-def told(state: State, seconds: float = 0.0) -> Told:
+def run_json(state: RunState, seconds: float = 0.0) -> RunJson:
     """The run so far, `seconds` after it began. `stop` is None until it has ended, then the reason why it did."""
     finished, started = state.finished, state.started
     return {
-        "status": status(state, seconds),
+        "status": status_line(state, seconds),
         "stop": str(finished.stop) if finished else None,
         "labels": _labels(finished.verdict) if finished and finished.verdict else None,
         "provisional": bool(finished and finished.provisional),
@@ -29,12 +29,12 @@ def told(state: State, seconds: float = 0.0) -> Told:
     }
 
 
-def refused(sentence: str) -> Told:
+def refused_json(sentence: str) -> RunJson:
     """A run that never began, because of what was asked for."""
-    return told(State()) | {"status": words.READY, "stop": "failed", "error": sentence}
+    return run_json(RunState()) | {"status": words.READY, "stop": "failed", "error": sentence}
 
 
-def _health(state: State) -> list[str]:
+def _health(state: RunState) -> list[str]:
     return words.health([clip.notes if clip else () for clip in state.started.clips]) if state.started else []
 
 
@@ -43,7 +43,7 @@ def _labels(verdict: Verdict) -> dict[str, int | None]:
     return {str(dimension): None if label is None else int(label) for dimension, label in verdict}
 
 
-def _turn(shown: ShownTurn) -> Told:
+def _turn(shown: TurnState) -> RunJson:
     """`text` is the whole reply as it came, and what has come so far while it is being written."""
     turn = shown.turn
     reply = turn.reply if turn else None
@@ -61,7 +61,7 @@ def _turn(shown: ShownTurn) -> Told:
     }
 
 
-def _frame(frame: Thumbnail) -> Told:
+def _frame(frame: Thumbnail) -> RunJson:
     """`number` is what the judge calls it; `index` counts the file's frames from 0, shown from `seconds` to before `until`."""
     return {
         "video": int(frame.ref.side),

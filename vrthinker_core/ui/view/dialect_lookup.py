@@ -11,13 +11,13 @@ from vrthinker_core.types import FrameRef, ProtocolName, Reply, Side
 from vrthinker_core.types.events import Started
 
 
-def reader(started: Started | None) -> Callable[[str], Reply] | None:
+def reply_reader(started: Started | None) -> Callable[[str], Reply] | None:
     """Reads an unfinished reply of this run; None where its dialect is not known."""
     dialect = _dialect(started)
     return None if dialect is None else lambda text: dialect.parse(text, cut=True)
 
 
-def grid(started: Started) -> dict[str, Any] | None:
+def grid_json(started: Started) -> dict[str, Any] | None:
     """How the run counts frames, for the rail: slots of each video, the rule that spreads them, first numbers and the last one."""
     dialect = _dialect(started)
     if dialect is None:

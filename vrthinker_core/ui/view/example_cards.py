@@ -13,14 +13,14 @@ from vrthinker_core.traces import load
 from vrthinker_core.types import Side
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.thumbnail_files import Album
-from vrthinker_core.ui.view.tiles import tiles
+from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
+from vrthinker_core.ui.view.tiles import group_tiles
 
-VIDEOS = ("first.mp4", "second.mp4")
+VIDEO_NAMES = ("first.mp4", "second.mp4")
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class SavedExample:
     """One saved run. `videos` are the files it compared."""
 
     name: str
@@ -35,29 +35,29 @@ class Examples:
         self.folder = folder
 
     @cached_property
-    def all(self) -> tuple[Example, ...]:
+    def all(self) -> tuple[SavedExample, ...]:
         """Every example."""
         found = []
         for folder in sorted(path.parent for path in self.folder.glob("*/trace.json")):
-            videos = (folder / VIDEOS[0], folder / VIDEOS[1])
+            videos = (folder / VIDEO_NAMES[0], folder / VIDEO_NAMES[1])
             try:
-                found.append(Example(folder.name, load(folder / "trace.json"), videos))
+                found.append(SavedExample(folder.name, load(folder / "trace.json"), videos))
             except TraceError:
                 continue
         return tuple(found)
 
-    def find(self, name: str) -> Example | None:
+    def find(self, name: str) -> SavedExample | None:
         """The example of that name."""
         return next((example for example in self.all if example.name == name), None)
 
-    def cards(self, album: Callable[[str], Album]) -> list[dict[str, Any]]:
+    def cards(self, album: Callable[[str], ThumbnailFiles]) -> list[dict[str, Any]]:
         """For the page: what was asked, what came out, who judged. `album(name)` keeps the pictures of one example."""
         return [_card(example, album(example.name)) for example in self.all]
 
 
-def _card(example: Example, album: Album) -> dict[str, Any]:
+def _card(example: SavedExample, album: ThumbnailFiles) -> dict[str, Any]:
     trace = example.trace
-    shown = tiles(trace.turns[0].frames) if trace.turns else []
+    shown = group_tiles(trace.turns[0].frames) if trace.turns else []
     halves = shown[len(shown) // 2].halves if shown else {}
     verdict = trace.finished.verdict if trace.finished else None
     return {

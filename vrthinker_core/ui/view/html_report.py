@@ -9,11 +9,11 @@ import json
 from vrthinker_core.types import Thumbnail
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.view import assets, words
-from vrthinker_core.ui.view.run_state import data, fold_all, transcript
-from vrthinker_core.ui.view.thumbnail_files import size
-from vrthinker_core.ui.view.tiles import Picture
+from vrthinker_core.ui.view.run_state import fold_all, transcript_json, view_json
+from vrthinker_core.ui.view.thumbnail_files import jpeg_size
+from vrthinker_core.ui.view.tiles import ImageSource
 
-PAGE = """<!doctype html>
+TEMPLATE = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
@@ -29,19 +29,19 @@ PAGE = """<!doctype html>
 """
 
 
-def report(trace: Trace) -> str:
+def render_report(trace: Trace) -> str:
     """The whole file. The scripts and styles are ours, and the policy knows them by their hash; everything else is data."""
     state = fold_all(trace.events())
-    shown = {"trace": data(state, inline), "transcript": transcript(state)}
+    shown = {"trace": view_json(state, inline_image), "transcript": transcript_json(state)}
     style = assets.style("trace.css", "transcript.css", "report.css")
     script = assets.script((*assets.VIEW, "report.js"))
     policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
-    return PAGE.format(title=words.TITLE, policy=policy, style=style, script=script, values=_embedded(shown))
+    return TEMPLATE.format(title=words.TITLE, policy=policy, style=style, script=script, values=_embedded(shown))
 
 
-def inline(frame: Thumbnail) -> Picture:
+def inline_image(frame: Thumbnail) -> ImageSource:
     """The picture itself, as a data URI."""
-    return Picture("data:image/jpeg;base64," + base64.b64encode(frame.jpeg).decode(), *size(frame.jpeg))
+    return ImageSource("data:image/jpeg;base64," + base64.b64encode(frame.jpeg).decode(), *jpeg_size(frame.jpeg))
 
 
 def _embedded(values: object) -> str:

@@ -13,15 +13,15 @@ from typing import Any
 from vrthinker_core.types import ClipInfo, FrameRef, Reply, Side, Thumbnail
 from vrthinker_core.types.events import Event, Finished, FramesShown, Started, TextArrived, Turn, TurnEnded
 from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.dialect_lookup import grid
-from vrthinker_core.ui.view.tiles import Pictures, tiles
+from vrthinker_core.ui.view.dialect_lookup import grid_json
+from vrthinker_core.ui.view.tiles import ImageSources, group_tiles
 
-Reader = Callable[[str], Reply]
+ReplyReader = Callable[[str], Reply]
 """Reads a reply that is still being written."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShownTurn:
+class TurnState:
     """A turn as far as it has come; `turn` is None until it has ended."""
 
     number: int
@@ -33,21 +33,21 @@ class ShownTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RunState:
     """Everything that happened so far."""
 
     started: Started | None = None
-    turns: tuple[ShownTurn, ...] = ()
+    turns: tuple[TurnState, ...] = ()
     finished: Finished | None = None
 
 
-def fold(state: State, event: Event) -> State:
+def fold(state: RunState, event: Event) -> RunState:
     """The state after one more event."""
     match event:
         case Started():
-            return State(event)
+            return RunState(event)
         case FramesShown():
-            return replace(state, turns=(*state.turns, ShownTurn(event.turn, event.told, event.frames, event.forced)))
+            return replace(state, turns=(*state.turns, TurnState(event.turn, event.told, event.frames, event.forced)))
         case TextArrived():
             return _with_last(state, lambda last: replace(last, text=last.text + event.text))
         case TurnEnded():
@@ -56,15 +56,15 @@ def fold(state: State, event: Event) -> State:
             return replace(state, finished=event)
 
 
-def fold_all(events: Iterable[Event]) -> State:
+def fold_all(events: Iterable[Event]) -> RunState:
     """The state after a whole run."""
-    state = State()
-    for event in coalesced(events):
+    state = RunState()
+    for event in join_text(events):
         state = fold(state, event)
     return state
 
 
-def coalesced(events: Iterable[Event]) -> Iterator[Event]:
+def join_text(events: Iterable[Event]) -> Iterator[Event]:
     """The same events with neighbouring pieces of one text joined: a stranger's trace may hold a million of them."""
     for turn, group in groupby(events, key=lambda event: event.turn if isinstance(event, TextArrived) else None):
         if turn is None:
@@ -73,7 +73,7 @@ def coalesced(events: Iterable[Event]) -> Iterator[Event]:
             yield TextArrived(turn, "".join(event.text for event in group if isinstance(event, TextArrived)))
 
 
-def _with_last(state: State, change: Callable[[ShownTurn], ShownTurn]) -> State:
+def _with_last(state: RunState, change: Callable[[TurnState], TurnState]) -> RunState:
     if not state.turns:
         return state
     return replace(state, turns=(*state.turns[:-1], change(state.turns[-1])))
@@ -82,7 +82,7 @@ def _with_last(state: State, change: Callable[[ShownTurn], ShownTurn]) -> State:
 # -- for the page --------------------------------------------------------------------------------------------------------
 
 
-def data(state: State, pictures: Pictures, read: Reader | None = None) -> dict[str, Any]:
+def view_json(state: RunState, pictures: ImageSources, read: ReplyReader | None = None) -> dict[str, Any]:
     """What the page shows, as JSON values.
 
     `pictures` says where a thumbnail is found; `read` reads a reply that is still being written (without it the raw text is shown).
@@ -91,21 +91,21 @@ def data(state: State, pictures: Pictures, read: Reader | None = None) -> dict[s
     if started is None:
         return {"turns": [], "ending": state.finished.error if state.finished else ""}
     clips = {side: clip for side, clip in zip(Side, started.clips, strict=True) if clip is not None}
-    visible = in_view(state)
+    visible = frames_in_view(state)
     return {
         "prompt": started.prompt,
         "judge": words.judge_line(started.judge),
         "notes": [*started.notes, *(state.finished.notes if state.finished else ())],
         "health": words.health([clip.notes if clip else () for clip in started.clips]),
         "fps": [clips[side].fps if side in clips else 0 for side in Side],
-        "grid": grid(started),
+        "grid": grid_json(started),
         "verdict": _verdict(state.finished),
         "ending": words.ending(state.finished) if state.finished else "",
         "turns": [_turn(turn, state.finished is None, clips, visible, pictures, read) for turn in state.turns],
     }
 
 
-def transcript(state: State) -> dict[str, Any]:
+def transcript_json(state: RunState) -> dict[str, Any]:
     """The exact text that was sent and came back, passage by passage; a turn is told once it has ended."""
     passages = [[words.SYSTEM, state.started.system]] if state.started and state.started.system else []
     for turn in (turn for turn in state.turns if turn.turn or state.finished):
@@ -115,7 +115,7 @@ def transcript(state: State) -> dict[str, Any]:
     return {"passages": passages}
 
 
-def status(state: State, seconds: float) -> str:
+def status_line(state: RunState, seconds: float) -> str:
     """One line about where a run stands, `seconds` after it began."""
     started, finished = state.started, state.finished
     if finished is not None:
@@ -128,12 +128,12 @@ def status(state: State, seconds: float) -> str:
     return f"{doing} · {words.duration(seconds)}"
 
 
-def replayed_status(state: State) -> str:
+def replay_status_line(state: RunState) -> str:
     """The same line about a saved run."""
     return f"{words.REPLAYING} {words.ended(state.finished, len(state.turns)) if state.finished else words.NEVER_ENDED}"
 
 
-def in_view(state: State) -> frozenset[FrameRef]:
+def frames_in_view(state: RunState) -> frozenset[FrameRef]:
     """The frames that the judge sees now: those of the last reply that was read, and what has been sent since."""
     seen: set[FrameRef] = set()
     for shown in state.turns:
@@ -144,14 +144,14 @@ def in_view(state: State) -> frozenset[FrameRef]:
 
 
 def _turn(
-    shown: ShownTurn,
+    shown: TurnState,
     running: bool,
     clips: dict[Side, ClipInfo],
     visible: frozenset[FrameRef],
-    pictures: Pictures,
-    read: Reader | None,
+    pictures: ImageSources,
+    read: ReplyReader | None,
 ) -> dict[str, Any]:
-    found = tiles(shown.frames)
+    found = group_tiles(shown.frames)
     pairs = sum(len(tile.halves) == 2 for tile in found)
     state = [words.shown(pairs, len(found) - pairs)] if found else []
     turn = shown.turn
@@ -161,7 +161,7 @@ def _turn(
         "foot": words.foot(turn) if turn else "",
         "confidence": _confidence(turn),
         "live": turn is None and running,
-        "tiles": [tile.data(clips, visible, pictures) for tile in found],
+        "tiles": [tile.to_json(clips, visible, pictures) for tile in found],
         "parts": _parts(shown, read),
         "remarks": words.remarks(turn) if turn else [],
     }
@@ -173,7 +173,7 @@ def _confidence(turn: Turn | None) -> list[str]:
     return [] if said is None else [words.confidence(said), words.CONFIDENCE_HELP]
 
 
-def _parts(shown: ShownTurn, read: Reader | None) -> list[list[str]]:
+def _parts(shown: TurnState, read: ReplyReader | None) -> list[list[str]]:
     """The reply under its headings; as it came where nothing in it could be read."""
     reply = shown.turn.reply if shown.turn else read(shown.text) if read and shown.text else None
     found = []

@@ -7,21 +7,21 @@ import io
 from pathlib import Path
 
 from vrthinker_core.types import Thumbnail
-from vrthinker_core.ui.view.tiles import Picture
+from vrthinker_core.ui.view.tiles import ImageSource
 
 
-class Album:
+class ThumbnailFiles:
     """Pictures of one run in `folder`, which the server offers under `url` (relative, so that no path of the machine is told)."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder
         self._url = url
-        self._known: dict[bytes, Picture] = {}
+        self._known: dict[bytes, ImageSource] = {}
 
-    def __call__(self, frame: Thumbnail) -> Picture:
+    def __call__(self, frame: Thumbnail) -> ImageSource:
         """Where the browser finds the picture; nowhere when it could not be kept (full disk): the run goes on without it."""
         if frame.jpeg not in self._known:
-            self._known[frame.jpeg] = Picture(self._keep(frame.jpeg), *size(frame.jpeg))
+            self._known[frame.jpeg] = ImageSource(self._keep(frame.jpeg), *jpeg_size(frame.jpeg))
         return self._known[frame.jpeg]
 
     def path(self, frame: Thumbnail) -> str:
@@ -40,7 +40,7 @@ class Album:
         return f"{self._url}/{path.name}"
 
 
-def size(jpeg: bytes) -> tuple[int, int]:
+def jpeg_size(jpeg: bytes) -> tuple[int, int]:
     """Width and height in pixels, from the header alone; a square for what is no picture."""
     from PIL import Image, UnidentifiedImageError
 

@@ -12,7 +12,7 @@ from vrthinker_core.ui.view import words
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ImageSource:
     """Where the browser finds a thumbnail (a URL or a data URI), and its size in pixels, so that nothing jumps when it arrives."""
 
     src: str
@@ -20,7 +20,7 @@ class Picture:
     height: int
 
 
-Pictures = Callable[[Thumbnail], Picture]
+ImageSources = Callable[[Thumbnail], ImageSource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class Tile:
         """The frame's number as it was printed to the judge; both numbers where the videos are counted apart."""
         return " · ".join(dict.fromkeys(f"#{half.number}" for _, half in sorted(self.halves.items())))
 
-    def data(self, clips: Mapping[Side, ClipInfo], visible: Set[FrameRef], pictures: Pictures) -> dict[str, Any]:
+    def to_json(self, clips: Mapping[Side, ClipInfo], visible: Set[FrameRef], pictures: ImageSources) -> dict[str, Any]:
         """For the page: a label, and for each side a picture with its moment, or None."""
         return {"label": self.label, "halves": [self._half(side, clips, visible, pictures) for side in Side]}
 
     def _half(
-        self, side: Side, clips: Mapping[Side, ClipInfo], visible: Set[FrameRef], pictures: Pictures
+        self, side: Side, clips: Mapping[Side, ClipInfo], visible: Set[FrameRef], pictures: ImageSources
     ) -> dict[str, Any] | None:
         thumbnail = self.halves.get(side)
         if thumbnail is None:
@@ -48,15 +48,15 @@ class Tile:
         half = {
             "src": picture.src,
             "ratio": round(picture.width / picture.height, 3),
-            "at": moment(thumbnail),
-            "place": place(thumbnail, clips.get(side)),
+            "at": seek_time(thumbnail),
+            "place": timeline_position(thumbnail, clips.get(side)),
         }
         if thumbnail.ref not in visible:
             half["gone"] = True
         return half
 
 
-def tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
+def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
     """Frames grouped by slot, in the order in which each slot first came."""
     slots: dict[int, dict[Side, Thumbnail]] = {}
     for frame in frames:
@@ -64,19 +64,19 @@ def tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
     return [Tile(halves) for halves in slots.values()]
 
 
-def captioned(frames: Iterable[Thumbnail]) -> list[tuple[Thumbnail, str]]:
+def with_captions(frames: Iterable[Thumbnail]) -> list[tuple[Thumbnail, str]]:
     """Every frame with its caption, the two videos of a slot beside each other."""
-    halves = [half for tile in tiles(frames) for _, half in sorted(tile.halves.items())]
+    halves = [half for tile in group_tiles(frames) for _, half in sorted(tile.halves.items())]
     return [(half, words.frame_caption(half.ref.side, half.number, half.seconds)) for half in halves]
 
 
-def moment(frame: Thumbnail) -> float:
+def seek_time(frame: Thumbnail) -> float:
     """Seconds in the middle of the time for which the frame is shown: the one place where every player shows this very frame."""
     middle = (frame.seconds + max(frame.seconds, frame.until)) / 2
     return round(middle, 5) if math.isfinite(middle) else 0.0
 
 
-def place(frame: Thumbnail, clip: ClipInfo | None) -> float:
+def timeline_position(frame: Thumbnail, clip: ClipInfo | None) -> float:
     """Where the frame stands in its clip, 0 to 1, by index: the same place in both videos is the same moment."""
     index = min(max(frame.index, 0), 2**31)
     frames = max(clip.frames if clip else 0, index + 1)
