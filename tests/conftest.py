@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clips import write_clip
+from tests.support.small_clips import write_clip
 from vrthinker_core.types import VideoPair
 
 SCRUBBED = ("HF_TOKEN", "HF_HOME", "OPENAI_API_KEY", "GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT", "SPACE_ID", "SPACES_ZERO_GPU")

@@ -16,9 +16,9 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.clips import write_clip
+from tests.support.small_clips import write_clip
 from tests.ui.conftest import CHROMIUM, DESKTOP, FLAGS, PHONE, Server, write_script
-from tests.ui.saved import ANSWER, PROMPT, SCRIPT, ask, write_example
+from tests.ui.support.saved_examples import ANSWER, PROMPT, SCRIPT, ask, write_example
 
 SIZES: dict[str, dict[str, Any]] = {"1280": DESKTOP, "390": PHONE}
 LONG = 60_000

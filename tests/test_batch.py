@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.clips import write_clip
+from tests.support.small_clips import write_clip
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import GenerationRequest, StreamItem

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.pictures import frames
+from tests.support.blank_frames import frames
 from vrthinker_core.deliberation import MAX_IMAGES, Deliberation
 from vrthinker_core.dialects import make_dialect, with_defaults
 from vrthinker_core.types import FrameRef, ProtocolName, Settings, Side, Verdict

@@ -190,7 +190,7 @@ def scenes(
     size: Annotated[int, typer.Option(help="Pixels per side.")] = 448,
 ) -> None:
     """Write pairs of the drawn world as video files, with their true labels."""
-    from vrthinker_core.training.films import write_pairs
+    from vrthinker_core.training.drawn_world.video_files import write_pairs
 
     with _progress("pairs") as advance:
         table = write_pairs(pairs, seed, out, size, advance)

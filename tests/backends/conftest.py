@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.backends.small import write_small
-from tests.backends.stock import Stock
+from tests.backends.support.random_model import write_small
+from tests.backends.support.stock_transformers import Stock
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoImageProcessor, AutoTokenizer, Qwen2_5_VLForConditionalGeneration
 
 import vrthinker_core
-from tests.backends.small import say, seen
+from tests.backends.support.random_model import say, seen
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.types.messages import Image, Message, Sampling, Text

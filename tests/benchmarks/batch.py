@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.backends.small import seen
-from tests.benchmarks.randoms import random_checkpoint
-from tests.clips import write_clip
+from tests.backends.support.random_model import seen
+from tests.benchmarks.tools.random_models import random_checkpoint
+from tests.support.small_clips import write_clip
 from vrthinker_core import Finished, VideoPair, judge, judge_many
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.base import GenerationRequest

@@ -16,9 +16,9 @@ from statistics import median
 
 import torch
 
-from tests.benchmarks.ours import Prompted
-from tests.benchmarks.published import Forced
-from tests.benchmarks.randoms import random_checkpoint
+from tests.benchmarks.tools.our_loop import Prompted
+from tests.benchmarks.tools.published_loop import Forced
+from tests.benchmarks.tools.random_models import random_checkpoint
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend

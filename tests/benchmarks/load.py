@@ -35,8 +35,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.badges import strangers, write_pair
-from tests.benchmarks.gauges import (
+from tests.benchmarks.tools.api_client import call
+from tests.benchmarks.tools.http_client import Web
+from tests.benchmarks.tools.metrics import (
     Answer,
     Peak,
     family,
@@ -49,11 +50,10 @@ from tests.benchmarks.gauges import (
     spread,
     within,
 )
-from tests.benchmarks.programs import call
-from tests.benchmarks.visitors import Seen, Site, Visitor
-from tests.benchmarks.web import Web
+from tests.benchmarks.tools.numbered_clips import strangers, write_pair
+from tests.benchmarks.tools.page_client import Seen, Site, Visitor
 from tests.ui.conftest import Server
-from tests.ui.saved import ANSWER, ask
+from tests.ui.support.saved_examples import ANSWER, ask
 
 FIRST_UPDATE, TOLD_BUSY, GROWTH = 3.0, 1.0, 50.0
 """What is promised: seconds, seconds, megabytes."""

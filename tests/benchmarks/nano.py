@@ -19,7 +19,7 @@ from pathlib import Path
 from vrthinker_core import Dimension, Finished, Settings, StopReason, TurnEnded, VideoPair, judge, open_backend
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.films import write_pairs
+from vrthinker_core.training.drawn_world.video_files import write_pairs
 
 UNSEEN = 2_000_000_000
 """First seed of the pairs that no training run draws from."""

@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.clips import write_clip
-from tests.ui import runs
+from tests.support.small_clips import write_clip
 from tests.ui.conftest import CHROMIUM, DESKTOP, FLAGS, Server, write_script
-from tests.ui.saved import ANSWER, ask
+from tests.ui.support import handmade_runs
+from tests.ui.support.saved_examples import ANSWER, ask
 from vrthinker_core.traces import to_json
 from vrthinker_core.types.events import Finished, StopReason, Trace
 
@@ -69,8 +69,12 @@ def measure(folder: Path, chromium: Browser, times: int) -> dict[str, float]:
 def long_run() -> Trace:
     """Six turns of twelve pairs each."""
     slots = [range(turn, 128, 11)[:PAIRS] for turn in range(TURNS)]
-    asking = [runs.asking(turn, runs.pairs(slots[turn - 1]), slots[turn]) for turn in range(1, TURNS)]
-    return Trace(runs.started(), (*asking, runs.answering(TURNS, runs.pairs(slots[-1]))), Finished(StopReason.ANSWERED, runs.WHOLE))
+    asking = [handmade_runs.asking(turn, handmade_runs.pairs(slots[turn - 1]), slots[turn]) for turn in range(1, TURNS)]
+    return Trace(
+        handmade_runs.started(),
+        (*asking, handmade_runs.answering(TURNS, handmade_runs.pairs(slots[-1]))),
+        Finished(StopReason.ANSWERED, handmade_runs.WHOLE),
+    )
 
 
 def opening(chromium: Browser, server: Server) -> tuple[float, float]:

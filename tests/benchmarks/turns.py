@@ -20,12 +20,12 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
-from tests.benchmarks.footprint import Footprint
-from tests.benchmarks.ours import Ours
-from tests.benchmarks.published import Published
-from tests.benchmarks.randoms import random_checkpoint
-from tests.benchmarks.watch import PHASES, Watch
-from tests.clips import write_clip
+from tests.benchmarks.tools.memory_use import Footprint
+from tests.benchmarks.tools.our_loop import Ours
+from tests.benchmarks.tools.phase_timer import PHASES, Watch
+from tests.benchmarks.tools.published_loop import Published
+from tests.benchmarks.tools.random_models import random_checkpoint
+from tests.support.small_clips import write_clip
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 

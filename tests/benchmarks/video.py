@@ -19,8 +19,8 @@ import av
 import cv2
 import numpy as np
 
-from tests.benchmarks.published import FIRST, SIDE, extract
-from tests.video.making import H264, write
+from tests.benchmarks.tools.published_loop import FIRST, SIDE, extract
+from tests.video.support.write_clips import H264, write
 from vrthinker_core.types import Side
 from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video import open_clip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pictures import frame, frames
+from tests.support.blank_frames import frame, frames
 from vrthinker_core.dialects import Concat
 from vrthinker_core.types import FrameRef, FrameSelection, Problem, ProblemKind, Side
 from vrthinker_core.types.geometry import Grid

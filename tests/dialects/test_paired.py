@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.pictures import frames
+from tests.support.blank_frames import frames
 from vrthinker_core.dialects import Paired
 from vrthinker_core.types import FrameRef, FrameSelection, Problem, ProblemKind, Side
 from vrthinker_core.types.geometry import Grid

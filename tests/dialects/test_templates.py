@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pictures import frames
+from tests.support.blank_frames import frames
 from vrthinker_core.dialects import Concat, Dialect, Paired
 from vrthinker_core.dialects.templates import prompt_text
 

@@ -11,23 +11,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from vrthinker_core.training.faults import CLEAR, DAMAGES, FIRST_LOOK, FRAMES, PICTURE_FAULTS, MotionFault, PictureFault, Window
-from vrthinker_core.training.scenes import (
+from vrthinker_core.training.drawn_world.faults import (
+    CLEAR,
+    DAMAGES,
+    FIRST_LOOK,
+    FRAMES,
+    PICTURE_FAULTS,
+    MotionFault,
+    PictureFault,
+    Window,
+)
+from vrthinker_core.training.drawn_world.renderer import Renderer, draw_background
+from vrthinker_core.training.drawn_world.scenes import (
     COLOURS,
     WAYS,
     DrawnPair,
-    Facts,
     Scene,
-    Shot,
+    SceneFacts,
+    SceneRenderer,
     draw_pair,
     draw_scene,
     labels,
     reworded,
     verdict_on,
 )
-from vrthinker_core.training.solids import SHAPES, Solid
-from vrthinker_core.training.stage import Stage, draw_setting
-from vrthinker_core.training.textures import GROUNDS, Pixels, texture
+from vrthinker_core.training.drawn_world.solids import SHAPES, Solid
+from vrthinker_core.training.drawn_world.textures import GROUNDS, Pixels, texture
 from vrthinker_core.types import Preference
 
 SIZE = 112
@@ -36,7 +45,7 @@ OTHER = {Preference.TIE: Preference.TIE, Preference.FIRST: Preference.SECOND, Pr
 
 
 def scene(way: str = "right", shape: str = "ball", ground: str = "sand", seed: int = 3) -> Scene:
-    return draw_scene(np.random.default_rng(seed), Facts("red", shape, way, ground), None, None)
+    return draw_scene(np.random.default_rng(seed), SceneFacts("red", shape, way, ground), None, None)
 
 
 def difference(one: Pixels, other: Pixels) -> float:
@@ -127,7 +136,7 @@ def test_half_of_the_faults_are_hidden_from_the_first_look() -> None:
 def test_a_picture_fault_changes_only_the_frames_in_its_window(kind: str) -> None:
     whole = scene()
     broken = replace(whole, picture=PictureFault(kind, Window(50, 60), 0.1, 8))
-    clean, damaged = Shot(whole, SIZE), Shot(broken, SIZE)
+    clean, damaged = SceneRenderer(whole, SIZE), SceneRenderer(broken, SIZE)
     for index in (0, 49, 60, 127):
         assert np.array_equal(clean.frame(index), damaged.frame(index))
         assert broken.picture_state(index) == CLEAR
@@ -146,7 +155,7 @@ def test_a_motion_fault_changes_only_the_frames_in_its_window(kind: str, way: st
 
 
 def test_a_frozen_thing_stands_still_whole() -> None:
-    shot = Shot(replace(scene(shape="cube"), motion=MotionFault("frozen", Window(50, 60), 0.3, 8)), SIZE)
+    shot = SceneRenderer(replace(scene(shape="cube"), motion=MotionFault("frozen", Window(50, 60), 0.3, 8)), SIZE)
     assert np.array_equal(shot.frame(50), shot.frame(59))
     assert not np.array_equal(shot.frame(59), shot.frame(60))
 
@@ -155,7 +164,7 @@ def test_a_frozen_thing_stands_still_whole() -> None:
 def test_damage_is_as_coarse_in_a_large_picture(kind: str) -> None:
     """Shrunk to what the judge sees, a large damaged picture has lost as much as a small one."""
     shown, fault = scene(), PictureFault(kind, Window(0, FRAMES), 0.5, 8)
-    small, large = Shot(shown, SIZE).frame(5), Shot(shown, 4 * SIZE).frame(5)
+    small, large = SceneRenderer(shown, SIZE).frame(5), SceneRenderer(shown, 4 * SIZE).frame(5)
     shrunk, shrunk_damaged = (
         cv2.resize(picture, (SIZE, SIZE), interpolation=cv2.INTER_AREA) for picture in (large, fault.apply(large, 5))
     )
@@ -169,7 +178,7 @@ def test_damage_is_as_coarse_in_a_large_picture(kind: str) -> None:
 def test_frames_are_pure(seed: int) -> None:
     shown = draw_pair(seed).first
     indices = (0, 21, 64, 127)
-    forth, back = Shot(shown, SIZE, fine=2), Shot(shown, SIZE, fine=2)
+    forth, back = SceneRenderer(shown, SIZE, fine=2), SceneRenderer(shown, SIZE, fine=2)
     frames = {index: forth.frame(index).tobytes() for index in indices}
     assert {index: back.frame(index).tobytes() for index in reversed(indices)} == frames
     assert forth.frame(21).tobytes() == frames[21]
@@ -178,7 +187,7 @@ def test_frames_are_pure(seed: int) -> None:
 
 def middle_of_thing(shown: Scene, index: int) -> tuple[float, float]:
     """Where the picture differs from bare ground by red: x and y in 0..1."""
-    bare, picture = Stage(shown.setting, SIZE).render(()).astype(int), Shot(shown, SIZE).frame(index).astype(int)
+    bare, picture = Renderer(shown.background, SIZE).render(()).astype(int), SceneRenderer(shown, SIZE).frame(index).astype(int)
     change = picture - bare
     y, x = np.nonzero(change[..., 0] - change[..., 2] > 40)
     return float(x.mean() / SIZE), float(y.mean() / SIZE)
@@ -203,9 +212,9 @@ def name_of(colour: NDArray[np.floating]) -> str:
 
 @pytest.mark.parametrize("colour", list(COLOURS))
 def test_the_thing_has_the_colour_of_its_facts(colour: str) -> None:
-    shown = draw_scene(np.random.default_rng(0), Facts(colour, "cylinder", "right", "tiles"), None, None)
+    shown = draw_scene(np.random.default_rng(0), SceneFacts(colour, "cylinder", "right", "tiles"), None, None)
     negative = replace(shown.thing, rgb=tuple(255 - level for level in shown.thing.rgb))
-    picture, other = Shot(shown, SIZE).frame(64), Shot(replace(shown, thing=negative), SIZE).frame(64)
+    picture, other = SceneRenderer(shown, SIZE).frame(64), SceneRenderer(replace(shown, thing=negative), SIZE).frame(64)
     thing = picture[(picture != other).any(-1)]
     assert len(thing) > 400
     assert name_of(np.median(thing, axis=0)) == colour
@@ -213,8 +222,10 @@ def test_the_thing_has_the_colour_of_its_facts(colour: str) -> None:
 
 def test_fine_samples_come_close_to_a_much_larger_picture() -> None:
     shown = scene(shape="cube", ground="tiles")
-    true = cv2.resize(Shot(shown, 8 * SIZE).frame(64), (SIZE, SIZE), interpolation=cv2.INTER_AREA)
-    assert difference(Shot(shown, SIZE, fine=4).frame(64), true) < 0.5 * difference(Shot(shown, SIZE).frame(64), true)
+    true = cv2.resize(SceneRenderer(shown, 8 * SIZE).frame(64), (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+    assert difference(SceneRenderer(shown, SIZE, fine=4).frame(64), true) < 0.5 * difference(
+        SceneRenderer(shown, SIZE).frame(64), true
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -237,7 +248,7 @@ def test_rays_meet_solids_where_they_stand(shape: str) -> None:
 @pytest.mark.parametrize("ground", GROUNDS)
 def test_grounds_fill_the_picture(ground: str) -> None:
     rng = np.random.default_rng(6)
-    pictures = [Stage(draw_setting(rng, ground), SIZE).render(()) for _ in range(2)]
+    pictures = [Renderer(draw_background(rng, ground), SIZE).render(()) for _ in range(2)]
     assert all(picture.shape == (SIZE, SIZE, 3) and picture.dtype == np.uint8 for picture in pictures)
     assert difference(*pictures) > 1
     assert not texture(ground, 0).flags.writeable

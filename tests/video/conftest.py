@@ -9,7 +9,7 @@ from pathlib import Path
 import av
 import pytest
 
-from tests.video.making import KINDS
+from tests.video.support.write_clips import KINDS
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.video.making import H264, Picture, drawn, repeated, write
-from tests.video.opening import FIRST, SQUARE, opened
+from tests.video.support.open_clips import FIRST, SQUARE, opened
+from tests.video.support.write_clips import H264, Picture, drawn, repeated, write
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 

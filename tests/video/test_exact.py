@@ -11,9 +11,9 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.video.making import KINDS, damaged, repeated, write
-from tests.video.opening import CONCAT, FIRST, NATIVE, PAIRED, SQUARE, opened, pixels
-from tests.video.reference import decode
+from tests.video.support.open_clips import CONCAT, FIRST, NATIVE, PAIRED, SQUARE, opened, pixels
+from tests.video.support.sequential_decode import decode
+from tests.video.support.write_clips import KINDS, damaged, repeated, write
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import ClipInfo, Frame
 from vrthinker_core.types.geometry import Grid, Sizing

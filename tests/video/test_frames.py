@@ -11,9 +11,9 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.video.making import damaged, drawn, repeated, turned, write
-from tests.video.opening import NATIVE, SQUARE, opened, pixels
-from tests.video.reference import decode
+from tests.video.support.open_clips import NATIVE, SQUARE, opened, pixels
+from tests.video.support.sequential_decode import decode
+from tests.video.support.write_clips import damaged, drawn, repeated, turned, write
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import FrameRef, Side
 from vrthinker_core.types.geometry import Grid, Sizing

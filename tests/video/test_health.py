@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.video.making import Picture, cut, drawn, repeated, write
-from tests.video.opening import NATIVE, SQUARE, opened
+from tests.video.support.open_clips import NATIVE, SQUARE, opened
+from tests.video.support.write_clips import Picture, cut, drawn, repeated, write
 from vrthinker_core.types.geometry import Grid, Sizing
 
 ALL = Grid(50, "even")

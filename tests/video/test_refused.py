@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.video.making import sound_only, write
-from tests.video.opening import opened
+from tests.video.support.open_clips import opened
+from tests.video.support.write_clips import sound_only, write
 from vrthinker_core.errors import DecoderDied, VideoError
 
 SDP = b"v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nm=video 5004 RTP/AVP 96\n"

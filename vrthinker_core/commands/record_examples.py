@@ -15,8 +15,8 @@ from pathlib import Path
 from vrthinker_core.backends import OpenedBackend, ScriptedBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.judge import judge
-from vrthinker_core.training.films import write_film
-from vrthinker_core.training.scenes import DrawnPair, draw_pair
+from vrthinker_core.training.drawn_world.scenes import DrawnPair, draw_pair
+from vrthinker_core.training.drawn_world.video_files import write_video
 from vrthinker_core.types import Settings, Side, VideoPair
 from vrthinker_core.types.events import Finished
 
@@ -108,7 +108,7 @@ def _write_videos(drawn: DrawnPair, folder: Path) -> VideoPair:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for side, path in names.items():
-            write_film(drawn.scenes[side], path, SIZE)
+            write_video(drawn.scenes[side], path, SIZE)
     except OSError as error:
         raise BadInput(f"Cannot write the examples into {folder}: {error.strerror or error}.") from None
     return VideoPair(drawn.prompt, names[Side.FIRST], names[Side.SECOND])

@@ -1,0 +1,200 @@
+"""Going up to Hugging Face: the front matter of the README, what the builder there installs, and the line that uploads."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from vrthinker_core.ui.api import mcp
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+FRONT: dict[str, Any] = yaml.safe_load(README.split("---\n")[1])
+REQUIREMENTS = {Requirement(line).name: Requirement(line) for line in (ROOT / "requirements.txt").read_text().splitlines()}
+BUILDER = ("torch<=2.13.0", f"gradio[oauth,mcp]=={FRONT['sdk_version']}", "spaces==0.51.3")
+"""What the builder of a Space adds to requirements.txt, in one call of pip."""
+
+COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+(UPLOAD,) = (line for line in README.splitlines() if " upload " in line and "--repo-type space" in line)
+
+
+# -- the front matter ----------------------------------------------------------------------------------------------------
+
+
+def test_the_front_matter_says_what_a_space_needs() -> None:
+    assert (FRONT["sdk"], FRONT["python_version"], FRONT["suggested_hardware"]) == ("gradio", "3.12", "zero-a10g")
+    assert FRONT["title"]
+    assert FRONT["emoji"]
+    assert {FRONT["colorFrom"], FRONT["colorTo"]} <= COLOURS
+    assert (ROOT / FRONT["app_file"]).is_file()
+    assert 0 < len(FRONT["short_description"]) <= 60
+    assert re.fullmatch(r"\d+[smh]", FRONT["startup_duration_timeout"])
+
+
+def test_it_names_the_licence_and_the_model_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert FRONT["license"] == project["license"].lower()
+    assert FRONT["models"] == FRONT["preload_from_hub"]
+    assert all(f"`hf:{model}`" in README for model in FRONT["models"])
+
+
+def test_the_python_and_the_gradio_of_the_space_are_among_ours() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert f"{FRONT['python_version']}.0" in Requirement(f"python{project['requires-python']}").specifier
+    assert FRONT["sdk_version"] in REQUIREMENTS["gradio"].specifier
+
+
+def test_the_builder_is_left_its_freedom() -> None:
+    for name in ("gradio", "spaces", "torch", "pydantic"):
+        pins = REQUIREMENTS[name].specifier if name in REQUIREMENTS else ()
+        assert all(pin.operator not in ("==", "===", "~=") for pin in pins), name
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    assert not [line for line in lines if line.startswith("-") or "://" in line]
+
+
+def test_the_system_packages_that_opencv_needs_are_named() -> None:
+    assert {"libgl1", "libglib2.0-0"} <= set((ROOT / "packages.txt").read_text().split())
+
+
+# -- what would be installed ---------------------------------------------------------------------------------------------
+
+
+def resolved(python: str, *more: str) -> dict[str, Version]:
+    """What requirements.txt and `more` become on a Linux with that Python. Reads the index, downloads no package."""
+    options = ["--python-version", python, "--python-platform", "x86_64-manylinux_2_28", "--only-binary", ":all:"]
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-config", "--no-python-downloads", *options]
+    command += ["--no-annotate", "--no-header", "requirements.txt", "-"]
+    done = subprocess.run(command, cwd=ROOT, input="\n".join(more), capture_output=True, text=True, timeout=240, check=False)
+    if "error sending request" in done.stderr:
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stderr
+    return {name: Version(version) for name, version in (line.split("==") for line in done.stdout.splitlines())}
+
+
+def dev() -> list[str]:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    return list(extras["dev"])
+
+
+@pytest.fixture(scope="module")
+def built() -> dict[str, Version]:
+    pytest.importorskip("uv")
+    return resolved(FRONT["python_version"], *BUILDER)
+
+
+def test_a_space_can_be_built(built: dict[str, Version]) -> None:
+    assert set(REQUIREMENTS) <= set(built)
+    assert [name for name, wanted in REQUIREMENTS.items() if built[name] not in wanted.specifier] == []
+    assert (str(built["gradio"]), str(built["spaces"])) == (FRONT["sdk_version"], "0.51.3")
+    assert built["torch"] <= Version("2.13.0")
+
+
+def test_a_space_has_mcp(built: dict[str, Version]) -> None:
+    assert built["mcp"] in Requirement(mcp.MCP_REQUIREMENT).specifier
+    assert built["pydantic"] <= Version("2.12.5")
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12"])
+def test_what_the_tests_need_goes_with_it(python: str) -> None:
+    pytest.importorskip("uv")
+    assert resolved(python, *dev())["mcp"] in Requirement(mcp.MCP_REQUIREMENT).specifier
+
+
+# -- the upload ----------------------------------------------------------------------------------------------------------
+
+
+class Hub(http.server.ThreadingHTTPServer):
+    """Stands in for Hugging Face: remembers what it is asked, and needs no content of any file."""
+
+    def __init__(self) -> None:
+        self.created: list[dict[str, str]] = []
+        self.files: list[str] = []
+        super().__init__(("127.0.0.1", 0), Asked)
+
+    def answer(self, path: str, body: Any) -> dict[str, object]:
+        if path.endswith("/repos/create"):
+            self.created.append(body)
+            return {"url": f"http://127.0.0.1:{self.server_address[1]}/spaces/{body['organization']}/{body['name']}"}
+        if "/preupload/" in path:
+            names = [file["path"] for file in body["files"]]
+            self.files += names
+            return {"files": [{"path": name, "uploadMode": "regular", "shouldIgnore": True} for name in names]}
+        return {"id": "you/vr-thinker", "sha": "0" * 40}
+
+
+class Asked(http.server.BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_GET(self) -> None:
+        self.answer(None)
+
+    def do_POST(self) -> None:
+        self.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def answer(self, body: Any) -> None:
+        told = json.dumps(self.server.answer(self.path, body)).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub() as stands_in:
+        threading.Thread(target=stands_in.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        yield stands_in
+        stands_in.shutdown()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The project with what lies about in it after a day of work."""
+    folder = tmp_path / "checkout"
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "__pycache__", "*.egg-info"))
+    for litter in (
+        ".venv/lib/a.py",
+        ".git/config",
+        ".mypy_cache/a.json",
+        "vrthinker_core/__pycache__/a.pyc",
+        "x.egg-info/PKG-INFO",
+    ):
+        (folder / litter).parent.mkdir(parents=True, exist_ok=True)
+        (folder / litter).touch()
+    return folder
+
+
+def test_the_upload_line_makes_a_space_of_everything_that_is_needed(hub: Hub, checkout: Path, tmp_path: Path) -> None:
+    program, *arguments = shlex.split(UPLOAD)
+    assert program == ".venv/bin/hf"
+    own = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_address[1]}", "HF_TOKEN": "hf_none", "HF_HOME": str(tmp_path / "home")}
+    environment = {**os.environ, **own, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_UPDATE_CHECK": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    command = [str(Path(sys.executable).with_name("hf")), *arguments]
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    (created,) = hub.created
+    assert (created["type"], created["sdk"]) == ("space", "gradio")
+    litter = re.compile(r"^\.[^/]*/|__pycache__|\.egg-info")
+    here = {path.relative_to(checkout).as_posix() for path in checkout.rglob("*") if path.is_file()}
+    assert set(hub.files) == {path for path in here if not litter.search(path)}
+    assert {"app.py", "requirements.txt", "packages.txt", "README.md", "assets/nano/config.json"} <= set(hub.files)

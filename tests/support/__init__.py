@@ -1,0 +1,1 @@
+"""What tests of several rooms share: small clips, and frames without a clip."""

@@ -1,0 +1,129 @@
+"""Drawn pairs as files: the list is true, films show their scenes, a second run goes on, nothing of anyone else is touched."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.drawn_world.faults import FRAMES
+from vrthinker_core.training.drawn_world.scenes import SceneRenderer, draw_pair
+from vrthinker_core.training.drawn_world.textures import Pixels
+from vrthinker_core.training.drawn_world.video_files import pair_of, write_pairs, write_video
+from vrthinker_core.types import Preference, Side, Verdict
+
+SIZE = 112
+
+
+def difference(one: Pixels, other: Pixels) -> float:
+    return float(np.abs(one.astype(float) - other).mean())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("drawn") / "pairs"
+    write_pairs(1, 5, out, SIZE)
+    return out
+
+
+def decoded(path: Path) -> list[Pixels]:
+    with av.open(str(path)) as film:
+        return [frame.to_ndarray(format="rgb24") for frame in film.decode(video=0)]
+
+
+def test_the_list_says_what_is_true(folder: Path) -> None:
+    with (folder / "pairs.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["video1", "video2", "prompt", "TA", "VQ", "MQ", "OA"]
+    (row,) = rows
+    assert (row["video1"], row["video2"]) == ("pair_0000_a.mp4", "pair_0000_b.mp4")
+    pair = pair_of(5, 0)
+    read = Verdict(**{name: Preference(int(row[name])) for name in ("TA", "VQ", "MQ", "OA")})
+    assert (row["prompt"], read) == (pair.prompt, pair.verdict)
+    assert sorted(path.name for path in folder.iterdir()) == ["pair_0000_a.mp4", "pair_0000_b.mp4", "pairs.csv"]
+
+
+def test_runs_and_numbers_give_other_pairs() -> None:
+    pairs = [pair_of(seed, number) for seed in range(10) for number in range(10)]
+    assert len({pair.seed for pair in pairs}) == len(pairs)
+    assert pair_of(3, 4) == pairs[34]
+
+
+def test_a_film_shows_its_scene(folder: Path) -> None:
+    with av.open(str(folder / "pair_0000_b.mp4")) as film:
+        stream = film.streams.video[0]
+        assert (stream.codec_context.name, stream.pix_fmt, stream.average_rate) == ("h264", "yuv420p", 24)
+    frames = decoded(folder / "pair_0000_b.mp4")
+    assert [frame.shape for frame in frames] == [(SIZE, SIZE, 3)] * FRAMES
+    shot = SceneRenderer(pair_of(5, 0).scenes[Side.SECOND], SIZE, fine=4)
+    assert max(difference(frames[index], shot.frame(index)) for index in (0, 50, 127)) < 10
+
+
+def test_a_second_run_keeps_what_is_there_and_writes_what_is_not(folder: Path) -> None:
+    lost, kept = folder / "pair_0000_a.mp4", folder / "pair_0000_b.mp4"
+    before, stamp = lost.read_bytes(), kept.stat().st_mtime_ns
+    lost.unlink()
+    told: list[tuple[int, int]] = []
+    write_pairs(1, 5, folder, SIZE, progress=lambda done, total: told.append((done, total)))
+    assert told == [(1, 2), (2, 2)]
+    assert lost.read_bytes() == before
+    assert kept.stat().st_mtime_ns == stamp
+
+
+def test_two_processes_write_the_same_films(folder: Path, tmp_path: Path) -> None:
+    write_pairs(1, 5, tmp_path, SIZE, workers=2)
+    for name in ("pair_0000_a.mp4", "pair_0000_b.mp4"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "says"),
+    [
+        ({"count": 0}, "at least one pair"),
+        ({"seed": -1}, "0 or larger"),
+        ({"size": 225}, "even number"),
+        ({"size": 110}, "112 to 1080"),
+        ({"size": 1082}, "112 to 1080"),
+        ({"workers": 0}, "at least one process"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(tmp_path: Path, numbers: dict[str, int], says: str) -> None:
+    out = tmp_path / "new"
+    with pytest.raises(BadInput, match=f"(?i){says}"):
+        write_pairs(**{"count": 1, "seed": 0, "size": SIZE, "out": out} | numbers)
+    assert not out.exists()
+
+
+def test_no_folder_of_something_else_is_written_to(folder: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "holiday.mp4"
+    mine.write_bytes(b"mine")
+    with pytest.raises(BadInput, match=r"holiday\.mp4"):
+        write_pairs(1, 0, tmp_path, SIZE)
+    with pytest.raises(BadInput, match="cannot be written"):
+        write_pairs(1, 0, mine, SIZE)
+    with pytest.raises(BadInput, match="another seed or size"):
+        write_pairs(1, 6, folder, SIZE)
+    with pytest.raises(BadInput, match="another seed or size"):
+        write_pairs(1, 5, folder, 2 * SIZE)
+    assert mine.read_bytes() == b"mine"
+
+
+def test_a_list_that_is_not_ours_stays(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("mine")
+    with pytest.raises(BadInput, match=r"pairs\.csv"):
+        write_pairs(1, 0, tmp_path, SIZE)
+    assert (tmp_path / "pairs.csv").read_text() == "mine"
+
+
+def test_a_film_that_cannot_be_finished_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def tear(self: SceneRenderer, index: int) -> Pixels:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SceneRenderer, "frame", tear)
+    with pytest.raises(KeyboardInterrupt):
+        write_video(draw_pair(1).first, tmp_path / "film.mp4", SIZE)
+    assert list(tmp_path.iterdir()) == []

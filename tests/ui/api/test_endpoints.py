@@ -1,0 +1,143 @@
+"""The endpoints as programs use them: through gradio_client and through plain HTTP, against a real server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gradio_client import handle_file
+
+from tests.ui.conftest import Server
+from tests.ui.sessions.test_background_run import until
+from tests.ui.support.api_calls import PROMPT, Clips, answers, begin, check_refused, client, file, messages, upload, uploaded
+
+LOOK = (
+    '<think>The block jumps.</think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 60, 200]}}</tool_call>'
+)
+END = "<Snapshot>Steady.</Snapshot><Think>Video 1 is steadier.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server]) -> Server:
+    return serve([LOOK, END], pause=0.02)
+
+
+@pytest.fixture(scope="module")
+def endless(serve: Callable[..., Server]) -> Server:
+    return serve(["on and on " * 4000], pause=0.02)
+
+
+def check_run(items: list[dict[str, Any]], prompt: str = PROMPT) -> None:
+    assert len(items) > 2, "nothing arrived on the way"
+    assert all(item["stop"] is None for item in items if item != items[-1])
+    counts = [len(item["turns"]) for item in items]
+    assert counts == sorted(counts)
+    last = items[-1]
+    assert (last["stop"], last["labels"]) == ("answered", {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1})
+    assert (last["provisional"], last["forced"], last["error"]) == (False, False, "")
+    assert (last["judge"], last["protocol"], last["prompt"]) == ("script", "paired", prompt)
+    first, second = last["turns"]
+    assert first["requested"] == [10, 60]
+    assert first["remarks"] == ["1 request ignored, no such frame: 200."]
+    assert (second["snapshot"], second["think"], second["text"]) == ("Steady.", "Video 1 is steadier.", END)
+    asked = [(frame["video"], frame["number"], frame["index"]) for frame in second["frames"]]
+    assert sorted(asked) == [(1, "10", 3), (1, "60", 22), (2, "10", 2), (2, "60", 14)]
+    assert "jpeg" not in json.dumps(items)
+
+
+def test_a_run_through_gradio_client(server: Server, clips: Clips) -> None:
+    one, two = clips
+    judge = client(server)
+    job = judge.submit(handle_file(one), handle_file(two), PROMPT, api_name="/compare")
+    check_run(list(job))
+    check_run(job.outputs())
+    assert judge.predict(handle_file(one), handle_file(two), prompt=PROMPT, api_name="/compare")["stop"] == "answered"
+
+
+def test_a_run_through_plain_http(server: Server, clips: Clips) -> None:
+    check_run(answers(server, *uploaded(server, clips), PROMPT))
+
+
+def test_health(server: Server) -> None:
+    found = client(server).predict(api_name="/health")
+    assert found.pop("version") is not None
+    assert found == {
+        "status": "ready",
+        "judge": "script",
+        "protocol": "paired",
+        "notes": ["A script speaks, not a model."],
+        "error": "",
+        "judges": [{"name": "script", "status": "ready", "error": ""}],
+        "judging": 0,
+        "waiting": 0,
+    }
+
+
+def test_only_these_endpoints_are_offered(server: Server) -> None:
+    info: Any = client(server).view_api(return_format="dict", print_info=False)
+    assert list(info["named_endpoints"]) == ["/compare", "/health"]
+    assert not info["unnamed_endpoints"]
+    names = [value["parameter_name"] for value in info["named_endpoints"]["/compare"]["parameters"]]
+    assert names == ["video1", "video2", "prompt", "judge"]
+
+
+def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -> None:
+    words = tmp_path / "words.mp4"
+    words.write_text("no video at all\n" * 9)
+    one, two = uploaded(server, clips)
+    check_refused(answers(server, one, two, "  ")[-1], "prompt is empty")
+    check_refused(answers(server, one, two, 7)[-1], "prompt must be a text")
+    check_refused(answers(server, one, two, "word " * 9000)[-1], "characters")
+    check_refused(answers(server, one, file(upload(server, words)), PROMPT)[-1], "Video 2: words.mp4 is a text file")
+    for nothing in (None, "", 7, [], {}, {"path": None}, {"path": ""}, {"path": "a\0b"}):
+        check_refused(answers(server, nothing, two, PROMPT)[-1], "Video 1 is no uploaded file.")
+
+
+# -- several callers -----------------------------------------------------------------------------------------------------
+
+
+def test_two_callers_never_mix(server: Server, clips: Clips) -> None:
+    """Also when they are one client with two calls at once."""
+    files = uploaded(server, clips)
+    found: dict[str, list[dict[str, Any]]] = {}
+
+    def call(prompt: str) -> None:
+        found[prompt] = answers(server, *files, prompt)
+
+    prompts = [f"Prompt number {number}." for number in range(4)]
+    calling = [threading.Thread(target=call, args=(prompt,)) for prompt in prompts]
+    for thread in calling:
+        thread.start()
+    judge = client(server)
+    jobs = [judge.submit(*map(handle_file, clips), prompt, api_name="/compare") for prompt in ("Fifth.", "Sixth.")]
+    for thread in calling:
+        thread.join(60)
+    for prompt in prompts:
+        check_run(found[prompt], prompt)
+    for job, prompt in zip(jobs, ("Fifth.", "Sixth."), strict=True):
+        check_run(list(job), prompt)
+
+
+def test_callers_wait_for_one_judge_and_a_caller_who_leaves_frees_it(endless: Server, clips: Clips) -> None:
+    judge = client(endless)
+    (folder,) = endless.folder.glob("vr-thinker-page-*")
+
+    def queue() -> tuple[int, int]:
+        found = judge.predict(api_name="/health")
+        return found["judging"], found["waiting"]
+
+    one, two = uploaded(endless, clips)
+    first = messages(begin(endless, one, two, PROMPT))
+    until(lambda: next(first)[1][0]["turns"])
+    second = messages(begin(endless, one, two, "Another prompt."))
+    until(lambda: queue() == (1, 1))
+    first.close()
+    until(lambda: next(second)[1][0]["turns"])
+    assert queue() == (1, 0)
+    second.close()
+    until(lambda: queue() == (0, 0))
+    until(lambda: not any((folder / "records").iterdir()))

@@ -1,0 +1,52 @@
+"""Over https, a host must be who it says it is."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.ui.fetch.local_web import VIDEO, Web, refused, serving
+from vrthinker_core.ui.fetch.download import fetch_video
+from vrthinker_core.ui.fetch.public_addresses import FetchPolicy
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of film.example, signed by itself; key and certificate in one file."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    path = tmp_path_factory.mktemp("certificate") / "film.pem"
+    command = f"{openssl} req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=film.example -addext subjectAltName=DNS:film.example"
+    made = subprocess.run([*command.split(), "-keyout", "-", "-out", "-"], capture_output=True, check=True)
+    path.write_bytes(made.stdout)
+    return path
+
+
+@pytest.fixture
+def secure_web(certificate: Path) -> Iterator[Web]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with serving(context) as running:
+        yield Web(running)
+
+
+def believing(web: Web, certificate: Path) -> FetchPolicy:
+    return replace(web.policy, trust=lambda: ssl.create_default_context(cafile=str(certificate)))
+
+
+def test_the_certificate_must_be_the_hosts_own(secure_web: Web, certificate: Path, tmp_path: Path) -> None:
+    secure_web.hosts["other.example"] = ["127.0.0.1"]
+    policy = believing(secure_web, certificate)
+    url = f"https://film.example:{secure_web.port}/film.mp4"
+    fetched = fetch_video(url, tmp_path / "kept", policy=policy)
+    assert fetched.read_bytes() == VIDEO
+    assert "certificate" in refused(url.replace("film.example", "other.example"), tmp_path / "refused", policy)
+    assert "certificate" in refused(url, tmp_path / "refused", secure_web.policy)
+    assert [path for path, _ in secure_web.asked] == ["/film.mp4"]

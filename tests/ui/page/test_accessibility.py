@@ -1,0 +1,98 @@
+"""Nobody is kept out: axe-core finds nothing serious in any state, light or dark."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ui.conftest import Server
+from tests.ui.page.test_page import ENDLESS, start, wait_for
+from tests.ui.page.test_saved_runs import LONG, show_example, tab
+from tests.ui.support.saved_examples import SCRIPT, write_example
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+Open = Callable[..., "Page"]
+SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The script of axe-core, as npm gives it."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm, which brings axe-core, is not installed")
+    folder = tmp_path_factory.mktemp("axe")
+    packed = subprocess.run([npm, "pack", "axe-core", "--silent"], cwd=folder, capture_output=True, timeout=120, check=False)
+    found = list(folder.glob("axe-core-*.tgz"))
+    if packed.returncode or not found:
+        pytest.skip("npm could not bring axe-core")
+    with tarfile.open(found[0]) as archive:
+        member = archive.extractfile("package/axe.min.js")
+        assert member is not None
+        return member.read().decode()
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+    examples = tmp_path_factory.mktemp("examples")
+    write_example(examples / "a-block")
+    return serve(SCRIPT, "--examples", str(examples), protocol="paired")
+
+
+@pytest.fixture(scope="module")
+def endless(serve: Callable[..., Server]) -> Server:
+    return serve([ENDLESS], protocol="paired", pause=0.01)
+
+
+def troubles(page: Page, axe: str) -> list[str]:
+    page.evaluate(axe)
+    found = page.evaluate("axe.run().then(({ violations }) => violations)")
+    return [
+        f"{trouble['id']}: {node['html'][:200]}"
+        for trouble in found
+        if trouble["impact"] in ("serious", "critical")
+        for node in trouble["nodes"]
+    ]
+
+
+def opened(open_page: Open, server: Server, scheme: str) -> Page:
+    page = open_page(server.url, color_scheme=scheme, bypass_csp=True)
+    expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
+    return page
+
+
+@SCHEMES
+def test_empty_and_finished(server: Server, open_page: Open, axe: str, scheme: str) -> None:
+    page = opened(open_page, server, scheme)
+    page.locator("#settings button").first.click()
+    expect(page.locator("#window input")).to_be_visible(timeout=LONG)
+    assert troubles(page, axe) == []
+    show_example(page)
+    assert troubles(page, axe) == []
+    for name, part in (("Frames", "#frames img"), ("Raw transcript", "#transcript pre"), ("Save and share", ".vrt-takes")):
+        tab(page, name)
+        expect(page.locator(part).first).to_be_visible(timeout=LONG)
+        assert troubles(page, axe) == []
+
+
+@SCHEMES
+def test_running_and_stopped(endless: Server, open_page: Open, axe: str, clips: tuple[Path, Path], scheme: str) -> None:
+    page = opened(open_page, endless, scheme)
+    start(page, clips)
+    expect(page.locator(".vrt-text p").first).to_be_visible(timeout=LONG)
+    assert troubles(page, axe) == []
+    page.locator("#stop").click()
+    wait_for(page, "Stopped")
+    assert troubles(page, axe) == []

@@ -1,0 +1,59 @@
+"""What a visitor is told about the judge never takes the place of a run that they opened meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ui.conftest import Server
+from tests.ui.page.test_saved_runs import LONG
+from tests.ui.support.saved_examples import SCRIPT, write_example
+from vrthinker_core.ui.page.judge_banner import BANNER_ONLY
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+ARRIVES = """([first, then]) => {
+  const host = document.createElement("div"), props = { value: first };
+  let changed = null;
+  VRThinker.mountTrace(host, props, (name, listener) => { changed = listener; }, "Nothing yet.");
+  props.value = then;
+  changed();
+  return [host.innerText || host.textContent, VRThinker.trace];
+}"""
+"""Two values of the trace, one after the other; gives what is shown and what the other parts of the page know."""
+
+NOTES = {**BANNER_ONLY, "turns": [], "notes": ["The built-in judge speaks."]}
+RUN = {"run": "a", "over": True, "turns": [], "headline": "Video 1 is better overall", "notes": ["A note of the run."]}
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+    examples = tmp_path_factory.mktemp("examples")
+    write_example(examples / "a-block")
+    return serve(SCRIPT, "--examples", str(examples), protocol="paired", pause=0.005)
+
+
+def test_one_that_comes_late_leaves_the_run_as_it_is(server: Server, open_page: Callable[..., Page]) -> None:
+    page = open_page(server.url)
+    expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
+    text, trace = page.evaluate(ARRIVES, [RUN, NOTES])
+    assert "A note of the run." in text
+    assert trace["run"] == "a"
+
+
+def test_without_a_run_it_is_shown_and_a_run_follows_it(server: Server, open_page: Callable[..., Page]) -> None:
+    page = open_page(server.url)
+    expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
+    text, trace = page.evaluate(ARRIVES, [{"turns": []}, NOTES])
+    assert "The built-in judge speaks." in text
+    assert trace["introduction"]
+    text, trace = page.evaluate(ARRIVES, [NOTES, RUN])
+    assert "A note of the run." in text
+    assert trace["run"] == "a"

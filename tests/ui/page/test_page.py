@@ -1,0 +1,206 @@
+"""The page in a real browser: two clips, a run, its turns and verdict; stopping, leaving, and other visitors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ui.conftest import PHONE, Server, within
+from tests.ui.sessions.test_background_run import until
+from tests.ui.sessions.test_sessions import files
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+Clips = tuple[Path, Path]
+Open = Callable[..., "Page"]
+
+THINK = "The block glides in both; video 2 shows it slower, and `${alert(1)}` <b>stays text</b>. " * 3
+ASK = (
+    f"<Snapshot>A block on a coloured field.</Snapshot><Think>{THINK}</Think>"
+    '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30, 60, 90, 140]}}</tool_call>'
+)
+ANSWER = f"<Snapshot>It stays whole.</Snapshot><Think>{THINK}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+STOP = """() => new Promise((resolve) => {
+    const began = performance.now();
+    const look = () => {
+        const ending = document.querySelector(".vrt-ending");
+        if (ending && ending.checkVisibility()) resolve(performance.now() - began); else setTimeout(look, 5);
+    };
+    document.querySelector("#stop").click();
+    look();
+})"""
+"""Milliseconds from the press on Stop until the page says so, by the browser's own clock."""
+ENDLESS = "<Think>" + "on and on and on " * 20_000
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server]) -> Server:
+    return serve([ASK, ANSWER], protocol="paired", pause=0.01)
+
+
+@pytest.fixture(scope="module")
+def endless(serve: Callable[..., Server]) -> Server:
+    return serve([ENDLESS], protocol="paired", pause=0.01)
+
+
+def fill(page: Page, clips: Clips, prompt: str = "A white block glides to the right.") -> None:
+    for name, clip in zip(("first", "second"), clips, strict=True):
+        page.locator(f"#{name} input[type=file]").set_input_files(str(clip))
+    for name in ("first", "second"):
+        page.wait_for_function("name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name)
+    page.locator("#prompt textarea").fill(prompt)
+
+
+def status(page: Page) -> str:
+    return page.locator("#status textarea").input_value()
+
+
+def wait_for(page: Page, pattern: str, seconds: float = 30) -> None:
+    until(lambda: page.wait_for_timeout(30) or re.search(pattern, status(page)), seconds)
+
+
+def start(page: Page, clips: Clips) -> None:
+    fill(page, clips)
+    page.locator("#go").click()
+
+
+def text_of(page: Page) -> str:
+    return page.locator(".vrt-text").first.inner_text()
+
+
+@pytest.mark.parametrize("screen", [{}, PHONE, {"color_scheme": "dark"}], ids=["desktop", "phone", "dark"])
+def test_a_whole_run(server: Server, open_page: Open, clips: Clips, screen: dict[str, object]) -> None:
+    page = open_page(server.url, **screen)
+    start(page, clips)
+    wait_for(page, "Turn 1 of 6")
+    page.wait_for_selector(".vrt-tile")
+    wait_for(page, "Finished after 2 turns")
+    assert page.locator(".vrt-headline").inner_text() == "Video 1 is better overall"
+    assert page.locator(".vrt-chip b").all_inner_texts() == ["Video 1", "Video 1", "Video 2", "Tie"]
+    assert page.locator(".vrt-turn").count() == 2
+    assert page.locator(".vrt-tile").count() == page.locator(".vrt-mark").count() == 8
+    page.evaluate("document.querySelectorAll('.vrt-tile img').forEach((image) => { image.loading = 'eager'; })")
+    page.wait_for_function("[...document.querySelectorAll('.vrt-tile img')].every(i => i.complete && i.naturalWidth > 0)")
+    assert THINK.strip() in page.locator(".vrt-text").first.inner_text()
+    assert "140" in page.locator(".vrt-remarks").first.inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator("#go").wait_for(state="visible")
+
+
+def test_a_tile_moves_both_players_to_its_moment(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    wait_for(page, "Finished")
+    page.locator(".vrt-tile").nth(6).click()
+    page.wait_for_timeout(300)
+    times = page.evaluate("['first', 'second'].map(name => document.querySelector(`#${name} video`).currentTime)")
+    assert times == pytest.approx([(22 + 0.5) / 24, (14 + 0.5) / 24], abs=0.001)  # slot 60 of 48 and of 30 frames
+    assert "index 60 of 127" in page.locator(".vrt-time").inner_text()
+
+
+def test_stop_is_quick_and_keeps_everything(endless: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(endless.url)
+    start(page, clips)
+    page.wait_for_selector(".vrt-text p")
+    assert page.evaluate(STOP) < 500
+    assert status(page).startswith("Stopped after 1 turn")
+    kept = text_of(page)
+    page.wait_for_timeout(500)
+    assert "on and on" in kept
+    assert text_of(page) == kept
+    assert page.locator(".vrt-headline").count() == 0
+    page.locator("#go").click()
+    wait_for(page, "writing")
+    page.locator("#stop").click()
+    wait_for(page, "Stopped")
+
+
+@pytest.mark.parametrize("leave", ["reload", "close"])
+def test_leaving_stops_the_judge(endless: Server, open_page: Open, clips: Clips, leave: str) -> None:
+    page = open_page(endless.url)
+    start(page, clips)
+    page.wait_for_selector(".vrt-text p")
+    records = [path for path in files(endless.folder) if path.name == "trace.json"]
+    assert records
+    if leave == "reload":
+        page.reload()
+        page.wait_for_selector("#rail .vrt-track")
+        assert page.locator(".vrt-turn").count() == 0
+    else:
+        page.close()
+    with within(2.5):
+        until(lambda: not any(path.exists() for path in records))
+    another = open_page(endless.url)
+    start(another, clips)
+    another.wait_for_selector(".vrt-text p", timeout=5_000)
+    another.locator("#stop").click()
+    wait_for(another, "Stopped")
+
+
+def test_a_second_visitor_waits_in_a_visible_queue(endless: Server, open_page: Open, clips: Clips) -> None:
+    first, second = open_page(endless.url), open_page(endless.url)
+    start(first, clips)
+    first.wait_for_selector(".vrt-text p")
+    start(second, clips)
+    second.locator("#place", has_text=re.compile(r"queue: 1/1")).wait_for()
+    assert second.locator(".vrt-turn").count() == 0
+    first.locator("#stop").click()
+    second.wait_for_selector(".vrt-text p")
+    second.locator("#stop").click()
+    wait_for(second, "Stopped")
+
+
+def test_who_waits_can_leave_the_queue(endless: Server, open_page: Open, clips: Clips) -> None:
+    first, second = open_page(endless.url), open_page(endless.url)
+    start(first, clips)
+    first.wait_for_selector(".vrt-text p")
+    start(second, clips)
+    second.locator("#place", has_text="queue").wait_for()
+    second.locator("#stop").click()
+    second.locator("#go").wait_for(state="visible")
+    first.locator("#stop").click()
+    wait_for(first, "Stopped")
+    second.wait_for_timeout(500)
+    assert second.locator(".vrt-turn").count() == 0
+
+
+def test_what_is_missing_is_said(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    page.locator("#go").click()
+    wait_for(page, "needs two videos")
+    fill(page, clips, prompt="")
+    page.locator("#go").click()
+    page.locator(".vrt-ending", has_text="prompt is empty").wait_for()
+    page.locator("#go").wait_for(state="visible")
+
+
+def test_the_page_says_who_judges(server: Server, open_page: Open) -> None:
+    page = open_page(server.url)
+    page.wait_for_selector(".vrt-notes li")
+    assert page.locator(".vrt-judge").inner_text() == "Judge: script"
+    assert "A script speaks, not a model." in page.locator(".vrt-notes").first.inner_text()
+
+
+def test_keys_move_the_players(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    wait_for(page, "Finished")
+    page.locator("h1").click()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    assert page.locator(".vrt-time").inner_text().startswith("index 10 of 127 ·")
+    page.keyboard.press(".")
+    page.wait_for_timeout(200)
+    moved = page.evaluate("document.querySelector('#first video').currentTime")
+    assert moved == pytest.approx((3 + 1.5) / 24, abs=0.001)
+    page.keyboard.press("Space")
+    page.wait_for_function("!document.querySelector('#first video').paused && !document.querySelector('#second video').paused")
+    page.keyboard.press("Space")
+    page.wait_for_function("document.querySelector('#first video').paused && document.querySelector('#second video').paused")

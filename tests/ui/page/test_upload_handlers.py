@@ -1,0 +1,149 @@
+"""Videos by web address, uploaded and taken away: what it does to the players and to the verdict that stands on the page."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import gradio_client
+import gradio_client.exceptions
+import pytest
+
+from tests.support.small_clips import write_clip
+from tests.ui.conftest import Server
+from tests.ui.page.test_page import fill, start, wait_for
+from vrthinker_core.ui.view import words
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+Clips = tuple[Path, Path]
+LONG = 30_000
+Open = Callable[..., "Page"]
+ANSWER = "<Snapshot>A block.</Snapshot><Think>It glides.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A web server with three clips, one of which no browser plays."""
+    folder = tmp_path_factory.mktemp("web")
+    write_clip(folder / "one.mp4", 24)
+    write_clip(folder / "two.mp4", 24, hue=60)
+    write_clip(folder / "odd.mkv", 24, hue=90)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server]) -> Server:
+    """A server inside a network of its own."""
+    return serve([ANSWER], "--local-addresses", protocol="paired")
+
+
+def give(page: Page, side: int, address: str) -> None:
+    if not page.locator(f"#address-{side} input").is_visible():
+        page.locator("#addresses button").first.click()
+    page.locator(f"#address-{side} input").fill(address)
+    page.locator(f"#address-{side} input").press("Enter")
+
+
+def plays(page: Page, name: str) -> None:
+    page.wait_for_function("name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name)
+
+
+def test_addresses_in_place_of_files(server: Server, open_page: Open, web: str) -> None:
+    page = open_page(server.url)
+    give(page, 1, f"{web}/one.mp4")
+    plays(page, "first")
+    wait_for(page, words.FETCHED)
+    give(page, 2, f"{web}/odd.mkv")
+    plays(page, "second")
+    wait_for(page, words.COPY_SHOWN)
+    page.locator("#prompt textarea").fill("A white block glides to the right.")
+    page.locator("#go").click()
+    wait_for(page, "Finished after 1 turn")
+    expect(page.locator(".vrt-headline")).to_have_text("Video 1 is better overall", timeout=LONG)
+
+
+def test_addresses_for_programs(server: Server, web: str) -> None:
+    client = gradio_client.Client(server.url, verbose=False)
+    files = [gradio_client.handle_file(f"{web}/{name}") for name in ("one.mp4", "odd.mkv")]
+    told = client.predict(*files, "A white block glides to the right.", api_name="/compare")
+    assert (told["stop"], told["labels"]["OA"]) == ("answered", 1)
+    with pytest.raises(gradio_client.exceptions.AppError, match="404"):
+        client.predict(files[0], gradio_client.handle_file(f"{web}/none.mp4"), "A block.", api_name="/compare")
+
+
+def test_what_cannot_be_fetched_is_said_and_changes_nothing(server: Server, open_page: Open, web: str, clips: Clips) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    wait_for(page, "Finished")
+    for address, sentence in (
+        (f"{web}/none.mp4", "404"),
+        ("file:///etc/passwd", "http://"),
+        ("", words.NO_ADDRESS),
+        (web, "web page"),
+    ):
+        give(page, 1, address)
+        wait_for(page, sentence)
+        plays(page, "first")
+        expect(page.locator(".vrt-headline")).to_have_count(1, timeout=LONG)
+
+
+def test_only_the_open_internet_is_fetched_from(serve: Callable[..., Server], open_page: Open, web: str) -> None:
+    page = open_page(serve([ANSWER], protocol="paired").url)
+    for address, sentence in ((web, "port"), ("http://127.0.0.1/one.mp4", "public"), ("http://localhost/one.mp4", "public")):
+        give(page, 1, address)
+        wait_for(page, sentence)
+    assert page.locator("#first video").count() == 0
+
+
+def test_a_verdict_goes_with_the_videos_it_belongs_to(server: Server, open_page: Open, clips: Clips, web: str) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    wait_for(page, "Finished")
+    give(page, 2, f"{web}/two.mp4")
+    wait_for(page, "videos have changed")
+    expect(page.locator(".vrt-headline")).to_have_count(0, timeout=LONG)
+    page.locator("#go").click()
+    wait_for(page, "Finished")
+    page.locator("#first button[aria-label='Clear']").click()
+    wait_for(page, "videos have changed")
+    expect(page.locator(".vrt-headline")).to_have_count(0, timeout=LONG)
+
+
+def test_the_very_videos_of_a_trace_may_come_after_it(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    wait_for(page, "Finished")
+    page.get_by_role("tab", name=words.TAB_SAVE).click()
+    with page.expect_download() as download:
+        page.locator(".vrt-takes a", has_text="JSON").click()
+    download.value.save_as(tmp_path / "trace.json")
+    another = open_page(server.url)
+    another.get_by_role("tab", name=words.TAB_SAVE).click()
+    with another.expect_file_chooser() as chooser:
+        another.locator("#open").click()
+    chooser.value.set_files(str(tmp_path / "trace.json"))
+    wait_for(another, "Replaying")
+    fill(another, clips)
+    expect(another.locator(".vrt-headline")).to_have_count(1, timeout=LONG)
+    another.locator("#second button[aria-label='Clear']").click()
+    wait_for(another, "videos have changed")
+    expect(another.locator(".vrt-headline")).to_have_count(0, timeout=LONG)

@@ -1,0 +1,158 @@
+"""A run in its thread: nothing lost, stopped at once, and never two judges on one seat."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from tests.ui.support import handmade_runs
+from vrthinker_core.errors import CheckpointError
+from vrthinker_core.traces import from_json, to_json
+from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types.events import Event, Finished, FramesShown, StopReason, TextArrived, Trace
+from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob
+from vrthinker_core.ui.sessions.replay import trace_of
+from vrthinker_core.ui.view.run_state import fold_all
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> RunJob:
+    pair = VideoPair("A ball pans steadily.", tmp_path / "a.mp4", tmp_path / "b.mp4")
+    return RunJob(pair, Settings(), tmp_path / "trace.json", tmp_path / "halt")
+
+
+def recite(job: RunJob) -> Generator[Event, None, None]:
+    yield from handmade_runs.three_turns().events()
+
+
+def talk(job: RunJob) -> Generator[Event, None, None]:
+    """Talks until it is told to stop."""
+    yield handmade_runs.started()
+    yield FramesShown(1, "told", handmade_runs.pairs([16]))
+    while not job.stop_file.exists():
+        yield TextArrived(1, "word ")
+        time.sleep(0.005)
+    yield Finished(StopReason.CANCELLED, seconds=1)
+
+
+def until(ready: Callable[[], object], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.005)
+
+
+def start(job: RunJob, judging: JobRunner, seats: threading.Semaphore | None = None) -> BackgroundRun:
+    return BackgroundRun(job, judging, seats or threading.Semaphore(1))
+
+
+def test_nothing_is_lost(job: RunJob) -> None:
+    run = start(job, recite)
+    until(lambda: run.over)
+    assert run.state == fold_all(handmade_runs.three_turns().events())
+
+
+def test_stop_keeps_everything_and_takes_half_a_second_at_most(job: RunJob) -> None:
+    run = start(job, talk)
+    until(lambda: run.state.turns and run.state.turns[0].text)
+    began = time.monotonic()
+    state = run.stop()
+    assert time.monotonic() - began < 0.5
+    assert state.finished == Finished(StopReason.CANCELLED, seconds=1)
+    assert state.turns[0].text
+    assert run.join(5)
+
+
+def test_a_judge_that_hangs_does_not_hold_up_the_page_but_keeps_its_seat(job: RunJob) -> None:
+    let_go = threading.Event()
+
+    def hang(job: RunJob) -> Generator[Event, None, None]:
+        yield handmade_runs.started()
+        let_go.wait()
+        yield TextArrived(1, "too late")
+
+    seats = threading.Semaphore(1)
+    run = start(job, hang, seats)
+    until(lambda: run.state.started)
+    began = time.monotonic()
+    state = run.stop()
+    assert time.monotonic() - began < 0.5
+    assert state.finished is not None
+    assert state.finished.stop is StopReason.CANCELLED
+    following = start(job, recite, seats)
+    assert not following.join(0.3)
+    assert following.state.started is None
+    let_go.set()
+    until(lambda: following.over)
+    assert run.state == state, "what comes after the end is not heard"
+
+
+def test_what_a_hanging_judge_had_seen_and_written_is_kept_in_the_trace(job: RunJob) -> None:
+    let_go = threading.Event()
+
+    def hang(job: RunJob) -> Generator[Event, None, None]:
+        yield from Trace(handmade_runs.started(), handmade_runs.three_turns().turns[:1]).events()
+        yield FramesShown(2, "more", handmade_runs.pairs([7, 90]))
+        yield TextArrived(2, "<Snapshot>a ball</Snapshot><Think>it ro")
+        let_go.wait()
+
+    run = start(job, hang)
+    until(lambda: len(run.state.turns) == 2 and run.state.turns[1].text)
+    trace = trace_of(run.stop())
+    let_go.set()
+    assert trace is not None
+    last = trace.turns[-1]
+    assert (last.number, last.told, last.frames) == (2, "more", handmade_runs.pairs([7, 90]))
+    assert last.completion.stop == "cancelled"
+    assert (last.reply.snapshot, last.reply.think) == ("a ball", "it ro")
+    assert from_json(to_json(trace)) == trace
+    assert fold_all(trace.events()) == run.state
+
+
+def test_a_judge_that_does_not_listen_is_closed(job: RunJob) -> None:
+    closed = threading.Event()
+
+    def babble(job: RunJob) -> Generator[Event, None, None]:
+        try:
+            yield handmade_runs.started()
+            while True:
+                yield TextArrived(1, "and ")
+                time.sleep(0.005)
+        finally:
+            closed.set()
+
+    run = start(job, babble)
+    run.request_stop()
+    assert run.join(5)
+    assert closed.is_set()
+    assert run.state.finished is not None
+    assert run.state.finished.stop is StopReason.CANCELLED
+
+
+@pytest.mark.parametrize("error", [CheckpointError("No judge. Choose another."), RuntimeError("secret path")])
+def test_a_judge_that_fails_ends_with_a_sentence(job: RunJob, error: Exception) -> None:
+    def fail(job: RunJob) -> Generator[Event, None, None]:
+        yield handmade_runs.started()
+        raise error
+
+    run = start(job, fail)
+    until(lambda: run.over)
+    finished = run.state.finished
+    assert finished is not None
+    assert finished.stop is StopReason.FAILED
+    assert finished.fault == type(error).__name__
+    assert "secret" not in finished.error
+    assert finished.error.endswith(".")
+
+
+def test_who_leaves_while_waiting_never_starts(job: RunJob) -> None:
+    seats = threading.Semaphore(0)
+    run = start(job, recite, seats)
+    run.request_stop()
+    until(lambda: run.over)
+    assert run.state.started is None
+    assert run.join(5)

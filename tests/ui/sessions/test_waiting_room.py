@@ -1,0 +1,59 @@
+"""The waiting room, and who finds a place in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.benchmarks.tools.metrics import played
+from tests.benchmarks.tools.numbered_clips import write_pair
+from tests.benchmarks.tools.page_client import Seen, Site, Visitor
+from tests.ui.conftest import Server
+from tests.ui.support.saved_examples import SCRIPT
+from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
+
+
+def test_who_is_judged_has_a_place_until_that_ends() -> None:
+    room = WaitingRoom(1)
+    assert room.join("anna")
+    with room.active("anna"):
+        assert not room.join("bert")
+    assert room.join("bert")
+    assert room.leave("bert"), "still waiting"
+
+
+def test_whose_turn_has_come_waits_no_more() -> None:
+    room = WaitingRoom(1)
+    assert room.join("anna")
+    with room.active("anna"):
+        assert not room.leave("anna")
+        assert room.join("bert")
+    assert not room.join("anna"), "an old turn's end sends nobody away"
+    assert room.leave("bert")
+
+
+def test_who_comes_in_anew_keeps_the_place_when_the_old_turn_ends() -> None:
+    room = WaitingRoom(1)
+    assert room.join("anna")
+    with room.active("anna"):
+        assert room.join("anna")
+    assert not room.join("bert")
+    assert room.leave("anna")
+
+
+def test_a_free_judge_takes_whoever_comes(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """Also where nobody may wait."""
+    server = serve(SCRIPT, "--at-once", "2", "--waiting", "0", protocol="paired", pause=0.02)
+
+    async def three() -> list[Seen]:
+        site = await Site.open(server.url)
+        visitors = [Visitor(site) for _ in range(3)]
+        both = await visitors[0].arrive(write_pair(tmp_path, 0))
+        await asyncio.gather(*(visitor.come() for visitor in visitors[1:]))
+        seen = await asyncio.gather(*(visitor.compare(both, "A block glides.") for visitor in visitors))
+        await asyncio.gather(*(visitor.leave() for visitor in visitors))
+        return seen
+
+    seen = played(three())
+    assert [sum(run.whole for run in seen), sum(run.busy for run in seen)] == [2, 1]

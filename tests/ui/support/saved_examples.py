@@ -1,0 +1,49 @@
+"""Saved runs as examples: real clips, judged by a script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import av
+import numpy as np
+
+from tests.support.small_clips import write_clip
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.judge import judge
+from vrthinker_core.types import VideoPair
+
+PROMPT = "A white block glides to the right."
+THINK = "The block glides in both; video 2 shows it slower, and `${alert(1)}` <b>stays text</b>. " * 3
+
+
+def ask(*indices: int) -> str:
+    """A reply that asks for frames."""
+    wanted = f'{{"name": "select_frames", "arguments": {{"frame_indices": {list(indices)}}}}}'
+    return f"<Snapshot>A block on a coloured field.</Snapshot><Think>{THINK}</Think><tool_call>{wanted}</tool_call>"
+
+
+ANSWER = f"<Snapshot>It stays whole.</Snapshot><Think>{THINK}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+SCRIPT = (ask(10, 30, 60, 90, 140), ANSWER)
+
+
+def write_example(folder: Path, replies: Sequence[str] = SCRIPT, frames: int = 48, prompt: str = PROMPT, hue: int = 20) -> Path:
+    """A folder as the page takes it: `trace.json`, `first.mp4`, `second.mp4`."""
+    folder.mkdir(parents=True)
+    first = write_clip(folder / "first.mp4", frames=frames, hue=hue)
+    second = write_clip(folder / "second.mp4", frames=30, hue=hue + 70)
+    for _ in judge(VideoPair(prompt, first, second), ScriptedBackend(replies, protocol="paired"), trace=folder / "trace.json"):
+        pass
+    return folder
+
+
+def write_old(path: Path, frames: int = 24) -> Path:
+    """An AVI in MPEG-4 part 2, which no browser plays."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=24)
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+        for index in range(frames):
+            picture = np.full((64, 96, 3), 10 * index, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode())
+    return path

@@ -1,0 +1,45 @@
+"""What a program is told of a run: one shape, whole at every moment, and nothing filled in."""
+
+from __future__ import annotations
+
+import json
+
+from tests.ui.support import handmade_runs
+from vrthinker_core.errors import CheckpointError
+from vrthinker_core.types import Preference, Verdict
+from vrthinker_core.types.events import Finished, StopReason, Trace
+from vrthinker_core.ui.view.api_json import refused_json, run_json
+from vrthinker_core.ui.view.run_state import RunState, fold_all
+
+
+def state_of(finished: Finished) -> RunState:
+    trace = handmade_runs.three_turns()
+    return fold_all(Trace(trace.started, trace.turns, finished).events())
+
+
+def test_what_was_not_said_is_not_filled_in() -> None:
+    partial = Verdict(TA=Preference.FIRST, OA=Preference.TIE)
+    item = run_json(state_of(Finished(StopReason.TURN_LIMIT, partial, provisional=True, forced=True)))
+    assert item["labels"] == {"TA": 1, "MQ": None, "VQ": None, "OA": 0}
+    assert (item["stop"], item["provisional"], item["forced"]) == ("turn limit", True, True)
+
+
+def test_a_failure_keeps_the_turns() -> None:
+    item = run_json(state_of(Finished(StopReason.FAILED, error="The judge stopped.", fault=CheckpointError.__name__)))
+    assert (item["stop"], item["labels"], item["error"]) == ("failed", None, "The judge stopped.")
+    assert [turn["number"] for turn in item["turns"]] == [1, 2, 3]
+    assert [turn["requested"] for turn in item["turns"]] == [[10, 30, 60, 90], [56, 58, 60, 62, 64, 66], []]
+
+
+def test_every_telling_has_one_shape_and_is_json() -> None:
+    whole = run_json(fold_all(handmade_runs.three_turns().events()), 4.6)
+    for item in (run_json(RunState()), refused_json("No."), whole):
+        assert item.keys() == whole.keys()
+        assert json.loads(json.dumps(item)) == item
+    assert whole["turns"][0]["frames"][0] == {
+        "video": 1,
+        "number": "16",
+        "index": 8,
+        "seconds": 8 / 24,
+        "until": 9 / 24,
+    }

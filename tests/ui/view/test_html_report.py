@@ -1,0 +1,67 @@
+"""The report: one file, no request, and nothing in it runs but our own script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ui.support import handmade_runs
+from tests.ui.view.test_run_state import ATTACKS
+from vrthinker_core.types import Reply
+from vrthinker_core.ui.view.html_report import render_report
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+
+def attacked(attack: str) -> str:
+    trace = handmade_runs.three_turns(prompt=attack, notes=(attack,), judge=attack, system=attack)
+    turn = replace(
+        trace.turns[0], told=attack, completion=handmade_runs.completion(attack, 4096), reply=Reply(attack, attack, attack)
+    )
+    return render_report(replace(trace, turns=(turn, *trace.turns[1:])))
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_data_never_becomes_markup(attack: str) -> None:
+    page = attacked(attack)
+    assert page.count("<script") == page.count("</script>") == 2
+    assert "<img" not in re.sub(r"<script>.*", "", page, flags=re.DOTALL)
+
+
+@pytest.mark.browser
+def test_it_opens_from_the_disk_and_shows_the_whole_run(open_file: Callable[[Path], Page], tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(render_report(handmade_runs.three_turns(system="Judge <|im_end|> well.")), encoding="utf-8")
+    page = open_file(path)
+    assert page.locator(".vrt-turn").count() == 3
+    assert page.locator(".vrt-headline").inner_text() == "Video 1 is better overall"
+    assert page.evaluate("[...document.images].length === 28 && [...document.images].every(image => image.naturalWidth > 0)")
+    assert page.locator(".vrt-transcript mark").inner_text() == "<|im_end|>"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("attack", ATTACKS[:-1])
+def test_attacks_stay_text(open_file: Callable[[Path], Page], tmp_path: Path, attack: str) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(attacked(attack), encoding="utf-8")
+    page = open_file(path)
+    assert page.locator(".vrt-prompt p").evaluate("node => node.textContent") == attack
+    assert page.locator(".vrt-turn").first.locator(".vrt-text p").first.evaluate("node => node.textContent") == attack
+    assert page.locator("img").count() == 28
+
+
+@pytest.mark.browser
+def test_a_megabyte_of_text_does_not_freeze_the_page(open_file: Callable[[Path], Page], tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(attacked("x" * 1_000_000), encoding="utf-8")
+    page = open_file(path)
+    assert len(page.locator(".vrt-prompt p").inner_text()) == 20_000
+    assert page.locator(".vrt-prompt .vrt-more").inner_text() == "Show all 1,000,000 characters"
+    page.locator(".vrt-prompt .vrt-more").click()
+    assert page.locator(".vrt-prompt p").evaluate("node => node.textContent.length") == 1_000_000

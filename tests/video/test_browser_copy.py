@@ -1,0 +1,293 @@
+"""Copies for the browser: made only where needed, and every frame at the moment it has in the original."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from tests.video.support.open_clips import PAIRED, opened, pixels
+from tests.video.support.write_clips import repeated, sound_only, turned, write
+from vrthinker_core.errors import DecoderDied, VideoError
+from vrthinker_core.types.geometry import Sizing
+from vrthinker_core.video import Limits
+from vrthinker_core.video.browser_copy.copy import playable_copy
+
+Kind = Callable[[str], Path]
+
+AS_THEY_ARE = [
+    "B-frames",
+    "one key frame",
+    "variable rate",
+    "rotated",
+    "wide pixels",
+    "VP8",
+    "one frame",
+    "three frames",
+]
+MOVED = ["fragments", "cut off", "no duration", "two streams"]
+MADE_ANEW = [
+    "open GOP",
+    "intra refresh",
+    "edit list",
+    "transport stream",
+    "raw stream",
+    "animated GIF",
+    "MPEG-4 in AVI",
+    "MPEG-2 program",
+    "HEVC",
+    "10 bit",
+    "4:4:4",
+    "odd size",
+    "size changes",
+]
+REAL = (
+    sorted(path for path in Path(os.environ["VRT_CLIPS"]).iterdir() if path.suffix != ".json") if "VRT_CLIPS" in os.environ else []
+)
+
+
+def made(source: Path, folder: Path, **rest: Any) -> Path:
+    copy = playable_copy(source, folder, **rest)
+    assert copy is not None
+    return copy
+
+
+def stream(path: Path) -> tuple[str, str | None, int, int]:
+    with av.open(str(path)) as container:
+        video = container.streams.video[0].codec_context
+        return video.name, video.pix_fmt, video.width, video.height
+
+
+def packets(path: Path) -> list[bytes]:
+    with av.open(str(path)) as container:
+        return [bytes(packet) for packet in container.demux(video=0) if packet.size]
+
+
+def moments(path: Path) -> list[tuple[int, float, float]]:
+    """Every slot's frame and its interval, as the judge and the page are told."""
+    with opened(path, opening=Sizing("square", 28)) as clip:
+        return [(frame.index, frame.seconds, frame.until) for frame in clip.frames(range(PAIRED.slots))]
+
+
+def assert_same_moments(source: Path, copy: Path) -> None:
+    """Within a tick of the coarsest clock in use: the mean of a length is all that could differ, and only for the last frame."""
+    for original, copied in zip(moments(source), moments(copy), strict=True):
+        assert copied[0] == original[0]
+        assert copied[1:] == pytest.approx(original[1:], abs=1 / 10_000)
+
+
+@pytest.mark.parametrize("name", AS_THEY_ARE)
+def test_what_browsers_play_is_left_alone(name: str, kind: Kind, tmp_path: Path) -> None:
+    assert playable_copy(kind(name), tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_where_the_container_is_wrong_the_packets_stay(name: str, kind: Kind, tmp_path: Path) -> None:
+    copy = made(kind(name), tmp_path)
+    assert_same_moments(kind(name), copy)
+    assert packets(copy) == packets(kind(name))
+
+
+def test_h264_in_matroska_is_not_made_anew(tmp_path: Path) -> None:
+    source = write(tmp_path / "film.mkv", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)])
+    copy = made(source, tmp_path / "copies")
+    assert_same_moments(source, copy)
+    assert packets(copy) == packets(source)
+
+
+@pytest.mark.parametrize("name", MADE_ANEW)
+def test_everything_else_is_made_anew(name: str, kind: Kind, tmp_path: Path) -> None:
+    copy = made(kind(name), tmp_path)
+    codec, colours, width, height = stream(copy)
+    assert (codec, colours) == ("h264", "yuv420p")
+    assert width % 2 == height % 2 == 0
+    assert packets(copy) != packets(kind(name))
+    assert_same_moments(kind(name), copy)
+
+
+@pytest.mark.parametrize("name", ["HEVC", "MPEG-4 in AVI", "10 bit", "transport stream", "4:4:4"])
+def test_the_pictures_are_the_same(name: str, kind: Kind, tmp_path: Path) -> None:
+    copy = made(kind(name), tmp_path)
+    with opened(kind(name)) as original, opened(copy) as copied:
+        for before, after in zip(original.frames([0, 60, 127]), copied.frames([0, 60, 127]), strict=True):
+            assert np.abs(pixels(before).astype(int) - pixels(after)).mean() < 8
+
+
+def test_a_suffix_that_lies_is_put_right(kind: Kind, tmp_path: Path) -> None:
+    liar = tmp_path / "clip.avi"
+    liar.write_bytes(kind("B-frames").read_bytes())
+    copy = made(liar, tmp_path / "copies")
+    assert copy.suffix == ".mp4"
+    assert len(packets(copy)) == 50
+
+
+def test_uneven_times_are_kept_to_the_tick(tmp_path: Path) -> None:
+    pts = [index * 60 + index % 5 * 11 for index in range(40)]
+    source = write(tmp_path / "uneven.mkv", 40, pts=pts, codec="mpeg4", options={})
+    copy = made(source, tmp_path / "copies")
+    with av.open(str(copy)) as container:
+        found = [frame.pts * frame.time_base for frame in container.decode(video=0) if frame.pts is not None and frame.time_base]
+    assert found == [Fraction(stamp, 1000) for stamp in pts]
+    assert_same_moments(source, copy)
+
+
+@pytest.mark.parametrize(("codec", "options"), [("libx264", None), ("mpeg4", {})])
+def test_turned_films_are_seen_turned(codec: str, options: dict[str, str] | None, tmp_path: Path) -> None:
+    """Copied packets keep the order to turn; new pictures are turned already."""
+    upright = write(tmp_path / "upright.mp4", codec=codec, options=options)
+    source = turned(tmp_path / "turned.mov", upright, 0, 1, -1, 0)
+    copy = made(source, tmp_path / "copies")
+    with opened(source) as original, opened(copy) as copied:
+        (before,), (after,) = original.frames([60]), copied.frames([60])
+    assert (before.width, before.height) == (after.width, after.height) == (64, 96)
+    assert np.abs(pixels(before).astype(int) - pixels(after)).mean() < 8
+
+
+@pytest.mark.parametrize(
+    ("size", "copied"), [((2000, 1000), (1280, 640)), ((600, 1600), (480, 1280)), ((97, 63), (98, 64)), ((2, 2), (2, 2))]
+)
+def test_sizes_are_even_and_not_too_large(size: tuple[int, int], copied: tuple[int, int], tmp_path: Path) -> None:
+    source = write(tmp_path / "film.mkv", 2, size=size, codec="ffv1", options={})
+    assert stream(made(source, tmp_path))[2:] == copied
+
+
+def test_stretched_pixels_are_made_square(tmp_path: Path) -> None:
+    source = write(tmp_path / "wide.avi", 2, codec="mpeg4", options={}, pixel_aspect=Fraction(4, 3))
+    assert stream(made(source, tmp_path))[2:] == (128, 64)
+
+
+def test_a_copy_is_made_once_and_tells_nothing(kind: Kind, tmp_path: Path) -> None:
+    secret = tmp_path / "secret name.avi"
+    secret.write_bytes(kind("MPEG-4 in AVI").read_bytes())
+    copy = made(secret, tmp_path / "copies")
+    written = copy.stat().st_mtime_ns
+    assert made(kind("MPEG-4 in AVI"), tmp_path / "copies") == copy
+    assert copy.stat().st_mtime_ns == written
+    assert "secret" not in copy.name
+    content = copy.read_bytes()
+    assert b"secret" not in content
+    assert str(tmp_path).encode() not in content
+    assert [path.name for path in copy.parent.iterdir()] == [copy.name]
+
+
+def test_two_at_once_make_one_whole_copy(kind: Kind, tmp_path: Path) -> None:
+    found: list[Path | None] = []
+    making = [threading.Thread(target=lambda: found.append(playable_copy(kind("HEVC"), tmp_path))) for _ in range(3)]
+    for thread in making:
+        thread.start()
+    for thread in making:
+        thread.join()
+    assert len(found) == 3
+    assert list(tmp_path.iterdir()) == [found[0]] == [found[1]] == [found[2]]
+    assert len(packets(tmp_path / found[0].name if found[0] else tmp_path)) == 50
+
+
+HOSTILE = {
+    "playlist.mp4": b"#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n",
+    "list.mp4": b"ffconcat version 1.0\nfile /etc/passwd\n",
+    "text.mp4": b"just words\n" * 20,
+    "noise.mp4": b"\0\0\0\x20ftypisom" + bytes(99),
+    "empty.mp4": b"",
+    "picture.mp4": b"\x89PNG\r\n\x1a\n" + bytes(99),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_no_video_is_refused_with_a_sentence(name: str, tmp_path: Path) -> None:
+    source = tmp_path / name
+    source.write_bytes(HOSTILE[name])
+    with pytest.raises(VideoError, match=rf"^{name} .*\.$"):
+        playable_copy(source, tmp_path / "copies")
+    assert list((tmp_path / "copies").glob("*")) == []
+
+
+def test_sound_alone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(VideoError, match=r"^sound\.mp4 holds sound only, no video\.$"):
+        playable_copy(sound_only(tmp_path / "sound.mp4"), tmp_path / "copies")
+
+
+def test_addresses_and_missing_files_are_refused(tmp_path: Path) -> None:
+    for source in (Path("http://127.0.0.1/a.mp4"), tmp_path / "missing.mp4", tmp_path):
+        with pytest.raises(VideoError):
+            playable_copy(source, tmp_path / "copies")
+
+
+@pytest.fixture(scope="module")
+def minutes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two minutes of 720p that must be made anew."""
+    folder = tmp_path_factory.mktemp("minutes")
+    return repeated(folder / "minutes.ts", write(folder / "second.mp4", 25, size=(1280, 720)), 120)
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        (Limits(wall_seconds=1.5), r"^minutes\.ts: decoding took longer than 1\.5 s and was stopped\.$"),
+        (Limits(cpu_seconds=0.5), r"^minutes\.ts needs more than 0\.5 s of processor time"),
+        (Limits(memory_bytes=60_000_000), r"^minutes\.ts.*(memory|crashed).*\.$"),
+    ],
+    ids=["wall", "cpu", "memory"],
+)
+def test_a_copy_that_costs_too_much_is_given_up(limits: Limits, sentence: str, minutes: Path, tmp_path: Path) -> None:
+    with pytest.raises(VideoError, match=sentence):
+        playable_copy(minutes, tmp_path / "copies", limits=limits)
+    assert list((tmp_path / "copies").iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_a_process_that_dies_costs_its_own_copy(minutes: Path, tmp_path: Path) -> None:
+    errors: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            playable_copy(minutes, tmp_path / "copies")
+        except VideoError as error:
+            errors.append(error)
+
+    asking = threading.Thread(target=ask)
+    before = children()
+    asking.start()
+    while not (born := children() - before):
+        pass
+    os.kill(born.pop(), signal.SIGSEGV)
+    asking.join(20)
+    assert [type(error) for error in errors] == [DecoderDied]
+    assert "SIGSEGV" in str(errors[0])
+    assert list((tmp_path / "copies").iterdir()) == []
+    assert children() == before
+
+
+def children() -> set[int]:
+    tasks = Path("/proc/self/task").glob("*/children")
+    return {int(pid) for task in tasks for pid in task.read_text().split()}
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(kind: Kind, tmp_path: Path) -> None:
+    (tmp_path / "copies").write_text("a file")
+    with pytest.raises(VideoError, match=r"^No playable copy of hevc\.mp4 could be kept: .*\.$"):
+        playable_copy(kind("HEVC"), tmp_path / "copies")
+
+
+@pytest.mark.parametrize("source", REAL, ids=lambda path: path.name)
+def test_real_clips(source: Path, tmp_path: Path) -> None:
+    try:
+        before = moments(source)
+    except VideoError:
+        with contextlib.suppress(VideoError):
+            assert playable_copy(source, tmp_path) is None
+        return
+    copy = playable_copy(source, tmp_path)
+    if copy is not None:
+        after = moments(copy)
+        assert [moment[0] for moment in after] == [moment[0] for moment in before]
+        assert np.array(after) == pytest.approx(np.array(before), abs=1 / 1000)

@@ -1,0 +1,216 @@
+"""Decoding happens in a process of its own: whatever becomes of it, one clip is lost and nothing is left behind."""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.video.support.open_clips import SQUARE, opened
+from tests.video.support.write_clips import repeated, write
+from vrthinker_core.errors import DecoderDied, VideoError
+from vrthinker_core.video import Limits
+from vrthinker_core.video.worker_io import receive_message, send_message
+
+PROC = Path("/proc")
+linux = pytest.mark.skipif(not (PROC / "self" / "status").exists(), reason="needs /proc")
+
+
+def alive(pid: int) -> bool:
+    """Running, not a zombie, not gone."""
+    try:
+        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def gone_within(pid: int, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while alive(pid) and time.monotonic() < end:
+        time.sleep(0.02)
+    return not alive(pid)
+
+
+@pytest.fixture
+def minutes(tmp_path: Path) -> Path:
+    """Ten minutes of 720p: more than can be decoded in a few seconds."""
+    return repeated(tmp_path / "minutes.ts", write(tmp_path / "second.mp4", 25, size=(1280, 720)), 600)
+
+
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+def test_a_decoder_that_dies_costs_its_own_clip(kill: signal.Signals, kind: Callable[[str], Path]) -> None:
+    with opened(kind("B-frames")) as clip, opened(kind("HEVC")) as other:
+        os.kill(clip.pid, kill)
+        for _ in range(2):
+            with pytest.raises(DecoderDied, match=r"^plain\.mp4: .*\.$"):
+                clip.frames([3])
+        assert len(other.frames([1, 2])) == 2
+
+
+@linux
+def test_a_decoder_that_hangs_is_stopped(kind: Callable[[str], Path]) -> None:
+    with opened(kind("B-frames"), limits=Limits(wall_seconds=4)) as clip:
+        os.kill(clip.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        with pytest.raises(DecoderDied, match=r"plain\.mp4: decoding took longer than 4 s and was stopped\."):
+            clip.frames([3])
+        assert time.monotonic() - began < 8
+        assert not alive(clip.pid)
+
+
+def test_processor_time_is_bounded(minutes: Path) -> None:
+    with pytest.raises(VideoError, match=r"^minutes\.ts needs more than 0\.5 s of processor time"):
+        opened(minutes, opening=SQUARE, limits=Limits(cpu_seconds=0.5))
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    path = write(tmp_path / "large.mp4", 3, size=(3840, 2160), options={"preset": "ultrafast"})
+    with pytest.raises(VideoError, match=r"^large\.mp4.* memory"):
+        opened(path, opening=SQUARE, limits=Limits(memory_bytes=90_000_000))
+    with opened(path, opening=SQUARE) as clip:
+        assert clip.info.frames == 3
+
+
+@linux
+def test_nothing_is_left_behind(kind: Callable[[str], Path], tmp_path: Path) -> None:
+    (tmp_path / "noise.mp4").write_bytes(b"\0\0\0\x20ftypisom" + bytes(99))
+    gc.collect()
+    before = {entry.name for entry in Path("/proc/self/fd").iterdir()}
+    pids = []
+    for _ in range(3):
+        with opened(kind("B-frames")) as clip:
+            clip.frames([1])
+            pids.append(clip.pid)
+        with pytest.raises(VideoError):
+            opened(tmp_path / "noise.mp4")
+        with pytest.raises(VideoError):
+            opened(tmp_path / "missing.mp4")
+    dropped = opened(kind("B-frames"))
+    pids.append(dropped.pid)
+    del dropped
+    gc.collect()
+    assert {entry.name for entry in Path("/proc/self/fd").iterdir()} == before
+    for pid in pids:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+@linux
+def test_closing_ends_a_decode_in_full_swing(minutes: Path, kind: Callable[[str], Path]) -> None:
+    with opened(kind("B-frames")) as clip:
+        os.kill(clip.pid, signal.SIGSTOP)
+        errors: list[Exception] = []
+
+        def ask() -> None:
+            try:
+                clip.frames([1])
+            except VideoError as error:
+                errors.append(error)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        time.sleep(0.2)
+        clip.close()
+        asking.join(5)
+        assert not asking.is_alive()
+    assert [str(error) for error in errors] == ["plain.mp4 was closed."]
+
+
+ORPHAN = """
+import os, subprocess, sys, threading, time
+from pathlib import Path
+from tests.video.support.open_clips import SQUARE, opened
+
+started = []
+
+class Watched(subprocess.Popen):
+    def __init__(self, *rest, **more):
+        super().__init__(*rest, **more)
+        started.append(self.pid)
+
+subprocess.Popen = Watched
+threading.Thread(target=opened, args=(Path(sys.argv[1]),), kwargs={"opening": SQUARE}, daemon=True).start()
+while not started:
+    time.sleep(0.01)
+time.sleep(1.5)
+print(started[0], flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@linux
+@pytest.mark.parametrize("busy", [True, False])
+def test_the_decoder_ends_when_its_parent_is_killed(busy: bool, kind: Callable[[str], Path], minutes: Path) -> None:
+    """While it decodes ten minutes, and while it waits for the next request."""
+    command = [sys.executable, "-c", ORPHAN, str(minutes if busy else kind("B-frames"))]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], check=False)
+    assert run.returncode == -9
+    assert gone_within(int(run.stdout), 5)
+
+
+@linux
+def test_several_threads_may_ask(kind: Callable[[str], Path]) -> None:
+    with opened(kind("long"), read_mode="seek") as clip:
+        found: dict[int, tuple[int, ...]] = {}
+        asking = [
+            threading.Thread(target=lambda k=k: found.update({k: tuple(frame.index for frame in clip.frames(range(k, 128, 8)))}))
+            for k in range(8)
+        ]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+    assert found == {k: tuple(slot * 600 // 128 for slot in range(k, 128, 8)) for k in range(8)}
+
+
+@linux
+def test_the_process_knows_no_secrets_and_no_models(kind: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with opened(kind("B-frames")) as clip:
+        assert b"hf_secret" not in (PROC / str(clip.pid) / "environ").read_bytes()
+        maps = (PROC / str(clip.pid) / "maps").read_text()
+    assert "libtorch" not in maps
+    assert "pydantic" not in maps
+
+
+def test_the_parent_never_loads_a_decoder() -> None:
+    check = "import sys, vrthinker_core.video; assert not {'av', 'cv2', 'numpy'} & set(sys.modules), sorted(sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_the_working_directory_is_not_trusted(kind: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("av.py", "numpy.py", "json.py", "vrthinker_core.py"):
+        (tmp_path / name).write_text("raise SystemExit(3)")
+    path = kind("B-frames").absolute()
+    monkeypatch.chdir(tmp_path)
+    with opened(path) as clip:
+        assert clip.info.frames == 50
+    monkeypatch.chdir(path.parent)
+    with opened(Path(path.name)) as clip:
+        assert clip.info.frames == 50
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"\0" * 5, b"\xff" * 40, b"\x02\0\0\0" + bytes(8) + b"[]", b"\x02\0\0\0" + bytes(8) + b"{x"]
+)
+def test_what_is_no_message_is_the_end(garbage: bytes) -> None:
+    with pytest.raises(EOFError):
+        receive_message(io.BytesIO(garbage))
+
+
+def test_messages_arrive_as_they_were_sent() -> None:
+    pipe = io.BytesIO()
+    send_message(pipe, {"path": "a\udcff\n✓", "slots": [1, 2]}, b"\0\1\2")
+    send_message(pipe, {})
+    pipe.seek(0)
+    assert receive_message(pipe) == ({"path": "a\udcff\n✓", "slots": [1, 2]}, b"\0\1\2")
+    assert receive_message(pipe) == ({}, b"")

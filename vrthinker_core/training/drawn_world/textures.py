@@ -1,0 +1,117 @@
+"""Grounds a drawn thing can move over: wood, tiles, grass, sand, marble. Each is made of value noise, in eight variants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Reals = NDArray[np.floating[Any]]
+Pixels = NDArray[np.uint8]
+Pattern = Callable[[np.random.Generator, Reals, Reals], Reals]
+"""(rng, broad hills, fine hills) -> RGB [SIDE, SIDE, 3], about 0..1."""
+
+EXTENT = 9.0
+"""World units that one texture covers per side."""
+SIDE = 768
+"""Pixels of a texture per side."""
+VARIANTS = 8
+"""Different textures of one ground."""
+KEPT = 40
+"""Textures kept in memory, 1.8 MB each: all there are."""
+
+
+@lru_cache(maxsize=KEPT)
+def texture(ground: str, variant: int) -> Pixels:
+    """One variant (0..VARIANTS-1) of a ground: RGB [SIDE, SIDE, 3], read-only. Pure, so it is made once.
+
+    Raises:
+        KeyError: there is no such ground.
+    """
+    painter = PATTERNS[ground]
+    rng = np.random.default_rng([GROUNDS.index(ground), variant])
+    broad, fine = value_noise(rng, 6), value_noise(rng, 7, 0.75, 16)
+    colour = painter(rng, broad, fine) * rng.uniform(0.9, 1.1, 3)
+    painted: Pixels = (np.clip(colour, 0.02, 1) * 255).astype(np.uint8)
+    painted.setflags(write=False)
+    return painted
+
+
+def value_noise(rng: np.random.Generator, octaves: int, persistence: float = 0.55, coarsest: int = 4) -> Reals:
+    """Random hills, [SIDE, SIDE] in 0..1.
+
+    The first octave has `coarsest` hills a side; each next one has twice as many, `persistence` times as high.
+    """
+    total = np.zeros((SIDE, SIDE), np.float32)
+    for octave in range(octaves):
+        cells = min(coarsest << octave, SIDE)
+        hills = cv2.resize(rng.random((cells, cells), np.float32), (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
+        total += np.float32(persistence**octave) * hills
+    return _spread(total)
+
+
+def _spread(values: Reals) -> Reals:
+    stretched: Reals = (values - values.min()) / np.ptp(values)
+    return stretched
+
+
+def _axes(times: int) -> tuple[Reals, Reals]:
+    """Columns and rows, [SIDE, SIDE] each, running from 0 to `times`."""
+    line = np.linspace(0, times, SIDE, dtype=np.float32)
+    across, down = np.meshgrid(line, line)
+    return across, down
+
+
+def _wood(rng: np.random.Generator, _: Reals, fine: Reals) -> Reals:
+    """Nine planks, each with its own tint and its own shift of the grain."""
+    _, row = _axes(9)
+    along = cv2.resize(value_noise(rng, 6, 0.6)[:, : SIDE // 10], (SIDE, SIDE))
+    plank = rng.random(10).astype(np.float32)[row.astype(int)]
+    rings = 0.5 + 0.5 * np.sin(row * (60 / 9) + along * 9 + plank * 40)
+    grain = 0.55 * along + 0.25 * rings + 0.2 * fine
+    colour: Reals = np.array([0.42, 0.25, 0.13]) * ((0.55 + 0.75 * grain) * (0.8 + 0.35 * plank))[..., None]
+    colour[np.abs(row % 1 - 0.5) > 0.485] *= 0.35
+    return colour
+
+
+def _tiles(rng: np.random.Generator, _: Reals, fine: Reals) -> Reals:
+    """A chequerboard of twelve by twelve with grey joints."""
+    column, row = _axes(12)
+    base = rng.uniform(0.35, 0.6, 3)
+    odd = (column.astype(int) + row.astype(int)) % 2 == 1
+    colour: Reals = base * (np.where(odd, 1.35, 0.7) * (0.85 + 0.3 * fine))[..., None]
+    colour[(np.abs(column % 1 - 0.5) > 0.475) | (np.abs(row % 1 - 0.5) > 0.475)] = 0.25
+    return colour
+
+
+def _grass(rng: np.random.Generator, broad: Reals, _: Reals) -> Reals:
+    """Short upright streaks, lighter and darker in patches."""
+    dots: Reals = np.asarray(cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2), np.float32)
+    blades = _spread(dots)
+    return np.stack([0.12 + 0.25 * blades + 0.1 * broad, 0.28 + 0.34 * blades + 0.12 * broad, 0.06 + 0.12 * blades], -1)
+
+
+def _sand(_: object, broad: Reals, fine: Reals) -> Reals:
+    """Ripples that the broad hills bend."""
+    _, row = _axes(110)
+    ripples = 0.5 + 0.5 * np.sin(row + broad * 16)
+    colour: Reals = np.array([0.72, 0.58, 0.38]) * (0.72 + 0.22 * ripples + 0.2 * fine)[..., None]
+    return colour
+
+
+def _marble(_: object, broad: Reals, fine: Reals) -> Reals:
+    """Pale stone with thin dark veins."""
+    column, row = _axes(1)
+    vein = (1 - np.abs(np.sin((column * 5 + row * 3 + broad * 5) * 3.1))) ** 6
+    stone = np.array([0.78, 0.78, 0.8]) * (0.85 + 0.2 * fine)[..., None]
+    colour: Reals = stone - vein[..., None] * np.array([0.42, 0.4, 0.36])
+    return colour
+
+
+PATTERNS: dict[str, Pattern] = {"wood": _wood, "tiles": _tiles, "grass": _grass, "sand": _sand, "marble": _marble}
+GROUNDS = tuple(PATTERNS)
+"""What a drawn thing can move over."""
