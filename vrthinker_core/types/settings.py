@@ -1,30 +1,214 @@
-"""What a person may choose for a run."""
+"""What a person may choose for a run, and the one table that command line, page, API and MCP take it from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from vrthinker_core.errors import BadInput
 
 ProtocolName = Literal["concat", "paired"]
 """The two published prompt protocols; each checkpoint was trained for one."""
 
+SettingValue = str | int | float | None
+
+OWN = "own"
+"""What stands in a form for None: the protocol's own value."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a person chose for a run; None is the protocol's own default."""
+    """What a person chose for a run; None is the protocol's own default. `SETTINGS` has label, help and range of each field."""
 
     protocol: Literal["auto", "concat", "paired"] = "auto"
-    preset: Literal["card", "clean"] = "card"
     window: int | Literal["all"] | None = None
-    """Rounds of tool frames that stay in view; "all" keeps every frame."""
     max_turns: int | None = None
     frames_per_call: int | None = None
     max_new_tokens: int = 2048
     temperature: float = 0.0
     seed: int = 0
+    preset: Literal["card", "clean"] = "card"
     opening: Literal["training", "card"] = "training"
-    """`concat` only: how the first frames are chosen and packed."""
     total: int = 96
-    """`concat` only: N, the length of its one list of frames."""
     fit: Literal["squash", "letterbox"] = "squash"
-    """`paired` only: how a frame becomes 448 x 448."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table."""
+
+    name: str
+    """The field of `Settings`."""
+    label: str
+    help: str
+    words: Mapping[str, str] = field(default_factory=dict)
+    """Words it may be, each with what a form calls it."""
+    number: type[int] | type[float] | None = None
+    """What else it may be; None where only words are allowed."""
+    minimum: int = 0
+    maximum: int | None = None
+    even: bool = False
+    offered: tuple[int | float, ...] = ()
+    """Numbers that a form offers; any other in the range may be typed."""
+    protocol: ProtocolName | None = None
+    """The only protocol in which it means something."""
+
+    @property
+    def default(self) -> SettingValue:
+        """What holds where nobody chose; None is the protocol's own value."""
+        value: SettingValue = getattr(Settings(), self.name)
+        return value
+
+    @property
+    def range(self) -> str:
+        """What it may be, in words: "all, or a whole number from 0 up"."""
+        return ", or ".join(filter(None, [", ".join(self.words), self._number_range]))
+
+    @property
+    def _number_range(self) -> str:
+        if self.number is None:
+            return ""
+        kind = "an even number" if self.even else "a whole number" if self.number is int else "a number"
+        return f"{kind} from {self.minimum} {'up' if self.maximum is None else f'to {self.maximum}'}"
+
+    def parse(self, value: object) -> SettingValue:
+        """The value that a person gave as text or number; the default for None, "" and OWN. Raises BadInput."""
+        if value is None or value in ("", OWN):
+            return self.default
+        found = _as_number(value, self.number) if isinstance(value, str) and value not in self.words else value
+        self.check(found)
+        return found  # type: ignore[return-value]
+
+    def check(self, value: object, maximum: int | None = None) -> None:
+        """Raises BadInput for a value out of the range; `maximum` is a protocol's own, where it is smaller."""
+        if value is None and self.default is None:
+            return
+        if isinstance(value, str) and value in self.words:
+            return
+        most = self.maximum if maximum is None else maximum
+        if self.number is None or not _is_number(value, self.number):
+            raise BadInput(f'The setting "{self.label}" must be {self.range}; it is {str(value)[:40]}.')
+        assert isinstance(value, int | float)
+        if most is not None and not self.minimum <= value <= most:
+            raise BadInput(f'The setting "{self.label}" must lie between {self.minimum} and {most}; it is {str(value)[:40]}.')
+        if value < self.minimum or (self.even and value % 2):
+            raise BadInput(f'The setting "{self.label}" must be {self.range}; it is {str(value)[:40]}.')
+
+
+def _is_number(value: object, kind: type[int] | type[float]) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and (kind is float or isinstance(value, int))
+
+
+def _as_number(text: str, kind: type[int] | type[float] | None) -> object:
+    """The number that a text is; the text itself where it is none."""
+    if kind is None or len(text) > 20 or not text.isascii():
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        return text
+
+
+SETTINGS = (
+    Setting(
+        "protocol",
+        "Protocol",
+        "The prompt protocol the judge was trained for. Automatic is right for every checkpoint that says so itself.",
+        {"auto": "Automatic", "paired": "paired", "concat": "concat"},
+    ),
+    Setting(
+        "window",
+        "Memory window",
+        "Rounds of requested frames that stay in the judge's view; older ones leave. The first frames always stay.",
+        {"all": "Keep everything"},
+        int,
+        offered=(0, 1, 2, 3),
+    ),
+    Setting(
+        "max_turns",
+        "Turns",
+        "Most replies in one run; on the last one the judge is asked to answer.",
+        number=int,
+        minimum=1,
+        maximum=32,
+        offered=(1, 2, 3, 4, 6, 8, 12),
+    ),
+    Setting(
+        "frames_per_call",
+        "Frames per call",
+        "Most indices that one request may bring.",
+        number=int,
+        minimum=1,
+        maximum=12,
+        offered=(1, 2, 4, 6, 8, 12),
+    ),
+    Setting(
+        "max_new_tokens",
+        "Tokens per reply",
+        "Most tokens of one reply; a longer one is cut off.",
+        number=int,
+        minimum=1,
+        maximum=32_768,
+        offered=(256, 512, 1024, 2048, 4096, 8192),
+    ),
+    Setting(
+        "temperature",
+        "Temperature",
+        "0 always takes the likeliest token, as in the paper's evaluation; higher values sample.",
+        number=float,
+        maximum=2,
+        offered=(0.0, 0.3, 0.7, 1.0),
+    ),
+    Setting("seed", "Seed", "Equal seeds sample equal replies; without effect at temperature 0.", number=int, maximum=2**31 - 1, offered=(0, 1, 2, 3)),
+    Setting(
+        "preset",
+        "Prompt wording",
+        "card is the model card's wording, byte for byte; clean mends its four slips.",
+        {"card": "As on the card", "clean": "Slips mended"},
+        protocol="concat",
+    ),
+    Setting(
+        "opening",
+        "First frames",
+        "How the first frames are chosen and packed: as the judge was trained, or as its model card does.",
+        {"training": "As trained", "card": "As on the card"},
+        protocol="concat",
+    ),
+    Setting(
+        "total",
+        "Frames in the list",
+        "N, the length of the one list of frames over both videos.",
+        number=int,
+        minimum=16,
+        maximum=1024,
+        even=True,
+        offered=(64, 96, 128),
+        protocol="concat",
+    ),
+    Setting(
+        "fit",
+        "Frame shape",
+        "How a frame becomes 448 x 448 pixels: squashed, as the judge was trained, or letterboxed.",
+        {"squash": "Squashed", "letterbox": "Letterboxed"},
+        protocol="paired",
+    ),
+)  # fmt: skip
+"""Every field of `Settings`, in the order in which a form shows them."""
+
+
+def setting(name: str) -> Setting:
+    """The row of that name. Raises KeyError."""
+    return {row.name: row for row in SETTINGS}[name]
+
+
+def parse_settings(chosen: Mapping[str, object]) -> Settings:
+    """The settings that a person gave by name, as text or numbers; what is left out is the default. Raises BadInput."""
+    unknown = chosen.keys() - {row.name for row in SETTINGS}
+    if unknown:
+        raise BadInput(f"There is no setting {min(map(str, unknown))[:40]!r}. There are {', '.join(row.name for row in SETTINGS)}.")
+    values: dict[str, Any] = {row.name: row.parse(chosen.get(row.name)) for row in SETTINGS}
+    return Settings(**values)
