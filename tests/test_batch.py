@@ -39,7 +39,7 @@ def test_a_batch_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair:
 class Choral(ScriptedBackend):
     """A script that speaks for several at once: a piece of each in turn, and for one of them only half a reply."""
 
-    def stream_together(self, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+    def stream_batch(self, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
         streams = {n: q.conversation.stream(q.messages, q.sampling, q.cancelled) for n, q in enumerate(questions)}
         while streams:
             for n, stream in list(streams.items()):
@@ -79,7 +79,7 @@ def test_a_choir_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair:
 
 def test_a_choir_that_stops_ends_every_pair_it_leaves_behind(pair: VideoPair) -> None:
     class Broken(Choral):
-        def stream_together(self, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+        def stream_batch(self, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
             yield 0, "half a re"
             raise BackendFailed("The machine is gone.")
 

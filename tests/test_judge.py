@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.comparison import MAX_PROMPT
 from vrthinker_core.errors import BackendFailed
-from vrthinker_core.judge import MAX_PROMPT, judge
+from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, TurnEnded

@@ -1,23 +1,27 @@
-"""Many comparisons side by side: one step of the model serves them all, where the backend can."""
+"""Many comparisons side by side: one batch of the model generates a turn of each, where the backend can."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from itertools import islice
+from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, BatchBackend, GenerationRequest, StreamItem, not_cancelled
+from vrthinker_core.comparison import Comparison, PendingTurn
 from vrthinker_core.cpus import cpu_count
-from vrthinker_core.errors import BackendFailed
-from vrthinker_core.judge import Run, Step, judge
+from vrthinker_core.judge import ReplyCollector, stream_items
+from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Event, TurnEnded
+from vrthinker_core.types.events import Event
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video import DecoderPool
 
-AHEAD = 4
-"""Pairs whose videos are opened before it is their turn, and videos that are opened at the same time."""
+OPEN_AHEAD = 4
+"""Pairs whose videos are opened before their first turn, and videos that are opened at the same time."""
+
+StreamBatch = Callable[[Sequence[GenerationRequest]], Iterator[tuple[int, StreamItem]]]
 
 
 def judge_many(
@@ -27,148 +31,155 @@ def judge_many(
     *,
     live: int = 8,
     cancelled: Cancelled = not_cancelled,
+    trace_of: Callable[[int], Path | None] = lambda _: None,
 ) -> Iterator[tuple[int, Event]]:
     """Compare many pairs, `live` at a time and turn by turn; each event comes with its pair's position.
 
-    Each pair's own events are those of `judge`. Pairs are taken from the iterable only as they are needed: besides those that are
-    being judged, the videos of a few more are being opened.
+    Each pair's own events are those of `judge`, and closing the generator ends every run that is not over as `cancelled`. Pairs are
+    taken from the iterable only as they are needed: besides those that are being judged, the videos of a few more are being opened.
+    `trace_of(position)` names the file that a pair's trace is kept in, None for none.
     """
-    with DecoderPool() as decoders:
-        if isinstance(backend, BatchBackend):
-            rows = (_Row(n, Run(pair, backend, settings, cancelled, decoders=decoders)) for n, pair in enumerate(pairs))
-            yield from _together(rows, backend, live)
-        else:
-            runs = (judge(pair, backend, settings, cancelled=cancelled, decoders=decoders) for pair in pairs)
-            yield from _in_turns(enumerate(runs), live)
+    stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else _stream_one_by_one
+    with DecoderPool() as decoder_pool:
+        rows = (
+            _Row(position, Comparison(pair, backend, settings, cancelled, decoder_pool), TraceWriter(trace_of(position)))
+            for position, pair in enumerate(pairs)
+        )
+        yield from _run_rows(rows, stream_batch, live)
 
 
-def _in_turns(waiting: Iterator[tuple[int, Iterator[Event]]], live: int) -> Iterator[tuple[int, Event]]:
-    """A turn of each, one after another."""
-    running: deque[tuple[int, Iterator[Event]]] = deque()
-    while True:
-        running.extend(islice(waiting, live - len(running)))
-        if not running:
-            return
-        position, events = running.popleft()
-        for event in events:
-            yield position, event
-            if isinstance(event, TurnEnded):
-                running.append((position, events))
-                break
+def _stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+    for position, request in enumerate(requests):
+        for item in stream_items(request):
+            yield position, item
 
 
-def _together(waiting: Iterator[_Row], backend: BatchBackend, live: int) -> Iterator[tuple[int, Event]]:
-    """A turn of all at once. While they speak, the videos of the next ones are opened, and whoever has spoken gets new frames."""
+def _run_rows(waiting: Iterator[_Row], stream_batch: StreamBatch, live: int) -> Iterator[tuple[int, Event]]:
+    """A turn of all at once. Meanwhile the videos of the next rows are opened, and a row whose reply has ended gets new frames."""
     rows: deque[_Row] = deque()
-    opening = ThreadPoolExecutor(AHEAD, thread_name_prefix="opening")
-    asking = ThreadPoolExecutor(cpu_count(), thread_name_prefix="asking")
+    opening = ThreadPoolExecutor(OPEN_AHEAD, thread_name_prefix="opening")
+    stepping = ThreadPoolExecutor(cpu_count(), thread_name_prefix="stepping")
     try:
         while True:
-            for row in islice(waiting, live + AHEAD - len(rows)):
+            for row in islice(waiting, live + OPEN_AHEAD - len(rows)):
                 rows.append(row)
                 row.open_ahead(opening)
-            speaking = list(islice(rows, live))
-            if not speaking:
+            running = list(islice(rows, live))
+            if not running:
                 return
-            for row in speaking:
-                row.begin(asking)
-            for row in speaking:
-                yield from row.come()
-            if not any(row.over for row in speaking):  # else others take their places first
-                yield from _round(backend, speaking, asking)
+            for row in running:
+                row.start(stepping)
+            for row in running:
+                yield from row.wait_events()
+            if not any(row.over for row in running):  # else others take their places first
+                yield from _run_turn(running, stream_batch, stepping)
             rows = deque(row for row in rows if not row.over)
     finally:
         for row in rows:
             row.close()
         opening.shutdown()
-        asking.shutdown()
+        stepping.shutdown()
+
+
+def _run_turn(rows: Sequence[_Row], stream_batch: StreamBatch, executor: Executor) -> Iterator[tuple[int, Event]]:
+    """One reply of every row. Whatever a backend does, each reply has an end, and its row goes on to the next turn."""
+    left = dict(enumerate(rows))
+    for position, item in _items(stream_batch([row.request for row in rows]), left):
+        yield from left[position].add(item)
+        if left[position].reply.ended:
+            left.pop(position).step(executor)
+        for row in rows:
+            yield from row.ready_events()
+        if not left:
+            return
+    for row in left.values():
+        row.step(executor)
+
+
+def _items(stream: Iterator[tuple[int, StreamItem]], left: dict[int, _Row]) -> Iterator[tuple[int, StreamItem]]:
+    """The stream, as far as its rows still wait for it; what it raises goes to every row that does."""
+    try:
+        for position, item in stream:
+            if position in left:
+                yield position, item
+    except Exception as error:  # noqa: BLE001 - every row that still waits says what happened
+        for position in list(left):
+            yield position, error
 
 
 class _Row:
-    """One pair among others. Between two questions it goes on in a thread of its own: frames are fetched there."""
+    """One pair among others. Between two replies it goes on in a thread: its frames are fetched there."""
 
-    def __init__(self, position: int, run: Run) -> None:
+    def __init__(self, position: int, comparison: Comparison, writer: TraceWriter) -> None:
         self._position = position
-        self._run = run
-        self._steps: Generator[Step] = run.recorded()
-        self._coming: Future[list[Step]] | None = None
-        self._begun = False
-        self.question: GenerationRequest | None = None
-        """What it waits for."""
+        self._comparison = comparison
+        self._writer = writer
+        self._events: Future[list[Event]] | None = None
+        self._pending: PendingTurn | None = None
+        self._started = False
+        self.reply = ReplyCollector(0)
+        """The reply that is being generated."""
 
     @property
     def over(self) -> bool:
-        """Everything that happens has happened, and is told."""
-        return self._begun and self._coming is None and self.question is None
+        """Everything has happened, and was given out as events."""
+        return self._started and self._events is None and self._pending is None
 
-    def open_ahead(self, pool: Executor) -> None:
+    @property
+    def request(self) -> GenerationRequest:
+        """What it waits for; only between two steps."""
+        assert self._pending is not None
+        return self._pending.request
+
+    def open_ahead(self, executor: Executor) -> None:
         """Begin to open the videos."""
-        self._run.open_ahead(pool)
+        self._comparison.open_ahead(executor)
 
-    def begin(self, pool: Executor) -> None:
-        """Begin to go on to the first question, unless it has begun before."""
-        if not self._begun:
-            self._begun = True
-            self.go_on(pool, None)
+    def start(self, executor: Executor) -> None:
+        """Begin to go on to the first request, unless it has begun before."""
+        if not self._started:
+            self._started = True
+            self._events = executor.submit(self._first_step)
 
-    def go_on(self, pool: Executor, said: StreamItem | None) -> None:
-        """Begin to go on to the next question, with the end of a reply if there was one."""
-        self.question = None
-        self._run.hear(said)
-        self._coming = pool.submit(self._next)
+    def step(self, executor: Executor) -> None:
+        """Begin to read the reply and to go on to the next request."""
+        self._events = executor.submit(self._next_step)
 
-    def come(self, *, wait: bool = True) -> Iterator[tuple[int, Event]]:
-        """What happens up to the next question, once: now, or (without `wait`) as soon as it has happened."""
-        if self._coming is None or not (wait or self._coming.done()):
-            return
-        steps, self._coming = self._coming.result(), None
-        for step in steps:
-            if isinstance(step, GenerationRequest):
-                self.question = step
-            else:
-                yield self._position, step
+    def add(self, item: StreamItem) -> Iterator[tuple[int, Event]]:
+        """Take an item of the reply."""
+        for event in self.reply.add(item):
+            yield self._position, event
 
-    def hear(self, piece: str) -> Iterator[tuple[int, Event]]:
-        """Take a piece of the reply."""
-        self._run.hear(piece)
-        for step in self._next():
-            if not isinstance(step, GenerationRequest):
-                yield self._position, step
+    def wait_events(self) -> Iterator[tuple[int, Event]]:
+        """What has happened up to the next request, once, as soon as it is there."""
+        if self._events is not None:
+            events, self._events = self._events.result(), None
+            for event in events:
+                yield self._position, event
+
+    def ready_events(self) -> Iterator[tuple[int, Event]]:
+        """The same without waiting: nothing while the step goes on."""
+        if self._events is not None and self._events.done():
+            yield from self.wait_events()
 
     def close(self) -> None:
         """End the run where it stands."""
-        if self._coming is not None and not self._coming.cancel():
-            wait([self._coming])
-        self._steps.close()
-        self._run.close()
+        if self._events is not None and not self._events.cancel():
+            wait([self._events])
+        with self._comparison, self._writer:
+            pass
 
-    def _next(self) -> list[Step]:
-        """Every step up to a question, or to the end."""
-        steps: list[Step] = []
-        for step in self._steps:
-            steps.append(step)
-            if isinstance(step, GenerationRequest):
-                break
-        return steps
+    def _first_step(self) -> list[Event]:
+        return [self._writer.record(self._comparison.start()), *self._go_on()]
 
+    def _next_step(self) -> list[Event]:
+        ended = self._comparison.finish_turn(self.reply.completion, self.reply.error)
+        return [self._writer.record(ended), *self._go_on()]
 
-def _round(backend: BatchBackend, rows: list[_Row], asking: Executor) -> Iterator[tuple[int, Event]]:
-    """One reply of every row. Whatever a backend does, each row has its end, and goes on to its next question."""
-    failure: Exception = BackendFailed("The judge stopped before it had answered.")
-    answers = backend.stream_batch([row.question for row in rows if row.question is not None])
-    left = dict(enumerate(rows))
-    while left:
-        try:
-            position, said = next(answers, (-1, None))
-        except Exception as error:  # noqa: BLE001 - told by every row that still waits
-            position, failure = -1, error
-        if position < 0:
-            break
-        if isinstance(said, str):
-            yield from left[position].hear(said)
+    def _go_on(self) -> Iterator[Event]:
+        self._pending = self._comparison.next_request()
+        if self._pending is None:
+            yield self._writer.record(self._comparison.finish())
         else:
-            left.pop(position).go_on(asking, said)
-        for row in rows:
-            yield from row.come(wait=False)
-    for row in left.values():
-        row.go_on(asking, failure)
+            self.reply = ReplyCollector(self._pending.shown.turn)
+            yield self._writer.record(self._pending.shown)

@@ -50,3 +50,12 @@ class BackendFailed(JudgeError):
 
 class TraceError(VrThinkerError):
     """A trace cannot be read back or written."""
+
+
+def describe(error: Exception | None) -> str:
+    """One sentence for a person about any error, whoever raised it; "" for none. It never holds a detail of the program."""
+    if error is None or isinstance(error, VrThinkerError):
+        return str(error or "").encode("utf-8", "replace").decode("utf-8")
+    if isinstance(error, MemoryError):
+        return "There is too little memory for this comparison. Use a smaller judge or shorter videos."
+    return f"The comparison stopped unexpectedly ({type(error).__name__}). What had happened before is kept; compare again."

@@ -11,14 +11,16 @@ import io
 import math
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, get_args
 
 from vrthinker_core.errors import TraceError
 from vrthinker_core.types import Frame, ProtocolName, Thumbnail
-from vrthinker_core.types.events import Event, Finished, Started, Trace, TurnEnded
+from vrthinker_core.types.events import Event, Finished, Started, StopReason, Trace, TurnEnded
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -142,19 +144,30 @@ def load(path: Path) -> Trace:
 
 
 class TraceWriter:
-    """Builds the trace of a run from its events, and keeps it on the disk when a path is given.
+    """Builds the trace of a run from its events, and keeps it on the disk when a path is given. Use it in a `with` statement.
 
-    When the path cannot be written the trace goes to the system's temporary folder instead, and `trouble` says so: a run never ends
-    because its record could not be kept.
+    When the path cannot be written the trace goes to the system's temporary folder instead, and the last event says so: a run never
+    ends because its record could not be kept. A run that is left before its end is kept as cancelled.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self.trace: Trace | None = None
-        self.warning = ""
+        self._warning = ""
+        self._started_at = time.perf_counter()
 
-    def record(self, event: Event) -> None:
-        """Note an event; the file is written when the run starts, at each turn's end and when the run has ended."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.trace is not None and self.trace.finished is None:
+            self.record(Finished(StopReason.CANCELLED, seconds=time.perf_counter() - self._started_at))
+
+    def record(self, event: Event) -> Event:
+        """Keep an event and give it back; the last one with what became of the record.
+
+        The file is written when the run starts, at each turn's end and when the run has ended.
+        """
         if isinstance(event, Started):
             self.trace = Trace(event)
         elif isinstance(event, TurnEnded) and self.trace is not None:
@@ -162,8 +175,15 @@ class TraceWriter:
         elif isinstance(event, Finished) and self.trace is not None:
             self.trace = replace(self.trace, finished=event)
         else:
-            return
+            return event
         self.save()
+        return self._with_warning(event)
+
+    def _with_warning(self, event: Event) -> Event:
+        """The record itself says where it had to go, too."""
+        if not isinstance(event, Finished) or not self._warning or self._warning in event.notes:
+            return event
+        return self.record(replace(event, notes=(*event.notes, self._warning)))
 
     def save(self) -> None:
         """Write what there is."""
@@ -186,12 +206,12 @@ class TraceWriter:
             self.path = None
             if folder is not None:
                 folder.rmdir()
-            self.warning = (
+            self._warning = (
                 f"The trace could not be saved as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is only shown."
             )
             return
         self.path = spare
-        self.warning = f"The trace could not be saved as {wanted} ({reason}); it was saved as {spare} instead."
+        self._warning = f"The trace could not be saved as {wanted} ({reason}); it was saved as {spare} instead."
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -1,0 +1,258 @@
+"""One comparison as a state machine: `start`, then `next_request` and `finish_turn` in turn, then `finish`.
+
+`judge` drives one of them, `judge_many` several side by side: there is one loop for page, command line, benchmark and training, so what
+is trained is what is shown. Text pieces never pass through it: whoever drives it collects them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from vrthinker_core.backends.base import Backend, Conversation, GenerationRequest, not_cancelled
+from vrthinker_core.deliberation import Deliberation
+from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
+from vrthinker_core.errors import BadInput, ContextFull, VrThinkerError, describe
+from vrthinker_core.traces import make_thumbnail
+from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
+from vrthinker_core.types.events import Finished, FramesShown, Started, TurnEnded
+from vrthinker_core.types.geometry import FrameLayout
+from vrthinker_core.types.messages import Cancelled, Completion
+from vrthinker_core.video import Clip, DecoderPool
+from vrthinker_core.video.clip_pair import close_clip, frame_source, opened_clips, submit_opening
+
+MAX_PROMPT = 10_000
+"""Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTurn:
+    """A turn whose reply is still to be generated."""
+
+    shown: FramesShown
+    request: GenerationRequest
+    in_view: tuple[FrameRef, ...]
+    """Every frame that the messages of the request hold."""
+
+
+class Comparison:
+    """One comparison. No step raises: whatever goes wrong ends the run, and `finish` says how. Use it in a `with` statement.
+
+    Its steps may be taken in any thread, one at a time.
+    """
+
+    def __init__(
+        self,
+        pair: VideoPair,
+        backend: Backend,
+        settings: Settings = Settings(),
+        cancelled: Cancelled = not_cancelled,
+        decoder_pool: DecoderPool | None = None,
+    ) -> None:
+        self._pair = replace(pair, prompt=encodable(pair.prompt))
+        self._backend = backend
+        self._settings = settings
+        self._cancelled = cancelled
+        self._decoder_pool = decoder_pool
+        self._started_at = time.perf_counter()
+        self._resources = ExitStack()
+        self._opening: list[Future[Clip]] = []
+        self._clips: tuple[Clip, Clip] | None = None
+        self._dialect: Dialect | None = None
+        self._conversation: Conversation | None = None
+        self._deliberation: Deliberation | None = None
+        self._pending: PendingTurn | None = None
+        self._error: Exception | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the conversation and both clips. May be called again."""
+        self._resources.close()
+
+    # -- steps -----------------------------------------------------------------------------------------------------------
+
+    def open_ahead(self, executor: Executor) -> None:
+        """Begin to open both videos before `start`; what is wrong with them is said there."""
+        with suppress(VrThinkerError):
+            dialect = make_dialect(self._settings, self._protocol)
+            _check_prompt(self._pair.prompt)
+            self._submit_opening(dialect, executor)
+
+    def start(self, notes: Sequence[str] = ()) -> Started:
+        """Open both videos. `notes` are what else a person must know about this run."""
+        dialect, infos = self._open()
+        prompt = self._pair.prompt[:MAX_PROMPT]
+        notes = (*notes, *_pair_notes(self._pair, infos))
+        return Started(prompt, self._backend.name, dialect.name, self._settings, infos, dialect.system, dialect.rules, notes)
+
+    def next_request(self) -> PendingTurn | None:
+        """Fetch what the next turn shows, and say what is to be generated; None when the run is over."""
+        if self._error is not None:
+            return None
+        try:
+            self._pending = self._ask()
+        except Exception as error:  # noqa: BLE001 - the border: whatever happens, the trace so far is kept and says so
+            self._error = error
+            return None
+        return self._pending
+
+    def finish_turn(self, completion: Completion, error: Exception | None = None) -> TurnEnded:
+        """Read the reply to the last request, and fetch the frames it asks for. `error` is what cut the reply short."""
+        assert self._deliberation is not None
+        assert self._pending is not None
+        shown, self._error = self._pending.shown, error
+        try:
+            read = self._deliberation.take(completion)
+        except Exception as failure:  # noqa: BLE001 - the border: the reply counts, the frames it asked for cannot be had
+            self._error, read = failure, self._deliberation.replies[-1]
+        return TurnEnded(Turn(shown.turn, shown.told, shown.frames, completion, read, shown.forced, self._pending.in_view))
+
+    def finish(self) -> Finished:
+        """How the run ended. Clips and conversation are closed."""
+        self.close()
+        error, deliberation = self._error, self._deliberation
+        if error is not None:
+            reason = StopReason.CONTEXT_FULL if isinstance(error, ContextFull) else StopReason.FAILED
+        else:
+            reason = (deliberation and deliberation.stop_reason) or StopReason.CANCELLED
+        if deliberation is None:
+            return Finished(reason, error=describe(error), fault=_fault(error), seconds=self._seconds)
+        deliberation.end(reason)
+        verdict, provisional = deliberation.verdict
+        forced = reason is StopReason.ANSWERED and self._pending is not None and self._pending.shown.forced
+        return Finished(reason, verdict, provisional, forced, describe(error), _fault(error), (), self._seconds)
+
+    @property
+    def _seconds(self) -> float:
+        return time.perf_counter() - self._started_at
+
+    # -- opening ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _protocol(self) -> ProtocolName:
+        chosen = self._settings.protocol
+        return (self._backend.protocol or "paired") if chosen == "auto" else chosen
+
+    def _open(self) -> tuple[Dialect, tuple[ClipInfo | None, ClipInfo | None]]:
+        """The dialect, and both clips as far as they are known; what is wrong is kept for `finish`."""
+        protocol = self._protocol
+        first: Clip | None = None
+        second: Clip | None = None
+        try:
+            self._dialect = make_dialect(self._settings, protocol)
+            self._settings = with_defaults(self._settings, self._dialect)
+            _check_prompt(self._pair.prompt)
+            first, second, self._error = self._open_clips(self._dialect)
+        except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
+            self._error = error
+        self._error = self._protocol_mismatch(protocol) or self._error
+        if first is not None and second is not None:
+            self._clips = first, second
+        return self._dialect or make_dialect(Settings(), protocol), (_clip_info(first), _clip_info(second))
+
+    def _protocol_mismatch(self, protocol: ProtocolName) -> BadInput | None:
+        trained = self._backend.protocol
+        if trained is None or trained == protocol:
+            return None
+        return BadInput(f"{self._backend.name} was trained for the protocol {trained} and cannot speak {protocol}. Choose auto.")
+
+    def _open_clips(self, dialect: Dialect) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
+        with ThreadPoolExecutor(2) as executor:
+            if not self._opening:
+                self._submit_opening(dialect, executor)
+            return opened_clips(self._opening)
+
+    def _submit_opening(self, dialect: Dialect, executor: Executor) -> None:
+        pool = self._decoder_pool or self._resources.enter_context(DecoderPool())
+        layout = FrameLayout(dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs)
+        self._opening = submit_opening(self._pair, layout, pool, executor)
+        for clip in self._opening:
+            self._resources.callback(close_clip, clip)
+
+    # -- a turn ----------------------------------------------------------------------------------------------------------
+
+    def _ask(self) -> PendingTurn | None:
+        deliberation, conversation = self._begin()
+        if deliberation.stop_reason is None and self._cancelled():
+            deliberation.end(StopReason.CANCELLED)
+        if deliberation.stop_reason is not None:
+            return None
+        _fit_context(deliberation, conversation)
+        messages, new = deliberation.ask(), deliberation.new_message()
+        numbers = [deliberation.dialect.frame_number(frame.ref) for frame in new.frames]
+        with ThreadPoolExecutor(2) as executor:
+            thumbnails = tuple(executor.map(make_thumbnail, new.frames, numbers))
+        return PendingTurn(
+            FramesShown(deliberation.turn, new.text, thumbnails, deliberation.last_turn),
+            GenerationRequest(conversation, messages, deliberation.sampling(), self._cancelled),
+            deliberation.in_view,
+        )
+
+    def _begin(self) -> tuple[Deliberation, Conversation]:
+        """The deliberation and the conversation, made at the first turn."""
+        if self._deliberation is None or self._conversation is None:
+            assert self._dialect is not None
+            assert self._clips is not None
+            self._conversation = self._backend.open_conversation()
+            self._resources.callback(self._conversation.close)
+            self._deliberation = Deliberation(
+                self._pair.prompt,
+                self._dialect,
+                self._settings,
+                frame_source(self._clips),
+                follows_instructions=self._backend.follows_instructions,
+            )
+        return self._deliberation, self._conversation
+
+
+def _fit_context(deliberation: Deliberation, conversation: Conversation) -> None:
+    """Let the oldest tool frames leave until the conversation fits. Raises ContextFull when none are left."""
+    capacity = conversation.context_length
+    if capacity is None:
+        return
+    reserved = min(deliberation.settings.max_new_tokens, capacity // 8)
+    while (length := conversation.count_tokens(deliberation.ask())) + reserved > capacity:
+        if not deliberation.forget_oldest():
+            raise ContextFull(
+                f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. Shorten the prompt."
+            )
+
+
+def encodable(text: str) -> str:
+    """Text that can be written as UTF-8: half characters, as a stray byte on a command line leaves them, become question marks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _clip_info(clip: Clip | None) -> ClipInfo | None:
+    return None if clip is None else replace(clip.info, name=encodable(clip.info.name))
+
+
+def _check_prompt(prompt: str) -> None:
+    if not prompt.strip():
+        raise BadInput("The prompt is empty. Write the text that both videos were made from.")
+    if len(prompt) > MAX_PROMPT:
+        raise BadInput(f"The prompt has {len(prompt):,} characters; at most {MAX_PROMPT:,} are read. Shorten it.")
+
+
+def _pair_notes(pair: VideoPair, infos: tuple[ClipInfo | None, ClipInfo | None]) -> tuple[str, ...]:
+    notes = []
+    first, second = infos
+    if first is not None and second is not None and first.digest == second.digest:
+        notes.append("Both videos are the same file.")
+    if sanitize_prompt(pair.prompt)[1]:
+        notes.append("The prompt holds control tokens or protocol tags; they were sent as plain text.")
+    return tuple(notes)
+
+
+def _fault(error: Exception | None) -> str:
+    return "" if error is None else type(error).__name__
