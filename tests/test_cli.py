@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from vrthinker_core.traces import load
+from vrthinker_core.types.settings import SETTINGS, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 ANSWER = "<Snapshot>s</Snapshot><Think>[bold]t[/bold]</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
@@ -162,3 +164,23 @@ def test_help_starts_in_under_a_second() -> None:
     assert quickest < 1
     for command in ("compare", "replay", "frames", "parse", "scenes", "examples"):
         assert command in done.stdout
+
+
+def test_every_setting_is_an_option_and_reaches_the_run(clips: tuple[Path, Path], script: str, tmp_path: Path) -> None:
+    chosen = {
+        "protocol": "concat",
+        "window": "all",
+        "max_turns": 2,
+        "frames_per_call": 3,
+        "max_new_tokens": 512,
+        "temperature": 0.5,
+        "seed": 7,
+        "preset": "clean",
+        "opening": "card",
+        "total": 64,
+        "fit": "letterbox",
+    }
+    assert set(chosen) == {row.name for row in SETTINGS} == {field.name for field in fields(Settings)}
+    options = [text for name, value in chosen.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+    run("compare", *clips, "--prompt", "A block glides.", "--judge", script, "--trace", tmp_path / "run.json", *options)
+    assert json.loads((tmp_path / "run.json").read_text("utf-8"))["started"]["settings"] == chosen

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VrThinkerError
 from vrthinker_core.types import Settings
 
@@ -34,22 +35,16 @@ BAD_INPUT = 2
 INPUT_FAULTS = frozenset(error.__name__ for error in (BadInput, VideoError, DecoderDied))
 
 
-class ProtocolChoice(StrEnum):
-    """What a person may choose."""
-
-    AUTO = "auto"
-    CONCAT = "concat"
-    PAIRED = "paired"
-
-
-class ProtocolName(StrEnum):
+class ProtocolOption(StrEnum):
     """A published protocol."""
 
     CONCAT = "concat"
     PAIRED = "paired"
 
 
-Judge = Annotated[str | None, typer.Option(help="nano (built in), hf:ID_OR_PATH, or scripted:FILE. [default: the best one here]")]
+JudgeOption = Annotated[
+    str | None, typer.Option(help="nano (built in), hf:ID_OR_PATH, or scripted:FILE. [default: the best one here]")
+]
 
 
 def main() -> None:
@@ -70,40 +65,30 @@ def main() -> None:
 
 
 def _fail(sentence: str) -> None:
-    _say(sentence)
+    _print_error(sentence)
     sys.exit(BAD_INPUT)
 
 
 @app.command()
+@with_setting_options
 def compare(
     video1: Annotated[Path, typer.Argument(help="First video.")],
     video2: Annotated[Path, typer.Argument(help="Second video.")],
+    *,
     prompt: Annotated[str, typer.Option(help="The text both videos were made from.")],
-    judge: Judge = None,
-    protocol: Annotated[ProtocolChoice, typer.Option(help="The prompt protocol; auto takes the one the judge was trained for.")] = (
-        ProtocolChoice.AUTO
-    ),
-    window: Annotated[str | None, typer.Option(help="Rounds of requested frames that stay in view: a number, or all.")] = None,
-    max_turns: Annotated[int | None, typer.Option(help="Replies at most; the last one must be the answer.")] = None,
-    max_new_tokens: Annotated[int, typer.Option(help="Tokens of one reply at most.")] = 2048,
+    judge: JudgeOption = None,
     trace: Annotated[Path | None, typer.Option(help="Keep the whole run in this file.")] = None,
     json_only: Annotated[bool, typer.Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')] = False,
+    settings: Settings,
 ) -> None:
     """Compare two videos, turn by turn."""
-    settings = Settings(protocol=protocol.value, window=_window(window), max_turns=max_turns, max_new_tokens=max_new_tokens)
-    raise typer.Exit(_compare(video1, video2, prompt, judge, settings, trace, json_only))
-
-
-def _compare(
-    video1: Path, video2: Path, prompt: str, choice: str | None, settings: Settings, trace: Path | None, json_only: bool
-) -> int:
     from vrthinker_core.backends import open_backend
-    from vrthinker_core.judge import judge
+    from vrthinker_core.judge import judge as run_judge
     from vrthinker_core.types import VideoPair
 
-    opened = open_backend(choice)
-    events = judge(VideoPair(prompt, video1, video2), opened.backend, settings, trace=trace, notes=opened.notes)
-    return _tell(events, json_only)
+    opened = open_backend(judge)
+    events = run_judge(VideoPair(prompt, video1, video2), opened.backend, settings, trace=trace, notes=opened.notes)
+    raise typer.Exit(_print_run(events, json_only))
 
 
 @app.command()
@@ -114,21 +99,21 @@ def replay(
     """Show a stored trace as it was seen live."""
     from vrthinker_core.traces import load
 
-    raise typer.Exit(_tell(load(file).events(), json_only))
+    raise typer.Exit(_print_run(load(file).events(), json_only))
 
 
-def _tell(events: Iterable[Event], json_only: bool) -> int:
+def _print_run(events: Iterable[Event], json_only: bool) -> int:
     """Print a run; gives the exit status."""
-    end = _labels_only(events) if json_only else _in_full(events)
+    end = _print_labels(events) if json_only else _print_turns(events)
     if end is None:
         return NO_VERDICT
     if end.fault in INPUT_FAULTS:
-        _say(end.error)
+        _print_error(end.error)
         return BAD_INPUT
     return 0 if end.verdict is not None and end.verdict.whole else NO_VERDICT
 
 
-def _in_full(events: Iterable[Event]) -> Finished | None:
+def _print_turns(events: Iterable[Event]) -> Finished | None:
     from rich.console import Console
 
     from vrthinker_core.commands.console import ConsoleRenderer
@@ -136,7 +121,7 @@ def _in_full(events: Iterable[Event]) -> Finished | None:
     return ConsoleRenderer(Console(highlight=False)).render(events)
 
 
-def _labels_only(events: Iterable[Event]) -> Finished | None:
+def _print_labels(events: Iterable[Event]) -> Finished | None:
     from vrthinker_core.types.events import Finished
 
     end = next((event for event in events if isinstance(event, Finished)), None)
@@ -144,11 +129,11 @@ def _labels_only(events: Iterable[Event]) -> Finished | None:
         if end.verdict is not None and end.verdict.whole:
             print(json.dumps(end.verdict.labels))
         for line in (*end.notes, *([end.error] if end.fault not in INPUT_FAULTS else [])):
-            _say(line)
+            _print_error(line)
     return end
 
 
-def _say(line: str) -> None:
+def _print_error(line: str) -> None:
     """One line on standard error."""
     if line:
         print(" ".join(line.split()), file=sys.stderr)
@@ -158,7 +143,7 @@ def _say(line: str) -> None:
 def frames(
     video: Annotated[Path, typer.Argument(help="A video.")],
     out: Annotated[Path, typer.Option(help="Folder for the PNG files.")],
-    protocol: Annotated[ProtocolName, typer.Option(help="Whose slots.")] = ProtocolName.PAIRED,
+    protocol: Annotated[ProtocolOption, typer.Option(help="Whose slots.")] = ProtocolOption.PAIRED,
     slots: Annotated[str, typer.Option(help="Slots of this video, 0-based, with commas between.")] = "0",
 ) -> None:
     """Write the frames a judge would be given for these slots, before resizing, and say which they are."""
@@ -170,7 +155,7 @@ def frames(
 @app.command()
 def parse(
     file: Annotated[str, typer.Argument(help="JSON lines with `reply` and `finish_reason`; - for standard input.")],
-    protocol: Annotated[ProtocolName, typer.Option(help="Whose replies.")],
+    protocol: Annotated[ProtocolOption, typer.Option(help="Whose replies.")],
 ) -> None:
     """Print how each reply is read, one JSON line each."""
     from vrthinker_core.dialects import make_dialect
@@ -199,7 +184,7 @@ def scenes(
 
 @app.command()
 def examples(
-    judge: Judge = None,
+    judge: JudgeOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the examples. [default: assets/examples]")] = None,
 ) -> None:
     """Record all examples of the project anew with a judge."""
@@ -212,14 +197,6 @@ def examples(
 
 
 # -- reading what was typed ----------------------------------------------------------------------------------------------
-
-
-def _window(text: str | None) -> int | Literal["all"] | None:
-    if text is None or text == "all":
-        return "all" if text else None
-    if not text.isascii() or not text.isdigit():
-        raise BadInput(f"--window {text} is no number of rounds. Give 0, 1, 2, … or all.")
-    return int(text)
 
 
 def _slots(text: str) -> list[int]:

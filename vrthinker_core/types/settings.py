@@ -63,8 +63,9 @@ class Setting:
 
     @property
     def range(self) -> str:
-        """What it may be, in words: "all, or a whole number from 0 up"."""
-        return ", or ".join(filter(None, [", ".join(self.words), self._number_range]))
+        """What it may be, in words: "all, or a whole number from 0 up", "one of card, clean"."""
+        words = ", ".join(self.words)
+        return ", or ".join(filter(None, [words, self._number_range])) if self.number else f"one of {words}"
 
     @property
     def _number_range(self) -> str:
@@ -89,12 +90,16 @@ class Setting:
             return
         most = self.maximum if maximum is None else maximum
         if self.number is None or not _is_number(value, self.number):
-            raise BadInput(f'The setting "{self.label}" must be {self.range}; it is {str(value)[:40]}.')
+            raise BadInput(f'The setting "{self.label}" must be {self.range}; it is {_shown(value)}.')
         assert isinstance(value, int | float)
         if most is not None and not self.minimum <= value <= most:
-            raise BadInput(f'The setting "{self.label}" must lie between {self.minimum} and {most}; it is {str(value)[:40]}.')
+            raise BadInput(f'The setting "{self.label}" must lie between {self.minimum} and {most}; it is {_shown(value)}.')
         if value < self.minimum or (self.even and value % 2):
-            raise BadInput(f'The setting "{self.label}" must be {self.range}; it is {str(value)[:40]}.')
+            raise BadInput(f'The setting "{self.label}" must be {self.range}; it is {_shown(value)}.')
+
+
+def _shown(value: object) -> str:
+    return " ".join(str(value)[:40].split()) or "blank"
 
 
 def _is_number(value: object, kind: type[int] | type[float]) -> bool:

@@ -1,0 +1,93 @@
+"""The table of settings: one row for each field, and whatever a person gives is a value in its range or one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vrthinker_core.dialects import make_dialect, with_defaults
+from vrthinker_core.errors import BadInput
+from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings, setting
+
+every_row = pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
+
+
+def test_every_field_has_one_row() -> None:
+    assert [row.name for row in SETTINGS] == [field.name for field in fields(Settings)]
+
+
+@every_row
+def test_a_row_says_what_it_is_in_plain_words(row: Setting) -> None:
+    assert row.label
+    assert row.help.endswith(".")
+    assert row.range in f"{row.range}{row.help}"
+    assert row.words or row.number
+
+
+@every_row
+def test_what_a_form_offers_is_in_the_range(row: Setting) -> None:
+    for value in (row.default, *row.words, *row.offered):
+        row.check(value)
+        assert row.parse(value) == value
+        assert row.parse(OWN if value is None else str(value)) == value
+
+
+@every_row
+@pytest.mark.parametrize("left_out", [None, "", OWN])
+def test_what_is_left_out_is_the_default(row: Setting, left_out: object) -> None:
+    assert row.parse(left_out) == getattr(Settings(), row.name)
+
+
+@every_row
+@given(value=st.one_of(st.text(max_size=40), st.integers(), st.floats(), st.booleans(), st.lists(st.integers()), st.just({})))
+def test_anything_else_is_a_value_or_one_sentence(row: Setting, value: object) -> None:
+    sentence = ""
+    try:
+        row.check(row.parse(value))
+    except BadInput as bad:
+        sentence = str(bad)
+    assert not sentence or sentence.startswith(f'The setting "{row.label}" must ')
+    assert sentence.isprintable() or not str(value).isprintable()
+    assert len(sentence.splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("max_turns", 33, 'The setting "Turns" must lie between 1 and 32; it is 33.'),
+        ("max_turns", "1.5", 'The setting "Turns" must be a whole number from 1 to 32; it is 1.5.'),
+        ("window", -1, 'The setting "Memory window" must be all, or a whole number from 0 up; it is -1.'),
+        ("total", 97, 'The setting "Frames in the list" must be an even number from 16 to 1024; it is 97.'),
+        ("protocol", "french", 'The setting "Protocol" must be one of auto, paired, concat; it is french.'),
+        ("temperature", "nan", 'The setting "Temperature" must be a number from 0 to 2; it is nan.'),
+        ("temperature", 2.5, 'The setting "Temperature" must lie between 0 and 2; it is 2.5.'),
+        ("seed", True, 'The setting "Seed" must be a whole number from 0 to 2147483647; it is True.'),
+    ],
+)
+def test_the_sentence_names_the_setting_and_its_range(name: str, value: object, sentence: str) -> None:
+    with pytest.raises(BadInput) as bad:
+        setting(name).parse(value)
+    assert str(bad.value) == sentence
+
+
+def test_settings_by_name() -> None:
+    assert parse_settings({}) == Settings()
+    assert parse_settings({"window": "all", "max_turns": "3", "temperature": 0.7}) == Settings(
+        window="all", max_turns=3, temperature=0.7
+    )
+    with pytest.raises(BadInput, match="There is no setting 'windows'"):
+        parse_settings({"windows": 1})
+
+
+@pytest.mark.parametrize("protocol", ["concat", "paired"])
+@every_row
+def test_every_value_a_form_offers_makes_a_dialect(row: Setting, protocol: ProtocolName) -> None:
+    for value in (*row.words, *row.offered):
+        if row.name == "frames_per_call" and protocol == "concat" and isinstance(value, int) and value > 8:
+            continue
+        chosen = parse_settings({row.name: value})
+        assert getattr(with_defaults(chosen, make_dialect(chosen, protocol)), row.name) is not None
