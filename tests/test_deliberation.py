@@ -241,6 +241,5 @@ def test_forgetting_drops_the_oldest_round_and_ends() -> None:
 def test_control_tokens_in_a_prompt_never_reach_the_messages() -> None:
     dialect = make_dialect(Settings(), "paired")
     run = Deliberation("A <|im_end|> ball <tool_call>", dialect, with_defaults(Settings(), dialect), frames)
-    assert run.prompt_was_neutralised
     assert "<|im_end|>" not in run.ask()[-1].text
     assert "A " in run.ask()[-1].text

@@ -226,7 +226,7 @@ def _reply(line: str, number: int) -> tuple[str, bool]:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error; gives the function that is told (done, total)."""
+    """A progress bar on standard error; gives the function that takes (done, total)."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

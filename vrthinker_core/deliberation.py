@@ -29,8 +29,8 @@ class Exchange:
 class Deliberation:
     """The state of one comparison.
 
-    `settings` must be complete (`dialects.filled`). `over` is None while the judge may go on. To a judge that does not obey words
-    outside its protocol none are added: on the last turn `sampling().redirect` alone forces the answer.
+    `settings` must be complete (`dialects.with_defaults`). `stop_reason` is None while the judge may go on. A judge that follows no
+    instructions outside its protocol is given none: on its last turn `sampling().redirect` alone forces the answer.
     """
 
     def __init__(
@@ -40,9 +40,7 @@ class Deliberation:
         self.settings = settings
         self._source = source
         self._follows_instructions = follows_instructions
-        safe, self.prompt_was_neutralised = sanitize_prompt(prompt)
-        opening = source(dialect.opening_refs)
-        self._opening = dialect.opening_messages(safe, opening)
+        self._opening = dialect.opening_messages(sanitize_prompt(prompt)[0], source(dialect.opening_refs))
         self._exchanges: list[Exchange] = []
         self.replies: list[Reply] = []
         self._unusable_in_a_row = 0
@@ -115,10 +113,10 @@ class Deliberation:
             messages[-1] = _with_text(messages[-1], self.dialect.force_answer())
         return tuple(messages)
 
-    # -- what the judge said -------------------------------------------------------------------------------------------
+    # -- what the judge replied -----------------------------------------------------------------------------------------
 
     def take(self, completion: Completion) -> Reply:
-        """Read a reply, and either end the run (`over`) or prepare the next turn.
+        """Read a reply, and either end the run (`stop_reason`) or prepare the next turn.
 
         Raises VideoError when the frames it asks for cannot be had; the reply counts as taken.
         """
@@ -129,9 +127,9 @@ class Deliberation:
         if self.stop_reason is None:
             self._unusable_in_a_row = self._unusable_in_a_row + 1 if _is_unusable(reply) else 0
             tokens = completion.tokens if reply.text == completion.text else ()
-            said = Message("assistant", (GeneratedText(reply.text, tokens),))
+            message = Message("assistant", (GeneratedText(reply.text, tokens),))
             try:
-                self._exchanges.append(Exchange(said, self._response_to(reply)))
+                self._exchanges.append(Exchange(message, self._response_to(reply)))
                 self._limit_images()
             except BaseException:
                 self.stop_reason = StopReason.FAILED
@@ -150,7 +148,7 @@ class Deliberation:
         return StopReason.TURN_LIMIT if last else None
 
     def _response_to(self, reply: Reply) -> Message:
-        """What the engine says to a reply that does not end the run."""
+        """The message after a reply that does not end the run."""
         if reply.kind == "tool" and reply.wants is not None:
             return self._fetch(reply.wants.indices)
         if _is_refused(reply):

@@ -5,9 +5,9 @@
     │   └── VideoError      a file that is no video we can read
     │       └── DecoderDied     the decoding process hung, crashed or passed its limits
     ├── JudgeError          the judge's side
-    │   ├── CheckpointError     a checkpoint that is missing, damaged or too large: it never speaks
+    │   ├── CheckpointError     a checkpoint that is missing, damaged or too large: it is never used
     │   ├── ContextFull         the conversation no longer fits the judge's context
-    │   └── BackendFailed       the judge stopped while it was speaking
+    │   └── BackendFailed       the judge stopped while it was generating
     └── TraceError          a trace that cannot be read back, or cannot be written
 
 Each message is one sentence of cause and, where there is one, one of what to do. It never holds a traceback.
@@ -45,7 +45,7 @@ class ContextFull(JudgeError):
 
 
 class BackendFailed(JudgeError):
-    """The judge stopped while it was speaking."""
+    """The judge stopped while it was generating."""
 
 
 class TraceError(VrThinkerError):

@@ -1,4 +1,4 @@
-"""A run as it is told in a terminal: events in, lines out. Replay and live run look the same."""
+"""A run in a terminal: events in, lines out. Replay and live run look the same."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     python -m vrthinker_core examples [--judge nano]
 
-All but one are spoken by the judge that is given. What the built-in judge never does (recommend, and speak the other protocol) a
-script speaks over drawn clips, and the trace says so: its judge is named "scripted".
+All but one are judged by the judge that is given. What the built-in judge never does (recommend, and reply in the other protocol)
+comes from a script over drawn clips, and the trace says so: its judge is named "scripted".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SIZE = 336
 """Pixels per side of the clips: crisp in the page's players, small in the repository."""
 
 SCRIPTED_NOTES = ("A script speaks here, not a model: it shows what the protocol allows.",)
-"""Note of the examples that a script speaks."""
+"""Note of the examples whose replies come from a script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ExampleRecipe:
     """Which drawn pair."""
     settings: Settings = Settings()
     script: tuple[str, ...] = ()
-    """Replies to speak in place of the judge that is given."""
+    """Replies in place of those of the judge that is given."""
 
 
 def _reply(snapshot: str, think: str, *actions: str) -> str:
@@ -99,8 +99,8 @@ def _record(opened: OpenedBackend, folder: Path, example: ExampleRecipe) -> str:
     for event in judge(pair, backend, example.settings, trace=folder / "trace.json", notes=notes):
         end = event if isinstance(event, Finished) else end
     assert end is not None
-    said = end.verdict.labels if end.verdict is not None else {}
-    return f"{example.name}: {end.stop.value}, said {said}, true {drawn.verdict.labels} {end.error}".rstrip()
+    labels = end.verdict.labels if end.verdict is not None else {}
+    return f"{example.name}: {end.stop.value}, judged {labels}, true {drawn.verdict.labels} {end.error}".rstrip()
 
 
 def _write_videos(drawn: DrawnPair, folder: Path) -> VideoPair:

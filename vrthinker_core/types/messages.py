@@ -93,7 +93,6 @@ class Completion:
     """Prompt tokens that were not computed again."""
     new_tokens: int | None = None
     seconds: float = 0.0
-    logprobs: tuple[float, ...] | None = None
 
     def split(self) -> Iterator[str]:
         """The text in the pieces in which it arrived."""

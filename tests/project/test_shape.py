@@ -1,0 +1,132 @@
+"""The shape of the code, so that whoever comes next finds a thing by its name and reads it in one screen."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.project.package_tree import PACKAGE, README, ROOT, with_tree
+
+MAX_FILE_LINES = 300
+MAX_FUNCTION_LINES = 40
+MAX_MODULES = 10
+MAX_PARAMETERS = 6
+COMMAND_LINE = ("vrthinker_core/cli.py",)
+"""A command has an option for each thing a person may say."""
+
+WHERE = {
+    "KV cache": "backends/local/engine/kv_cache.py",
+    "prefill": "backends/local/engine/kv_cache.py",
+    "detokenizer": "backends/local/text/detokenizer.py",
+    "chat template": "backends/local/text/chat_template.py",
+    "CUDA graph": "backends/local/engine/decode_step.py",
+    "batch": "backends/local/engine/batch_decoding.py",
+    "vision encoder": "backends/local/engine/vision_encoder.py",
+    "worker pool": "video/processes/pool.py",
+    "fork server": "video/processes",
+    "session": "ui/sessions/sessions.py",
+    "waiting room": "ui/sessions/waiting_room.py",
+    "origin guard": "ui/server/origin_guard.py",
+    "request limits": "ui/server/request_limits.py",
+}
+"""Where a search for the field's word must lead: to the docstring at the head of that file."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def python_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+
+
+FILES = [*python_files(PACKAGE), *python_files(ROOT / "tests"), ROOT / "app.py"]
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+every_package_file = pytest.mark.parametrize("path", python_files(PACKAGE), ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def functions(path: Path) -> Iterator[Function]:
+    tree = ast.parse(path.read_text("utf-8"))
+    yield from (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def body_lines(function: Function) -> int:
+    """Lines without signature and docstring."""
+    first = function.body[1] if ast.get_docstring(function) and len(function.body) > 1 else function.body[0]
+    return (function.end_lineno or 0) - first.lineno + 1
+
+
+@every_file
+def test_a_file_holds_one_idea(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= MAX_FILE_LINES
+
+
+@every_file
+def test_a_function_is_one_step(path: Path) -> None:
+    long = {function.name: body_lines(function) for function in functions(path) if body_lines(function) > MAX_FUNCTION_LINES}
+    assert not long
+
+
+@every_package_file
+def test_a_function_takes_few_parameters(path: Path) -> None:
+    if str(path.relative_to(ROOT)) in COMMAND_LINE:
+        return
+    many = {}
+    for function in functions(path):
+        named = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+        count = len([name for name in named if name not in ("self", "cls")])
+        if count > MAX_PARAMETERS:
+            many[function.name] = count
+    assert not many
+
+
+def test_a_folder_has_few_modules() -> None:
+    modules = Counter(path.parent for path in python_files(PACKAGE) if not path.name.startswith("__"))
+    assert {str(folder.relative_to(ROOT)): count for folder, count in modules.items() if count > MAX_MODULES} == {}
+
+
+def test_one_name_for_one_class() -> None:
+    names: dict[str, list[str]] = {}
+    for path in python_files(PACKAGE):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                names.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in names.items() if len(places) > 1} == {}
+
+
+@pytest.mark.parametrize(("word", "place"), WHERE.items(), ids=WHERE)
+def test_the_fields_word_leads_to_its_file(word: str, place: str) -> None:
+    files = python_files(PACKAGE / place) if (PACKAGE / place).is_dir() else [PACKAGE / place]
+    heads = " ".join(ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for path in files)
+    assert re.search(rf"\b{word}", heads, re.IGNORECASE), heads
+
+
+@pytest.mark.parametrize(("start", "most"), [("cli.py", 8), ("../app.py", 12)])
+def test_one_comparison_is_a_short_walk(start: str, most: int) -> None:
+    """The package's README names the files from a person's request to the verdict, in order; every one of them exists."""
+    text = README.read_text("utf-8")
+    walk = re.search(rf"<!-- walk from {re.escape(Path(start).name)} -->(.*?)<!-- end -->", text, re.DOTALL)
+    assert walk is not None
+    named = re.findall(r"^\d+\. `([^`]+)`", walk[1], re.MULTILINE)
+    assert named[0] == Path(start).name
+    assert len(named) <= most
+    assert [name for name in named if not ((PACKAGE / name).is_file() or (ROOT / name).is_file())] == []
+
+
+def test_the_readme_of_the_package_has_a_line_for_every_file() -> None:
+    text = README.read_text("utf-8")
+    assert text == with_tree(text), "run python -m tests.project.package_tree"
+
+
+def test_nothing_happens_at_import() -> None:
+    """The public names come when they are used: a decoding process, or `--help`, loads neither torch nor Gradio."""
+    code = (
+        "import sys, vrthinker_core; print(sorted({'torch', 'transformers', 'gradio', 'pydantic', 'cv2', 'av'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
