@@ -36,21 +36,21 @@ def test_a_batch_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair:
         ]
 
 
-class Choral(ScriptedBackend):
-    """A script that speaks for several at once: a piece of each in turn, and for one of them only half a reply."""
+class BatchScript(ScriptedBackend):
+    """A script for many requests at once: a piece of each in turn."""
 
-    def stream_batch(self, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
-        streams = {n: q.conversation.stream(q.messages, q.sampling, q.cancelled) for n, q in enumerate(questions)}
+    def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+        streams = {n: q.conversation.stream(q.messages, q.sampling, q.cancelled) for n, q in enumerate(requests)}
         while streams:
             for n, stream in list(streams.items()):
-                said: StreamItem | None
+                item: StreamItem | None
                 try:
-                    said = next(stream, None)
+                    item = next(stream, None)
                 except BackendFailed as error:
-                    said = error
-                if said is not None:
-                    yield n, said
-                if not isinstance(said, str):
+                    item = error
+                if item is not None:
+                    yield n, item
+                if not isinstance(item, str):
                     del streams[n]
 
 
@@ -59,7 +59,7 @@ def timeless(events: Iterable[Event]) -> list[Event]:
     return [replace(event, seconds=0) if isinstance(event, Finished) else event for event in events]
 
 
-def test_a_choir_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair: VideoPair) -> None:
+def test_a_batch_backend_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair: VideoPair) -> None:
     """Pairs that end at different turns, one whose file is no video, one whose judge dies."""
     empty = tmp_path / "empty.mp4"
     empty.touch()
@@ -71,15 +71,15 @@ def test_a_choir_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair:
         return CALL if len(messages) == 2 and "quick" not in messages[1].text else ANSWER
 
     together: dict[int, list[Event]] = {}
-    for position, event in judge_many(iter(pairs), Choral(script), live=3):
+    for position, event in judge_many(iter(pairs), BatchScript(script), live=3):
         together.setdefault(position, []).append(event)
     for position, one in enumerate(pairs):
         assert timeless(together[position]) == timeless(judge(one, ScriptedBackend(script)))
 
 
-def test_a_choir_that_stops_ends_every_pair_it_leaves_behind(pair: VideoPair) -> None:
-    class Broken(Choral):
-        def stream_batch(self, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+def test_a_batch_that_stops_ends_every_pair_that_still_waits(pair: VideoPair) -> None:
+    class Broken(BatchScript):
+        def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
             yield 0, "half a re"
             raise BackendFailed("The machine is gone.")
 
@@ -87,30 +87,30 @@ def test_a_choir_that_stops_ends_every_pair_it_leaves_behind(pair: VideoPair) ->
     assert [(end.stop, end.error) for end in ends] == [(StopReason.FAILED, "The machine is gone.")] * 2
 
 
-def test_a_pair_that_is_done_is_told_while_others_still_speak(pair: VideoPair) -> None:
+def test_a_pair_that_is_done_ends_while_others_are_still_generating(pair: VideoPair) -> None:
     other = replace(pair, prompt="Another prompt.")
 
     def script(messages: Sequence[Message]) -> str:
         return ANSWER if "Another" in messages[1].text else "<Think>" + "long " * 200 + f"</Think>{ANSWER}"
 
-    events = list(judge_many([pair, other], Choral(script, pause=0.005), live=2))
+    events = list(judge_many([pair, other], BatchScript(script, pause=0.005), live=2))
     short_end = next(n for n, (position, event) in enumerate(events) if position == 1 and isinstance(event, Finished))
     assert any(position == 0 and isinstance(event, TextArrived) for position, event in events[short_end:])
 
 
 def test_who_stops_listening_leaves_no_thread_behind(pair: VideoPair) -> None:
     before = set(threading.enumerate())
-    events = judge_many([pair] * 4, Choral([CALL, ANSWER]), live=2)
+    events = judge_many([pair] * 4, BatchScript([CALL, ANSWER]), live=2)
     next(event for event in events if isinstance(event[1], TurnEnded))
     assert isinstance(events, Generator)
     events.close()
     assert set(threading.enumerate()) <= before
 
 
-def test_a_choir_is_cancelled_as_a_whole(pair: VideoPair) -> None:
+def test_a_batch_is_cancelled_as_a_whole(pair: VideoPair) -> None:
     flag = threading.Event()
     stops = []
-    for _, event in judge_many([pair] * 3, Choral([ANSWER]), cancelled=flag.is_set):
+    for _, event in judge_many([pair] * 3, BatchScript([ANSWER]), cancelled=flag.is_set):
         if isinstance(event, TextArrived):
             flag.set()
         if isinstance(event, Finished):

@@ -52,7 +52,7 @@ def test_pairs_always_stay_pairs() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
-def test_the_frames_told_are_the_frames_sent(protocol: ProtocolName) -> None:
+def test_the_frames_named_are_the_frames_sent(protocol: ProtocolName) -> None:
     run = start(protocol)
     first = 1 if protocol == "concat" else 0
     asked = [first + 2, first + 2, 10_000, first + 4, *range(first + 5, first + 30)]
@@ -163,7 +163,7 @@ def test_the_last_turn_asks_for_the_answer_and_only_that_one(protocol: ProtocolN
     assert run.stop_reason is StopReason.TURN_LIMIT
 
 
-def test_no_words_are_added_for_a_judge_that_obeys_none() -> None:
+def test_no_words_are_added_for_a_judge_that_follows_no_instructions() -> None:
     dialect = make_dialect(Settings(), "paired")
     run = Deliberation("A ball.", dialect, with_defaults(Settings(max_turns=1), dialect), frames, follows_instructions=False)
     assert dialect.force_answer() not in run.ask()[-1].text
