@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import io
 import math
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, get_args
 
+from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import TraceError
 from vrthinker_core.types import Frame, ProtocolName, Thumbnail
 from vrthinker_core.types.events import Event, Finished, Started, StopReason, Trace, TurnEnded
@@ -215,16 +215,6 @@ class TraceWriter:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that at every moment either the old or the new content is there. Raises OSError and leaves no half file."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:60]}.", suffix=".part")
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.chmod(0o644)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    """Write a file whole. Raises OSError."""
+    with atomic_path(path) as part:
+        part.write_bytes(data)
