@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
+from tests.support.browser import started
 from tests.support.small_clips import write_clip
-from tests.ui.conftest import CHROMIUM, DESKTOP, FLAGS, PHONE, Server, write_script
+from tests.ui.conftest import DESKTOP, PHONE, Server, write_script
 from tests.ui.support.saved_examples import ANSWER, PROMPT, SCRIPT, ask, write_example
 
 SIZES: dict[str, dict[str, Any]] = {"1280": DESKTOP, "390": PHONE}
@@ -41,13 +42,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place, staged(Path(place)) as stage, sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with started() as chromium, tempfile.TemporaryDirectory() as place, staged(Path(place)) as stage:
         for size, options in SIZES.items():
             for scheme in ("light", "dark"):
                 for state, act in STATES.items():
                     _take(chromium, {**options, "color_scheme": scheme}, stage, act, out / f"{size}-{scheme}-{state}.png")
-        chromium.close()
 
 
 def _take(chromium: Browser, options: dict[str, Any], stage: Stage, act: Callable[[Page, Stage], None], path: Path) -> None:

@@ -14,13 +14,12 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.browser import started
 from tests.support.small_clips import write_clip
-from tests.ui.conftest import CHROMIUM, DESKTOP, FLAGS, Server, write_script
+from tests.ui.conftest import DESKTOP, Server, write_script
 from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import ANSWER, ask
 from vrthinker_core.traces import to_json
@@ -40,7 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place, browser() as chromium:
+    with started() as chromium, tempfile.TemporaryDirectory() as place:
         found = measure(Path(place), chromium, 1 if options.quick else 5)
     print(f"opens in {found['open_seconds']} s (promised: less than 1 s), all pictures loaded in {found['loaded_seconds']} s")
     print(f"streams {found['stream_bytes']:,} bytes of updates (promised: less than 100,000) for {found['streamed_pairs']} pairs")
@@ -125,17 +124,6 @@ def fill(page: Page, folder: Path) -> None:
         page.locator(f"#{name} input[type=file]").set_input_files(str(write_clip(folder / f"{name}.mp4", frames=128, hue=hue)))
         page.wait_for_function("name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name)
     page.locator("#prompt textarea").fill("A white block glides to the right.")
-
-
-@contextmanager
-def browser() -> Iterator[Browser]:
-    """Chromium, as the tests start it."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 if __name__ == "__main__":

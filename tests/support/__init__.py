@@ -1,1 +1,1 @@
-"""What tests of several rooms share: small clips, and frames without a clip."""
+"""What tests of several rooms share: small clips, frames without a clip, and a browser."""

@@ -1,10 +1,13 @@
-"""A real server and a real browser. Tests that need Chromium are skipped where there is none."""
+"""A real server and a real browser.
+
+Tests that need Chromium are skipped where there is none, except in CI. Where it is installed and does not start, the run ends at
+once with one sentence.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.browser import NoBrowser, absent, started
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 DESKTOP = {"viewport": {"width": 1280, "height": 900}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
 
@@ -90,15 +93,30 @@ def answering(serve: Callable[..., Server]) -> Server:
     return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before the first test: is there a browser for those that need one?"""
+    wanted = any("chromium" in getattr(item, "fixturenames", ()) for item in session.items)
+    if wanted and not session.config.option.collectonly and (os.environ.get("CI") or not absent()):
+        with chromium_or_exit():
+            pass
+
+
+@contextmanager
+def chromium_or_exit() -> Iterator[Browser]:
+    """Chromium, running; where it does not start, one sentence and the end of the whole run."""
+    try:
+        with started() as browser:
+            yield browser
+    except NoBrowser as trouble:
+        pytest.exit(str(trouble), returncode=1)
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    if reason := absent():
+        pytest.skip(reason)
+    with chromium_or_exit() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

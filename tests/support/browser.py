@@ -1,0 +1,78 @@
+"""Chromium as the tests start it. Where it does not start, one sentence says what is missing and what installs it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+LOADER = re.compile(r"[^\n]*error while loading shared libraries[^\n]*")
+LOGGED = re.compile(r"\[err\] ([^\n]+)")
+"""A line that Chromium wrote to its standard error, as Playwright quotes it."""
+
+
+class NoBrowser(SystemExit):
+    """No Chromium can be started. A command that does not catch it ends with the sentence that says why."""
+
+
+def absent() -> str | None:
+    """What is not installed at all, if anything."""
+    if CHROMIUM is None:
+        return "Chromium is not installed"
+    return None if importlib.util.find_spec("playwright") else "Playwright is not installed"
+
+
+@contextmanager
+def started() -> Iterator[Browser]:
+    """Chromium, running. Raises `NoBrowser` where that cannot be."""
+    if reason := absent():
+        raise NoBrowser(sentence(reason))
+    with ExitStack() as running:
+        yield _launched(running)
+
+
+def _launched(running: ExitStack) -> Browser:
+    from playwright.sync_api import sync_playwright
+
+    try:
+        playwright = running.enter_context(sync_playwright())
+    except Exception as error:
+        raise NoBrowser(sentence("Playwright's driver does not start", _driver_said() or str(error))) from error
+    try:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    except Exception as error:
+        raise NoBrowser(sentence(f"Chromium ({CHROMIUM}) does not start", str(error))) from error
+    running.callback(browser.close)
+    return browser
+
+
+def _driver_said() -> str:
+    """What the driver writes as it fails; Playwright itself tells only that it is gone."""
+    command = [sys.executable, "-m", "playwright", "--version"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr
+
+
+def sentence(reason: str, said: str = "") -> str:
+    """What is wrong, the one line of what was said that tells most, and what installs what is missing."""
+    told = LOADER.search(said) or LOGGED.search(said) or re.search(r"[^\n]+", said)
+    line = re.sub(r"^.*\[err\] ", "", told[0]).strip() if told else ""
+    return f"{reason}{': ' + line if line else ''}; what the tests need is installed by: {installation()}"
+
+
+def installation() -> str:
+    """The part of the README's test line that installs Debian's packages."""
+    line = README.read_text("utf-8").partition("<!-- the test line -->")[2]
+    (packages,) = re.findall(r"--no-install-recommends ([^']+)", line)[:1]
+    return f"apt-get install {packages}"
