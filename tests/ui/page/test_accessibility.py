@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import tarfile
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,20 +26,9 @@ SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
 
 @pytest.fixture(scope="session")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The script of axe-core, as npm gives it."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm, which brings axe-core, is not installed")
-    folder = tmp_path_factory.mktemp("axe")
-    packed = subprocess.run([npm, "pack", "axe-core", "--silent"], cwd=folder, capture_output=True, timeout=120, check=False)
-    found = list(folder.glob("axe-core-*.tgz"))
-    if packed.returncode or not found:
-        pytest.skip("npm could not bring axe-core")
-    with tarfile.open(found[0]) as archive:
-        member = archive.extractfile("package/axe.min.js")
-        assert member is not None
-        return member.read().decode()
+def axe() -> str:
+    """The script of axe-core, as its package for Python brings it."""
+    return resources.files(pytest.importorskip("axe_playwright_python")).joinpath("axe.min.js").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
