@@ -33,7 +33,7 @@ CALL = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": ['
 
 def test_the_backend_keeps_the_seam(small: TransformersBackend) -> None:
     backend: Backend = small
-    conversation: Conversation = backend.open()
+    conversation: Conversation = backend.open_conversation()
     assert (backend.name, backend.protocol, conversation.context_length) == ("small", None, 2048)
 
 

@@ -21,7 +21,7 @@ OPENING = [Message("user", (Image(seen(3)), Text("Video of a red cube going left
 
 
 def opened(backend: TransformersBackend, stride: int, **changed: object) -> LocalConversation:
-    return LocalConversation(replace(backend.loaded, stride=stride, **changed))  # type: ignore[arg-type]
+    return LocalConversation(replace(backend.loaded, steps_per_sync=stride, **changed))  # type: ignore[arg-type]
 
 
 def same(one: Completion, other: Completion) -> bool:
@@ -33,7 +33,7 @@ def same(one: Completion, other: Completion) -> bool:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stride=st.integers(1, 9), most=st.integers(1, 40), penalty=st.sampled_from([1.0, 1.05, 1.5]))
 def test_any_stride_writes_the_same(small: TransformersBackend, stride: int, most: int, penalty: float) -> None:
-    plain, striding = opened(small, 0, penalty=penalty), opened(small, stride, penalty=penalty)
+    plain, striding = opened(small, 0, repetition_penalty=penalty), opened(small, stride, repetition_penalty=penalty)
     messages = ASK
     for turn in range(3):
         replies = [say(conversation, messages, Sampling(max_new_tokens=most)) for conversation in (plain, striding)]
@@ -59,7 +59,7 @@ def test_the_reading_holds_what_was_said_and_nothing_more(small: TransformersBac
 
 
 def test_room_that_grows_in_the_middle_of_a_reply(small: TransformersBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GrowingLayer, "block", 8)
+    monkeypatch.setattr(GrowingLayer, "block_rows", 8)
     assert same(*(say(opened(small, n), ASK, Sampling(max_new_tokens=60)) for n in (0, 5)))
 
 
@@ -80,7 +80,7 @@ def test_sampling_goes_a_token_at_a_time(small: TransformersBackend) -> None:
 
 
 def test_a_conversation_may_stride_alone_and_step_among_others(small: TransformersBackend) -> None:
-    judge = replace(small.loaded, stride=4)
+    judge = replace(small.loaded, steps_per_sync=4)
     both = [LocalConversation(judge) for _ in range(2)]
     alone = [say(opened(small, 0), messages) for messages in (ASK, OPENING)]
     assert same(say(both[0], ASK), alone[0])
@@ -93,7 +93,7 @@ def test_a_conversation_may_stride_alone_and_step_among_others(small: Transforme
 
 def test_a_batch_whose_steps_can_be_recorded_says_the_same(small: TransformersBackend, folder: Path) -> None:
     backend = TransformersBackend.load(str(folder))
-    backend.loaded = replace(backend.loaded, stride=4)
+    backend.loaded = replace(backend.loaded, steps_per_sync=4)
     asked = [ASK, OPENING, [*ASK, Message("assistant", (GeneratedText("hm"),)), Message("user", (Text("More."),))]]
     questions = [
         GenerationRequest(backend.open_conversation(), messages, Sampling(max_new_tokens=8 * n))

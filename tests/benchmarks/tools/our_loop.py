@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from tests.benchmarks.tools.phase_timer import Timed, Watch
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.engine.generation import Generation
@@ -28,7 +29,7 @@ class Prompted(LocalConversation):
 
     words: Sequence[int] = ()
 
-    def speech(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled) -> Generation:
+    def start_generation(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled) -> Generation:
         """The speech of a judge whose choices are made."""
         speech = super().start_generation(messages, sampling, cancelled)
         speech.sampler = _Given(self.words)  # type: ignore[assignment]
@@ -41,7 +42,7 @@ class _Given:
     """Chooses the given words."""
 
     def __init__(self, words: Sequence[int]) -> None:
-        self.words, self.read = iter(words), frozenset[int]()
+        self.words, self.prompt_tokens = iter(words), frozenset[int]()
 
     def __call__(self, logits: object, said: object) -> int:
         return next(self.words)
@@ -52,9 +53,9 @@ class _Recited:
 
     def __init__(self, stride: MultiStepDecoder, given: _Given) -> None:
         self._stride, self._given = stride, given
-        self.begin = stride.start_reply
+        self.start_reply = stride.start_reply
 
-    def run(self, said: Sequence[int]) -> list[int]:
+    def decode(self, said: Sequence[int]) -> list[int]:
         return list(islice(self._given.words, len(self._stride.decode(said))))
 
 
