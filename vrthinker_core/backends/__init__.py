@@ -1,14 +1,23 @@
-"""Judges: how messages become text. `open_backend` finds the judge that a person chose."""
+"""Judges behind one protocol: a backend turns messages into text. `open_backend` opens the one that was chosen.
 
-from __future__ import annotations
+    base.py                 Backend, Conversation, BatchBackend, GenerationRequest: the protocols that all judges follow
+    factory.py              open_backend: from "nano", "hf:ID_OR_PATH" or "scripted:FILE" to a backend
+    scripted.py             ScriptedBackend: replies written beforehand
+    transformers_local.py   TransformersBackend: a Qwen2.5-VL checkpoint in this process; its parts are in local/
 
-import json
-from dataclasses import dataclass
-from pathlib import Path
+Importing this package imports neither torch nor transformers.
+"""
 
-from vrthinker_core.backends.base import Backend, Conversation, not_cancelled
+from vrthinker_core.backends.base import Backend, Conversation
+from vrthinker_core.backends.factory import (
+    DEFAULT_CHECKPOINT,
+    NANO,
+    NANO_NAME,
+    OpenedBackend,
+    default_choice,
+    open_backend,
+)
 from vrthinker_core.backends.scripted import ScriptedBackend
-from vrthinker_core.errors import BadInput, CheckpointError
 
 __all__ = [
     "DEFAULT_CHECKPOINT",
@@ -19,84 +28,5 @@ __all__ = [
     "OpenedBackend",
     "ScriptedBackend",
     "default_choice",
-    "not_cancelled",
     "open_backend",
 ]
-
-NANO = Path(__file__).resolve().parents[2] / "assets" / "nano"
-"""Folder of the built-in judge."""
-
-NANO_NAME = "nano (built in)"
-"""What the built-in judge is called."""
-
-DEFAULT_CHECKPOINT = "qunwang13/vrthinker"
-"""The published 7B checkpoint that is used where there is a GPU and no choice was made."""
-
-NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedBackend:
-    """A judge that is ready, and what a person must know about the choice."""
-
-    backend: Backend
-    notes: tuple[str, ...] = ()
-
-
-def open_backend(choice: str | None = None, name: str | None = None) -> OpenedBackend:
-    """Open `nano`, `hf:ID_OR_PATH`, `scripted:FILE` (JSON lines with `reply`), or, for None, the best judge this machine can run.
-
-    `name` is what a chosen judge is to be called, in place of its own name, where several must be told apart.
-    Raises BadInput for a choice that is none of these, CheckpointError for a checkpoint that cannot speak.
-    """
-    if choice is None:
-        return _open_default()
-    kind, _, rest = choice.partition(":")
-    if choice == "nano":
-        return OpenedBackend(_open_nano(name), (f"The built-in judge speaks. {NANO_LIMITS}",))
-    if kind == "hf" and rest:
-        return OpenedBackend(_open_local(rest, name))
-    if kind == "scripted" and rest:
-        return OpenedBackend(_open_script(Path(rest), name), ("A script speaks, not a model.",))
-    raise BadInput(f"There is no judge {choice!r}. Choose nano, hf:ID_OR_PATH or scripted:FILE.")
-
-
-def default_choice() -> str:
-    """The choice that comes first where none was made: the published checkpoint where there is a GPU, else the built-in judge."""
-    from vrthinker_core.backends.local.checkpoint.devices import has_cuda
-
-    return f"hf:{DEFAULT_CHECKPOINT}" if has_cuda() else "nano"
-
-
-def _open_default() -> OpenedBackend:
-    if default_choice() == "nano":
-        return OpenedBackend(_open_nano(), (f"No GPU was found, so the built-in judge speaks. {NANO_LIMITS}",))
-    try:
-        return OpenedBackend(_open_local(DEFAULT_CHECKPOINT))
-    except CheckpointError as error:
-        return OpenedBackend(
-            _open_nano(), (f"{DEFAULT_CHECKPOINT} could not be opened, so the built-in judge speaks. {NANO_LIMITS} Cause: {error}",)
-        )
-
-
-def _open_nano(name: str | None = None) -> Backend:
-    return _open_local(str(NANO), name or NANO_NAME)
-
-
-def _open_local(source: str, name: str | None = None) -> Backend:
-    from vrthinker_core.backends.transformers_local import TransformersBackend
-
-    return TransformersBackend.load(source, name=name)
-
-
-def _open_script(path: Path, name: str | None) -> ScriptedBackend:
-    """A judge from a JSONL file; an object may also hold `protocol` and `pause`, which then count for the whole script."""
-    try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        replies = [str(line["reply"]) for line in lines if "reply" in line]
-        options = {key: value for line in lines for key, value in line.items() if key in ("protocol", "pause", "name")}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"Cannot read the script {path.name}: {error}.") from None
-    if not replies:
-        raise BadInput(f"The script {path.name} holds no replies.")
-    return ScriptedBackend(replies, **(options | ({"name": name} if name else {})))

@@ -1,0 +1,90 @@
+"""Opens the judge that was chosen: the built-in one, a checkpoint, or a script. torch is imported only where a model is opened."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from vrthinker_core.backends.base import Backend
+from vrthinker_core.backends.scripted import ScriptedBackend
+from vrthinker_core.errors import BadInput, CheckpointError
+
+NANO = Path(__file__).resolve().parents[2] / "assets" / "nano"
+"""Folder of the built-in judge."""
+
+NANO_NAME = "nano (built in)"
+"""Display name of the built-in judge."""
+
+DEFAULT_CHECKPOINT = "qunwang13/vrthinker"
+"""Hub id of the published 7B checkpoint: the default where there is a GPU."""
+
+NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
+"""Part of every note about the built-in judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedBackend:
+    """A backend that is ready, and notes about the choice that are shown with every result."""
+
+    backend: Backend
+    notes: tuple[str, ...] = ()
+
+
+def open_backend(choice: str | None = None, name: str | None = None) -> OpenedBackend:
+    """Open `nano`, `hf:ID_OR_PATH`, `scripted:FILE` (JSON lines with `reply`), or, for None, the best judge this machine can run.
+
+    `name` replaces the judge's own display name, where several must be told apart; it is ignored for None.
+    Raises BadInput for a choice that is none of these, CheckpointError for a checkpoint that cannot be used.
+    """
+    if choice is None:
+        return _open_default()
+    kind, _, rest = choice.partition(":")
+    if choice == "nano":
+        return OpenedBackend(_open_nano(name), (f"The built-in judge speaks. {NANO_LIMITS}",))
+    if kind == "hf" and rest:
+        return OpenedBackend(_open_local(rest, name))
+    if kind == "scripted" and rest:
+        return OpenedBackend(_open_script(Path(rest), name), ("A script speaks, not a model.",))
+    raise BadInput(f"There is no judge {choice!r}. Choose nano, hf:ID_OR_PATH or scripted:FILE.")
+
+
+def default_choice() -> str:
+    """What `open_backend(None)` tries first: the published checkpoint where there is a GPU, else the built-in judge."""
+    from vrthinker_core.backends.local.checkpoint.devices import has_cuda
+
+    return f"hf:{DEFAULT_CHECKPOINT}" if has_cuda() else "nano"
+
+
+def _open_default() -> OpenedBackend:
+    if default_choice() == "nano":
+        return OpenedBackend(_open_nano(), (f"No GPU was found, so the built-in judge speaks. {NANO_LIMITS}",))
+    try:
+        return OpenedBackend(_open_local(DEFAULT_CHECKPOINT))
+    except CheckpointError as error:
+        return OpenedBackend(
+            _open_nano(), (f"{DEFAULT_CHECKPOINT} could not be opened, so the built-in judge speaks. {NANO_LIMITS} Cause: {error}",)
+        )
+
+
+def _open_nano(name: str | None = None) -> Backend:
+    return _open_local(str(NANO), name or NANO_NAME)
+
+
+def _open_local(source: str, name: str | None = None) -> Backend:
+    from vrthinker_core.backends.transformers_local import TransformersBackend
+
+    return TransformersBackend.load(source, name=name)
+
+
+def _open_script(path: Path, name: str | None) -> ScriptedBackend:
+    """A scripted backend from a JSONL file; `protocol`, `pause` and `name` in any line set those fields of the backend."""
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        replies = [str(line["reply"]) for line in lines if "reply" in line]
+        options = {key: value for line in lines for key, value in line.items() if key in ("protocol", "pause", "name")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"Cannot read the script {path.name}: {error}.") from None
+    if not replies:
+        raise BadInput(f"The script {path.name} holds no replies.")
+    return ScriptedBackend(replies, **(options | ({"name": name} if name else {})))
