@@ -9,11 +9,11 @@ import hashlib
 import json
 import math
 import re
-import struct
 from pathlib import Path
 from typing import Any, get_args
 
 from huggingface_hub import snapshot_download
+from safetensors import SafetensorError, safe_open
 
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import ProtocolName
@@ -27,9 +27,12 @@ PUBLISHED_PROTOCOLS: dict[str, ProtocolName] = {"qunwang13/vr-thinker": "concat"
 DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")
 """All that is fetched from a hub: no code, no pickles."""
 
+MAX_TENSOR_NAME = 1000
+"""Characters of the longest tensor name; names stand in error messages."""
+
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-_HEADER_LIMIT = 100_000_000
+_DATA_END = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,20})\s*\]')
 
 
 def locate(source: str) -> Path:
@@ -124,24 +127,19 @@ def seal(folder: Path, protocol: ProtocolName, forced: tuple[str, str] | None = 
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes from a safetensors header, checked against the length of the file.
+    """Names and shapes of the tensors in a safetensors file, without reading a weight.
 
-    Layout: 8 bytes of header length (little endian), that much JSON, then the data to the end of the file.
+    `safe_open` refuses a header that is not sound, tensors that overlap or leave holes, and a file of another length than its
+    header says. Raises CheckpointError.
     """
     try:
-        with path.open("rb") as file:
-            length = struct.unpack("<Q", file.read(8))[0]
-            if not 2 <= length <= _HEADER_LIMIT:
-                raise ValueError("impossible header length")
-            header = json.loads(file.read(length))
-        header.pop("__metadata__", None)
-        shapes = {str(name): tuple(int(n) for n in entry["shape"]) for name, entry in header.items()}
-        end = max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as error:
-        raise CheckpointError(f"{path.name} is damaged: its safetensors header cannot be read.") from error
-    expected, found = 8 + length + end, path.stat().st_size
-    if found != expected:
-        raise CheckpointError(f"{path.name} is damaged: it should be {expected:,} bytes long and is {found:,}. Fetch it again.")
+        with safe_open(path, framework="numpy") as file:  # "pt" would import torch
+            names = file.keys()
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path.name} is damaged: {_damage(path, error)}") from error
+    if not all(name.isprintable() and len(name) <= MAX_TENSOR_NAME for name in shapes):
+        raise CheckpointError(f"{path.name} is damaged: the name of a tensor is too long or cannot be printed.")
     return shapes
 
 
@@ -151,6 +149,24 @@ def count_weights(shapes: dict[str, tuple[int, ...]]) -> int:
 
 
 # -- steps ---------------------------------------------------------------------------------------------------------------
+
+
+def _damage(path: Path, error: OSError | SafetensorError) -> str:
+    """What `safe_open` found. It does not tell the length that a file of the wrong length should have, so that is told here."""
+    if "incomplete metadata" not in str(error):
+        return "its safetensors header cannot be read."
+    return f"it should be {_declared_length(path):,} bytes long and is {path.stat().st_size:,}. Fetch it again."
+
+
+def _declared_length(path: Path) -> int:
+    """The length of a safetensors file by its header, which `safe_open` found sound.
+
+    Layout: 8 bytes of header length (little endian), that much JSON, then the data.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        ends = _DATA_END.findall(file.read(length))
+    return 8 + length + max(map(int, ends), default=0)
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -1,0 +1,183 @@
+"""A safetensors file whose header lies is refused with one sentence, before a weight is read and without a crash."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from vrthinker_core.backends import NANO
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, tensor_shapes
+from vrthinker_core.errors import CheckpointError
+
+DEEP = 200_000
+UNREADABLE = "weights.safetensors is damaged: its safetensors header cannot be read."
+Entry = dict[str, object]
+
+
+def entry(**changed: object) -> Entry:
+    """Two float32 numbers at the beginning of the data."""
+    return {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | changed
+
+
+def file_of(header: Mapping[str, object] | list[object] | bytes, data: int = 8, length: int | None = None) -> bytes:
+    """A file with that header, `data` zero bytes, and `length` in place of the header's own length."""
+    written = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(written) if length is None else length) + written + bytes(data)
+
+
+def refusal(tmp_path: Path, content: bytes) -> str:
+    """The sentence that refuses a file of that content."""
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(content)
+    began = time.perf_counter()
+    with pytest.raises(CheckpointError) as caught:
+        tensor_shapes(path)
+    sentence = str(caught.value)
+    assert time.perf_counter() - began < 5
+    assert len(sentence) < 200
+    assert sentence.isprintable()
+    return sentence
+
+
+HEADERS: dict[str, bytes] = {
+    "no bytes": b"",
+    "7 bytes": bytes(7),
+    "8 zero bytes": bytes(8),
+    "1000 zero bytes": bytes(1000),
+    "1000 bytes of 0xff": b"\xff" * 1000,
+    "text": b"version https://git-lfs.github.com/spec/v1\n" * 3,
+    "a pickle": b"\x80\x04." + bytes(100),
+    "a zip archive": b"PK\x03\x04" + bytes(100),
+    "header length 0": file_of({"a": entry()}, length=0),
+    "header length 1": file_of({"a": entry()}, length=1),
+    "header length one too small": file_of({"a": entry()}, length=len(json.dumps({"a": entry()})) - 1),
+    "header length one too large": file_of({"a": entry()}, length=len(json.dumps({"a": entry()})) + 1),
+    "header longer than the file": file_of({"a": entry()}, length=99_999_999),
+    "header beyond the limit": file_of({"a": entry()}, length=100_000_001),
+    "header length 2^63": file_of({"a": entry()}, length=2**63),
+    "header length 2^64 - 1": file_of({"a": entry()}, length=2**64 - 1),
+    "not UTF-8": file_of(b'{"\xff\xfe": 1}'),
+    "half a surrogate pair": file_of(b'{"\\ud800": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}'),
+    "not JSON": file_of(b"{a: 1}"),
+    "JSON and more": file_of(json.dumps({"a": entry()}).encode() + b"more"),
+    "a list": file_of([]),
+    "a string": file_of(b'"a"'),
+    "null": file_of(b"null"),
+    "deeply nested lists": file_of(b"[" * DEEP + b"]" * DEEP),
+    "deeply nested objects": file_of(b'{"a":' * DEEP + b"1" + b"}" * DEEP),
+    "nesting that is never closed": file_of(b'{"a":' * DEEP),
+    "a deeply nested shape": file_of(b'{"a": {"shape": ' + b"[" * DEEP + b"]" * DEEP + b"}}"),
+    "a deeply nested unknown field": file_of(b'{"a": {"x": ' + b"[" * DEEP + b"]" * DEEP + b"}}"),
+    "a deeply nested __metadata__": file_of(b'{"__metadata__": {"a": ' + b"[" * DEEP + b"]" * DEEP + b"}}"),
+    "__metadata__ a list": file_of({"__metadata__": [1], "a": entry()}),
+    "__metadata__ of numbers": file_of({"__metadata__": {"a": 1}, "a": entry()}),
+    "a tensor that is a number": file_of({"a": 1}),
+    "no shape": file_of({"a": {"dtype": "F32", "data_offsets": [0, 8]}}),
+    "no offsets": file_of({"a": {"dtype": "F32", "shape": [2]}}),
+    "unknown dtype": file_of({"a": entry(dtype="Q9")}),
+    "dtype of 100,000 characters": file_of({"a": entry(dtype="incomplete\n" * 10_000)}),
+    "a negative shape": file_of({"a": entry(shape=[-2])}),
+    "a fractional shape": file_of({"a": entry(shape=[2.0])}),
+    "a shape of booleans": file_of({"a": entry(shape=[True, 2])}),
+    "a shape that overflows": file_of({"a": entry(shape=[2**62, 4, 2])}),
+    "a shape beyond 64 bits": file_of({"a": entry(shape=[10**400])}),
+    "a shape that needs more data": file_of({"a": entry(shape=[3])}),
+    "a number of 5,001 digits": file_of(json.dumps({"a": entry(x="n")}).replace('"n"', "9" * 5001).encode()),
+    "negative offsets": file_of({"a": entry(data_offsets=[-8, 0])}),
+    "offsets in reverse": file_of({"a": entry(data_offsets=[8, 0])}),
+    "fractional offsets": file_of({"a": entry(data_offsets=[0.0, 8.0])}),
+    "three offsets": file_of({"a": entry(data_offsets=[0, 4, 8])}),
+    "tensors that overlap": file_of({"a": entry(), "b": entry(data_offsets=[4, 12])}, data=12),
+    "two tensors in one place": file_of({"a": entry(), "b": entry()}),
+    "a hole between tensors": file_of({"a": entry(), "b": entry(data_offsets=[16, 24])}, data=24),
+    "a hole before the first tensor": file_of({"a": entry(data_offsets=[8, 16])}, data=16),
+    "offsets beyond 64 bits": file_of({"a": entry(data_offsets=[0, 2**70])}),
+}
+
+
+@pytest.mark.parametrize("content", HEADERS.values(), ids=HEADERS.keys())
+def test_unsound_header_is_refused(tmp_path: Path, content: bytes) -> None:
+    assert refusal(tmp_path, content) == UNREADABLE
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "expected"),
+    [
+        ({"a": entry()}, 0, 8),
+        ({"a": entry()}, 7, 8),
+        ({"a": entry()}, 9, 8),
+        ({"b": entry(data_offsets=[8, 16]), "a": entry()}, 15, 16),
+        ({"__metadata__": {"format": "pt"}}, 8, 0),
+        ({"a": entry(), "__metadata__": {"m": '"data_offsets": [0, 99]'}}, 7, 8),
+    ],
+    ids=["no data", "short", "long", "two tensors", "data of no tensor", "offsets quoted in metadata"],
+)
+def test_wrong_length_is_named_with_the_right_one(tmp_path: Path, header: Entry, data: int, expected: int) -> None:
+    content = file_of(header, data)
+    should_be = len(content) - data + expected
+    assert f"it should be {should_be:,} bytes long and is {len(content):,}. Fetch it again." in refusal(tmp_path, content)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "\x1b[31m", "a\0b", "a" * 5_000_000], ids=["newline", "escape", "NUL", "long"])
+def test_tensor_name_that_cannot_stand_in_a_sentence_is_refused(tmp_path: Path, name: str) -> None:
+    assert "the name of a tensor is too long or cannot be printed" in refusal(tmp_path, file_of({name: entry()}))
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("folder", "loop", "missing"):
+        with pytest.raises(CheckpointError, match=f"{name} is damaged: its safetensors header cannot be read"):
+            tensor_shapes(tmp_path / name)
+
+
+def test_sound_headers_give_their_shapes(tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    header = {
+        "__metadata__": {"format": "pt"},
+        "half": entry(dtype="BF16", shape=[2, 2]),
+        "one": entry(shape=[], data_offsets=[8, 12]),
+        "none": entry(shape=[0, 7], data_offsets=[12, 12]),
+    }
+    path.write_bytes(file_of(header, 12))
+    assert tensor_shapes(path) == {"half": (2, 2), "one": (), "none": (0, 7)}
+    path.write_bytes(file_of(json.dumps(header).encode() + b"     ", 12))
+    assert tensor_shapes(path) == {"half": (2, 2), "one": (), "none": (0, 7)}, "headers are padded with spaces"
+
+
+def test_random_damage_to_a_header_never_crashes(tmp_path: Path) -> None:
+    """Every damaged header either raises CheckpointError or still describes a whole file."""
+    content = (NANO / "model-00001-of-00003.safetensors").read_bytes()
+    size = 8 + struct.unpack("<Q", content[:8])[0]
+    source, path = random.Random(5), tmp_path / "weights.safetensors"
+    path.write_bytes(content)
+    refused = 0
+    for _ in range(300):
+        header = bytearray(content[:size])
+        for _ in range(source.choice([1, 1, 4])):
+            header[source.randrange(size)] = source.choice([*b'0123456789[]{}",:-.e\\ ', 0, 255])
+        with path.open("r+b") as file:
+            file.write(header)
+        with suppress(CheckpointError):
+            tensor_shapes(path)
+            continue
+        refused += 1
+    assert refused > 150
+
+
+def test_folder_in_the_place_of_weights_is_no_weights(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
+    (tmp_path / "model.safetensors").mkdir()
+    with pytest.raises(CheckpointError, match="has no weights"):
+        check_files(tmp_path)
+    (tmp_path / "model.safetensors").rmdir()
+    (tmp_path / "model.safetensors").write_bytes(HEADERS["deeply nested objects"])
+    with pytest.raises(CheckpointError, match="its safetensors header cannot be read"):
+        check_files(tmp_path)
