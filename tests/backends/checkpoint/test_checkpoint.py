@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.backends.support.random_model import say, seen, write_small
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import seal
+from tests.backends.support.sealed import write_marker
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, require_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import CheckpointError
@@ -233,7 +233,7 @@ def test_a_tokenizer_of_another_model_is_refused(copy: Path, damage: Callable[[d
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
 def test_one_bit_of_a_sealed_checkpoint_is_noticed(copy: Path, name: str) -> None:
-    seal(copy, "concat")
+    write_marker(copy, "concat")
     assert TransformersBackend.load(str(copy)).protocol == "concat"
     content = bytearray((copy / name).read_bytes())
     content[-40] ^= 1
@@ -242,7 +242,7 @@ def test_one_bit_of_a_sealed_checkpoint_is_noticed(copy: Path, name: str) -> Non
 
 
 def test_a_file_that_left_a_sealed_checkpoint_is_noticed(copy: Path) -> None:
-    seal(copy, "paired")
+    write_marker(copy, "paired")
     (copy / "chat_template.jinja").unlink()
     assert "chat_template.jinja is missing" in refused(copy)
 

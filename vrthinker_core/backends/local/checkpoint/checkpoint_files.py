@@ -115,17 +115,6 @@ def forced_redirect_of(folder: Path) -> tuple[str, str] | None:
     return said[0], said[1]
 
 
-def seal(folder: Path, protocol: ProtocolName, forced: tuple[str, str] | None = None) -> None:
-    """Write the marker of a checkpoint: its protocol, and the SHA-256 of every file that decides what it says.
-
-    A sealed checkpoint in which a single bit has changed is refused. `forced`: see `forced_of`.
-    """
-    files = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".jinja", ".safetensors", ".txt"))
-    sums = {path.name: _sha256(path) for path in files if path.name != MARKER}
-    marker = {"protocol": protocol, **({"forced": forced} if forced else {}), "sha256": sums}
-    (folder / MARKER).write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
-
-
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the tensors in a safetensors file, without reading a weight.
 
