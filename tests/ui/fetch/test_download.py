@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 import threading
 import time
@@ -133,6 +134,31 @@ def test_nobody_there(web: Web, tmp_path: Path) -> None:
         told = refused(f"http://film.example:{closed.getsockname()[1]}/", tmp_path, web.policy)
     assert told == "film.example cannot be reached."
     assert refused("http://nowhere.example/", tmp_path, web.policy) == "nowhere.example cannot be reached."
+
+
+def test_the_second_address_is_tried_when_the_first_accepts_no_connection(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web.hosts["film.example"] = ["127.0.0.9", "127.0.0.1"]
+    connect, tried = socket.socket.connect, []
+
+    def refusing(self: socket.socket, address: tuple[str, int]) -> None:
+        tried.append(address[0])
+        if address[0] == "127.0.0.9":
+            raise ConnectionRefusedError
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", refusing)
+    policy = replace(web.policy, is_public=lambda address: address in ("127.0.0.1", "127.0.0.9"))
+    assert fetch_video(web.url(), tmp_path, policy=policy).read_bytes() == VIDEO
+    assert tried == ["127.0.0.9", "127.0.0.1"]
+
+
+def test_nothing_is_decompressed(web: Web, tmp_path: Path) -> None:
+    """A small response must not become a large file."""
+    web.replies["/film.mp4"] = says(body=gzip.compress(VIDEO), Content_Encoding="gzip")
+    assert gzip.decompress(fetch_video(web.url(), tmp_path, policy=web.policy).read_bytes()) == VIDEO
+    assert web.asked[0][1]["accept-encoding"] == "identity"
 
 
 def test_a_folder_without_room_is_not_the_hosts_fault(web: Web, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ NEVER = [
     "http://[::1/",
     "http://film.example:port/",
     "http://film.example:99999/",
+    "http://film.example:0/",
+    "http://film.example:-1/",
     "http://film.example/a b",
     "http://film.example/a\r\nHost: other",
     "http://film.example\\@127.0.0.1/",

@@ -7,13 +7,15 @@ points elsewhere a moment later changes nothing. Redirects are followed by hand 
 from __future__ import annotations
 
 import contextlib
-import http.client
 import secrets
 import ssl
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
-from urllib.parse import SplitResult, quote, urljoin, urlsplit
+from urllib.parse import urljoin
+
+import httpcore
+import httpx
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.ui.fetch.http import Deadline, FetchTarget, open_response
@@ -24,10 +26,8 @@ MAX_URL_LENGTH = 2048
 
 _PORTS = {"http": 80, "https": 443}
 _MOVED = (301, 302, 303, 307, 308)
-_PIECE = 1 << 16
 _SUFFIXES = (".mp4", ".m4v", ".mov", ".webm", ".mkv", ".avi", ".gif", ".mpg", ".mpeg", ".ts", ".flv", ".ogv", ".wmv", ".3gp")
 _TYPES = {"video/mp4": ".mp4", "video/webm": ".webm", "video/quicktime": ".mov", "video/x-matroska": ".mkv", "image/gif": ".gif"}
-_SAFE = "/%:@!$&'()*+,;=~-._?"
 _NO_URL = "This is not a web address that can be fetched."
 
 
@@ -39,123 +39,120 @@ def fetch_video(
     `seconds` bound the whole of it, redirects included. Raises BadInput with one sentence; then no file is left. What the file
     holds is for the decoder to say.
     """
-    clock = Deadline(seconds)
+    deadline = Deadline(seconds)
     target = parse_url(url.strip(), policy)
     for _ in range(MAX_REDIRECTS + 1):
-        with _naming_errors(target, seconds), _open_response(target, policy, clock) as response:
-            if response.status not in _MOVED:
-                _check(target, response, limit_bytes)
-                return _write_file(_pieces(target, response, limit_bytes), folder, _suffix(target, response))
-            place = response.headers.get("Location", "")
-        target = parse_url(_next(target, place), policy)
+        with _naming_errors(target.host, seconds), _open_response(target, policy, deadline) as response:
+            if response.status_code not in _MOVED:
+                _check(target.host, response, limit_bytes)
+                return _write_file(_chunks(target.host, response, limit_bytes), folder, _suffix(target.url, response))
+        target = parse_url(response.headers.get("location", ""), policy, str(target.url))
     raise BadInput(f"{target.host} sends from one address to the next; give the address of the file itself.")
 
 
 # -- the address ---------------------------------------------------------------------------------------------------------
 
 
-def parse_url(url: str, policy: FetchPolicy) -> FetchTarget:
-    """The address in its parts. Raises BadInput for what is never fetched."""
-    parts = _split(url)
-    if parts.scheme not in _PORTS:
+def parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
+    """The parts of an address, which may be relative to `base`. Raises BadInput for what is never fetched."""
+    url = _url(text, base)
+    if url.scheme not in _PORTS:
         raise BadInput("Only web addresses that begin with http:// or https:// are fetched.")
-    if parts.username is not None or parts.password is not None:
+    if url.userinfo:
         raise BadInput("An address with a user name or a password in it is not fetched; give one without.")
-    try:
-        host, port = _ascii(parts.hostname or ""), parts.port or _PORTS[parts.scheme]
-    except ValueError:
-        raise BadInput(_NO_URL) from None
+    host, port = url.raw_host.decode(), _PORTS[url.scheme] if url.port is None else url.port
+    if not host or not 0 < port < 1 << 16:
+        raise BadInput(_NO_URL)
     if policy.ports is not None and port not in policy.ports:
         raise BadInput(f"Videos are fetched from the usual web ports only, not from port {port}.")
-    path = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
-    return FetchTarget(url, parts.scheme == "https", host, port, path)
+    return FetchTarget(url, host, port)
 
 
-def _split(url: str) -> SplitResult:
-    if len(url) > MAX_URL_LENGTH:
-        raise BadInput(f"This address has {len(url):,} characters; at most {MAX_URL_LENGTH:,} are read.")
-    if any(not letter.isprintable() or letter in ' \\"<>' for letter in url):
+def _url(text: str, base: str) -> httpx.URL:
+    if len(text) > MAX_URL_LENGTH:
+        raise BadInput(f"This address has {len(text):,} characters; at most {MAX_URL_LENGTH:,} are read.")
+    if any(not letter.isprintable() or letter in ' \\"<>' for letter in text):
         raise BadInput(_NO_URL)
     try:
-        return urlsplit(url)
-    except ValueError:
+        url = httpx.URL(urljoin(base, text))
+        url.raw_host.decode().encode("idna")  # httpx lets labels pass that are empty or too long for a name server
+    except (httpx.InvalidURL, ValueError):
         raise BadInput(_NO_URL) from None
+    return url
 
 
-def _next(target: FetchTarget, place: str) -> str:
-    """Where a redirect leads."""
-    try:
-        return urljoin(target.url, place)
-    except ValueError:
-        raise BadInput(_NO_URL) from None
-
-
-def _ascii(host: str) -> str:
-    """The host as it is looked up. Raises ValueError for what cannot be one."""
-    if not host:
-        raise ValueError
-    return host if ":" in host else host.encode("idna").decode("ascii")
-
-
-# -- the answer ----------------------------------------------------------------------------------------------------------
+# -- the response --------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _open_response(target: FetchTarget, policy: FetchPolicy, clock: Deadline) -> Iterator[http.client.HTTPResponse]:
-    """The answer of a host all of whose addresses are public."""
-    addresses = resolve_within(target.host, target.port, policy.resolve, clock.remaining())
+def _open_response(target: FetchTarget, policy: FetchPolicy, deadline: Deadline) -> Iterator[httpx.Response]:
+    """The response of a host all of whose addresses are public."""
+    addresses = resolve_within(target.host, target.port, policy.resolve, deadline.remaining())
     if not all(map(policy.is_public, addresses)):
         raise BadInput(f"{target.host} is not on the public internet, and only that is fetched from.")
-    with open_response(target, addresses, clock, policy.trust() if target.secure else None) as response:
+    ssl_context = policy.trust() if target.url.scheme == "https" else None
+    with open_response(target, addresses, deadline, ssl_context) as response:
         yield response
 
 
 @contextlib.contextmanager
-def _naming_errors(target: FetchTarget, seconds: float) -> Iterator[None]:
-    """What goes wrong on the way, as a sentence."""
+def _naming_errors(host: str, seconds: float) -> Iterator[None]:
+    """Network errors as one sentence each."""
     try:
         yield
-    except TimeoutError:
-        raise BadInput(f"{target.host} took longer than {seconds:g} s, so the video was not fetched.") from None
-    except ssl.SSLError:
-        raise BadInput(f"{target.host} could not prove that it is that host: its certificate is not accepted.") from None
-    except http.client.HTTPException:
-        raise BadInput(f"{target.host} does not answer as a web server does.") from None
-    except OSError:
-        raise BadInput(f"{target.host} cannot be reached.") from None
+    except (TimeoutError, httpcore.TimeoutException):
+        raise BadInput(f"{host} took longer than {seconds:g} s, so the video was not fetched.") from None
+    except httpcore.ProtocolError:
+        raise BadInput(f"{host} does not answer as a web server does.") from None
+    except (OSError, httpcore.NetworkError) as error:
+        if isinstance(error.__cause__, ssl.SSLError):
+            raise BadInput(f"{host} could not prove that it is that host: its certificate is not accepted.") from None
+        raise BadInput(f"{host} cannot be reached.") from None
 
 
-def _check(target: FetchTarget, response: http.client.HTTPResponse, limit_bytes: int) -> None:
-    if response.status != HTTPStatus.OK:
-        raise BadInput(f"{target.host} does not give this file (it answers {response.status}).")
-    if response.headers.get_content_type() in ("text/html", "application/xhtml+xml"):
+def _check(host: str, response: httpx.Response, limit_bytes: int) -> None:
+    if response.status_code != HTTPStatus.OK:
+        raise BadInput(f"{host} does not give this file (it answers {response.status_code}).")
+    if _content_type(response) in ("text/html", "application/xhtml+xml"):
         raise BadInput("This is the address of a web page; give the address of the video file itself.")
-    if (response.length or 0) > limit_bytes:
+    if _content_length(response) > limit_bytes:
         raise _too_large(limit_bytes)
 
 
-def _pieces(target: FetchTarget, response: http.client.HTTPResponse, limit_bytes: int) -> Iterator[bytes]:
-    """The body, up to the limit, whole or not at all."""
-    announced, size = response.length, 0
-    while piece := response.read(_PIECE):
-        size += len(piece)
-        if size > limit_bytes:
-            raise _too_large(limit_bytes)
-        yield piece
+def _chunks(host: str, response: httpx.Response, limit_bytes: int) -> Iterator[bytes]:
+    """The body. Raises BadInput when it is empty, larger than the limit, or shorter than announced."""
+    size = 0
+    try:
+        for chunk in response.iter_raw():
+            size += len(chunk)
+            if size > limit_bytes:
+                raise _too_large(limit_bytes)
+            yield chunk
+    except httpcore.RemoteProtocolError:
+        if not _content_length(response):
+            raise
+        raise BadInput(f"{host} broke off before the file was whole; try again.") from None
     if not size:
-        raise BadInput(f"{target.host} gives an empty file.")
-    if announced is not None and size < announced:
-        raise BadInput(f"{target.host} broke off before the file was whole; try again.")
+        raise BadInput(f"{host} gives an empty file.")
 
 
 def _too_large(limit_bytes: int) -> BadInput:
     return BadInput(f"This video has more than {limit_bytes / 1e6:g} MB, and no larger one is fetched.")
 
 
-def _suffix(target: FetchTarget, response: http.client.HTTPResponse) -> str:
-    """How the file is called: as in its address, else by what the server says it is."""
-    suffix = PurePosixPath(urlsplit(target.url).path).suffix.lower()
-    return suffix if suffix in _SUFFIXES else _TYPES.get(response.headers.get_content_type(), ".video")
+def _suffix(url: httpx.URL, response: httpx.Response) -> str:
+    """The suffix of the address, else the one of the content type."""
+    suffix = PurePosixPath(url.path).suffix.lower()
+    return suffix if suffix in _SUFFIXES else _TYPES.get(_content_type(response), ".video")
+
+
+def _content_type(response: httpx.Response) -> str:
+    return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def _content_length(response: httpx.Response) -> int:
+    """Bytes of the body as announced, 0 where nothing is. httpcore has checked that it is a number."""
+    return 0 if "transfer-encoding" in response.headers else int(response.headers.get("content-length", 0))
 
 
 # -- the file ------------------------------------------------------------------------------------------------------------

@@ -1,54 +1,50 @@
-"""One request over one connection to an address that was checked, all of it within one time."""
+"""One GET request to an address that was checked, all of it within one deadline.
+
+The connection is ours, HTTP is spoken on it by httpcore, the lower half of httpx. httpx itself bounds each read but not all of them
+together (headers that come a byte at a time would never end), and opens its connections out of reach. httpcore follows no redirect,
+reads no proxy from the environment and decompresses nothing.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import http.client
-import io
-import socket
 import ssl
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+import httpcore
+import httpx
 
-HEADERS = {"User-Agent": "vr-thinker", "Accept": "video/*, */*;q=0.5", "Accept-Encoding": "identity", "Connection": "close"}
+HEADERS = (
+    ("User-Agent", "vr-thinker"),
+    ("Accept", "video/*, */*;q=0.5"),
+    ("Accept-Encoding", "identity"),
+    ("Connection", "close"),
+)
 
-_BUFFER = 1 << 16
-_PORTS = {False: 80, True: 443}
+MAX_HEADERS = 100
+MAX_HEADER_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class FetchTarget:
-    """What is asked for, and of whom."""
+    """What is requested, and from which host."""
 
-    url: str
-    secure: bool
+    url: httpx.URL
     host: str
-    """A name in ASCII, or an address."""
+    """A name in ASCII, or an IP address."""
     port: int
-    path: str
-    """Path and query as they are asked for."""
-
-    @property
-    def authority(self) -> str:
-        """Host and port as they stand in a request."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.secure] else f"{host}:{self.port}"
 
 
 class Deadline:
-    """How much of the time is left."""
+    """A moment, `seconds` from now."""
 
     def __init__(self, seconds: float) -> None:
-        """It runs from now on."""
         self._end = time.monotonic() + seconds
 
     def remaining(self) -> float:
-        """Seconds, more than 0. Raises TimeoutError when the time is up."""
+        """Seconds until then, more than 0. Raises TimeoutError when there are none."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -57,64 +53,48 @@ class Deadline:
 
 @contextlib.contextmanager
 def open_response(
-    target: FetchTarget, addresses: Sequence[str], clock: Deadline, trust: ssl.SSLContext | None
-) -> Iterator[http.client.HTTPResponse]:
-    """The answer to a GET, its body not read yet. Over TLS the certificate must be the host's own, whatever the address.
+    target: FetchTarget, addresses: Sequence[str], deadline: Deadline, ssl_context: ssl.SSLContext | None
+) -> Iterator[httpx.Response]:
+    """The response, its body not read yet. With an `ssl_context` the certificate must be the host's own, whatever the address.
 
-    Raises OSError (TimeoutError when the time is up, ssl.SSLError for a certificate) and http.client.HTTPException.
+    Raises TimeoutError or httpcore.TimeoutException at the deadline, httpcore.NetworkError (its cause is an ssl.SSLError when the
+    certificate is refused), httpcore.ProtocolError for what is not HTTP; so does reading the body.
     """
-    with contextlib.closing(_connected(addresses, target.port, clock)) as plain:
-        plain.settimeout(clock.remaining())
-        with contextlib.closing(trust.wrap_socket(plain, server_hostname=target.host) if trust else plain) as wire:
-            connection = http.client.HTTPConnection(target.host, target.port)
-            connection.auto_open = 0
-            connection.sock = _DeadlineSocket(wire, clock)
-            connection.request("GET", target.path, headers={"Host": target.authority, **HEADERS})
-            with contextlib.closing(connection.getresponse()) as response:
-                yield response
+    url = httpcore.URL(scheme=target.url.raw_scheme, host=target.host, port=target.port, target=target.url.raw_path)
+    headers = [("Host", target.url.netloc.decode()), *HEADERS]
+    with contextlib.closing(_connect(addresses, target.port, deadline)) as tcp:
+        stream = tcp.start_tls(ssl_context, target.host, deadline.remaining()) if ssl_context else tcp
+        with (
+            httpcore.HTTP11Connection(url.origin, _DeadlineStream(stream, deadline)) as connection,
+            connection.stream("GET", url, headers=headers) as response,
+        ):
+            size = sum(len(name) + len(value) for name, value in response.headers)
+            if len(response.headers) > MAX_HEADERS or size > MAX_HEADER_BYTES:
+                raise httpcore.RemoteProtocolError("too many headers")
+            yield httpx.Response(response.status, headers=response.headers, content=response.iter_stream())
 
 
-def _connected(addresses: Sequence[str], port: int, clock: Deadline) -> socket.socket:
-    """A connection to the first address that takes one. The addresses are numbers: nothing is looked up any more."""
-    for number, address in enumerate(addresses, start=1):
-        try:
-            return socket.create_connection((address, port), timeout=clock.remaining())
-        except TimeoutError:
-            raise
-        except OSError:
-            if number == len(addresses):
-                raise
-    raise OSError("no address")
+def _connect(addresses: Sequence[str], port: int, deadline: Deadline) -> httpcore.NetworkStream:
+    """A connection to the first of the IP addresses (at least one) that accepts it. Nothing is looked up."""
+    *others, last = addresses
+    for address in others:
+        with contextlib.suppress(httpcore.ConnectError):
+            return httpcore.SyncBackend().connect_tcp(address, port, deadline.remaining())
+    return httpcore.SyncBackend().connect_tcp(last, port, deadline.remaining())
 
 
-class _DeadlineSocket:
-    """What an HTTP connection needs of a socket. Closing is left to whoever opened the socket."""
+class _DeadlineStream(httpcore.NetworkStream):
+    """A connection whose reads and writes all end at one deadline: a timeout of httpcore's own starts anew with every read."""
 
-    def __init__(self, wire: socket.socket, clock: Deadline) -> None:
-        self._wire = wire
-        self._clock = clock
+    def __init__(self, stream: httpcore.NetworkStream, deadline: Deadline) -> None:
+        self._stream = stream
+        self._deadline = deadline
 
-    def sendall(self, data: bytes) -> None:
-        self._wire.settimeout(self._clock.remaining())
-        self._wire.sendall(data)
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002 - the deadline is nearer
+        return self._stream.read(max_bytes, self._deadline.remaining())
 
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_DeadlineReader(self._wire, self._clock), _BUFFER)
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002 - the deadline is nearer
+        self._stream.write(buffer, self._deadline.remaining())
 
     def close(self) -> None:
-        """Nothing: the answer is still to be read."""
-
-
-class _DeadlineReader(io.RawIOBase):
-    """Reads a socket until the whole time is up, however slowly the other side goes on."""
-
-    def __init__(self, wire: socket.socket, clock: Deadline) -> None:
-        self._wire = wire
-        self._clock = clock
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Buffer, /) -> int:
-        self._wire.settimeout(self._clock.remaining())
-        return self._wire.recv_into(buffer)
+        self._stream.close()
