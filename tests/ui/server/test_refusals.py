@@ -147,7 +147,7 @@ def test_nobody_is_watched_and_nothing_is_remembered(server: Server, path: str) 
     assert answer(server.url + path) in (403, 404)
 
 
-@pytest.mark.parametrize("path", ["process_recording", "component_server", "vibe-edit", "stream/x"])
+@pytest.mark.parametrize("path", ["process_recording", "component_server", "vibe-edit", "undo-vibe-edit", "stream/x"])
 def test_what_the_page_never_uses_is_shut(server: Server, path: str) -> None:
     before = sorted(files(server.folder))
     request = urllib.request.Request(f"{server.url}gradio_api/{path}", b"{}", {"Content-Type": "application/json"})

@@ -19,6 +19,7 @@ BLOCKED_PATHS = tuple(
         "file/http",
         "proxy=",
         "vibe",
+        "undo-vibe",
         "stream/",
         "deep_link",
         "dev/",
