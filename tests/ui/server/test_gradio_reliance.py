@@ -1,63 +1,186 @@
-"""The page's blocks answer as Gradio's do, at a lower price, and forget who has left."""
+"""What we rely on in Gradio, one test for each internal, and that our blocks do with it what they should.
+
+A failure here after an update of Gradio says which name in `vrthinker_core` has to follow.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from gradio.blocks import BlockFunction
+import pytest
+from gradio.blocks import BlockFunction, Blocks
+from gradio.context import LocalContext
+from gradio.exceptions import InvalidPathError
+from gradio.route_utils import GradioMultiPartParser
+from gradio.routes import App
 from gradio.state_holder import SessionState, StateHolder
+from gradio.utils import get_upload_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.datastructures import Headers
 
 from tests.benchmarks.tools.metrics import played
-from vrthinker_core.ui.server.gradio_blocks import LeanBlocks
+from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED, CheckedBlocks
+from vrthinker_core.ui.server.request_limits import BLOCKED_PATHS
 
 VALUES = ("a word", [], "more words")
 
 
-def on(kind: type[Any], act: Callable[[Any, BlockFunction], Awaitable[Any]]) -> Any:
-    """What `act` comes to on a page of three parts; Gradio makes a page only where an event loop runs."""
+def picture(path: str) -> dict[str, Any]:
+    """A gallery's picture as a browser sends it."""
+    return {"image": {"path": path, "meta": {"_type": "gradio.FileData"}}, "caption": None}
 
-    async def made() -> Any:
+
+def on_page(kind: type[Any], act: Callable[[Any, BlockFunction], Awaitable[Any]]) -> Any:
+    """The result of `act` with a page of three components and its one event; Gradio builds pages only inside an event loop."""
+
+    async def build() -> Any:
         with kind(analytics_enabled=False) as blocks:
-            parts = [gr.Textbox(), gr.Gallery(), gr.HTML()]
-            parts[0].change(lambda: VALUES, None, parts)
+            components = [gr.Textbox("as it was"), gr.Gallery(), gr.HTML()]
+            components[0].change(lambda *_: VALUES, components, components, concurrency_id="judge")
         return await act(blocks, next(iter(blocks.fns.values())))
 
-    return played(made())
+    return played(build())
 
 
-def answer(kind: type[Any], predictions: Any) -> Any:
-    return on(kind, lambda blocks, function: blocks.postprocess_data(function, predictions, SessionState(blocks)))
+def outputs(kind: type[Any], predictions: Callable[[BlockFunction], Any]) -> Any:
+    """What the browser is sent when the event returns `predictions`."""
+    return on_page(kind, lambda blocks, event: blocks.postprocess_data(event, predictions(event), SessionState(blocks)))
+
+
+def inputs(*values: Any, fetch: Callable[[str], Path] = Path) -> Any:
+    """What the event's function is given when the browser sends `values`."""
+
+    async def act(blocks: CheckedBlocks, event: BlockFunction) -> Any:
+        blocks.fetch = fetch
+        return await blocks.preprocess_data(event, list(values), SessionState(blocks))
+
+    return on_page(CheckedBlocks, act)
+
+
+# -- outputs -------------------------------------------------------------------------------------------------------------
+
+
+def test_gradio_hands_events_to_the_methods_that_we_override() -> None:
+    for name, parameters in {
+        "preprocess_data": ["self", "block_fn", "inputs", "state", "explicit_call"],
+        "postprocess_data": ["self", "block_fn", "predictions", "state"],
+    }.items():
+        method = getattr(Blocks, name, None)
+        assert inspect.iscoroutinefunction(method), f"gr.Blocks has no coroutine {name} any more: CheckedBlocks overrides it"
+        found = list(inspect.signature(method).parameters)
+        assert found == parameters, f"gr.Blocks.{name} takes other parameters: CheckedBlocks.{name} passes them on"
+
+
+def test_a_skip_equals_every_other_skip() -> None:
+    assert gr.skip() == gr.skip(), "CheckedBlocks.postprocess_data compares values with gr.skip()"
+    assert isinstance(gr.skip(), dict), "CheckedBlocks.postprocess_data copies gr.skip() as a dict"
 
 
 @settings(deadline=None, max_examples=8)
 @given(st.tuples(st.booleans(), st.booleans(), st.booleans()))
-def test_what_is_skipped_changes_nothing_else(skipped: tuple[bool, bool, bool]) -> None:
+def test_a_skipped_output_changes_nothing_in_the_others(skipped: tuple[bool, bool, bool]) -> None:
     predictions = tuple(gr.skip() if skip else value for skip, value in zip(skipped, VALUES, strict=True))
-    for skip, ours, theirs in zip(skipped, answer(LeanBlocks, predictions), answer(gr.Blocks, predictions), strict=True):
-        assert ours == (gr.skip() if skip else theirs)
+    ours, theirs = (outputs(kind, lambda _: predictions) for kind in (CheckedBlocks, gr.Blocks))
+    for skip, our, their in zip(skipped, ours, theirs, strict=True):
+        assert our == (gr.skip() if skip else their)
 
 
-def test_one_skip_stands_for_all_parts() -> None:
-    assert answer(LeanBlocks, gr.skip()) == [gr.skip()] * 3
+def test_one_skip_stands_for_all_outputs() -> None:
+    assert outputs(CheckedBlocks, lambda _: gr.skip()) == [gr.skip()] * 3
 
 
-def test_what_is_skipped_is_not_made_anew() -> None:
-    async def act(blocks: LeanBlocks, function: BlockFunction) -> None:
-        state, parts = SessionState(blocks), list(function.outputs)
+def test_outputs_that_a_dictionary_leaves_out_are_skipped() -> None:
+    def only_html(event: BlockFunction) -> dict[Any, str]:
+        return {event.outputs[2]: VALUES[2]}
+
+    whole = outputs(gr.Blocks, lambda _: VALUES)
+    assert outputs(CheckedBlocks, only_html) == [gr.skip(), gr.skip(), whole[2]]
+
+
+def test_a_skipped_component_is_not_built_anew() -> None:
+    async def act(blocks: CheckedBlocks, event: BlockFunction) -> None:
+        state, components = SessionState(blocks), list(event.outputs)
         before = dict(state.blocks_config.blocks)
-        await blocks.postprocess_data(function, (gr.skip(), gr.skip(), "more words"), state)
+        await blocks.postprocess_data(event, (gr.skip(), gr.skip(), "more words"), state)
+        await blocks.postprocess_data(event, {event.outputs[2]: "more words"}, state)
         assert state.blocks_config.blocks == before
-        assert function.outputs == parts
+        assert event.outputs == components
 
-    on(LeanBlocks, act)
+    on_page(CheckedBlocks, act)
 
 
-def test_who_has_left_is_forgotten() -> None:
-    async def act(blocks: LeanBlocks, function: BlockFunction) -> None:
+# -- inputs --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_input_that_is_left_out_is_what_the_component_says() -> None:
+    assert inputs() == ["as it was", None, None]
+
+
+@pytest.mark.parametrize(("kind", "error"), [(gr.Blocks, InvalidPathError), (CheckedBlocks, gr.Error)])
+def test_a_file_that_was_not_uploaded_is_refused(kind: type[gr.Blocks], error: type[Exception]) -> None:
+    """By Gradio; CheckedBlocks.preprocess_data makes a sentence of it. Gradio looks only while the page is served."""
+
+    async def act(blocks: gr.Blocks, event: BlockFunction) -> str:
+        LocalContext.blocks.set(blocks)
+        blocks.has_launched, blocks.blocked_paths, blocks.allowed_paths = True, [], []
+        with pytest.raises(error) as refused:
+            await blocks.preprocess_data(event, ["", [picture(__file__)], ""], SessionState(blocks))
+        return str(refused.value)
+
+    assert ("Upload it first" in on_page(kind, act)) == (kind is CheckedBlocks)
+
+
+def test_a_url_of_a_file_of_this_machine_is_refused() -> None:
+    with pytest.raises(gr.Error) as refused:
+        inputs("", [picture(f"file://{__file__}")], "")
+    assert refused.value.message == NOT_UPLOADED
+
+
+def test_a_web_address_is_fetched_by_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    asked: list[str] = []
+
+    def fetch(url: str) -> Path:
+        asked.append(url)
+        (tmp_path / "fetched.png").write_bytes(b"")
+        return tmp_path / "fetched.png"
+
+    found = inputs("", [picture("http://film.example/a.png")], "", fetch=fetch)
+    assert asked == ["http://film.example/a.png"], "Gradio names files in another way: see gradio_blocks._is_url_file"
+    assert "fetched.png" in str(found)
+    assert "film.example" not in str(found)
+
+
+def test_the_upload_folder_is_where_we_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
+    assert get_upload_folder() == str(tmp_path), "app.py says by GRADIO_TEMP_DIR where uploads go"
+
+
+def test_an_upload_that_breaks_off_is_called_tmp(tmp_path: Path) -> None:
+    async def broken_off() -> AsyncGenerator[bytes, None]:
+        yield b'--line\r\nContent-Disposition: form-data; name="files"; filename="a.mp4"\r\n\r\nhalf'
+        raise ConnectionError
+
+    async def parse() -> None:
+        headers = Headers({"Content-Type": "multipart/form-data; boundary=line"})
+        with pytest.raises(ConnectionError):
+            await GradioMultiPartParser(headers, broken_off(), upload_dir=tmp_path, max_file_size=100).parse()
+
+    played(parse())
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith("tmp"), "uploads that break off have another name: see Uploads._expire"
+
+
+# -- sessions, queues, addresses -----------------------------------------------------------------------------------------
+
+
+def test_a_session_that_has_left_is_forgotten() -> None:
+    async def act(blocks: CheckedBlocks, _event: BlockFunction) -> None:
         holder = StateHolder()
         holder.set_blocks(blocks)
         assert holder["anna"] is not holder["bert"]
@@ -65,6 +188,30 @@ def test_who_has_left_is_forgotten() -> None:
         blocks.forget_session("anna")
         assert "anna" not in holder
         assert "bert" in holder
-        assert set(holder.time_last_used) == {"bert"}
+        assert set(holder.time_last_used) == {"bert"}, "Gradio keeps sessions elsewhere: see CheckedBlocks.forget_session"
 
-    on(LeanBlocks, act)
+    on_page(CheckedBlocks, act)
+
+
+def test_running_and_waiting_events_are_counted_by_their_concurrency_id() -> None:
+    async def act(blocks: CheckedBlocks, event: BlockFunction) -> None:
+        assert blocks.queue_counts("judge") == (0, 0)
+        blocks._queue.create_event_queue_for_fn(event)
+        queue = blocks._queue.event_queue_per_concurrency_id["judge"]
+        assert (queue.current_concurrency, queue.queue) == (0, []), "Gradio counts in another way: see CheckedBlocks.queue_counts"
+        queue.current_concurrency = 2
+        queue.queue.extend([object(), object(), object()])
+        assert blocks.queue_counts("judge") == (2, 3)
+        assert blocks.queue_counts("another") == (0, 0)
+
+    on_page(CheckedBlocks, act)
+
+
+def test_the_addresses_that_we_block_are_gradios() -> None:
+    async def act(blocks: gr.Blocks, _event: BlockFunction) -> list[str]:
+        return list(App.create_app(blocks).openapi()["paths"])
+
+    paths = on_page(gr.Blocks, act)
+    for blocked in BLOCKED_PATHS:
+        name = blocked.removesuffix("http")
+        assert any(path.startswith(name) for path in paths), f"Gradio has no {name} any more: see request_limits.BLOCKED_PATHS"

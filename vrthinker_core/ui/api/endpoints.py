@@ -137,9 +137,8 @@ class Endpoints:
 
     def _queue_health(self) -> dict[str, int]:
         """How many are judged and how many wait, visitors of the page included."""
-        # Gradio's own figures have no public name.
-        queue = self._blocks._queue.event_queue_per_concurrency_id.get(self._concurrency_id)
-        return {"judging": queue.current_concurrency if queue else 0, "waiting": len(queue.queue) if queue else 0}
+        judging, waiting = self._blocks.queue_counts(self._concurrency_id)
+        return {"judging": judging, "waiting": waiting}
 
 
 async def _progress(visit: Session) -> AsyncIterator[RunJson]:

@@ -1,5 +1,7 @@
-"""Files come by upload, or from the web by our own careful hands: nobody names one of this machine's, and nobody sends Gradio out
-to fetch one of whatever size, from wherever, with its refusals unexplained.
+"""Everything that leans on Gradio's insides; tests/ui/server/test_gradio_reliance.py says what must stay as it is.
+
+Gradio's blocks take any file below its upload folder and fetch any web address an input names, of any size, with no sentence when
+they refuse. These take uploaded files, and web addresses that our own `fetch` has turned into such a file.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.blocks import convert_component_dict_to_list
 from gradio.exceptions import InvalidPathError
 
 from vrthinker_core.errors import BadInput
@@ -21,48 +24,54 @@ Fetch = Callable[[str], Path]
 """A web address to a file among the uploads. Raises BadInput with a sentence."""
 
 
-class LeanBlocks(gr.Blocks):
-    """Blocks that do not rebuild what an event leaves alone, and that can forget a visitor."""
+class CheckedBlocks(gr.Blocks):
+    """Blocks whose inputs hold uploaded files, web addresses that `fetch` takes, or no files; all else is refused with a sentence.
 
-    async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
-        """As Gradio does, for those outputs that change."""
-        stays = gr.skip()
-        told: Any = predictions
-        if told == stays:
-            told = [dict(stays) for _ in block_fn.outputs]
-        if not isinstance(told, list | tuple) or stays not in told:
-            found: list[Any] = await super().postprocess_data(block_fn, predictions, state)
-            return found
-        changing = copy.copy(block_fn)
-        changing.outputs = [part for part, value in zip(block_fn.outputs, told, strict=True) if value != stays]
-        values: Any = [value for value in told if value != stays]
-        made = iter(await super().postprocess_data(changing, values if len(values) > 1 else values[0], state) if values else ())
-        return [dict(stays) if value == stays else next(made) for value in told]
-
-    def forget_session(self, visitor: str) -> None:
-        """Drop what is kept of a visitor who has left, by the session's name."""
-        holder = self.state_holder
-        with holder.lock:
-            holder.session_data.pop(visitor, None)
-            holder.time_last_used.pop(visitor, None)
-
-
-class CheckedBlocks(LeanBlocks):
-    """Blocks whose inputs hold uploaded files, web addresses that `fetch` takes, or none; all else is refused with a sentence."""
+    They leave the outputs alone that an event skips, forget a session when told to, and count who waits.
+    """
 
     fetch: Fetch
 
     async def preprocess_data(self, block_fn: Any, inputs: list[Any], *rest: Any, **more: Any) -> list[Any]:
-        """As Gradio does, after the web addresses have become files and what was left out is what it is by default."""
-        whole = [*inputs, *(part.value for part in block_fn.inputs[len(inputs) :])]
+        """As Gradio does, with files for web addresses and defaults for inputs left out. Raises gr.Error with a sentence."""
+        whole = [*inputs, *(component.value for component in block_fn.inputs[len(inputs) :])]
         try:
-            brought = await asyncio.to_thread(self._with_fetched_files, whole) if _has_address(whole) else whole
-            found: list[Any] = await super().preprocess_data(block_fn, brought, *rest, **more)
+            fetched = await asyncio.to_thread(self._with_fetched_files, whole) if _has_url(whole) else whole
+            values: list[Any] = await super().preprocess_data(block_fn, fetched, *rest, **more)
         except BadInput as bad:
             raise gr.Error(str(bad), print_exception=False) from None
         except InvalidPathError:
             raise gr.Error(NOT_UPLOADED, print_exception=False) from None
-        return found
+        return values
+
+    async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
+        """As Gradio does, for the outputs that change: it would build every skipped component anew."""
+        skipped = gr.skip()
+        values: Any = predictions
+        if isinstance(values, dict) and values:
+            values = convert_component_dict_to_list(list(block_fn.outputs), values)
+        if values == skipped:
+            values = [dict(skipped) for _ in block_fn.outputs]
+        if not isinstance(values, list | tuple) or skipped not in values:
+            updates: list[Any] = await super().postprocess_data(block_fn, predictions, state)
+            return updates
+        changing = copy.copy(block_fn)
+        changing.outputs = [output for output, value in zip(block_fn.outputs, values, strict=True) if value != skipped]
+        changed: Any = [value for value in values if value != skipped]
+        made = iter(await super().postprocess_data(changing, changed if len(changed) > 1 else changed[0], state) if changed else ())
+        return [dict(skipped) if value == skipped else next(made) for value in values]
+
+    def forget_session(self, session_id: str) -> None:
+        """Drop what Gradio keeps of a visitor who has left; nothing happens when there is nothing."""
+        holder = self.state_holder
+        with holder.lock:
+            holder.session_data.pop(session_id, None)
+            holder.time_last_used.pop(session_id, None)
+
+    def queue_counts(self, concurrency_id: str) -> tuple[int, int]:
+        """How many events of this id run, and how many wait."""
+        queue = self._queue.event_queue_per_concurrency_id.get(concurrency_id)
+        return (queue.current_concurrency, len(queue.queue)) if queue else (0, 0)
 
     def _with_fetched_files(self, value: Any) -> Any:
         """The same input with a file in the place of every web address."""
@@ -70,20 +79,20 @@ class CheckedBlocks(LeanBlocks):
             return [self._with_fetched_files(part) for part in value]
         if not isinstance(value, dict):
             return value
-        if not _is_address(value):
+        if not _is_url_file(value):
             return {name: self._with_fetched_files(part) for name, part in value.items()}
         if not value["path"].lower().startswith(("http://", "https://")):
             raise BadInput(NOT_UPLOADED)
         return {**value, "path": str(self.fetch(value["path"]))}
 
 
-def _has_address(value: object) -> bool:
-    """Whether a file anywhere in an input is named by an address."""
+def _has_url(value: object) -> bool:
+    """Whether a file anywhere in an input is named by a URL."""
     if isinstance(value, dict):
-        return _is_address(value) or any(map(_has_address, value.values()))
-    return isinstance(value, list | tuple) and any(map(_has_address, value))
+        return _is_url_file(value) or any(map(_has_url, value.values()))
+    return isinstance(value, list | tuple) and any(map(_has_url, value))
 
 
-def _is_address(value: dict[str, Any]) -> bool:
+def _is_url_file(value: dict[str, Any]) -> bool:
     path = value.get("path")
     return isinstance(path, str) and "meta" in value and "://" in path
