@@ -279,7 +279,7 @@ def test_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     (pretend(tmp_path, "1.30.0") / "mcp.py").touch()
-    code = "from vrthinker_core.ui import mcp; print(mcp.missing())"
+    code = "from vrthinker_core.ui.api import mcp; print(mcp.why_unavailable())"
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert said.strip() == mcp.BROKEN.format("1.30.0")
