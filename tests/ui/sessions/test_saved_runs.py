@@ -26,7 +26,8 @@ from vrthinker_core.ui.sessions.settings_form import parse_settings
 from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 from vrthinker_core.ui.view.example_cards import Examples
-from vrthinker_core.ui.view.run_state import RunState, fold, fold_all, replay_status_line
+from vrthinker_core.ui.view.page_json import replay_status_line
+from vrthinker_core.ui.view.run_state import RunState, fold, fold_all
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.ui.support import handmade_runs
-from tests.ui.view.test_run_state import ATTACKS
+from tests.ui.view.test_page_json import ATTACKS
 from vrthinker_core.types import Reply
 from vrthinker_core.ui.view.html_report import render_report
 

@@ -23,7 +23,7 @@ from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
 from vrthinker_core.ui.view.example_cards import Examples
-from vrthinker_core.ui.view.run_state import replay_status_line, status_line, transcript_json, view_json
+from vrthinker_core.ui.view.page_json import replay_status_line, status_line, transcript_json, view_json
 from vrthinker_core.ui.view.tiles import with_captions
 
 UPDATE_SECONDS = 0.12

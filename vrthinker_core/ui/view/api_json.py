@@ -6,7 +6,8 @@ from typing import Any
 
 from vrthinker_core.types import Thumbnail, Verdict
 from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.run_state import RunState, TurnState, status_line
+from vrthinker_core.ui.view.page_json import status_line
+from vrthinker_core.ui.view.run_state import RunState, TurnState
 
 RunJson = dict[str, Any]
 

@@ -9,7 +9,8 @@ import json
 from vrthinker_core.types import Thumbnail
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.view import assets, words
-from vrthinker_core.ui.view.run_state import fold_all, transcript_json, view_json
+from vrthinker_core.ui.view.page_json import transcript_json, view_json
+from vrthinker_core.ui.view.run_state import fold_all
 from vrthinker_core.ui.view.thumbnail_files import jpeg_size
 from vrthinker_core.ui.view.tiles import ImageSource
 

@@ -1,23 +1,13 @@
-"""Events folded into what is shown. Pure: a live run and a replayed trace go through the same fold and look the same.
-
-`fold(state, event)` gathers, `data(state, pictures)` tells the page, as plain JSON values. Text stays text: nothing here is markup.
-"""
+"""Events folded into a state. Pure: a live run and a replayed trace go through the same fold and look the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
 
-from vrthinker_core.types import ClipInfo, FrameRef, Reply, Side, Thumbnail
+from vrthinker_core.types import FrameRef, Thumbnail
 from vrthinker_core.types.events import Event, Finished, FramesShown, Started, TextArrived, Turn, TurnEnded
-from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.dialect_lookup import grid_json
-from vrthinker_core.ui.view.tiles import ImageSources, group_tiles
-
-ReplyReader = Callable[[str], Reply]
-"""Reads a reply that is still being written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,66 +63,6 @@ def join_text(events: Iterable[Event]) -> Iterator[Event]:
             yield TextArrived(turn, "".join(event.text for event in group if isinstance(event, TextArrived)))
 
 
-def _with_last(state: RunState, change: Callable[[TurnState], TurnState]) -> RunState:
-    if not state.turns:
-        return state
-    return replace(state, turns=(*state.turns[:-1], change(state.turns[-1])))
-
-
-# -- for the page --------------------------------------------------------------------------------------------------------
-
-
-def view_json(state: RunState, pictures: ImageSources, read: ReplyReader | None = None) -> dict[str, Any]:
-    """What the page shows, as JSON values.
-
-    `pictures` says where a thumbnail is found; `read` reads a reply that is still being written (without it the raw text is shown).
-    """
-    started = state.started
-    if started is None:
-        return {"turns": [], "ending": state.finished.error if state.finished else ""}
-    clips = {side: clip for side, clip in zip(Side, started.clips, strict=True) if clip is not None}
-    visible = frames_in_view(state)
-    return {
-        "prompt": started.prompt,
-        "judge": words.judge_line(started.judge),
-        "notes": [*started.notes, *(state.finished.notes if state.finished else ())],
-        "health": words.health([clip.notes if clip else () for clip in started.clips]),
-        "fps": [clips[side].fps if side in clips else 0 for side in Side],
-        "grid": grid_json(started),
-        "verdict": _verdict(state.finished),
-        "ending": words.ending(state.finished) if state.finished else "",
-        "turns": [_turn(turn, state.finished is None, clips, visible, pictures, read) for turn in state.turns],
-    }
-
-
-def transcript_json(state: RunState) -> dict[str, Any]:
-    """The exact text that was sent and came back, passage by passage; a turn is told once it has ended."""
-    passages = [[words.SYSTEM, state.started.system]] if state.started and state.started.system else []
-    for turn in (turn for turn in state.turns if turn.turn or state.finished):
-        passages.append([words.sent(turn.number, len(turn.frames)), turn.told])
-        if turn.text:
-            passages.append([words.received(turn.number), turn.text])
-    return {"passages": passages}
-
-
-def status_line(state: RunState, seconds: float) -> str:
-    """One line about where a run stands, `seconds` after it began."""
-    started, finished = state.started, state.finished
-    if finished is not None:
-        return words.ended(finished, len(state.turns))
-    if started is None or not state.turns:
-        return words.OPENING
-    last = state.turns[-1]
-    turns = started.settings.max_turns
-    doing = words.writing(last.number, turns) if last.text else words.looking(last.number, turns, len(last.frames))
-    return f"{doing} · {words.duration(seconds)}"
-
-
-def replay_status_line(state: RunState) -> str:
-    """The same line about a saved run."""
-    return f"{words.REPLAYING} {words.ended(state.finished, len(state.turns)) if state.finished else words.NEVER_ENDED}"
-
-
 def frames_in_view(state: RunState) -> frozenset[FrameRef]:
     """The frames that the judge sees now: those of the last reply that was read, and what has been sent since."""
     seen: set[FrameRef] = set()
@@ -143,63 +73,7 @@ def frames_in_view(state: RunState) -> frozenset[FrameRef]:
     return frozenset(seen)
 
 
-def _turn(
-    shown: TurnState,
-    running: bool,
-    clips: dict[Side, ClipInfo],
-    visible: frozenset[FrameRef],
-    pictures: ImageSources,
-    read: ReplyReader | None,
-) -> dict[str, Any]:
-    found = group_tiles(shown.frames)
-    pairs = sum(len(tile.halves) == 2 for tile in found)
-    state = [words.shown(pairs, len(found) - pairs)] if found else []
-    turn = shown.turn
-    return {
-        "number": shown.number,
-        "state": " · ".join([*state, words.action(turn.reply)] if turn else state),
-        "foot": words.foot(turn) if turn else "",
-        "confidence": _confidence(turn),
-        "live": turn is None and running,
-        "tiles": [tile.to_json(clips, visible, pictures) for tile in found],
-        "parts": _parts(shown, read),
-        "remarks": words.remarks(turn) if turn else [],
-    }
-
-
-def _confidence(turn: Turn | None) -> list[str]:
-    """How sure the judge said it was, and what that means; nothing where it did not say."""
-    said = None if turn is None else turn.reply.confidence
-    return [] if said is None else [words.confidence(said), words.CONFIDENCE_HELP]
-
-
-def _parts(shown: TurnState, read: ReplyReader | None) -> list[list[str]]:
-    """The reply under its headings; as it came where nothing in it could be read."""
-    reply = shown.turn.reply if shown.turn else read(shown.text) if read and shown.text else None
-    found = []
-    if reply is not None and reply.snapshot:
-        found.append([words.SNAPSHOT, reply.snapshot])
-    if reply is not None and reply.think:
-        found.append([words.THINK, reply.think])
-    if reply is not None and shown.turn is not None and reply.wants is not None and reply.wants.indices:
-        found.append([words.TOOL_CALL, words.tool_call(reply.wants)])
-    unread = not found or (shown.turn is not None and shown.turn.reply.kind == "invalid")
-    if unread and shown.text:
-        found.append([words.RAW if shown.turn else words.WRITING, shown.text])
-    return found
-
-
-def _verdict(finished: Finished | None) -> dict[str, Any] | None:
-    if finished is None or finished.verdict is None:
-        return None
-    labels = dict(finished.verdict)
-    chips = [
-        {
-            "name": name,
-            "label": words.LABELS[labels[dimension]],
-            "value": labels[dimension],
-            "help": f"{help_text} {words.LABEL_HELP[labels[dimension]]}",
-        }
-        for dimension, (name, help_text) in words.DIMENSIONS.items()
-    ]
-    return {"headline": words.headline(finished.verdict), "caveats": words.caveats(finished), "chips": chips}
+def _with_last(state: RunState, change: Callable[[TurnState], TurnState]) -> RunState:
+    if not state.turns:
+        return state
+    return replace(state, turns=(*state.turns[:-1], change(state.turns[-1])))

@@ -1,0 +1,166 @@
+"""What the page is given: live and replayed runs look the same, text stays text, and nothing is invented."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.ui.support import handmade_runs
+from vrthinker_core.traces import from_json, to_json
+from vrthinker_core.types import FrameSelection, Preference, Problem, ProblemKind, Reply, Thumbnail, Verdict
+from vrthinker_core.types.events import Finished, FramesShown, StopReason, Trace
+from vrthinker_core.types.messages import Completion
+from vrthinker_core.ui.view.page_json import status_line, view_json
+from vrthinker_core.ui.view.run_state import RunState, fold_all
+from vrthinker_core.ui.view.tiles import ImageSource
+from vrthinker_core.ui.view.words import CONFIDENCE_HELP
+
+ATTACKS = [
+    "<img src=x onerror=alert(1)>",
+    "${alert(1)}",
+    "</script><script>alert(1)</script>",
+    "`${1}`",
+    "\u202eright to left",
+    "{{value}}",
+    "x" * 1_000_000,
+]
+
+
+def picture(frame: Thumbnail) -> ImageSource:
+    return ImageSource(f"frames/{frame.ref.side}-{frame.ref.slot}.jpg", 96, 96)
+
+
+def shown(trace: Trace) -> dict[str, Any]:
+    return view_json(fold_all(trace.events()), picture)
+
+
+@given(st.integers(0, 40))
+def test_every_moment_of_a_live_run_can_be_shown(moment: int) -> None:
+    state = fold_all(list(handmade_runs.three_turns().events())[:moment])
+    json.dumps(view_json(state, picture), allow_nan=False)
+    assert status_line(state, 1.5)
+
+
+def test_a_stored_run_looks_like_the_live_one() -> None:
+    trace = handmade_runs.three_turns()
+    assert shown(from_json(to_json(trace))) == shown(trace)
+
+
+def test_frames_come_before_the_text_about_them() -> None:
+    events = list(handmade_runs.three_turns().events())
+    first = next(position for position, event in enumerate(events) if isinstance(event, FramesShown))
+    turn = view_json(fold_all(events[: first + 1]), picture)["turns"][0]
+    assert [tile["label"] for tile in turn["tiles"]] == ["#16", "#48", "#80", "#112"]
+    assert turn["parts"] == []
+    assert turn["live"]
+
+
+def test_text_streams_and_is_read_on_the_way() -> None:
+    events = list(handmade_runs.three_turns().events())
+    state = fold_all(events[:4])
+    assert view_json(state, picture)["turns"][0]["parts"] == [["Writing", "noted 1; thought"]]
+    parts = view_json(state, picture, lambda text: Reply(text, snapshot=text.upper()))["turns"][0]["parts"]
+    assert parts == [["Snapshot", "NOTED 1; THOUGHT"]]
+
+
+def test_an_answered_run() -> None:
+    view = shown(handmade_runs.three_turns())
+    assert view["verdict"]["headline"] == "Video 1 is better overall"
+    assert [(chip["name"], chip["label"]) for chip in view["verdict"]["chips"]] == [
+        ("Overall", "Video 1"),
+        ("Text alignment", "Video 1"),
+        ("Visual quality", "Video 2"),
+        ("Motion quality", "Tie"),
+    ]
+    assert view["verdict"]["caveats"] == []
+    assert view["ending"] == ""
+    assert [turn["state"] for turn in view["turns"]] == [
+        "4 frame pairs · asked for 4 more",
+        "4 frame pairs · asked for 6 more",
+        "6 frame pairs · final answer",
+    ]
+    assert view["turns"][0]["parts"][2] == ["Tool call", "select_frames([10, 30, 60, 90])"]
+    assert view["turns"][0]["foot"].startswith("312 in · ")
+
+
+def test_frames_that_left_the_window_are_marked() -> None:
+    turns = shown(handmade_runs.three_turns())["turns"]
+    gone = [[tile["label"] for tile in turn["tiles"] if any(half.get("gone") for half in tile["halves"])] for turn in turns]
+    assert gone == [[], ["#10", "#30", "#90"], []]  # 60 came back in the third turn
+
+
+@pytest.mark.parametrize("stop", list(StopReason))
+def test_no_verdict_is_invented(stop: StopReason) -> None:
+    trace = replace(handmade_runs.three_turns(), finished=Finished(stop, error="Why. What to do."))
+    view = shown(trace)
+    assert view["verdict"] is None
+    assert len(view["turns"]) == 3
+    assert not any(turn["live"] for turn in view["turns"])
+    assert status_line(fold_all(trace.events()), 9)
+
+
+def test_a_partial_verdict_is_never_shown_as_whole() -> None:
+    partial = Verdict(TA=Preference.FIRST, VQ=Preference.TIE)
+    view = shown(replace(handmade_runs.three_turns(), finished=Finished(StopReason.NO_ANSWER, partial)))
+    assert view["verdict"]["headline"] == "No overall verdict"
+    assert [chip["label"] for chip in view["verdict"]["chips"]] == ["Not said", "Video 1", "Tie", "Not said"]
+    assert "Incomplete" in view["verdict"]["caveats"][0]
+
+
+def test_forced_and_provisional_answers_say_so() -> None:
+    caveats = shown(
+        replace(handmade_runs.three_turns(), finished=Finished(StopReason.TURN_LIMIT, handmade_runs.WHOLE, True, True))
+    )["verdict"]["caveats"]
+    assert len(caveats) == 2
+    assert "Provisional" in caveats[0]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_text_stays_text_byte_for_byte(attack: str) -> None:
+    reply = Reply(attack, attack, attack, problems=(Problem(ProblemKind.NO_ACTION, attack),))
+    turn = replace(handmade_runs.three_turns().turns[0], completion=handmade_runs.completion(attack, 4096), reply=reply)
+    finished = Finished(StopReason.FAILED, error=attack)
+    view = shown(Trace(handmade_runs.started(prompt=attack, notes=(attack,)), (turn,), finished))
+    assert view["prompt"] == view["notes"][0] == view["ending"] == attack
+    assert [text for _, text in view["turns"][0]["parts"]] == [attack] * 3
+    assert view["turns"][0]["remarks"] == [attack]
+
+
+def test_an_unreadable_reply_is_shown_as_it_came() -> None:
+    turn = replace(handmade_runs.three_turns().turns[0], completion=Completion("mumble"), reply=Reply("mumble"))
+    assert shown(Trace(handmade_runs.started(), (turn,)))["turns"][0]["parts"] == [["Reply as it came", "mumble"]]
+
+
+def test_refused_requests_stand_on_the_turn() -> None:
+    wants = FrameSelection((5,), dropped=(140, 151, "x"), asked=6)
+    turn = replace(handmade_runs.three_turns().turns[0], reply=Reply("", wants=wants))
+    remarks = shown(Trace(handmade_runs.started(), (turn,)))["turns"][0]["remarks"]
+    assert remarks == ["3 requests ignored, no such frame: 140, 151, x.", "2 repeated requests ignored."]
+
+
+def test_a_run_that_has_not_begun_has_no_turns() -> None:
+    assert view_json(RunState(), picture)["turns"] == []
+
+
+def test_what_holds_for_both_files_is_said_once() -> None:
+    clips = (handmade_runs.clip("a.mp4", ("It is short.", "It is dark.")), handmade_runs.clip("b.mp4", ("It is short.",)))
+    assert shown(Trace(handmade_runs.started(clips=clips)))["health"] == ["Both videos: It is short.", "Video 1: It is dark."]
+
+
+def test_how_sure_the_judge_was_is_told_with_its_meaning() -> None:
+    trace = handmade_runs.three_turns()
+    sure = replace(trace.turns[0], reply=replace(trace.turns[0].reply, confidence=4))
+    turns = shown(replace(trace, turns=(sure, *trace.turns[1:])))["turns"]
+    assert [turn["confidence"] for turn in turns] == [["confidence 4", CONFIDENCE_HELP], [], []]
+
+
+def test_the_grid_is_told_as_data() -> None:
+    assert shown(handmade_runs.three_turns())["grid"] == {"slots": 128, "rule": "floor", "first": [0, 0], "last": "127"}
+    other = shown(replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="concat")))["grid"]
+    assert other == {"slots": 48, "rule": "even", "first": [1, 49], "last": "96"}
+    assert shown(replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="klingon")))["grid"] is None
