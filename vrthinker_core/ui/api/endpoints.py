@@ -26,7 +26,7 @@ from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.sessions import Session, Sessions
-from vrthinker_core.ui.view.api_json import RunJson, refused_json, run_json
+from vrthinker_core.ui.view.api_json import HealthJson, JudgeHealthJson, RunJson, refused_json, run_json
 
 POLL_SECONDS = 0.05
 """Seconds between two looks at a run."""
@@ -106,11 +106,16 @@ class Endpoints:
 
         What is said outside of `judges` is about the first of them. `status` is ready, loading or no judge.
         """
-        told = {name: self._judge_health(name) for name in self._judges.names}
-        each = [{"name": name, "status": judge["status"], "error": judge["error"]} for name, judge in told.items()]
-        return _response(
-            {**told[self._judges.names[0]], "judges": each, **self._queue_health(), "version": _version()}, call_token(request)
-        )
+        judges = {name: self._judge_health(name) for name in self._judges.names}
+        judging, waiting = self._blocks.queue_counts(self._concurrency_id)
+        health: HealthJson = {
+            **judges[self._judges.names[0]],
+            "judges": [{"name": name, "status": judge["status"], "error": judge["error"]} for name, judge in judges.items()],
+            "judging": judging,
+            "waiting": waiting,
+            "version": _version(),
+        }
+        return _response(health, call_token(request))
 
     def _start_run(self, pair: VideoPair, judge: str, kept: AsyncExitStack) -> Session:
         """A run that ends with `kept` at the latest."""
@@ -119,26 +124,22 @@ class Endpoints:
         kept.callback(self._sessions.end, caller)
         return visit
 
-    def _judge_health(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = {"status": "loading", "judge": "", "protocol": "", "notes": [], "error": ""}
+    def _judge_health(self, name: str) -> JudgeHealthJson:
+        health: JudgeHealthJson = {"status": "loading", "judge": "", "protocol": "", "notes": [], "error": ""}
         if not self._judges.is_loaded(name):
-            return found
+            return health
         try:
             opened = self._judges.get(name)
         except VrThinkerError as error:
-            return found | {"status": "no judge", "error": str(error)}
+            return {**health, "status": "no judge", "error": str(error)}
         backend = opened.backend
-        return found | {
+        return {
+            **health,
             "status": "ready",
             "judge": backend.name,
             "protocol": backend.protocol or "paired",
             "notes": list(opened.notes),
         }
-
-    def _queue_health(self) -> dict[str, int]:
-        """How many are judged and how many wait, visitors of the page included."""
-        judging, waiting = self._blocks.queue_counts(self._concurrency_id)
-        return {"judging": judging, "waiting": waiting}
 
 
 async def _progress(visit: Session) -> AsyncIterator[RunJson]:
@@ -157,8 +158,8 @@ async def _progress(visit: Session) -> AsyncIterator[RunJson]:
     yield run_json(visit.run.state, visit.run.seconds)
 
 
-def _response(item: RunJson, token: str) -> RunJson | str:
-    """As programs take it; a tool's answer is text."""
+def _response(item: RunJson | HealthJson, token: str) -> RunJson | HealthJson | str:
+    """The item itself; as JSON text for the call of an MCP tool, which has a token."""
     return json.dumps(item, ensure_ascii=False) if token else item
 
 

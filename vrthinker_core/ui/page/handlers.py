@@ -23,7 +23,7 @@ from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
 from vrthinker_core.ui.view.example_cards import Examples
-from vrthinker_core.ui.view.page_json import replay_status_line, status_line, transcript_json, view_json
+from vrthinker_core.ui.view.page_json import TranscriptJson, ViewJson, replay_status_line, status_line, transcript_json, view_json
 from vrthinker_core.ui.view.tiles import with_captions
 
 UPDATE_SECONDS = 0.12
@@ -178,9 +178,13 @@ class Handlers:
 
     # -- what is shown -------------------------------------------------------------------------------------------------
 
-    def _run_outputs(self, visit: Session) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    def _run_outputs(self, visit: Session) -> tuple[str, ViewJson, TranscriptJson]:
         state = visit.run.state
-        shown = {"run": visit.name, "over": visit.run.over, **view_json(state, visit.thumbnails, reply_reader(state.started))}
+        shown: ViewJson = {
+            "run": visit.name,
+            "over": visit.run.over,
+            **view_json(state, visit.thumbnails, reply_reader(state.started)),
+        }
         if visit.is_replay:
             return replay_status_line(state), {**shown, "notes": [shown["judge"], *shown["notes"]]}, transcript_json(state)
         line = status_line(state, visit.run.seconds) if self._judges.is_loaded(visit.judge) else words.LOADING

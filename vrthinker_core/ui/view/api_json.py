@@ -1,19 +1,106 @@
-"""A run as a program is told of it: plain JSON values, without pictures. Every telling is the whole run so far, in one shape."""
+"""A run as API and MCP give it: plain JSON values, without pictures. Every item is the whole run so far, in one shape."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
-from vrthinker_core.types import Thumbnail, Verdict
+from vrthinker_core.types import Preference, Thumbnail, Verdict
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.page_json import status_line
 from vrthinker_core.ui.view.run_state import RunState, TurnState
 
-RunJson = dict[str, Any]
+
+class LabelsJson(TypedDict):
+    """0 tie, 1 video 1, 2 video 2, None not said."""
+
+    TA: int | None
+    MQ: int | None
+    VQ: int | None
+    OA: int | None
+
+
+class FrameJson(TypedDict):
+    """A frame that the judge was shown, from `seconds` to before `until`."""
+
+    video: int
+    """1 or 2."""
+    number: str
+    """What the judge calls it."""
+    index: int
+    """Its place in the file, counted from 0."""
+    seconds: float
+    until: float
+
+
+class TurnJson(TypedDict):
+    """One turn; what is read from the reply stays empty until `over`."""
+
+    number: int
+    frames: list[FrameJson]
+    snapshot: str
+    think: str
+    requested: list[int]
+    """Frame numbers that the reply asks for."""
+    labels: LabelsJson | None
+    confidence: int | None
+    remarks: list[str]
+    """Repairs, refusals and cuts, one sentence each."""
+    text: str
+    """The reply as it came, as far as it has come."""
+    over: bool
+
+
+class RunJson(TypedDict):
+    """A run so far."""
+
+    status: str
+    stop: str | None
+    """Why the run ended, a `StopReason`; None while it is going on."""
+    labels: LabelsJson | None
+    provisional: bool
+    forced: bool
+    error: str
+    """One sentence, "" where nothing failed."""
+    notes: list[str]
+    judge: str
+    protocol: str
+    prompt: str
+    turns: list[TurnJson]
+
+
+class OfferedJudgeJson(TypedDict):
+    """A judge that can be asked for by name."""
+
+    name: str
+    status: str
+    error: str
+
+
+class JudgeHealthJson(TypedDict):
+    """Whether a judge is there, and which one."""
+
+    status: str
+    """ready, loading or no judge."""
+    judge: str
+    protocol: str
+    notes: list[str]
+    error: str
+
+
+class HealthJson(JudgeHealthJson):
+    """The state of the server; what `JudgeHealthJson` says is about the first judge."""
+
+    judges: list[OfferedJudgeJson]
+    judging: int
+    """Runs that are being judged."""
+    waiting: int
+    """Runs that wait in the queue."""
+    version: str
+    """Of this package, "" where it is not installed."""
 
 
 def run_json(state: RunState, seconds: float = 0.0) -> RunJson:
-    """The run so far, `seconds` after it began. `stop` is None until it has ended, then the reason why it did."""
+    """The run so far, `seconds` after it began."""
     finished, started = state.finished, state.started
     return {
         "status": status_line(state, seconds),
@@ -22,7 +109,7 @@ def run_json(state: RunState, seconds: float = 0.0) -> RunJson:
         "provisional": bool(finished and finished.provisional),
         "forced": bool(finished and finished.forced),
         "error": finished.error if finished else "",
-        "notes": [*(started.notes if started else ()), *_health(state), *(finished.notes if finished else ())],
+        "notes": [*(started.notes if started else ()), *_clip_notes(state), *(finished.notes if finished else ())],
         "judge": started.judge if started else "",
         "protocol": started.dialect if started else "",
         "prompt": started.prompt if started else "",
@@ -32,20 +119,22 @@ def run_json(state: RunState, seconds: float = 0.0) -> RunJson:
 
 def refused_json(sentence: str) -> RunJson:
     """A run that never began, because of what was asked for."""
-    return run_json(RunState()) | {"status": words.READY, "stop": "failed", "error": sentence}
+    return {**run_json(RunState()), "status": words.READY, "stop": "failed", "error": sentence}
 
 
-def _health(state: RunState) -> list[str]:
+def _clip_notes(state: RunState) -> list[str]:
     return words.health([clip.notes if clip else () for clip in state.started.clips]) if state.started else []
 
 
-def _labels(verdict: Verdict) -> dict[str, int | None]:
-    """0 tie, 1 video 1, 2 video 2, None not said."""
-    return {str(dimension): None if label is None else int(label) for dimension, label in verdict}
+def _labels(verdict: Verdict) -> LabelsJson:
+    return {"TA": _number(verdict.TA), "MQ": _number(verdict.MQ), "VQ": _number(verdict.VQ), "OA": _number(verdict.OA)}
 
 
-def _turn(shown: TurnState) -> RunJson:
-    """`text` is the whole reply as it came, and what has come so far while it is being written."""
+def _number(label: Preference | None) -> int | None:
+    return None if label is None else int(label)
+
+
+def _turn(shown: TurnState) -> TurnJson:
     turn = shown.turn
     reply = turn.reply if turn else None
     return {
@@ -62,8 +151,7 @@ def _turn(shown: TurnState) -> RunJson:
     }
 
 
-def _frame(frame: Thumbnail) -> RunJson:
-    """`number` is what the judge calls it; `index` counts the file's frames from 0, shown from `seconds` to before `until`."""
+def _frame(frame: Thumbnail) -> FrameJson:
     return {
         "video": int(frame.ref.side),
         "number": frame.number,

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Literal, TypedDict, get_args
 
 from vrthinker_core.dialects import Dialect, make_dialect
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import FrameRef, ProtocolName, Reply, Side
 from vrthinker_core.types.events import Started
+
+
+class GridJson(TypedDict):
+    """How a run counts frames: what the rail needs to place them."""
+
+    slots: int
+    """Of each video."""
+    rule: Literal["floor", "even"]
+    """How the slots are spread over a clip, as in `Grid`."""
+    first: list[int]
+    """The number of each video's first slot."""
+    last: str
+    """The number of the second video's last slot."""
 
 
 def reply_reader(started: Started | None) -> Callable[[str], Reply] | None:
@@ -17,8 +30,8 @@ def reply_reader(started: Started | None) -> Callable[[str], Reply] | None:
     return None if dialect is None else lambda text: dialect.parse(text, cut=True)
 
 
-def grid_json(started: Started) -> dict[str, Any] | None:
-    """How the run counts frames, for the rail: slots of each video, the rule that spreads them, first numbers and the last one."""
+def grid_json(started: Started) -> GridJson | None:
+    """How the run counts frames; None where its dialect is not known."""
     dialect = _dialect(started)
     if dialect is None:
         return None

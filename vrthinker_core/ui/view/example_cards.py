@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import load
@@ -17,6 +17,19 @@ from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 from vrthinker_core.ui.view.tiles import group_tiles
 
 VIDEO_NAMES = ("first.mp4", "second.mp4")
+
+
+class CardJson(TypedDict):
+    """An example as the page shows it."""
+
+    name: str
+    """Its folder, by which the page opens it."""
+    title: str
+    prompt: str
+    outcome: str
+    judge: str
+    pictures: list[str]
+    """The address of one picture of each video, "" where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +63,12 @@ class Examples:
         """The example of that name."""
         return next((example for example in self.all if example.name == name), None)
 
-    def cards(self, album: Callable[[str], ThumbnailFiles]) -> list[dict[str, Any]]:
+    def cards(self, album: Callable[[str], ThumbnailFiles]) -> list[CardJson]:
         """For the page: what was asked, what came out, who judged. `album(name)` keeps the pictures of one example."""
         return [_card(example, album(example.name)) for example in self.all]
 
 
-def _card(example: SavedExample, album: ThumbnailFiles) -> dict[str, Any]:
+def _card(example: SavedExample, album: ThumbnailFiles) -> CardJson:
     trace = example.trace
     shown = group_tiles(trace.turns[0].frames) if trace.turns else []
     halves = shown[len(shown) // 2].halves if shown else {}

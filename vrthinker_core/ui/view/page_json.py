@@ -3,23 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypedDict
 
 from vrthinker_core.types import ClipInfo, FrameRef, Reply, Side
 from vrthinker_core.types.events import Finished, Turn
 from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.dialect_lookup import grid_json
+from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
 from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
-from vrthinker_core.ui.view.tiles import ImageSources, group_tiles
+from vrthinker_core.ui.view.tiles import ImageSources, TileJson, group_tiles
 
 ReplyReader = Callable[[str], Reply]
 """Reads a reply that is still being written."""
 
 
-def view_json(state: RunState, pictures: ImageSources, read: ReplyReader | None = None) -> dict[str, Any]:
-    """What the page shows, as JSON values.
+class ChipJson(TypedDict):
+    """One dimension of a verdict."""
 
-    `pictures` says where a thumbnail is found; `read` reads a reply that is still being written (without it the raw text is shown).
+    name: str
+    label: str
+    value: int | None
+    """The label as a number; None where the judge did not say."""
+    help: str
+
+
+class VerdictJson(TypedDict):
+    """The verdict, in the order in which the page shows its dimensions."""
+
+    headline: str
+    caveats: list[str]
+    chips: list[ChipJson]
+
+
+class TurnViewJson(TypedDict):
+    """One turn."""
+
+    number: int
+    state: str
+    """What came into view and what the reply did, in one line."""
+    foot: str
+    """Tokens and time; "" while the turn is going on."""
+    confidence: list[str]
+    """How sure the judge said it was, and what that means; [] where it did not say."""
+    live: bool
+    """The judge is writing this turn now."""
+    tiles: list[TileJson]
+    parts: list[list[str]]
+    """[heading, text] of each part of the reply."""
+    remarks: list[str]
+
+
+class ViewJson(TypedDict, total=False):
+    """A run. Before it has begun there are `turns` and `ending` alone."""
+
+    run: str
+    """The session's name, by which the page asks for downloads; only on the live page."""
+    over: bool
+    """Nothing more will come; only on the live page."""
+    prompt: str
+    judge: str
+    notes: list[str]
+    health: list[str]
+    """Notes on the two files."""
+    fps: list[float]
+    """Of each video; 0 where it is not known."""
+    grid: GridJson | None
+    verdict: VerdictJson | None
+    ending: str
+    """What a person must know about the end of the run; "" after an ordinary answer."""
+    turns: list[TurnViewJson]
+
+
+class TranscriptJson(TypedDict):
+    """What was sent and what came back."""
+
+    passages: list[list[str]]
+    """[heading, text] of each passage."""
+
+
+def view_json(state: RunState, pictures: ImageSources, read: ReplyReader | None = None) -> ViewJson:
+    """What the page shows of a run.
+
+    `pictures` gives the address of a thumbnail; `read` reads a reply that is still being written (without it, raw text is shown).
     """
     started = state.started
     if started is None:
@@ -39,8 +103,8 @@ def view_json(state: RunState, pictures: ImageSources, read: ReplyReader | None 
     }
 
 
-def transcript_json(state: RunState) -> dict[str, Any]:
-    """The exact text that was sent and came back, passage by passage; a turn is told once it has ended."""
+def transcript_json(state: RunState) -> TranscriptJson:
+    """The exact text that was sent and came back, passage by passage; a turn is added once it, or the run, has ended."""
     passages = [[words.SYSTEM, state.started.system]] if state.started and state.started.system else []
     for turn in (turn for turn in state.turns if turn.turn or state.finished):
         passages.append([words.sent(turn.number, len(turn.frames)), turn.told])
@@ -74,7 +138,7 @@ def _turn(
     visible: frozenset[FrameRef],
     pictures: ImageSources,
     read: ReplyReader | None,
-) -> dict[str, Any]:
+) -> TurnViewJson:
     found = group_tiles(shown.frames)
     pairs = sum(len(tile.halves) == 2 for tile in found)
     state = [words.shown(pairs, len(found) - pairs)] if found else []
@@ -113,11 +177,11 @@ def _parts(shown: TurnState, read: ReplyReader | None) -> list[list[str]]:
     return found
 
 
-def _verdict(finished: Finished | None) -> dict[str, Any] | None:
+def _verdict(finished: Finished | None) -> VerdictJson | None:
     if finished is None or finished.verdict is None:
         return None
     labels = dict(finished.verdict)
-    chips = [
+    chips: list[ChipJson] = [
         {
             "name": name,
             "label": words.LABELS[labels[dimension]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, NotRequired, TypedDict
 
 from vrthinker_core.types import ClipInfo, FrameRef, Side, Thumbnail
 from vrthinker_core.ui.view import words
@@ -23,6 +23,27 @@ class ImageSource:
 ImageSources = Callable[[Thumbnail], ImageSource]
 
 
+class HalfJson(TypedDict):
+    """One video's frame of a tile."""
+
+    src: str
+    ratio: float
+    """Width divided by height."""
+    at: float
+    """Seconds to seek to."""
+    place: float
+    """Where the frame stands in its clip, 0 to 1."""
+    gone: NotRequired[Literal[True]]
+    """The frame has left the judge's view."""
+
+
+class TileJson(TypedDict):
+    """A tile; a half is None where the judge did not see that video."""
+
+    label: str
+    halves: list[HalfJson | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Tile:
     """One slot of one turn. A side that was not sent is missing: a partner is never invented."""
@@ -34,18 +55,16 @@ class Tile:
         """The frame's number as it was printed to the judge; both numbers where the videos are counted apart."""
         return " · ".join(dict.fromkeys(f"#{half.number}" for _, half in sorted(self.halves.items())))
 
-    def to_json(self, clips: Mapping[Side, ClipInfo], visible: Set[FrameRef], pictures: ImageSources) -> dict[str, Any]:
+    def to_json(self, clips: Mapping[Side, ClipInfo], visible: Set[FrameRef], pictures: ImageSources) -> TileJson:
         """For the page: a label, and for each side a picture with its moment, or None."""
         return {"label": self.label, "halves": [self._half(side, clips, visible, pictures) for side in Side]}
 
-    def _half(
-        self, side: Side, clips: Mapping[Side, ClipInfo], visible: Set[FrameRef], pictures: ImageSources
-    ) -> dict[str, Any] | None:
+    def _half(self, side: Side, clips: Mapping[Side, ClipInfo], visible: Set[FrameRef], pictures: ImageSources) -> HalfJson | None:
         thumbnail = self.halves.get(side)
         if thumbnail is None:
             return None
         picture = pictures(thumbnail)
-        half = {
+        half: HalfJson = {
             "src": picture.src,
             "ratio": round(picture.width / picture.height, 3),
             "at": seek_time(thumbnail),
