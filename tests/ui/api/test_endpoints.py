@@ -6,14 +6,16 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from gradio_client import handle_file
+from gradio_client.utils import python_type_to_json_schema
 
 from tests.ui.conftest import Server
 from tests.ui.sessions.test_background_run import until
 from tests.ui.support.api_calls import PROMPT, Clips, answers, begin, check_refused, client, file, messages, upload, uploaded
+from vrthinker_core.ui.view.api_json import HealthJson, RunJson
 
 LOOK = (
     '<think>The block jumps.</think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 60, 200]}}</tool_call>'
@@ -83,6 +85,15 @@ def test_only_these_endpoints_are_offered(server: Server) -> None:
     assert not info["unnamed_endpoints"]
     names = [value["parameter_name"] for value in info["named_endpoints"]["/compare"]["parameters"]]
     assert names == ["video1", "video2", "prompt", "judge"]
+
+
+@pytest.mark.parametrize(("name", "shape"), [("compare", RunJson), ("health", HealthJson)])
+def test_the_shape_of_every_answer_is_shown(name: str, shape: type, server: Server) -> None:
+    info: Any = client(server).view_api(return_format="dict", print_info=False)
+    (value,) = info["named_endpoints"][f"/{name}"]["returns"]
+    assert value["type"] == python_type_to_json_schema(shape)
+    assert value["type"]["required"] == list(get_type_hints(shape))
+    assert value["python_type"]["type"].startswith("dict(status: str, ")
 
 
 def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -> None:

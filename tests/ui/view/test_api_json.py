@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import get_type_hints
 
 from tests.ui.support import handmade_runs
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import Preference, Verdict
 from vrthinker_core.types.events import Finished, StopReason, Trace
-from vrthinker_core.ui.view.api_json import refused_json, run_json
+from vrthinker_core.ui.view.api_json import FrameJson, LabelsJson, RunJson, TurnJson, refused_json, run_json
 from vrthinker_core.ui.view.run_state import RunState, fold_all
 
 
@@ -29,6 +30,14 @@ def test_a_failure_keeps_the_turns() -> None:
     assert (item["stop"], item["labels"], item["error"]) == ("failed", None, "The judge stopped.")
     assert [turn["number"] for turn in item["turns"]] == [1, 2, 3]
     assert [turn["requested"] for turn in item["turns"]] == [[10, 30, 60, 90], [56, 58, 60, 62, 64, 66], []]
+
+
+def test_the_typed_dicts_name_every_key_in_order() -> None:
+    item = run_json(fold_all(handmade_runs.three_turns().events()), 4.6)
+    assert list(item) == list(get_type_hints(RunJson))
+    assert list(item["labels"] or ()) == list(get_type_hints(LabelsJson))
+    assert list(item["turns"][0]) == list(get_type_hints(TurnJson))
+    assert list(item["turns"][0]["frames"][0]) == list(get_type_hints(FrameJson))
 
 
 def test_every_telling_has_one_shape_and_is_json() -> None:

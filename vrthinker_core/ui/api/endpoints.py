@@ -12,10 +12,12 @@ import logging
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
+from gradio.components.api_component import Api
 from gradio.events import api as endpoint
+from gradio_client.utils import python_type_to_json_schema  # type: ignore[import-untyped]
 
 from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
@@ -35,6 +37,9 @@ HEARTBEAT_SECONDS = 0.5
 """Seconds between two items at most: Gradio notices only between items that a caller has gone."""
 
 
+Item = TypeVar("Item", RunJson, HealthJson)
+
+
 def register_endpoints(
     blocks: CheckedBlocks,
     opening: JudgeLoader,
@@ -48,10 +53,21 @@ def register_endpoints(
     `concurrency_id` is the page's own, so that all wait in one queue for `at_once` judges. `callers` are those of the MCP tools.
     """
     api = Endpoints(blocks, opening, visits, concurrency_id, callers or McpCalls())
-    endpoint(api.compare, api_name="compare", concurrency_limit=at_once, concurrency_id=concurrency_id)
-    endpoint(api.health, api_name="health", queue=False)
+    compare = endpoint(api.compare, api_name="compare", concurrency_limit=at_once, concurrency_id=concurrency_id)
+    health = endpoint(api.health, api_name="health", queue=False)
+    _set_schema(blocks, compare["outputs"][0], python_type_to_json_schema(RunJson))
+    _set_schema(blocks, health["outputs"][0], python_type_to_json_schema(HealthJson))
     if mcp.installed_version() and mcp.why_unavailable():
         logging.getLogger(__name__).warning(mcp.why_unavailable())
+
+
+def _set_schema(blocks: CheckedBlocks, component: int, schema: dict[str, Any]) -> None:
+    """Give a parameter or a return value its JSON schema: Gradio makes none from an iterator, and none with descriptions."""
+    api = blocks.blocks[component]
+    assert isinstance(api, Api)
+    shown = api.api_info()  # the very object that Gradio shows
+    shown.clear()
+    shown.update(schema)
 
 
 def has_mcp() -> bool:
@@ -73,7 +89,7 @@ class Endpoints:
 
     async def compare(
         self, video1: str | UploadedFile, video2: str | UploadedFile, prompt: str, request: gr.Request, judge: str = ""
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncIterator[RunJson | str]:
         """Which of two videos, made from the same prompt, follows it better, and why: the judge's turns.
 
         Every item is the whole run so far; the last one has `stop`, and `labels` for text alignment (TA), motion quality (MQ),
@@ -101,7 +117,7 @@ class Endpoints:
                 if not self._callers.is_waiting(token):
                     return
 
-    def health(self, request: gr.Request) -> Any:
+    def health(self, request: gr.Request) -> HealthJson | str:
         """Whether a judge is there, which one, how many wait for it, and which other `judges` can be asked for by name.
 
         What is said outside of `judges` is about the first of them. `status` is ready, loading or no judge.
@@ -158,7 +174,7 @@ async def _progress(visit: Session) -> AsyncIterator[RunJson]:
     yield run_json(visit.run.state, visit.run.seconds)
 
 
-def _response(item: RunJson | HealthJson, token: str) -> RunJson | HealthJson | str:
+def _response(item: Item, token: str) -> Item | str:
     """The item itself; as JSON text for the call of an MCP tool, which has a token."""
     return json.dumps(item, ensure_ascii=False) if token else item
 
