@@ -1,1 +1,1 @@
-"""Opening a checkpoint: its files, the devices it fits on, its weights."""
+"""Opening a checkpoint: its files, the memory it needs, its weights."""

@@ -1,6 +1,6 @@
-"""A checkpoint folder as files, judged before a single weight is read: what is there, what is whole, what it was trained for.
+"""The files of a checkpoint, checked before a weight is read: which there are, whether they are whole, which protocol they name.
 
-Nothing here needs torch. `checkpoints.py` opens what has passed.
+Nothing here imports torch. `loader.py` loads what passes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
@@ -19,16 +19,16 @@ from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import ProtocolName
 
 MARKER = "vrthinker.json"
-"""Names the protocol a checkpoint was trained for and, where it was sealed, the SHA-256 of its files."""
+"""Names the protocol a checkpoint was trained for and, if its files are never to change, the SHA-256 of each."""
 
 PUBLISHED_PROTOCOLS: dict[str, ProtocolName] = {"qunwang13/vr-thinker": "concat", "qunwang13/vrthinker": "paired"}
-"""The two published checkpoints, which carry no marker."""
+"""Hub ids of the two published checkpoints, which have no marker, and the protocols they were trained for."""
 
 DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")
-"""All that is fetched from a hub: no code, no pickles."""
+"""The files fetched from the hub: no code, no pickles."""
 
 MAX_TENSOR_NAME = 1000
-"""Characters of the longest tensor name; names stand in error messages."""
+"""Characters of the longest tensor name: error messages quote names."""
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -36,9 +36,9 @@ _DATA_END = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,20})\s*\]')
 
 
 def locate(source: str) -> Path:
-    """The folder that holds `source`: a path, or a hub id, whose files are fetched once and then kept.
+    """The folder of `source`: a path, or a hub id, whose files are downloaded once and then kept.
 
-    Raises CheckpointError where neither can be had.
+    Raises CheckpointError for what is neither, or cannot be downloaded.
     """
     path = Path(source).expanduser()
     if path.is_dir():
@@ -57,26 +57,26 @@ def locate(source: str) -> Path:
 
 
 def display_name(source: str) -> str:
-    """What a checkpoint is called before it is opened: a hub id as it is, a folder by its title. It never holds a path."""
+    """Display name of a checkpoint that is not open yet: a hub id as it is, a folder by its title. Never a path."""
     path = Path(source)
     return source if _HUB_ID.fullmatch(source) and not path.exists() else folder_title(path)
 
 
 def folder_title(folder: Path) -> str:
-    """What a checkpoint is called in a sentence: its folder's name, or its hub id where the hub's own store holds it."""
-    whole = folder.absolute()
-    if whole.parent.name == "snapshots":
-        return whole.parent.parent.name.removeprefix("models--").replace("--", "/")
-    return whole.name
+    """Display name of a checkpoint: its folder's name, or its hub id where the folder is in the hub's cache."""
+    path = folder.absolute()
+    if path.parent.name == "snapshots":
+        return path.parent.parent.name.removeprefix("models--").replace("--", "/")
+    return path.name
 
 
 def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Check every file of a checkpoint as far as that goes without reading weights; gives each tensor's shape.
+    """Check every file of a checkpoint without reading weights; gives the shape of each tensor.
 
-    Raises CheckpointError that names the file.
+    Raises CheckpointError, which names the file.
     """
-    _config(folder)
-    _checksums(folder)
+    _read_config(folder)
+    _check_checksums(folder)
     if (folder / "adapter_config.json").exists():
         raise CheckpointError(f"{folder_title(folder)} holds an adapter (adapter_config.json): merge it into its base model first.")
     shapes: dict[str, tuple[int, ...]] = {}
@@ -87,15 +87,14 @@ def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def protocol_of(folder: Path, source: str) -> ProtocolName | None:
     """The protocol a checkpoint was trained for: from its marker, else from its published name, else None."""
-    said = _marker(folder).get("protocol")
-    if said is not None:
-        if said not in get_args(ProtocolName):
+    marked = _read_marker(folder).get("protocol")
+    if marked is not None:
+        if marked not in get_args(ProtocolName):
             raise CheckpointError(
-                f"{MARKER} of {folder_title(folder)} names the protocol {said!r}, which is none of {get_args(ProtocolName)}."
+                f"{MARKER} of {folder_title(folder)} names the protocol {marked!r}, which is none of {get_args(ProtocolName)}."
             )
-        known: ProtocolName = said
-        return known
-    names = (source, str(_config(folder).get("_name_or_path", "")), folder_title(folder))
+        return cast(ProtocolName, marked)
+    names = (source, str(_read_config(folder).get("_name_or_path", "")), folder_title(folder))
     for published, protocol in PUBLISHED_PROTOCOLS.items():
         if any(name.lower() in (published, published.split("/")[1]) for name in names):
             return protocol
@@ -103,16 +102,16 @@ def protocol_of(folder: Path, source: str) -> ProtocolName | None:
 
 
 def forced_redirect_of(folder: Path) -> tuple[str, str] | None:
-    """What an answer is forced with in a checkpoint that knows only its protocol's own sentences, from its marker.
+    """How to make a checkpoint answer that knows only its protocol's own sentences; from its marker, None for other checkpoints.
 
-    (a, b) as in `Sampling.redirect`: how it announces and opens a call, and what is to stand there instead.
+    (a, b) as in `Sampling.redirect`: the text with which it opens a tool call, and the text that replaces it.
     """
-    said = _marker(folder).get("forced")
-    if said is None:
+    forced = _read_marker(folder).get("forced")
+    if forced is None:
         return None
-    if not (isinstance(said, list) and len(said) == 2 and all(isinstance(text, str) and text for text in said)):
+    if not (isinstance(forced, list) and len(forced) == 2 and all(isinstance(text, str) and text for text in forced)):
         raise CheckpointError(f"{MARKER} of {folder_title(folder)} is damaged: its `forced` is no pair of texts.")
-    return said[0], said[1]
+    return forced[0], forced[1]
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -133,7 +132,7 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def count_weights(shapes: dict[str, tuple[int, ...]]) -> int:
-    """How many numbers the tensors of these shapes hold together."""
+    """The number of weights in tensors of these shapes."""
     return sum(math.prod(shape) for shape in shapes.values())
 
 
@@ -141,7 +140,7 @@ def count_weights(shapes: dict[str, tuple[int, ...]]) -> int:
 
 
 def _damage(path: Path, error: OSError | SafetensorError) -> str:
-    """What `safe_open` found. It does not tell the length that a file of the wrong length should have, so that is told here."""
+    """What `safe_open` found wrong. It does not name the length that a file should have, so that is computed here."""
     if "incomplete metadata" not in str(error):
         return "its safetensors header cannot be read."
     return f"it should be {_declared_length(path):,} bytes long and is {path.stat().st_size:,}. Fetch it again."
@@ -158,28 +157,28 @@ def _declared_length(path: Path) -> int:
     return 8 + length + max(map(int, ends), default=0)
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path.name} of {folder_title(path.parent)} is damaged: it is not JSON.") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise CheckpointError(f"{path.name} of {folder_title(path.parent)} is damaged: it holds no JSON object.")
-    return found
+    return content
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def _read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
         raise CheckpointError(f"{folder_title(folder)} is no checkpoint: it has no config.json.")
-    config = _json(path)
+    config = _read_json(path)
     if config.get("model_type") != "qwen2_5_vl":
         raise CheckpointError(f"{folder_title(folder)} is a {config.get('model_type')!r} model: this judge must be a 'qwen2_5_vl'.")
     return config
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that make up the model, in the order in which transformers looks for them."""
+    """The safetensors files of the weights: model.safetensors, else the shards of its index, as transformers looks for them."""
     if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]
     index = folder / "model.safetensors.index.json"
@@ -188,10 +187,10 @@ def _weight_files(folder: Path) -> list[Path]:
         if pickles:
             raise CheckpointError(f"{pickles[0]} is a pickle, which can run code when opened: only safetensors weights are read.")
         raise CheckpointError(f"{folder_title(folder)} has no weights: there is no model.safetensors and no index of shards.")
-    mapped = _json(index).get("weight_map")
-    if not isinstance(mapped, dict) or not mapped:
+    weight_map = _read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{index.name} of {folder_title(folder)} is damaged: it maps no weights.")
-    names = sorted({str(name) for name in mapped.values()})
+    names = sorted({str(name) for name in weight_map.values()})
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise CheckpointError(
@@ -202,13 +201,13 @@ def _weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _marker(folder: Path) -> dict[str, Any]:
+def _read_marker(folder: Path) -> dict[str, Any]:
     path = folder / MARKER
-    return _json(path) if path.is_file() else {}
+    return _read_json(path) if path.is_file() else {}
 
 
-def _checksums(folder: Path) -> None:
-    sums = _marker(folder).get("sha256", {})
+def _check_checksums(folder: Path) -> None:
+    sums = _read_marker(folder).get("sha256", {})
     if not isinstance(sums, dict):
         raise CheckpointError(f"{MARKER} of {folder_title(folder)} is damaged: its checksums are no table.")
     for name, expected in sums.items():

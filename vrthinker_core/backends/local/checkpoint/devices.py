@@ -1,4 +1,4 @@
-"""What a model may run on: whether there is a CUDA device, and how much memory is free, asked before anything is loaded."""
+"""The device a model runs on: whether CUDA can be used, and how much memory is free, asked before a model is loaded."""
 
 from __future__ import annotations
 
@@ -10,32 +10,37 @@ import torch
 from vrthinker_core.errors import CheckpointError
 
 MEMORY_MARGIN = 1.15
-"""Loading and speaking take some memory beyond the weights."""
+"""Memory that a model takes, loading and generation included, as a multiple of its weights."""
 
 
-def require_memory(weights: int, available: int | None, where: str) -> None:
-    """Raises CheckpointError when `weights` bytes and what comes with them do not fit into `available` (None: not known)."""
-    needed = int(weights * MEMORY_MARGIN)
+def has_cuda() -> bool:
+    """A CUDA device can be used."""
+    return torch.cuda.is_available()
+
+
+def require_memory(weight_bytes: int, available: int | None, device: str) -> None:
+    """Raises CheckpointError when weights of that many bytes do not fit into `available` bytes (None: not known)."""
+    needed = int(weight_bytes * MEMORY_MARGIN)
     if available is not None and needed > available:
-        place = "memory" if where == "cpu" else f"memory of {where}"
+        memory = "memory" if device == "cpu" else f"memory of {device}"
         raise CheckpointError(
-            f"This judge needs {needed / 2**30:.1f} GiB, but only {available / 2**30:.1f} GiB of {place} are free: "
+            f"This judge needs {needed / 2**30:.1f} GiB, but only {available / 2**30:.1f} GiB of {memory} are free: "
             "close other programs, take a larger machine, or choose the built-in judge."
         )
 
 
-def available_memory(where: str) -> int | None:
-    """Bytes that are free on a device ("cpu", "cuda", "cuda:1"), None where that cannot be told."""
-    if where.startswith("cuda"):
-        return _cuda_memory(where)
-    known = [n for n in (_system_memory(), _cgroup_memory()) if n is not None]
-    return min(known) if where == "cpu" and known else None
+def available_memory(device: str) -> int | None:
+    """Free bytes of a device ("cpu", "cuda" for all GPUs, "cuda:1"), None where they are not known."""
+    if device.startswith("cuda"):
+        return _cuda_memory(device)
+    known = [free for free in (_system_memory(), _cgroup_memory()) if free is not None]
+    return min(known) if device == "cpu" and known else None
 
 
-def _cuda_memory(where: str) -> int | None:
+def _cuda_memory(device: str) -> int | None:
     try:
-        devices = range(torch.cuda.device_count()) if where == "cuda" else [torch.device(where).index]
-        return sum(int(torch.cuda.mem_get_info(device)[0]) for device in devices)
+        devices = range(torch.cuda.device_count()) if device == "cuda" else [torch.device(device).index]
+        return sum(int(torch.cuda.mem_get_info(each)[0]) for each in devices)
     except (RuntimeError, AssertionError, AttributeError, TypeError, ValueError):
         return None
 
@@ -54,7 +59,7 @@ def _system_memory() -> int | None:
 
 
 def _cgroup_memory() -> int | None:
-    """What a control group leaves, where one sets a limit. Cached file pages count as free: they are given back on demand."""
+    """Free bytes under the control group's limit, None without one. Cached file pages count as free: they are evicted on demand."""
     root = Path("/sys/fs/cgroup")
     try:
         limit = int((root / "memory.max").read_text(encoding="ascii"))
@@ -63,8 +68,3 @@ def _cgroup_memory() -> int | None:
     except (OSError, ValueError):
         return None
     return max(0, limit - used + int(stat.get("inactive_file", 0)))
-
-
-def has_cuda() -> bool:
-    """A CUDA device can be used here."""
-    return torch.cuda.is_available()
