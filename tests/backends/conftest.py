@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.backends.support.random_model import write_small
-from tests.backends.support.stock_transformers import Stock
+from tests.backends.support.random_model import write_random_checkpoint
+from tests.backends.support.stock_transformers import StockModel
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 
@@ -26,7 +26,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small random checkpoint, whole. Copy it before changing it."""
-    return write_small(tmp_path_factory.mktemp("checkpoints") / "small")
+    return write_random_checkpoint(tmp_path_factory.mktemp("checkpoints") / "small")
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +35,8 @@ def small(folder: Path) -> TransformersBackend:
 
 
 @pytest.fixture(scope="session")
-def stock(folder: Path) -> Stock:
-    return Stock(folder)
+def stock(folder: Path) -> StockModel:
+    return StockModel(folder)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.backends.support.random_model import say, seen
+from tests.backends.support.random_model import generate, noise_frame
 from tests.backends.test_kv_cache import FILMED, OPENING, answered, windowed
 from vrthinker_core.backends.base import BatchBackend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.local.engine.batched_cache import BatchedCache
@@ -22,8 +22,8 @@ OPENINGS = (
     OPENING,
     FILMED,
     Message("user", (Text("No picture at all."),)),
-    Message("user", (Image(seen(77, 140, 28)), Text("One."))),
-    Message("user", (*(Image(seen(n, 28, 28)) for n in range(5)), Text("Five small ones."))),
+    Message("user", (Image(noise_frame(77, 140, 28)), Text("One."))),
+    Message("user", (*(Image(noise_frame(n, 28, 28)) for n in range(5)), Text("Five small ones."))),
 )
 
 
@@ -68,11 +68,11 @@ def test_each_reply_of_a_batch_is_the_one_it_is_alone(request: pytest.FixtureReq
         asked = [kept(histories[n], window) for n in live]
         ends = together(backend, [GenerationRequest(many[n], m, s) for n, m, s in zip(live, asked, samplings, strict=True)])
         for n, messages, sampling, end in zip(live, asked, samplings, ends, strict=True):
-            alone = say(single[n], messages, sampling)
+            alone = generate(single[n], messages, sampling)
             assert as_text(end) == as_text(alone)
             histories[n] += [
                 Message("assistant", (GeneratedText(alone.text, alone.tokens),)),
-                answered(turn, seen(20 + turn), seen(n)),
+                answered(turn, noise_frame(20 + turn), noise_frame(n)),
             ]
 
 
@@ -91,7 +91,7 @@ def test_the_logits_of_a_shared_step_are_those_of_a_step_alone(small: Transforme
 
 
 def test_forced_answers_and_samples_are_each_row_s_own(small: TransformersBackend) -> None:
-    plain = [say(small.open_conversation(), [opening], Sampling(max_new_tokens=24)).text for opening in OPENINGS]
+    plain = [generate(small.open_conversation(), [opening], Sampling(max_new_tokens=24)).text for opening in OPENINGS]
     samplings = [
         Sampling(24, redirect=(plain[0][3:6], "<Answer>TA=")),
         Sampling(24, temperature=1.5, seed=3),
@@ -100,7 +100,7 @@ def test_forced_answers_and_samples_are_each_row_s_own(small: TransformersBacken
         Sampling(24, redirect=(plain[4][8:10], "no ")),
     ]
     ends = together(small, [GenerationRequest(small.open_conversation(), [o], s) for o, s in zip(OPENINGS, samplings, strict=True)])
-    alone = [say(small.open_conversation(), [o], s) for o, s in zip(OPENINGS, samplings, strict=True)]
+    alone = [generate(small.open_conversation(), [o], s) for o, s in zip(OPENINGS, samplings, strict=True)]
     assert [as_text(end) for end in ends] == [as_text(end) for end in alone]
     assert plain[0] != alone[0].text
 
@@ -110,18 +110,18 @@ def test_a_cancel_ends_one_row_and_no_other(small: TransformersBackend) -> None:
     questions = [GenerationRequest(small.open_conversation(), [opening], Sampling(20)) for opening in OPENINGS]
     questions[1] = replace(questions[1], cancelled=lambda: next(asked))
     ends = together(small, questions)
-    whole = [say(small.open_conversation(), [opening], Sampling(20)) for opening in OPENINGS]
+    whole = [generate(small.open_conversation(), [opening], Sampling(20)) for opening in OPENINGS]
     cut = ends[1]
     assert isinstance(cut, Completion)
     assert cut.stop == "cancelled"
     assert 0 < len(cut.tokens) < 20
     assert whole[1].tokens[: len(cut.tokens)] == cut.tokens
     assert [as_text(end) for n, end in enumerate(ends) if n != 1] == [as_text(end) for n, end in enumerate(whole) if n != 1]
-    assert say(questions[1].conversation, [OPENINGS[1]], Sampling(20)).tokens == whole[1].tokens, "the conversation can go on"
+    assert generate(questions[1].conversation, [OPENINGS[1]], Sampling(20)).tokens == whole[1].tokens, "the conversation can go on"
 
 
 def test_a_row_that_fails_fails_alone(small: TransformersBackend) -> None:
-    torn = [Message("user", (Image(replace(seen(99), key="torn", rgb=b"123")),))]
+    torn = [Message("user", (Image(replace(noise_frame(99), key="torn", rgb=b"123")),))]
     long = [Message("user", (Text("blue ball " * 3000),))]
     closed, dying = small.open_conversation(), small.open_conversation()
     closed.close()
@@ -144,10 +144,10 @@ def test_a_row_that_fails_fails_alone(small: TransformersBackend) -> None:
         ],
     )
     assert [type(end) for end in ends] == [BackendFailed, Completion, ContextFull, BackendFailed, BackendFailed, Completion]
-    assert as_text(ends[1]) == as_text(say(small.open_conversation(), [OPENING], Sampling(9)))
-    assert as_text(ends[5]) == as_text(say(small.open_conversation(), [FILMED], Sampling(9)))
+    assert as_text(ends[1]) == as_text(generate(small.open_conversation(), [OPENING], Sampling(9)))
+    assert as_text(ends[5]) == as_text(generate(small.open_conversation(), [FILMED], Sampling(9)))
     assert "the kernel failed" in str(ends[4])
-    assert say(dying, [OPENING], Sampling(9)).reused_tokens == 0
+    assert generate(dying, [OPENING], Sampling(9)).reused_tokens == 0
 
 
 def test_a_reader_who_walks_away_leaves_conversations_that_can_go_on(small: TransformersBackend) -> None:
@@ -157,14 +157,14 @@ def test_a_reader_who_walks_away_leaves_conversations_that_can_go_on(small: Tran
         next(stream)
     del stream
     for question, opening in zip(questions, OPENINGS, strict=True):
-        more = say(question.conversation, [opening], Sampling(20))
-        assert more.tokens == say(small.open_conversation(), [opening], Sampling(20)).tokens
+        more = generate(question.conversation, [opening], Sampling(20))
+        assert more.tokens == generate(small.open_conversation(), [opening], Sampling(20)).tokens
 
 
 def test_frames_of_all_rows_are_seen_in_one_pass(small: TransformersBackend) -> None:
     passes = []
     hook = small.loaded.model.model.visual.register_forward_hook(lambda *_: passes.append(1))
-    asked = [[Message("user", (Image(seen(200 + n)), Image(seen(300)), Text("Compare.")))] for n in range(4)]
+    asked = [[Message("user", (Image(noise_frame(200 + n)), Image(noise_frame(300)), Text("Compare.")))] for n in range(4)]
     together(small, [GenerationRequest(small.open_conversation(), messages, Sampling(3)) for messages in asked])
     hook.remove()
     assert len(passes) == 1

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from tests.backends.support.random_model import seen
-from tests.backends.support.stock_transformers import Stock
+from tests.backends.support.random_model import noise_frame
+from tests.backends.support.stock_transformers import StockModel
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
 from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, render_prompt, token_count
@@ -29,38 +29,38 @@ def picture(kind: str, frames: tuple[Frame, ...]) -> VisionItem:
 def flat(items: list[PromptItem]) -> list[int]:
     """Ids as a template writes them, a picture's place repeated."""
     pads = {"image": 5, "video": 6}
-    return [i for item in items for i in ([item] if isinstance(item, int) else [pads[item.kind]] * item.tokens)]
+    return [i for item in items for i in ([item] if isinstance(item, int) else [pads[item.kind]] * item.num_tokens)]
 
 
 CONVERSATIONS = {
     "text alone": [Message("user", (Text("Which is better?"),))],
     "system first": [Message("system", (Text("You judge.\n"),)), Message("user", (Text("Which?"),))],
-    "pictures, then text": [Message("user", (Image(seen(1)), Image(seen(2, 28, 140)), Text("Compare these.")))],
-    "text, then pictures": [Message("user", (Text("\nAfter selecting frames:"), Image(seen(1)), Image(seen(1))))],
+    "pictures, then text": [Message("user", (Image(noise_frame(1)), Image(noise_frame(2, 28, 140)), Text("Compare these.")))],
+    "text, then pictures": [Message("user", (Text("\nAfter selecting frames:"), Image(noise_frame(1)), Image(noise_frame(1))))],
     "texts side by side": [Message("user", (Text("Two te"), Text("xts are one.")))],
-    "two films": [Message("user", (Video((seen(1), seen(2))), Video(tuple(seen(n) for n in range(3))), Text("Compare.")))],
+    "two films": [Message("user", (Video((noise_frame(1), noise_frame(2))), Video(tuple(noise_frame(n) for n in range(3))), Text("Compare.")))],
     "several turns": [
         Message("system", (Text("You judge."),)),
-        Message("user", (Image(seen(3)), Text("Compare."))),
+        Message("user", (Image(noise_frame(3)), Text("Compare."))),
         Message("assistant", (GeneratedText("<Snapshot>\nA red ball.</Snapshot>\n"),)),
-        Message("user", (Image(seen(4)), Text("<tool_response>Retrieved 1 frame pairs ([4])</tool_response>"))),
+        Message("user", (Image(noise_frame(4)), Text("<tool_response>Retrieved 1 frame pairs ([4])</tool_response>"))),
     ],
 }
 
 
 @pytest.mark.parametrize("messages", CONVERSATIONS.values(), ids=CONVERSATIONS.keys())
-def test_the_ids_are_those_of_the_chat_template(small: TransformersBackend, stock: Stock, messages: list[Message]) -> None:
+def test_the_ids_are_those_of_the_chat_template(small: TransformersBackend, stock: StockModel, messages: list[Message]) -> None:
     conversation = small.open_conversation()
-    expected = stock.ids(messages)
+    expected = stock.prompt_ids(messages)
     assert conversation.count_tokens(messages) == len(expected)
     items = render_prompt(messages, SPELLING, VisionEncoder(stock.model, stock.processor).vision_item)
     assert flat(items) == expected
 
 
 def test_nano_renders_as_its_own_template_and_shrinks_every_frame_to_four_tokens(nano: TransformersBackend) -> None:
-    stock = Stock(NANO)
-    messages = [Message("user", (Image(seen(1, 448, 448)), Image(seen(2, 112, 112)), Text("Compare.")))]
-    assert nano.open_conversation().count_tokens(messages) == len(stock.ids(messages))
+    stock = StockModel(NANO)
+    messages = [Message("user", (Image(noise_frame(1, 448, 448)), Image(noise_frame(2, 112, 112)), Text("Compare.")))]
+    assert nano.open_conversation().count_tokens(messages) == len(stock.prompt_ids(messages))
     without = [Message("user", (Text("Compare."),))]
     assert nano.open_conversation().count_tokens(messages) - nano.open_conversation().count_tokens(without) == 2 * (4 + 2)
 
@@ -68,7 +68,7 @@ def test_nano_renders_as_its_own_template_and_shrinks_every_frame_to_four_tokens
 @pytest.mark.parametrize("typed", TYPED)
 def test_what_a_person_types_never_becomes_a_control_token(typed: str) -> None:
     assert SPELLING.control_ids.intersection(TOKENIZER.encode(typed).ids), "without our care it would"
-    shown = [Message("system", (Text(typed),)), Message("user", (Text(typed), Image(seen(1)), Text(typed)))]
+    shown = [Message("system", (Text(typed),)), Message("user", (Text(typed), Image(noise_frame(1)), Text(typed)))]
     spoken = [
         Message("assistant", (GeneratedText(typed),)),
         Message("assistant", (GeneratedText(typed, tuple(TOKENIZER.encode(typed).ids)),)),
@@ -121,5 +121,5 @@ def test_half_a_character_is_no_reason_to_fail() -> None:
 
 def test_a_size_is_the_number_of_places() -> None:
     assert token_count(
-        render_prompt([Message("user", (Image(seen(1)),))], SPELLING, lambda k, f: VisionItem("image", ("k",), (1, 6, 4), 6, f))
+        render_prompt([Message("user", (Image(noise_frame(1)),))], SPELLING, lambda k, f: VisionItem("image", ("k",), (1, 6, 4), 6, f))
     ) == token_count(render_prompt([Message("user", ())], SPELLING, picture)) + 6 + len(("start", "end"))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import GenerationConfig
 
-from tests.backends.support.random_model import say, seen
-from tests.backends.support.stock_transformers import Stock
+from tests.backends.support.random_model import generate, noise_frame
+from tests.backends.support.stock_transformers import StockModel
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.base import Backend, Conversation
 from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
@@ -27,7 +27,7 @@ from vrthinker_core.errors import BackendFailed, ContextFull
 from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
 
 SPELLING = SafeTokenizer(Tokenizer.from_file(str(NANO / "tokenizer.json")))
-ASK = [Message("system", (Text("You judge."),)), Message("user", (Image(seen(1)), Text("Compare the two videos.")))]
+ASK = [Message("system", (Text("You judge."),)), Message("user", (Image(noise_frame(1)), Text("Compare the two videos.")))]
 CALL = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": ['
 
 
@@ -39,7 +39,7 @@ def test_the_backend_keeps_the_seam(small: TransformersBackend) -> None:
 
 def test_the_same_question_gives_the_same_reply_and_reads_one_token(small: TransformersBackend) -> None:
     conversation = small.open_conversation()
-    first, second = say(conversation, ASK), say(conversation, ASK)
+    first, second = generate(conversation, ASK), generate(conversation, ASK)
     assert first.tokens == second.tokens
     assert (first.stop, first.new_tokens, first.reused_tokens) == ("length", 24, 0)
     assert second.reused_tokens == (second.prompt_tokens or 0) - 1
@@ -86,18 +86,18 @@ def test_a_cancel_ends_the_stream_within_a_fifth_of_a_second_and_the_next_call_i
     assert isinstance(last, Completion)
     assert (last.stop, last.text) == ("cancelled", shown)
     more = [*ASK, Message("assistant", (GeneratedText(last.text, last.tokens),)), Message("user", (Text("Go on."),))]
-    assert say(conversation, more).tokens == say(nano.open_conversation(), more).tokens
+    assert generate(conversation, more).tokens == generate(nano.open_conversation(), more).tokens
 
 
 @pytest.mark.parametrize("calls", [0, 1, 2, 7])
 def test_a_cancel_at_any_time_leaves_a_conversation_that_can_go_on(small: TransformersBackend, calls: int) -> None:
     conversation = small.open_conversation()
     asked = iter([False] * calls + [True] * 100)
-    cut = say(conversation, ASK, cancelled=lambda: next(asked))
-    whole = say(small.open_conversation(), ASK)
+    cut = generate(conversation, ASK, cancelled=lambda: next(asked))
+    whole = generate(small.open_conversation(), ASK)
     assert cut.stop == "cancelled"
     assert cut.tokens == whole.tokens[: len(cut.tokens)]
-    assert say(conversation, ASK).tokens == whole.tokens
+    assert generate(conversation, ASK).tokens == whole.tokens
 
 
 def test_a_reader_who_walks_away_leaves_a_conversation_that_can_go_on(small: TransformersBackend) -> None:
@@ -105,7 +105,7 @@ def test_a_reader_who_walks_away_leaves_a_conversation_that_can_go_on(small: Tra
     stream = conversation.stream(ASK, Sampling())
     next(stream)
     del stream
-    assert say(conversation, ASK).tokens == say(small.open_conversation(), ASK).tokens
+    assert generate(conversation, ASK).tokens == generate(small.open_conversation(), ASK).tokens
 
 
 # -- limits --------------------------------------------------------------------------------------------------------------
@@ -126,13 +126,13 @@ def test_a_reply_ends_where_the_context_does(small: TransformersBackend) -> None
     times = (conversation.context_length - 4 - conversation.count_tokens(few)) // word
     long = [Message("user", (Text("blue" + " blue" * times),))]
     left = conversation.context_length - conversation.count_tokens(long)
-    reply = say(conversation, long, Sampling(max_new_tokens=99))
+    reply = generate(conversation, long, Sampling(max_new_tokens=99))
     assert (reply.stop, len(reply.tokens)) == ("length", left)
     assert 0 < left < 99
 
 
 def test_no_room_is_no_word(small: TransformersBackend) -> None:
-    reply = say(small.open_conversation(), ASK, Sampling(max_new_tokens=0))
+    reply = generate(small.open_conversation(), ASK, Sampling(max_new_tokens=0))
     assert (reply.text, reply.stop, reply.tokens) == ("", "length", ())
 
 
@@ -141,21 +141,21 @@ def test_no_room_is_no_word(small: TransformersBackend) -> None:
 
 def test_a_seed_repeats_a_sampled_reply_and_another_one_changes_it(small: TransformersBackend) -> None:
     def sampled(seed: int, temperature: float = 1.5) -> tuple[int, ...]:
-        return say(small.open_conversation(), ASK, Sampling(max_new_tokens=16, temperature=temperature, seed=seed)).tokens
+        return generate(small.open_conversation(), ASK, Sampling(max_new_tokens=16, temperature=temperature, seed=seed)).tokens
 
     assert sampled(1) == sampled(1)
     assert sampled(1) != sampled(2)
-    assert sampled(3, 1e-4) == say(small.open_conversation(), ASK, Sampling(max_new_tokens=16)).tokens
+    assert sampled(3, 1e-4) == generate(small.open_conversation(), ASK, Sampling(max_new_tokens=16)).tokens
 
 
 def test_the_checkpoint_s_own_repetition_penalty_counts_as_in_stock_generate(
-    folder: Path, stock: Stock, small: TransformersBackend, tmp_path: Path
+    folder: Path, stock: StockModel, small: TransformersBackend, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(folder, tmp_path / "penalised")
     GenerationConfig(eos_token_id=[2, 0], pad_token_id=0, repetition_penalty=1.7).save_pretrained(copy)
-    reply = say(TransformersBackend.load(str(copy)).open_conversation(), ASK)
-    assert list(reply.tokens) == Stock(copy).generate(ASK, 24)
-    assert reply.tokens != say(small.open_conversation(), ASK).tokens
+    reply = generate(TransformersBackend.load(str(copy)).open_conversation(), ASK)
+    assert list(reply.tokens) == StockModel(copy).generate(ASK, 24)
+    assert reply.tokens != generate(small.open_conversation(), ASK).tokens
 
 
 # -- redirects -----------------------------------------------------------------------------------------------------------
@@ -163,25 +163,25 @@ def test_the_checkpoint_s_own_repetition_penalty_counts_as_in_stock_generate(
 
 @pytest.mark.parametrize(("start", "length"), [(3, 4), (0, 9), (17, 1), (30, 12)])
 def test_a_redirect_writes_b_for_a_and_goes_on_from_there(
-    small: TransformersBackend, stock: Stock, start: int, length: int
+    small: TransformersBackend, stock: StockModel, start: int, length: int
 ) -> None:
-    plain = say(small.open_conversation(), ASK, Sampling(max_new_tokens=40)).text
+    plain = generate(small.open_conversation(), ASK, Sampling(max_new_tokens=40)).text
     unwanted = plain[start : start + length]
     kept = plain[: plain.index(unwanted)]
     conversation = small.open_conversation()
-    reply = say(conversation, ASK, Sampling(max_new_tokens=40, redirect=(unwanted, "<Answer>TA=")))
+    reply = generate(conversation, ASK, Sampling(max_new_tokens=40, redirect=(unwanted, "<Answer>TA=")))
     assert reply.text.startswith(kept + "<Answer>TA=")
     assert SPELLING.decode(reply.tokens) == reply.text
     known = next(n for n in range(41) if SPELLING.decode(reply.tokens[:n]) == kept + "<Answer>TA=")
     assert list(reply.tokens[known:]) == stock.generate(ASK, 40 - known, reply.tokens[:known])
     more = [*ASK, Message("assistant", (GeneratedText(reply.text, reply.tokens),)), Message("user", (Text("Go on."),))]
-    assert say(conversation, more).tokens == say(small.open_conversation(), more).tokens
+    assert generate(conversation, more).tokens == generate(small.open_conversation(), more).tokens
 
 
 def test_a_redirect_that_never_comes_up_changes_nothing(small: TransformersBackend) -> None:
     assert (
-        say(small.open_conversation(), ASK, Sampling(24, redirect=("no such words", "b"))).text
-        == say(small.open_conversation(), ASK, Sampling(24)).text
+        generate(small.open_conversation(), ASK, Sampling(24, redirect=("no such words", "b"))).text
+        == generate(small.open_conversation(), ASK, Sampling(24)).text
     )
 
 
@@ -242,8 +242,8 @@ def test_a_failure_is_one_sentence_and_the_conversation_lives(
     conversation = small.open_conversation()
     with pytest.raises(BackendFailed, match=sentence):
         list(conversation.stream(ASK, Sampling(24), raising(error, after)))
-    again = say(conversation, ASK)
-    assert again.tokens == say(small.open_conversation(), ASK).tokens
+    again = generate(conversation, ASK)
+    assert again.tokens == generate(small.open_conversation(), ASK).tokens
     assert again.reused_tokens == 0
 
 
@@ -253,10 +253,10 @@ def test_an_interrupt_stays_an_interrupt(small: TransformersBackend) -> None:
 
 
 def test_frames_that_are_no_pictures_are_named(small: TransformersBackend) -> None:
-    torn = Message("user", (Image(replace(seen(99), key="torn", rgb=b"123")),))
+    torn = Message("user", (Image(replace(noise_frame(99), key="torn", rgb=b"123")),))
     with pytest.raises(BackendFailed, match="not enough image data"):
         list(small.open_conversation().stream([torn], Sampling(4)))
-    thread = Message("user", (Image(replace(seen(99), key="thread", width=28, height=28_000)),))
+    thread = Message("user", (Image(replace(noise_frame(99), key="thread", width=28, height=28_000)),))
     with pytest.raises(BackendFailed, match="cannot take a frame"):
         small.open_conversation().count_tokens([thread])
 
@@ -269,6 +269,6 @@ def test_a_closed_conversation_says_so(small: TransformersBackend) -> None:
 
 
 def test_a_backend_that_gave_its_features_back_still_speaks(small: TransformersBackend) -> None:
-    before = say(small.open_conversation(), ASK)
+    before = generate(small.open_conversation(), ASK)
     small.close()
-    assert say(small.open_conversation(), ASK).tokens == before.tokens
+    assert generate(small.open_conversation(), ASK).tokens == before.tokens

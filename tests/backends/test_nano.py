@@ -10,13 +10,13 @@ import torch
 from transformers import AutoImageProcessor, AutoTokenizer, Qwen2_5_VLForConditionalGeneration
 
 import vrthinker_core
-from tests.backends.support.random_model import say, seen
+from tests.backends.support.random_model import generate, noise_frame
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.types.messages import Image, Message, Sampling, Text
 
 PROMPT = Path(vrthinker_core.__file__).parent / "dialects" / "prompts" / "paired_system.txt"
-ASK = [Message("user", (*(Image(seen(n, 112, 112)) for n in range(8)), Text("Compare the two videos.")))]
+ASK = [Message("user", (*(Image(noise_frame(n, 112, 112)) for n in range(8)), Text("Compare the two videos.")))]
 
 
 def test_nano_is_sealed_small_files_and_names_its_protocol(nano: TransformersBackend) -> None:
@@ -35,7 +35,7 @@ def test_nano_knows_the_sentences_of_its_protocol_as_single_tokens(nano: Transfo
 
 
 def test_nano_speaks_in_the_form_of_its_protocol(nano: TransformersBackend) -> None:
-    reply = say(nano.open_conversation(), ASK, Sampling(max_new_tokens=300))
+    reply = generate(nano.open_conversation(), ASK, Sampling(max_new_tokens=300))
     assert reply.text.startswith("<Snapshot>")
 
 
@@ -45,7 +45,7 @@ def test_it_computes_with_one_thread_whoever_asks(nano: TransformersBackend) -> 
 
     def ask() -> None:
         torch.set_num_threads(2)
-        say(nano.open_conversation(), ASK, Sampling(max_new_tokens=1))
+        generate(nano.open_conversation(), ASK, Sampling(max_new_tokens=1))
         found.append(torch.get_num_threads())
 
     thread = threading.Thread(target=ask)

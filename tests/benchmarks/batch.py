@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.backends.support.random_model import seen
+from tests.backends.support.random_model import noise_frame
 from tests.benchmarks.tools.random_models import random_checkpoint
 from tests.support.small_clips import write_clip
 from vrthinker_core import Finished, VideoPair, judge, judge_many
@@ -51,7 +51,7 @@ def speaking(backend: TransformersBackend, count: int, order: Sequence[str] = OR
     asked = [
         [
             Message(
-                "user", (*(Image(seen(8 * n + k, 448, 448, Side(1 + k // 4))) for k in range(8)), Text("Compare the two videos."))
+                "user", (*(Image(noise_frame(8 * n + k, 448, 448, Side(1 + k // 4))) for k in range(8)), Text("Compare the two videos."))
             )
         ]
         for n in range(count)

@@ -1,4 +1,4 @@
-"""The one seam to a model: a backend opens conversations, a conversation turns messages into text."""
+"""The protocols between this package and a model: a Backend opens Conversations, a Conversation streams replies to messages."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ def not_cancelled() -> bool:
 
 
 class Conversation(typing.Protocol):
-    """One judge talking about one pair. Nothing of it lives on the model: two conversations never mix."""
+    """One judge and one pair of videos. All its state is its own: two conversations never share a KV cache."""
 
     @property
     def context_length(self) -> int | None:
         """Tokens that fit into the context, prompt and reply together; None where it is not known."""
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Prompt tokens that `messages` come to."""
+        """The number of prompt tokens of `messages`."""
 
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
     ) -> Iterator[str | Completion]:
-        """Pieces of text, then exactly one `Completion` (also when cancelled). Each call is given the whole conversation.
+        """Yield pieces of text, then exactly one `Completion` (also when cancelled). Each call is given the whole conversation.
 
-        Raises ContextFull when the prompt does not fit, BackendFailed when the model stops speaking.
+        Raises ContextFull when the prompt does not fit, BackendFailed when the model fails.
         """
 
     def close(self) -> None:
-        """Give back what the conversation holds."""
+        """Free what the conversation holds."""
 
 
 class Backend(typing.Protocol):
-    """A judge that is ready to speak."""
+    """A judge that is ready to generate."""
 
     @property
     def name(self) -> str:
-        """How the judge is named to people."""
+        """The judge's display name."""
 
     @property
     def protocol(self) -> ProtocolName | None:
@@ -50,15 +50,15 @@ class Backend(typing.Protocol):
 
     @property
     def follows_instructions(self) -> bool:
-        """It understands words that are not its protocol's; to a judge that does not, only `redirect` forces an answer."""
+        """It understands text that is not its protocol's own. One that does not is made to answer by `Sampling.redirect` alone."""
 
     def open_conversation(self) -> Conversation:
-        """A fresh conversation."""
+        """A new conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """One call of `Conversation.stream` that is still to be made."""
+    """The arguments of one `Conversation.stream` call, for `BatchBackend.stream_batch`."""
 
     conversation: Conversation
     messages: Sequence[Message]
@@ -67,15 +67,15 @@ class GenerationRequest:
 
 
 StreamItem = str | Completion | Exception
-"""A piece of a reply, its end, or what went wrong with this one."""
+"""One item of a batched stream: a piece of text, the end of a reply, or the error that ended it."""
 
 
 @typing.runtime_checkable
 class BatchBackend(Backend, typing.Protocol):
-    """A backend whose conversations can speak side by side for less than one after another."""
+    """A backend that generates for several conversations at once in less time than one after another."""
 
-    def stream_batch(self, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
-        """What `stream` would give for each question, with the question's position, in the order in which it comes.
+    def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+        """Yield (index of the request, what its `stream` would yield), in the order in which it is generated.
 
-        Each position ends with exactly one `Completion` or one exception; the failure of one is not that of another.
+        Each request ends with exactly one `Completion` or one exception; an error of one request does not touch the others.
         """

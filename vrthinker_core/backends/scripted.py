@@ -1,4 +1,4 @@
-"""A judge that speaks replies written beforehand: for tests, demonstrations and trying the page. It ships with the package."""
+"""A backend whose replies are written beforehand: for tests, demonstrations and trying the page. It ships with the package."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Script = Sequence[ScriptedReply] | Callable[[Sequence[Message]], ScriptedReply]
 """The replies in order (the last one again when they run out), or a function of the messages."""
 
 PIECE_CHARACTERS = 8
-"""Characters streamed at once."""
+"""Characters of one streamed piece."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedBackend:
-    """A judge that says what it is told to say.
+    """A judge that replies with `script`.
 
-    `pause` is the time in seconds between two pieces; `capacity` and `tokens_per_frame` let a test fill a context.
+    `pause` is the time in seconds after each piece; `context_length` and `tokens_per_frame` let a test fill a context.
     """
 
     script: Script
@@ -37,12 +37,12 @@ class ScriptedBackend:
     follows_instructions: bool = True
 
     def open_conversation(self) -> ScriptedConversation:
-        """A conversation that begins at the first reply."""
+        """A conversation that starts at the first reply."""
         return ScriptedConversation(self)
 
 
 class ScriptedConversation:
-    """Counts its calls; keeps nothing else."""
+    """A `Conversation` whose only state is the number of its `stream` calls."""
 
     def __init__(self, backend: ScriptedBackend) -> None:
         self._backend = backend
@@ -54,22 +54,22 @@ class ScriptedConversation:
         return self._backend.context_length
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Words and pictures, roughly as a tokeniser would count them."""
+        """One token a word and `tokens_per_frame` a frame."""
         frames = sum(len(message.frames) for message in messages)
         return sum(len(message.text.split()) for message in messages) + frames * self._backend.tokens_per_frame
 
     def stream(
         self,
         messages: Sequence[Message],
-        sampling: Sampling,  # noqa: ARG002 - the seam gives it
+        sampling: Sampling,  # noqa: ARG002 - part of the protocol
         cancelled: Cancelled = not_cancelled,
     ) -> Iterator[str | Completion]:
-        """The next reply, piece by piece. A script cannot think again: `sampling.redirect` changes nothing."""
-        line = self._next(messages)
-        if isinstance(line, JudgeError):
-            raise line
-        told = line if isinstance(line, Completion) else Completion(line)
-        text = told.text
+        """The next reply, piece by piece. `sampling` is ignored, its `redirect` too."""
+        reply = self._next_reply(messages)
+        if isinstance(reply, JudgeError):
+            raise reply
+        completion = reply if isinstance(reply, Completion) else Completion(reply)
+        text = completion.text
         pieces: list[int] = []
         for start in range(0, len(text), PIECE_CHARACTERS):
             if cancelled():
@@ -79,17 +79,15 @@ class ScriptedConversation:
             yield piece
             if self._backend.pause:
                 time.sleep(self._backend.pause)
-        stop = told.stop if sum(pieces) == len(text) else "cancelled"
+        stop = completion.stop if sum(pieces) == len(text) else "cancelled"
         yield Completion(
             text[: sum(pieces)], stop, pieces=tuple(pieces), prompt_tokens=self.count_tokens(messages), new_tokens=len(text.split())
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to free."""
 
-    def _next(self, messages: Sequence[Message]) -> ScriptedReply:
-        script, call = self._backend.script, self._calls
+    def _next_reply(self, messages: Sequence[Message]) -> ScriptedReply:
+        script, index = self._backend.script, self._calls
         self._calls += 1
-        if callable(script):
-            return script(messages)
-        return script[min(call, len(script) - 1)]
+        return script(messages) if callable(script) else script[min(index, len(script) - 1)]

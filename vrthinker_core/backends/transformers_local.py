@@ -1,4 +1,4 @@
-"""A judge in this process: any Qwen2.5-VL checkpoint, the built-in one and the 7B alike."""
+"""TransformersBackend: a judge in this process, from any Qwen2.5-VL checkpoint, the built-in one and the 7B alike."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types import ProtocolName
 
 STEPS_PER_SYNC = 8
-"""Greedy tokens written between two looks at the host, on a GPU: a stop is heard, and a piece shown, that much later."""
+"""Greedy decode steps between two GPU synchronisations: a cancel and new text may each come that many tokens later."""
 
 
 class TransformersBackend:
-    """A `Backend` on a checkpoint that was checked weight by weight.
+    """A `Backend` (and `BatchBackend`) on a checkpoint of which every weight was checked.
 
-    Safe for threads: conversations share weights and the features of frames, nothing else. Everything runs without gradients.
-    A small judge on the processor computes with one thread, and leaves torch set so (`torch.set_num_threads(1)`) where it spoke.
+    Thread-safe: conversations share weights and cached image features, nothing else. Everything runs without gradients.
+    A small model on the CPU runs with one thread, and leaves torch set so (`torch.set_num_threads(1)`) in the calling thread.
     """
 
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
@@ -40,16 +40,16 @@ class TransformersBackend:
     ) -> TransformersBackend:
         """Open a folder or a hub id.
 
-        `device` ("cpu", "cuda", "cuda:1") and `dtype` default to: small models on the processor in float32; others on the GPUs
-        in bfloat16, or on the processor in bfloat16 where there is none. Raises CheckpointError for a checkpoint that is
-        missing, damaged or too large.
+        `device` ("cpu", "cuda", "cuda:1") and `dtype` default to: small models on the CPU in float32; others on the GPUs in
+        bfloat16, or on the CPU in bfloat16 where there is none. Raises CheckpointError for a checkpoint that is missing, damaged
+        or too large.
         """
         checkpoint = open_checkpoint(source, device=device, dtype=dtype)
         return cls(checkpoint, name or folder_title(checkpoint.folder))
 
     @property
     def name(self) -> str:
-        """How the judge is named to people."""
+        """The judge's display name."""
         return self._name
 
     @property
@@ -59,40 +59,40 @@ class TransformersBackend:
 
     @property
     def follows_instructions(self) -> bool:
-        """Whether words that are not its protocol's may be added."""
+        """Whether text that is not its protocol's own may be added to a prompt."""
         return self.loaded.forced_redirect is None
 
     def open_conversation(self) -> LocalConversation:
-        """A fresh conversation, which holds no memory before its first message."""
+        """A new conversation; its KV cache is allocated with its first prompt."""
         return LocalConversation(self.loaded)
 
-    def stream_batch(self, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
-        """See `Chorus`: all replies come out of shared steps of the model; each is, token for token, the one it is alone."""
-        return stream_batch(self.loaded, questions)
+    def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+        """See `BatchBackend`: all requests are decoded in one batch; each reply is, token for token, the one it is alone."""
+        return stream_batch(self.loaded, requests)
 
     def close(self) -> None:
-        """Give the features of frames back; the weights go with the last reference to the backend."""
+        """Free the cached image features; the weights are freed with the last reference to the backend."""
         self.loaded.vision.clear()
 
 
 def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
-    model, spelling = checkpoint.model, SafeTokenizer(checkpoint.tokenizer)
-    said = model.generation_config
-    ends = said.eos_token_id if isinstance(said.eos_token_id, list) else [said.eos_token_id]
+    model, tokenizer = checkpoint.model, SafeTokenizer(checkpoint.tokenizer)
+    config = model.generation_config
+    eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
     return LoadedModel(
         model=model,
-        tokenizer=spelling,
+        tokenizer=tokenizer,
         vision=VisionEncoder(model, checkpoint.processor, threads=checkpoint.threads),
         context_length=int(model.config.get_text_config().max_position_embeddings),
         threads=checkpoint.threads,
-        stop_tokens=frozenset({spelling.control.im_end, spelling.end_of_text, *(int(end) for end in ends if end is not None)}),
+        stop_tokens=frozenset(int(token) for token in (tokenizer.control.im_end, tokenizer.end_of_text, *eos) if token is not None),
         forced_redirect=checkpoint.forced_redirect,
-        repetition_penalty=float(said.repetition_penalty or 1.0),
+        repetition_penalty=float(config.repetition_penalty or 1.0),
         steps_per_sync=STEPS_PER_SYNC if _can_capture_graphs(model) else 0,
     )
 
 
 def _can_capture_graphs(model: Qwen2_5_VLForConditionalGeneration) -> bool:
-    """One GPU that is here to stay: steps cannot be recorded across several, nor on one that is borrowed for each visitor anew."""
+    """The model is on one GPU of its own: a CUDA graph can neither span several GPUs nor outlive one lent by ZeroGPU."""
     spread = len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1
     return model.device.type == "cuda" and not spread and not os.environ.get("SPACES_ZERO_GPU")

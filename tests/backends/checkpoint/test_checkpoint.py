@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.backends.support.random_model import say, seen, write_small
+from tests.backends.support.random_model import generate, noise_frame, write_random_checkpoint
 from tests.backends.support.sealed import write_marker
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, require_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -48,7 +48,7 @@ def refused(source: Path | str) -> str:
 def test_the_whole_checkpoint_is_not_refused(copy: Path, small: TransformersBackend) -> None:
     backend = TransformersBackend.load(str(copy))
     assert backend.name == "judge"
-    assert say(backend.open_conversation(), ASK).tokens == say(small.open_conversation(), ASK).tokens
+    assert generate(backend.open_conversation(), ASK).tokens == generate(small.open_conversation(), ASK).tokens
 
 
 # -- files ---------------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_a_config_that_describes_a_larger_model_allocates_nothing(copy: Path) ->
 def test_a_processor_may_not_shrink_frames_that_were_sized_for_the_protocol(copy: Path) -> None:
     rewrite(copy, "preprocessor_config.json", lambda c: c.update(size={"shortest_edge": 784, "longest_edge": 64 * 784}))
     conversation = TransformersBackend.load(str(copy)).open_conversation()
-    shown = Message("user", (Image(seen(1, 560, 700)),))
+    shown = Message("user", (Image(noise_frame(1, 560, 700)),))
     assert conversation.count_tokens([shown]) - conversation.count_tokens([Message("user", ())]) == 20 * 25 + 2
 
 
@@ -290,5 +290,5 @@ def test_needed_and_free_memory_are_named() -> None:
 
 def test_another_seed_is_another_judge(tmp_path: Path, small: TransformersBackend) -> None:
     """Replies do tell checkpoints apart."""
-    other = TransformersBackend.load(str(write_small(tmp_path / "other", seed=1)))
-    assert say(other.open_conversation(), ASK).tokens != say(small.open_conversation(), ASK).tokens
+    other = TransformersBackend.load(str(write_random_checkpoint(tmp_path / "other", seed=1)))
+    assert generate(other.open_conversation(), ASK).tokens != generate(small.open_conversation(), ASK).tokens

@@ -16,11 +16,11 @@ from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
-ROWS = 914
+VOCABULARY_SIZE = 914
 """Tokens of the built-in judge's vocabulary; the first seven are control tokens."""
 
 SMALLEST_TEXT = {
-    "vocab_size": ROWS,
+    "vocab_size": VOCABULARY_SIZE,
     "hidden_size": 64,
     "intermediate_size": 96,
     "num_hidden_layers": 3,
@@ -48,7 +48,7 @@ SMALLEST_VISION = {
 }
 
 
-def write_small(folder: Path, seed: int = 0, config: Qwen2_5_VLConfig | None = None, pixels: int | None = None) -> Path:
+def write_random_checkpoint(folder: Path, seed: int = 0, config: Qwen2_5_VLConfig | None = None, pixels: int | None = None) -> Path:
     """A whole checkpoint: patches of 14, 2 x 2 merged, one windowed and one full vision layer, untied embeddings.
 
     `config` takes the place of the smallest one; with `pixels` every picture is brought to that many.
@@ -87,14 +87,14 @@ def small_config(text: dict[str, Any] | None = None, vision: dict[str, Any] | No
     )
 
 
-def seen(slot: int, width: int = 84, height: int = 56, side: Side = Side.FIRST) -> Frame:
+def noise_frame(slot: int, width: int = 84, height: int = 56, side: Side = Side.FIRST) -> Frame:
     """A frame of coloured noise, the same for the same slot, side and size."""
     pixels = np.random.default_rng((slot, side, width, height)).integers(0, 256, (height, width, 3), dtype=np.uint8)
     key = f"noise:{slot}:{int(side)}:{width}x{height}"
     return Frame(FrameRef(slot, side), slot, slot / 24, (slot + 1) / 24, width, height, key, pixels.tobytes())
 
 
-def say(
+def generate(
     conversation: Conversation, messages: list[Message], sampling: Sampling | None = None, cancelled: Cancelled = not_cancelled
 ) -> Completion:
     """The whole reply; checks on the way that a stream is pieces and then one completion that they spell."""

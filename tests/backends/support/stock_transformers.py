@@ -13,11 +13,11 @@ from transformers import AutoTokenizer, Qwen2_5_VLForConditionalGeneration, Qwen
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Part, Video
 
-HOLE = "\x00"
+REPLY_PLACEHOLDER = "\x00"
 """Stands for a reply of known tokens until the text is tokenised."""
 
 
-class Stock:
+class StockModel:
     """The same folder, opened and run the stock way."""
 
     def __init__(self, folder: Path) -> None:
@@ -25,7 +25,7 @@ class Stock:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.processor = Qwen2VLImageProcessorPil.from_pretrained(folder)
 
-    def ids(self, messages: Sequence[Message]) -> list[int]:
+    def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """Prompt ids of the chat template, each picture's place repeated as often as its grid needs.
 
         A reply whose tokens are known is left out of the text and put in as tokens.
@@ -34,9 +34,9 @@ class Stock:
         text = self.tokenizer.apply_chat_template(written, add_generation_prompt=True, tokenize=False)
         known = [list(p.tokens) for m in messages for p in m.parts if isinstance(p, GeneratedText) and p.tokens]
         ids = []
-        for between, spoken in zip(text.split(HOLE), [*known, []], strict=True):
+        for between, spoken in zip(text.split(REPLY_PLACEHOLDER), [*known, []], strict=True):
             ids += [*self.tokenizer.encode(between, add_special_tokens=False), *spoken]
-        counts = iter([int(np.prod(grid)) // self.processor.merge_size**2 for _, _, grid in self._pictures(messages)])
+        counts = iter([int(np.prod(grid)) // self.processor.merge_size**2 for _, _, grid in self._vision_inputs(messages)])
         return [i for token in ids for i in ([token] * next(counts) if token in (5, 6) else [token])]
 
     def inputs(self, messages: Sequence[Message], ids: Sequence[int]) -> dict[str, torch.Tensor]:
@@ -48,7 +48,7 @@ class Stock:
             "mm_token_type_ids": (tokens == 5).int() + 2 * (tokens == 6).int(),
         }
         for kind, pixels, grid in (("image", "pixel_values", "image_grid_thw"), ("video", "pixel_values_videos", "video_grid_thw")):
-            mine = [(rows, shape) for which, rows, shape in self._pictures(messages) if which == kind]
+            mine = [(rows, shape) for which, rows, shape in self._vision_inputs(messages) if which == kind]
             if mine:
                 given[pixels] = torch.from_numpy(np.concatenate([rows for rows, _ in mine]))
                 given[grid] = torch.tensor([shape for _, shape in mine])
@@ -58,26 +58,26 @@ class Stock:
     def logits(self, messages: Sequence[Message]) -> torch.Tensor:
         """(vocabulary,) after the whole prompt, read at once."""
         self.model.model.rope_deltas = None
-        return self.model(**self.inputs(messages, self.ids(messages)), use_cache=False).logits[0, -1]
+        return self.model(**self.inputs(messages, self.prompt_ids(messages)), use_cache=False).logits[0, -1]
 
     def generate(self, messages: Sequence[Message], count: int, spoken: Sequence[int] = ()) -> list[int]:
         """`count` greedy tokens after the prompt and what the judge has `spoken` of its reply already."""
-        ids = [*self.ids(messages), *spoken]
+        ids = [*self.prompt_ids(messages), *spoken]
         self.model.model.rope_deltas = None
         written = self.model.generate(**self.inputs(messages, ids), max_new_tokens=count, do_sample=False)
         return [int(token) for token in written[0, len(ids) :] if int(token) not in (0, 2)]
 
-    def _pictures(self, messages: Sequence[Message]) -> list[tuple[str, np.ndarray, tuple[int, int, int]]]:
+    def _vision_inputs(self, messages: Sequence[Message]) -> list[tuple[str, np.ndarray, tuple[int, int, int]]]:
         found = []
         for part in (part for message in messages for part in message.parts):
             if isinstance(part, Image):
                 made = self.processor(images=[_pil(part.frame)], return_tensors="np")
                 found.append(("image", made["pixel_values"], tuple(int(n) for n in made["image_grid_thw"][0])))
             elif isinstance(part, Video):
-                found.append(("video", *self._film(part.frames)))
+                found.append(("video", *self._video_patches(part.frames)))
         return found
 
-    def _film(self, frames: Sequence[Frame]) -> tuple[np.ndarray, tuple[int, int, int]]:
+    def _video_patches(self, frames: Sequence[Frame]) -> tuple[np.ndarray, tuple[int, int, int]]:
         """A video's patches cut straight from its pixels: (times, rows, columns) of 2 x 14 x 14, merged by twos."""
         shown = [*frames, *frames[-1:]] if len(frames) % 2 else list(frames)
         film = np.stack([np.frombuffer(f.rgb, np.uint8).reshape(f.height, f.width, 3) for f in shown]).astype(np.float32) / 255
@@ -92,7 +92,7 @@ def _described(part: Part) -> dict[str, str]:
         return {"type": "image"}
     if isinstance(part, Video):
         return {"type": "video"}
-    return {"type": "text", "text": HOLE if isinstance(part, GeneratedText) and part.tokens else part.text}
+    return {"type": "text", "text": REPLY_PLACEHOLDER if isinstance(part, GeneratedText) and part.tokens else part.text}
 
 
 def _pil(frame: Frame) -> Picture.Image:

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from tests.backends.support.random_model import small_config, write_small
+from tests.backends.support.random_model import small_config, write_random_checkpoint
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
 
 
@@ -17,13 +17,13 @@ def random_checkpoint(folder: Path, *, quick: bool, side: int, gpu: bool = False
     if gpu:
         return built(folder, seven_billion(), side, "cuda", torch.bfloat16)
     wide, deep, looks = (384, 6, 128) if quick else (2048, 4, 640)
-    write_small(folder / "random", config=_small(wide, deep, looks), pixels=side * side)
+    write_random_checkpoint(folder / "random", config=_small(wide, deep, looks), pixels=side * side)
     return open_checkpoint(str(folder / "random"), device="cpu", dtype=torch.float32)
 
 
 def built(folder: Path, config: Qwen2_5_VLConfig, side: int, device: str, dtype: torch.dtype) -> Checkpoint:
     """A model made where it is used: no 15 GB of noise are written and read back. `folder` gets tokenizer and processor."""
-    checkpoint = open_checkpoint(str(write_small(folder / "random", pixels=side * side)), device="cpu", dtype=torch.float32)
+    checkpoint = open_checkpoint(str(write_random_checkpoint(folder / "random", pixels=side * side)), device="cpu", dtype=torch.float32)
     with torch.device(device):
         model = Qwen2_5_VLForConditionalGeneration._from_config(config, dtype=dtype)
     with torch.no_grad():

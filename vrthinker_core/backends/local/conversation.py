@@ -1,4 +1,4 @@
-"""One judge talking about one pair: reads what is new, writes a reply, and leaves nothing on the model."""
+"""LocalConversation: keeps the KV cache of one conversation, prefills what is new of a prompt and streams the reply."""
 
 from __future__ import annotations
 
@@ -16,88 +16,87 @@ from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampli
 
 
 class LocalConversation:
-    """A `Conversation` with a model in this process. One thread at a time; several conversations may speak at once.
+    """A `Conversation` with a model in this process. One thread at a time; several conversations may generate at once.
 
-    The cache holds exactly what was read, also after a cancel; after any error it is emptied, and the next call starts afresh.
+    The KV cache matches the processed tokens exactly, also after a cancel. After any error it is cleared, and the next call
+    prefills from the start.
     """
 
-    def __init__(self, judge: LoadedModel) -> None:
-        self._model = judge
-        self._cache: PrefixCache | None = PrefixCache(judge.model, judge.vision, judge.threads)
+    def __init__(self, loaded: LoadedModel) -> None:
+        self._loaded = loaded
+        self._cache: PrefixCache | None = PrefixCache(loaded.model, loaded.vision, loaded.threads)
         self._multi_step = (
-            MultiStepDecoder(judge.model, self._cache, judge.repetition_penalty, judge.steps_per_sync)
-            if judge.steps_per_sync
+            MultiStepDecoder(loaded.model, self._cache, loaded.repetition_penalty, loaded.steps_per_sync)
+            if loaded.steps_per_sync
             else None
         )
 
     @property
     def context_length(self) -> int:
         """Tokens that fit into the context, prompt and reply together."""
-        return self._model.context_length
+        return self._loaded.context_length
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Prompt tokens that `messages` come to; the model does not run. Raises BackendFailed for frames it cannot take."""
+        """The number of prompt tokens of `messages`; the model does not run. Raises BackendFailed for frames it cannot take."""
         return token_count(self._render(messages))
 
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
     ) -> Iterator[str | Completion]:
-        """Pieces of text, then one `Completion`. Asks `cancelled` before every token and every few hundred tokens of prompt.
+        """Yield pieces of text, then one `Completion`. Calls `cancelled` before every token and every prefill chunk.
 
-        Greedy at temperature 0; else sampled on the processor from `sampling.seed`, so a call repeats whatever ran before it.
+        Greedy at temperature 0; else sampled on the CPU from `sampling.seed`, so a call repeats whatever ran before it.
         """
-        speech = self.start_generation(messages, sampling, cancelled)
+        generation = self.start_generation(messages, sampling, cancelled)
         try:
-            yield from _generate(speech)
-        except GeneratorExit:
+            yield from _stream(generation)
+        except GeneratorExit:  # the consumer stopped at a yield, where the cache is consistent
             raise
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                speech.cache.clear()
-                raise
-            raise self.error_after(speech, error) from error
+        except Exception as error:
+            raise self.error_after(generation, error) from error
+        except BaseException:
+            generation.cache.clear()
+            raise
 
     def start_generation(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled) -> Generation:
-        """A reply that is still to be written. Raises ContextFull where the prompt does not fit."""
-        items = self._render(messages)
-        if token_count(items) + 1 > self.context_length:
+        """A reply of which nothing is computed yet. Raises ContextFull where the prompt does not fit."""
+        prompt = self._render(messages)
+        if token_count(prompt) + 1 > self.context_length:
             raise ContextFull(
-                f"The conversation has come to {token_count(items):,} tokens; this judge's context holds {self.context_length:,}."
+                f"The conversation has come to {token_count(prompt):,} tokens; this judge's context holds {self.context_length:,}."
             )
         if self._cache is None:
             raise BackendFailed("This conversation was closed.")
-        return Generation(self._model, self._cache, items, sampling, cancelled, self._multi_step)
+        return Generation(self._loaded, self._cache, prompt, sampling, cancelled, self._multi_step)
 
-    def error_after(self, speech: Generation, error: Exception) -> VrThinkerError:
-        """What to raise for `error`; the cache may be torn and is emptied."""
-        speech.cache.clear()
-        return error if isinstance(error, VrThinkerError) else BackendFailed(_cause(error, token_count(speech.prompt)))
+    def error_after(self, generation: Generation, error: Exception) -> VrThinkerError:
+        """The exception to raise for `error`. Clears the cache, which the error may have left half written."""
+        generation.cache.clear()
+        return error if isinstance(error, VrThinkerError) else BackendFailed(_sentence(error, token_count(generation.prompt)))
 
     def close(self) -> None:
-        """Give the cache back."""
+        """Free the KV cache."""
         self._cache = self._multi_step = None
-
-    # -- steps -------------------------------------------------------------------------------------------------------------
 
     def _render(self, messages: Sequence[Message]) -> list[PromptItem]:
         try:
-            return render_prompt(messages, self._model.tokenizer, self._model.vision.vision_item)
+            return render_prompt(messages, self._loaded.tokenizer, self._loaded.vision.vision_item)
         except ValueError as error:
             raise BackendFailed(f"This judge cannot take a frame: {error}.") from error
 
 
-def _generate(speech: Generation) -> Iterator[str | Completion]:
-    speech.prefill()
-    while speech.stop is None:
-        speech.step()
-        if piece := speech.detokenizer.next_text():
-            yield piece
-    if piece := speech.detokenizer.flush():
-        yield piece
-    yield speech.completion()
+def _stream(generation: Generation) -> Iterator[str | Completion]:
+    generation.prefill()
+    while generation.finish_reason is None:
+        generation.step()
+        if text := generation.detokenizer.next_text():
+            yield text
+    if text := generation.detokenizer.flush():
+        yield text
+    yield generation.completion()
 
 
-def _cause(error: Exception, tokens: int) -> str:
+def _sentence(error: Exception, tokens: int) -> str:
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         torch.cuda.empty_cache()
         return f"The judge ran out of memory at {tokens:,} tokens: choose a shorter memory window or fewer frames a call."

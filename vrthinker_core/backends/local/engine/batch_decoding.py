@@ -1,4 +1,4 @@
-"""Many replies at once: each chooses its own words, and one step of the model reads them all."""
+"""Batch decoding: several requests at once. Each sequence samples its own token, and one decode step of the model serves all."""
 
 from __future__ import annotations
 
@@ -14,62 +14,61 @@ from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.errors import BackendFailed
 
 
-def stream_batch(judge: LoadedModel, questions: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
-    """See `Chorus.stream_together`. What cannot be read together is read one by one, so a failure stays with its own question."""
-    choir = BatchDecoder(judge)
-    parts: list[_BatchSequence] = []
-    for position, question in enumerate(questions):
+def stream_batch(loaded: LoadedModel, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+    """See `BatchBackend.stream_batch`. Where a batched step fails, each sequence is stepped alone, so an error stays its own."""
+    decoder = BatchDecoder(loaded)
+    sequences: list[_BatchSequence] = []
+    for index, request in enumerate(requests):
         try:
-            parts.append(_BatchSequence(position, question))
-        except Exception as error:  # noqa: BLE001 - given to whoever asked
-            yield position, error
-    choir.encode_images(parts)
-    choir.prefill(parts)
-    while parts:
-        for part in parts:
-            yield from part.next_items()
-        parts = [part for part in parts if not part.over]
-        choir.decode([part for part in parts if part.token is not None])
+            sequences.append(_BatchSequence(index, request))
+        except Exception as error:  # noqa: BLE001 - an item of the stream
+            yield index, error
+    decoder.encode_images(sequences)
+    decoder.prefill(sequences)
+    while sequences:
+        for sequence in sequences:
+            yield from sequence.next_items()
+        sequences = [sequence for sequence in sequences if not sequence.finished]
+        decoder.decode([sequence for sequence in sequences if sequence.token is not None])
 
 
 class _BatchSequence:
-    """One question's share."""
+    """One request of the batch, and the token that it sampled last."""
 
-    def __init__(self, position: int, question: GenerationRequest) -> None:
-        if not isinstance(question.conversation, LocalConversation):
+    def __init__(self, index: int, request: GenerationRequest) -> None:
+        if not isinstance(request.conversation, LocalConversation):
             raise BackendFailed("This conversation belongs to another judge.")
-        self.generation: Generation = question.conversation.start_generation(
-            question.messages, question.sampling, question.cancelled
-        )
+        self.generation: Generation = request.conversation.start_generation(request.messages, request.sampling, request.cancelled)
         self.token: int | None = None
-        self.over = False
-        self._position = position
-        self._conversation = question.conversation
+        """The sampled token that is to be processed; None where there is none."""
+        self.finished = False
+        self._index = index
+        self._conversation = request.conversation
         self._error: Exception | None = None
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Make a step; what it raises is kept for `sing`."""
+        """Call `step`; keep the exception it raises for `next_items`."""
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - given to whoever asked
+        except Exception as error:  # noqa: BLE001 - an item of the stream
             self._error = error
 
     def next_items(self) -> Iterator[tuple[int, StreamItem]]:
-        """Choose a word and say what may be said; at the end, the end."""
+        """Sample a token and yield the new text; at the end of the reply, the completion or the error."""
         if self._error is None:
             self.attempt(self._sample)
         if self._error is not None:
-            self.over = True
-            yield self._position, self._conversation.error_after(self.generation, self._error)
+            self.finished = True
+            yield self._index, self._conversation.error_after(self.generation, self._error)
             return
-        said, self.over = self.generation.detokenizer, self.generation.stop is not None
-        if piece := said.flush() if self.over else said.next_text():
-            yield self._position, piece
-        if self.over:
-            yield self._position, self.generation.completion()
+        detokenizer, self.finished = self.generation.detokenizer, self.generation.finish_reason is not None
+        if text := detokenizer.flush() if self.finished else detokenizer.next_text():
+            yield self._index, text
+        if self.finished:
+            yield self._index, self.generation.completion()
 
     def decode_alone(self) -> None:
-        """Read the chosen token alone."""
+        """Process the sampled token in a decode step of its own."""
         if self.token is not None:
             self.generation.cache.trim()
             self.generation.set_logits(self.generation.cache.decode(self.token))
@@ -79,50 +78,50 @@ class _BatchSequence:
 
 
 class BatchDecoder:
-    """The shared steps of the model."""
+    """The steps that all sequences share: vision encoder, prefill, decode step."""
 
-    def __init__(self, judge: LoadedModel) -> None:
-        self._model = judge
+    def __init__(self, loaded: LoadedModel) -> None:
+        self._loaded = loaded
         self._cache: BatchedCache | None = None
-        kinds = getattr(judge.model.config.get_text_config(), "layer_types", None) or ["full_attention"]
-        self._can_batch = set(kinds) == {"full_attention"}
+        layer_types = getattr(loaded.model.config.get_text_config(), "layer_types", None) or ["full_attention"]
+        self._can_batch = set(layer_types) == {"full_attention"}
 
-    def encode_images(self, parts: Sequence[_BatchSequence]) -> None:
-        """Encode the new frames of all parts in one pass. A frame that cannot be encoded is left to the part that shows it."""
-        pictures = [item for part in parts for item in part.generation.new_items() if isinstance(item, VisionItem)]
-        limit_threads(self._model.threads)
+    def encode_images(self, sequences: Sequence[_BatchSequence]) -> None:
+        """Encode the new vision items of all sequences in one pass. An error is left to the prefill of its own sequence."""
+        items = [item for each in sequences for item in each.generation.new_items() if isinstance(item, VisionItem)]
+        limit_threads(self._loaded.threads)
         try:
-            self._model.vision.encode(pictures)
-        except Exception:  # noqa: BLE001 - each part will look at its own frames and tell
+            self._loaded.vision.encode(items)
+        except Exception:  # noqa: BLE001 - raised again in the prefill of one sequence
             return
 
-    def prefill(self, parts: Sequence[_BatchSequence]) -> None:
-        """Read the new of each prompt, side by side where that is quicker."""
-        side_by_side = parallelism(self._model.threads)
-        if side_by_side == 1:  # not in a new thread, where torch would start threads of its own anew
-            for part in parts:
-                part.attempt(part.generation.prefill)
+    def prefill(self, sequences: Sequence[_BatchSequence]) -> None:
+        """Prefill what is new of each prompt, in parallel threads where that is quicker."""
+        threads = parallelism(self._loaded.threads)
+        if threads == 1:  # not in a new thread, where torch would start its own threads anew
+            for sequence in sequences:
+                sequence.attempt(sequence.generation.prefill)
             return
-        with ThreadPoolExecutor(side_by_side) as pool:
-            for begun in [pool.submit(part.attempt, part.generation.prefill) for part in parts]:
-                begun.result()
+        with ThreadPoolExecutor(threads) as pool:
+            for future in [pool.submit(each.attempt, each.generation.prefill) for each in sequences]:
+                future.result()
 
-    def decode(self, parts: Sequence[_BatchSequence]) -> None:
-        """Read the chosen token of each part."""
-        if len(parts) > 1 and self._can_batch:
+    def decode(self, sequences: Sequence[_BatchSequence]) -> None:
+        """Process the sampled token of each sequence."""
+        if len(sequences) > 1 and self._can_batch:
             try:
-                self._decode_batch(parts)
+                self._decode_batch(sequences)
                 return
-            except Exception:  # noqa: BLE001 - alone, each tells its own failure
+            except Exception:  # noqa: BLE001 - stepped alone, each sequence raises its own error
                 self._cache = None
-        for part in parts:
-            part.attempt(part.decode_alone)
+        for sequence in sequences:
+            sequence.attempt(sequence.decode_alone)
 
-    def _decode_batch(self, parts: Sequence[_BatchSequence]) -> None:
-        limit_threads(self._model.threads)
-        readings = [part.generation.cache for part in parts]
-        if self._cache is None or not self._cache.fits(readings):
-            self._cache = BatchedCache(self._model.model, readings, cuda_graphs=self._model.steps_per_sync > 0)
-        logits = self._cache.decode({id(p.generation.cache): p.token for p in parts if p.token is not None})
-        for part in parts:
-            part.generation.set_logits(logits[id(part.generation.cache)])
+    def _decode_batch(self, sequences: Sequence[_BatchSequence]) -> None:
+        limit_threads(self._loaded.threads)
+        caches = [sequence.generation.cache for sequence in sequences]
+        if self._cache is None or not self._cache.fits(caches):
+            self._cache = BatchedCache(self._loaded.model, caches, cuda_graphs=self._loaded.steps_per_sync > 0)
+        logits = self._cache.decode({id(each.generation.cache): each.token for each in sequences if each.token is not None})
+        for sequence in sequences:
+            sequence.generation.set_logits(logits[id(sequence.generation.cache)])

@@ -1,4 +1,4 @@
-"""Keys and values of several readings side by side in one tensor per layer, so that one step of the model reads for all of them."""
+"""BatchedCache: the KV caches of several sequences in one tensor a layer, so that one decode step serves all of them."""
 
 from __future__ import annotations
 
@@ -11,52 +11,51 @@ from vrthinker_core.backends.local.engine.decode_step import DecodeStep, LayerSt
 from vrthinker_core.backends.local.engine.kv_cache import GrowingLayer, PrefixCache
 
 SPARE_ROWS = 256
-"""Free rows beyond the longest reading: so many tokens later the block is laid out anew."""
+"""Unused cache rows after the longest sequence: the storage is allocated anew after that many tokens."""
 
 
 class BatchedCache:
-    """Readings of equal kind in common rows. Each reading goes on living in its own row, so it may read alone in between.
+    """`PrefixCache`s of one model, stacked. Each keeps working on its slice of the batch, so it may decode alone in between.
 
-    The last row of the room belongs to nobody: what a reading that sits out would write goes there.
+    Each sequence has one cache row more than it can use: a sequence that sits a step out writes there.
     """
 
     def __init__(
-        self, model: Qwen2_5_VLForConditionalGeneration, readings: Sequence[PrefixCache], *, cuda_graphs: bool = False
+        self, model: Qwen2_5_VLForConditionalGeneration, caches: Sequence[PrefixCache], *, cuda_graphs: bool = False
     ) -> None:
-        """`graphs`: on a GPU, every step is the replay of one."""
-        self._caches = list(readings)
-        for reading in readings:
-            reading.trim()
-        self._rows = max(reading.num_tokens for reading in readings) + SPARE_ROWS
-        self._storage = [_stack_layers([r.layers[n] for r in readings], self._rows) for n in range(len(readings[0].layers))]
+        """Move the keys and values of `caches` into common tensors. `cuda_graphs`: on a GPU, replay every step as a CUDA graph."""
+        self._caches = list(caches)
+        for cache in caches:
+            cache.trim()
+        self._rows = max(cache.num_tokens for cache in caches) + SPARE_ROWS
+        self._storage = [_stack_layers([cache.layers[n] for cache in caches], self._rows) for n in range(len(caches[0].layers))]
         self._step = DecodeStep(model, self._storage)
         self._cuda_graphs = cuda_graphs
         self._replay: Callable[[], None] | None = None
         self._logits = torch.empty(0)
 
-    def fits(self, readings: Sequence[PrefixCache]) -> bool:
-        """These readings are all here, each still in its row with room for one more token, and too few rows are idle to matter."""
-        here = set(map(id, self._caches))
-        return len(readings) * 2 >= len(self._caches) and all(
-            id(reading) in here and reading.num_tokens < self._rows and self._shares_storage(reading.layers[0])
-            for reading in readings
+    def fits(self, caches: Sequence[PrefixCache]) -> bool:
+        """Can decode for these: all are in the batch with a free row, none was reallocated, and they are at least half of it."""
+        batch = set(map(id, self._caches))
+        return len(caches) * 2 >= len(self._caches) and all(
+            id(cache) in batch and cache.num_tokens < self._rows and self._shares_storage(cache.layers[0]) for cache in caches
         )
 
     @torch.inference_mode()
     def decode(self, tokens: dict[int, int]) -> dict[int, torch.Tensor]:
-        """Read one token in some of the readings, {id(reading): token}; gives the logits after each, (vocabulary,) in float32."""
-        live = [reading for reading in self._caches if id(reading) in tokens]
-        logits = self._run_step(tokens, max(reading.num_tokens for reading in live) + 1)
-        for reading in live:
-            reading.append(tokens[id(reading)])
-        return {id(reading): row for reading, row in zip(self._caches, logits, strict=True) if id(reading) in tokens}
+        """Process one token in some of the caches, {id(cache): token}; gives the logits after each, (vocabulary,) in float32."""
+        live = [cache for cache in self._caches if id(cache) in tokens]
+        logits = self._run_step(tokens, max(cache.num_tokens for cache in live) + 1)
+        for cache in live:
+            cache.append(tokens[id(cache)])
+        return {id(cache): row for cache, row in zip(self._caches, logits, strict=True) if id(cache) in tokens}
 
     # -- steps -------------------------------------------------------------------------------------------------------------
 
-    def _run_step(self, tokens: dict[int, int], longest: int) -> torch.Tensor:
+    def _run_step(self, tokens: dict[int, int], visible_rows: int) -> torch.Tensor:
         if not self._cuda_graphs:
             self._load_inputs(tokens)
-            return self._step.forward(longest)
+            return self._step.forward(visible_rows)
         if self._replay is None:
             self._load_inputs(tokens)
             self._replay = capture_cuda_graph(self._store_logits, self._step.token_ids.device)
@@ -68,31 +67,32 @@ class BatchedCache:
         self._logits = self._step.forward()
 
     def _load_inputs(self, tokens: dict[int, int]) -> None:
-        ends = [reading.num_tokens if id(reading) in tokens else self._rows for reading in self._caches]
         self._step.load_inputs(
-            [tokens.get(id(reading), 0) for reading in self._caches], ends, [r.next_position for r in self._caches]
+            token_ids=[tokens.get(id(cache), 0) for cache in self._caches],
+            cache_rows=[cache.num_tokens if id(cache) in tokens else self._rows for cache in self._caches],
+            position_ids=[cache.next_position for cache in self._caches],
         )
 
     def _shares_storage(self, layer: GrowingLayer) -> bool:
         return layer.storage[0].untyped_storage().data_ptr() == self._storage[0][0].untyped_storage().data_ptr()
 
 
-def _stack_layers(layers: Sequence[GrowingLayer], room: int) -> LayerStorage:
-    """(readings, heads, room + 1, width), of which each reading's own layer holds a row as its room from now on.
+def _stack_layers(layers: Sequence[GrowingLayer], rows: int) -> LayerStorage:
+    """The storage of one layer for the batch, (batch, heads, rows + 1, head_dim); each layer's own storage becomes a view of it.
 
-    Zeros behind what is held: a masked row must not be a number that is none.
+    Unused rows are zeros: a masked row must not be NaN.
     """
-    held = [layer.get_seq_length() for layer in layers]
-    stores = tuple(_stack_storage([layer.storage[which] for layer in layers], held, room) for which in (0, 1))
+    lengths = [layer.get_seq_length() for layer in layers]
+    keys, values = (_stack_storage([layer.storage[which] for layer in layers], lengths, rows) for which in (0, 1))
     for n, layer in enumerate(layers):
-        layer.storage = (stores[0][n : n + 1, :, :room], stores[1][n : n + 1, :, :room])
-        layer.truncate(held[n])
-    return stores[0], stores[1]
+        layer.storage = (keys[n : n + 1, :, :rows], values[n : n + 1, :, :rows])
+        layer.truncate(lengths[n])
+    return keys, values
 
 
-def _stack_storage(rooms: Sequence[torch.Tensor], held: Sequence[int], room: int) -> torch.Tensor:
-    first = rooms[0]
-    store = first.new_zeros(len(rooms), first.shape[1], room + 1, first.shape[3])
-    for row, old, length in zip(store, rooms, held, strict=True):
-        row[:, :length] = old[0, :, :length]
-    return store
+def _stack_storage(tensors: Sequence[torch.Tensor], lengths: Sequence[int], rows: int) -> torch.Tensor:
+    first = tensors[0]
+    stacked = first.new_zeros(len(tensors), first.shape[1], rows + 1, first.shape[3])
+    for sequence, tensor, length in zip(stacked, tensors, lengths, strict=True):
+        sequence[:, :length] = tensor[0, :, :length]
+    return stacked

@@ -1,4 +1,4 @@
-"""One token of one or many readings at a time, in tensors that stay where they are, so that a GPU can replay the whole step.
+"""DecodeStep: one decode step of a batch over fixed tensors, so that it can be captured as a CUDA graph.
 
 A token of a 7B costs a GPU a few milliseconds of reading weights, and eager Python several times that in launching kernels: a CUDA
 graph launches them all at once. The step itself is the same code on every device.
@@ -15,32 +15,37 @@ from transformers import Cache, Qwen2_5_VLForConditionalGeneration
 from transformers.cache_utils import DynamicLayer
 
 WARMUP_STEPS = 2
-"""Steps made before one is recorded: kernels are chosen and workspaces made in them. Each writes like a step."""
+"""Eager steps before a capture, in which kernels are chosen and workspaces allocated. Each writes to the KV cache like any step."""
 
 LayerStorage = tuple[torch.Tensor, torch.Tensor]
-"""Keys and values of one layer, (readings, heads, rows, width) each."""
+"""Keys and values of one layer, (batch, heads, rows, head_dim) each."""
 
 
 class DecodeStep:
-    """Reads one token in each reading: writes its keys and values to the row `end`, gives the logits after it."""
+    """Processes one token of each sequence: writes its keys and values to its cache row and gives the logits after it."""
 
-    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, stores: Sequence[LayerStorage]) -> None:
-        keys = stores[0][0]
+    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, storage: Sequence[LayerStorage]) -> None:
+        """`storage` is the KV cache, one pair a layer; it is written in place."""
+        keys = storage[0][0]
         self._model = model
-        self._layers = [StaticLayer(store) for store in stores]
-        self._all_rows = torch.arange(keys.shape[2], device=keys.device)
+        self._layers = [StaticLayer(layer) for layer in storage]
+        self._row_indices = torch.arange(keys.shape[2], device=keys.device)
         self.token_ids, self.cache_rows, self.position_ids = (
             torch.zeros(len(keys), dtype=torch.long, device=keys.device) for _ in range(3)
         )
 
-    def load_inputs(self, tokens: Sequence[int], ends: Sequence[int], places: Sequence[int]) -> None:
-        """What each reading reads next, the row it goes to, and its position."""
-        for held, numbers in ((self.token_ids, tokens), (self.cache_rows, ends), (self.position_ids, places)):
-            held.copy_(torch.tensor(numbers, dtype=torch.long))
+    def load_inputs(self, token_ids: Sequence[int], cache_rows: Sequence[int], position_ids: Sequence[int]) -> None:
+        """Copy the inputs of the next step in: of each sequence the token, the cache row to write to, and the position."""
+        for tensor, values in (
+            (self.token_ids, token_ids),
+            (self.cache_rows, cache_rows),
+            (self.position_ids, position_ids),
+        ):
+            tensor.copy_(torch.tensor(values, dtype=torch.long))
 
-    def forward(self, shown: int | None = None) -> torch.Tensor:
-        """(readings, vocabulary) in float32. No row from `shown` on is looked at (None: all rows, as a recorded step needs it)."""
-        rows = self._all_rows[:shown]
+    def forward(self, visible_rows: int | None = None) -> torch.Tensor:
+        """Logits, (batch, vocabulary) in float32. Attention reads the first `visible_rows` rows (None: all, as a graph must)."""
+        rows = self._row_indices[:visible_rows]
         for layer in self._layers:
             layer.set_rows(self.cache_rows, len(rows))
         model: Any = self._model
@@ -56,46 +61,46 @@ class DecodeStep:
 
 
 class StaticLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """One layer's stores; the mask says what of them is held."""
+    """One layer of a KV cache that never moves. All rows are there from the start; the attention mask hides the unused ones."""
 
-    def __init__(self, stores: LayerStorage) -> None:
+    def __init__(self, storage: LayerStorage) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._storage = stores
-        self._batch_index = torch.arange(len(stores[0]), device=stores[0].device)
+        self._storage = storage
+        self._batch_index = torch.arange(len(storage[0]), device=storage[0].device)
 
-    def set_rows(self, ends: torch.Tensor, shown: int) -> None:
-        """Where the next token of each reading is written, and how many rows can be seen."""
-        self._ends, self._shown = ends, shown
+    def set_rows(self, write_rows: torch.Tensor, visible_rows: int) -> None:
+        """The row that the next token of each sequence is written to, (batch,), and how many rows attention reads."""
+        self._write_rows, self._visible_rows = write_rows, visible_rows
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:  # noqa: ARG002
-        """Write (readings, heads, 1, width); gives the rows that can be seen."""
-        for store, new in zip(self._storage, (key_states, value_states), strict=True):
-            store[self._batch_index, :, self._ends] = new[:, :, 0]
-        keys, values = (store[:, :, : self._shown] for store in self._storage)
+        """Write (batch, heads, 1, head_dim); gives the visible rows."""
+        for storage, states in zip(self._storage, (key_states, value_states), strict=True):
+            storage[self._batch_index, :, self._write_rows] = states[:, :, 0]
+        keys, values = (storage[:, :, : self._visible_rows] for storage in self._storage)
         return keys, values
 
 
 def capture_cuda_graph(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """The same step, launched as one on a GPU that can; `step` must read and write tensors that never move.
+    """Capture `step` as a CUDA graph; gives the function that replays it. `step` itself where there is no GPU or capturing fails.
 
-    It runs `REHEARSALS` times before: whatever it counts must be set again. What cannot be recorded is done step by step.
+    `step` must read and write tensors that never move. It runs `WARMUP_STEPS` times before: set its inputs again afterwards.
     """
     if device.type != "cuda":
         return step
     try:
         return _capture(step, device)
     except RuntimeError as error:
-        logging.getLogger(__name__).warning("The judge speaks slower than it could: its step cannot be recorded (%s).", error)
+        logging.getLogger(__name__).warning("Decoding is slower than it could be: no CUDA graph could be captured (%s).", error)
         return step
 
 
 def _capture(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    aside = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    aside.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(aside):
+    warmup = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    warmup.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(warmup):
         for _ in range(WARMUP_STEPS):
             step()
-    torch.cuda.current_stream(device).wait_stream(aside)
+    torch.cuda.current_stream(device).wait_stream(warmup)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()

@@ -1,4 +1,4 @@
-"""A reply while a judge writes it: word by word, one conversation alone or many side by side."""
+"""Generation: one reply from prefill to completion, and the sampler. The same steps serve one conversation and a batch."""
 
 from __future__ import annotations
 
@@ -20,131 +20,139 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types.messages import Cancelled, Completion, Sampling
 
 FinishReason = Literal["end", "length", "cancelled"]
+"""Why a reply stopped: a stop token, the token limit, a cancel."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """What all conversations of one backend share. Only `sight` ever changes, under its own lock."""
+    """What all conversations of one backend share. Only the vision encoder's cache changes, under its own lock."""
 
     model: Qwen2_5_VLForConditionalGeneration
     tokenizer: SafeTokenizer
     vision: VisionEncoder
     context_length: int
+    """Tokens of prompt and reply together."""
     threads: int | None
+    """CPU threads to compute with, None for torch's own choice."""
     stop_tokens: frozenset[int]
     """Tokens that end a reply."""
     forced_redirect: tuple[str, str] | None
-    """Stands in for the protocol's own `Sampling.redirect`."""
+    """Replaces `Sampling.redirect` where a request has one: see `checkpoint_files.forced_redirect_of`."""
     repetition_penalty: float
     """The checkpoint's own repetition penalty, which stock `generate()` applies in greedy decoding too; 1 for none."""
     steps_per_sync: int = 0
-    """Greedy tokens written between two looks at the host; 0 for one at a time, without fixed tensors."""
+    """Greedy decode steps between two GPU synchronisations; 0 for one step at a time, without fixed tensors."""
 
 
 class Generation:
-    """One reply being written. Between two words the reading always holds a whole number of items."""
+    """One reply being generated.
+
+    Between two steps the KV cache holds whole prompt items: the prompt, then the tokens of the reply that were processed.
+    """
 
     def __init__(
         self,
-        judge: LoadedModel,
-        reading: PrefixCache,
+        loaded: LoadedModel,
+        cache: PrefixCache,
         prompt: list[PromptItem],
         sampling: Sampling,
         cancelled: Cancelled,
-        stride: MultiStepDecoder | None = None,
+        multi_step: MultiStepDecoder | None = None,
     ) -> None:
+        """`multi_step` is used where decoding is greedy."""
         self.prompt = prompt
-        redirect = judge.forced_redirect or sampling.redirect if sampling.redirect else None
-        self.detokenizer = StreamingDetokenizer(judge.tokenizer, redirect)
-        self.stop: FinishReason | None = None
-        self.cache = reading
-        self._reused = 0
-        self._began = time.perf_counter()
-        self._model = judge
+        redirect = loaded.forced_redirect or sampling.redirect if sampling.redirect else None
+        self.detokenizer = StreamingDetokenizer(loaded.tokenizer, redirect)
+        self.finish_reason: FinishReason | None = None
+        """None while the reply goes on."""
+        self.cache = cache
+        self.sampler = Sampler(loaded, prompt, sampling)
+        self._loaded = loaded
         self._cancelled = cancelled
-        self.sampler = Sampler(judge, prompt, sampling)
-        self._max_tokens = min(sampling.max_new_tokens, judge.context_length - token_count(prompt))
+        self._max_tokens = min(sampling.max_new_tokens, loaded.context_length - token_count(prompt))
         self._logits: torch.Tensor | None = None
-        self._multi_step = stride if sampling.temperature <= 0 else None
-        self._lookahead: deque[int] = deque()
-        """Tokens that were written ahead; all but the last are read already."""
+        self._multi_step = multi_step if sampling.temperature <= 0 else None
+        self._sampled_ahead: deque[int] = deque()
+        """Tokens that `multi_step` sampled and the reply does not hold yet; all but the last are processed."""
+        self._reused_tokens = 0
+        self._start_time = time.perf_counter()
 
     def new_items(self) -> Sequence[PromptItem]:
-        """What of the prompt must be read."""
+        """The part of the prompt that is not in the KV cache."""
         return self.prompt[self.cache.common_prefix(self.prompt) :]
 
     def prefill(self) -> None:
-        """Read the prompt, as far as it is new."""
-        self._logits, self._reused = self.cache.prefill(self.prompt, self._cancelled)
+        """Process the part of the prompt that is not in the KV cache."""
+        self._logits, self._reused_tokens = self.cache.prefill(self.prompt, self._cancelled)
         if self._multi_step is not None:
             self._multi_step.start_reply(self.sampler.prompt_tokens)
 
     def step(self) -> None:
-        """Write one more token, or set `stop`."""
+        """Sample one token and process it, or set `finish_reason`."""
         token = self.sample()
         if token is None:
             return
         if self._multi_step is None:
             self.set_logits(self.cache.decode(token))
             return
-        if not self._lookahead:
-            self._lookahead.extend(self._multi_step.decode(self.detokenizer.tokens))
+        if not self._sampled_ahead:
+            self._sampled_ahead.extend(self._multi_step.decode(self.detokenizer.tokens))
         self.cache.append(token)
 
     def sample(self) -> int | None:
-        """Choose one more token; gives it where the judge must read it before the next one, or sets `stop`."""
+        """Sample one token; gives it where it must be processed before the next one, else None. May set `finish_reason`."""
         if self._logits is None or self._cancelled():
-            self.stop = "cancelled"
+            self.finish_reason = "cancelled"
             return None
         if len(self.detokenizer.tokens) >= self._max_tokens:
-            self.stop = "length"
+            self.finish_reason = "length"
             return None
-        token = self._lookahead.popleft() if self._lookahead else self.sampler(self._logits, self.detokenizer.tokens)
-        if token in self._model.stop_tokens:
-            self.stop = "end"
+        token = self._sampled_ahead.popleft() if self._sampled_ahead else self.sampler(self._logits, self.detokenizer.tokens)
+        if token in self._loaded.stop_tokens:
+            self.finish_reason = "end"
             return None
         self.detokenizer.append([token])
         if self.detokenizer.apply_redirect():
-            self._lookahead.clear()
+            self._sampled_ahead.clear()
             self._logits, _ = self.cache.prefill([*self.prompt, *self.detokenizer.tokens], self._cancelled)
             return None
         return token if len(self.detokenizer.tokens) < self._max_tokens else None
 
     def set_logits(self, logits: torch.Tensor) -> None:
-        """The logits after the token that was chosen last, (vocabulary,)."""
+        """Set the logits after the token that was sampled last, (vocabulary,)."""
         self._logits = logits
 
     def completion(self) -> Completion:
-        """The reply, once `stop` is set and `said.rest()` was asked for."""
+        """The whole reply, once `finish_reason` is set and the detokenizer is flushed."""
         return Completion(
             self.detokenizer.text,
-            self.stop or "cancelled",
+            self.finish_reason or "cancelled",
             tokens=tuple(self.detokenizer.tokens),
             pieces=tuple(self.detokenizer.pieces),
             prompt_tokens=token_count(self.prompt),
-            reused_tokens=self._reused,
+            reused_tokens=self._reused_tokens,
             new_tokens=len(self.detokenizer.tokens),
-            seconds=time.perf_counter() - self._began,
+            seconds=time.perf_counter() - self._start_time,
         )
 
 
 class Sampler:
-    """Picks tokens for one reply. `read` are the tokens of its prompt."""
+    """Samples the tokens of one reply: repetition penalty, then argmax at temperature 0, else a draw from the softmax."""
 
-    def __init__(self, judge: LoadedModel, prompt: Sequence[PromptItem], sampling: Sampling) -> None:
-        self._penalty = judge.repetition_penalty
+    def __init__(self, loaded: LoadedModel, prompt: Sequence[PromptItem], sampling: Sampling) -> None:
+        self._penalty = loaded.repetition_penalty
         self._temperature = sampling.temperature
         self._generator = torch.Generator().manual_seed(sampling.seed)
-        pads = {"image": judge.tokenizer.control.image_pad, "video": judge.tokenizer.control.video_pad}
+        pads = {"image": loaded.tokenizer.control.image_pad, "video": loaded.tokenizer.control.video_pad}
         self.prompt_tokens = {item if isinstance(item, int) else pads[item.kind] for item in prompt}
 
     @torch.inference_mode()
-    def __call__(self, logits: torch.Tensor, said: Sequence[int]) -> int:
-        """The next token, from logits of shape (vocabulary,)."""
+    def __call__(self, logits: torch.Tensor, reply: Sequence[int]) -> int:
+        """The next token, from logits of shape (vocabulary,) and the tokens of the reply so far."""
         if self._penalty != 1.0:
-            seen = torch.tensor(sorted(self.prompt_tokens | set(said)), device=logits.device)
+            seen = torch.tensor(sorted(self.prompt_tokens | set(reply)), device=logits.device)
             logits = logits.index_put((seen,), apply_repetition_penalty(logits[seen], self._penalty))
         if self._temperature <= 0:
             return int(logits.argmax())
-        chances = torch.softmax(logits.double().cpu() / self._temperature, dim=-1)
-        return int(torch.multinomial(chances, 1, generator=self._generator))
+        probabilities = torch.softmax(logits.double().cpu() / self._temperature, dim=-1)
+        return int(torch.multinomial(probabilities, 1, generator=self._generator))

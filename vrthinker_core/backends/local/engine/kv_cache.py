@@ -1,7 +1,7 @@
-"""What a conversation has read, kept as keys and values, so that no token before the first change is computed twice.
+"""The KV cache of one conversation: a prompt is prefilled from its first change on, and no token before it is computed twice.
 
-The language model is called with its embeddings, explicit positions and our own cache; nothing is written on the model, whose
-own `rope_deltas` two conversations would fight over.
+The language model is called with embeddings, explicit positions and this cache. Nothing is stored on the model: two conversations
+would overwrite each other's `rope_deltas` there.
 """
 
 from __future__ import annotations
@@ -19,90 +19,91 @@ from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionI
 from vrthinker_core.types.messages import Cancelled
 
 PREFILL_CHUNK = 1024
-"""Tokens read between two looks at `cancelled`. With 256 a prompt of 8,000 tokens takes a sixth longer on two processors."""
+"""Tokens processed between two calls of `cancelled`. With 256 a prompt of 8,000 tokens takes a sixth longer on two CPUs."""
 
 SECONDS_PER_GRID = 1.0
 """Seconds between two temporal patches of a video item, which set its temporal positions.
 
 The protocols send chosen frames, not a film of known rate. A list of frames without a rate counts as two a second in the
-published code, so a patch of two frames lasts one second; it is also what transformers takes where nothing is said.
+published code, so a patch of two frames lasts one second; it is also the default of transformers.
 """
 
 
 class PrefixCache:
-    """Items read so far and their keys and values. Not for two threads at once."""
+    """The prompt items that were processed, and their keys and values. Not thread-safe."""
 
-    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, sight: VisionEncoder, threads: int | None = None) -> None:
+    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, vision: VisionEncoder, threads: int | None = None) -> None:
+        """`threads`: see `limit_threads`."""
         self._model = model
-        self._vision = sight
+        self._vision = vision
         self.threads = threads
-        vision: Any = model.config.vision_config
-        self._merge = int(vision.spatial_merge_size)
-        self._interval = float(vision.tokens_per_second) * SECONDS_PER_GRID
+        config: Any = model.config.vision_config
+        self._merge_size = int(config.spatial_merge_size)
+        self._positions_per_grid = float(config.tokens_per_second) * SECONDS_PER_GRID
         self._pads = {"image": int(model.config.image_token_id), "video": int(model.config.video_token_id)}
         self.clear()
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens are held."""
+        """The number of tokens in the cache."""
         return self._token_counts[-1]
 
+    @property
+    def next_position(self) -> int:
+        """Position of the next token, on all three m-RoPE axes if it is text."""
+        return self._next_positions[-1]
+
     def clear(self) -> None:
-        """Forget everything."""
+        """Empty the cache."""
         self._items: list[PromptItem] = []
-        self._token_counts = [0]
-        self._next_positions = [0]
+        self._token_counts = [0]  # before each item and after the last
+        self._next_positions = [0]  # likewise
         self.layers = [GrowingLayer() for _ in range(self._model.config.get_text_config().num_hidden_layers)]
         self._cache = Cache(layers=list(self.layers))
 
     def common_prefix(self, items: Sequence[PromptItem]) -> int:
-        """How many items need not be read again. The last one always is, because its logits are wanted."""
-        most = min(len(self._items), len(items) - 1)
-        return next((n for n in range(most) if self._items[n] != items[n]), most)
+        """How many of `items` need no prefill. The last one always does, because its logits are wanted."""
+        limit = min(len(self._items), len(items) - 1)
+        return next((n for n in range(limit) if self._items[n] != items[n]), limit)
 
     def prefill(self, items: Sequence[PromptItem], cancelled: Cancelled) -> tuple[torch.Tensor | None, int]:
-        """Make the reading equal `items`: keep the longest common beginning, read the rest.
+        """Make the cache hold exactly `items`: keep the longest common prefix, process the rest in chunks.
 
-        Gives the logits after the last item, (vocabulary,) in float32, None when cancelled on the way; and the tokens kept.
+        Gives the logits after the last item, (vocabulary,) in float32, or None when cancelled; and the number of tokens kept.
         """
         kept = self._truncate_to_common(items)
         reused = self.num_tokens
         logits = None
-        for part in _chunks(items[kept:], PREFILL_CHUNK):
+        for chunk in _chunks(items[kept:], PREFILL_CHUNK):
             if cancelled():
                 return None, reused
-            logits = self._forward(part)
+            logits = self._forward(chunk)
         return logits, reused
 
     def decode(self, token: int) -> torch.Tensor:
-        """Read one more token and give the logits after it."""
+        """Process one more token; gives the logits after it, (vocabulary,) in float32."""
         return self._forward([token])
 
-    @property
-    def next_position(self) -> int:
-        """Position of the next token, on all three axes if it is text."""
-        return self._next_positions[-1]
-
     def append(self, token: int) -> None:
-        """One more token was read, elsewhere: its keys and values stand after the others in the rooms of `layers`."""
+        """Count one more token, whose keys and values another decoder has written to the next row of each layer's `storage`."""
         self._items.append(token)
         self._token_counts.append(self._token_counts[-1] + 1)
         self._next_positions.append(self._next_positions[-1] + 1)
 
-    def reserve(self, more: int) -> None:
-        """Have room for that many more tokens. Something must have been read before."""
+    def reserve(self, tokens: int) -> None:
+        """Allocate rows for that many more tokens. The cache must not be empty."""
         for layer in self.layers:
-            layer.reserve(self.num_tokens + more)
+            layer.reserve(self.num_tokens + tokens)
 
     def trim(self) -> None:
-        """Let every layer show as many rows as there are tokens."""
+        """Make every layer's length `num_tokens`, after calls of `append`."""
         for layer in self.layers:
             layer.truncate(self.num_tokens)
 
     # -- steps -------------------------------------------------------------------------------------------------------------
 
     def _truncate_to_common(self, items: Sequence[PromptItem]) -> int:
-        """Drop what follows the common beginning."""
+        """Drop what follows the common prefix; gives its length in items."""
         kept = self.common_prefix(items)
         for layer in self.layers:
             layer.truncate(self._token_counts[kept])
@@ -114,10 +115,10 @@ class PrefixCache:
     def _forward(self, items: Sequence[PromptItem]) -> torch.Tensor:
         limit_threads(self.threads)
         embeddings = self._embed(items)
-        positions, places = self._mrope_positions(items)
+        position_ids, next_positions = self._mrope_positions(items)
         hidden = self._model.model.language_model(
             inputs_embeds=embeddings,
-            position_ids=positions.unsqueeze(1).to(embeddings.device),
+            position_ids=position_ids.unsqueeze(1).to(embeddings.device),
             past_key_values=self._cache,
             use_cache=True,
         ).last_hidden_state
@@ -125,16 +126,16 @@ class PrefixCache:
         for item in items:
             self._token_counts.append(self._token_counts[-1] + token_count([item]))
         self._items.extend(items)
-        self._next_positions.extend(places)
+        self._next_positions.extend(next_positions)
         return logits
 
     def _embed(self, items: Sequence[PromptItem]) -> torch.Tensor:
-        """(1, tokens, hidden): rows of the embedding, and features in the places of pictures."""
-        table: Any = self._model.get_input_embeddings()
-        ids = [i for item in items for i in ([item] if isinstance(item, int) else [self._pads[item.kind]] * item.tokens)]
-        embedded: torch.Tensor = table(torch.tensor([ids], device=table.weight.device))
-        pictures = [item for item in items if isinstance(item, VisionItem)]
-        features = iter(self._vision.encode(pictures) if pictures else ())
+        """(1, tokens, hidden): token embeddings, with image features in the places of the placeholder tokens."""
+        embedding: Any = self._model.get_input_embeddings()
+        ids = [i for item in items for i in ([item] if isinstance(item, int) else [self._pads[item.kind]] * item.num_tokens)]
+        embedded: torch.Tensor = embedding(torch.tensor([ids], device=embedding.weight.device))
+        vision_items = [item for item in items if isinstance(item, VisionItem)]
+        features = iter(self._vision.encode(vision_items) if vision_items else ())
         start = 0
         for item in items:
             end = start + token_count([item])
@@ -144,79 +145,78 @@ class PrefixCache:
         return embedded
 
     def _mrope_positions(self, items: Sequence[PromptItem]) -> tuple[torch.Tensor, list[int]]:
-        """m-RoPE positions, (3, tokens), and where the next item begins after each item.
+        """m-RoPE positions, (3, tokens), and for each item the position that follows it.
 
-        Text advances all three axes by one. A picture spreads over its merged grid from where it begins, and what follows
-        begins after its longer side, however many temporal patches it has.
+        A text token advances all three axes by one. A vision item spreads over its merged grid from where it starts, and what
+        follows starts after its longer side, however many temporal patches it has.
         """
-        place, columns, places = self._next_positions[-1], [], []
+        position, columns, next_positions = self._next_positions[-1], [], []
         for item in items:
             if isinstance(item, int):
-                columns.append(torch.full((3, 1), place))
-                place += 1
+                columns.append(torch.full((3, 1), position))
+                position += 1
             else:
-                times, high, wide = item.grid[0], item.grid[1] // self._merge, item.grid[2] // self._merge
-                interval = self._interval if item.kind == "video" else 1
-                axes = ((torch.arange(times) * interval).long(), torch.arange(high), torch.arange(wide))
-                columns.append(torch.stack(torch.meshgrid(*axes, indexing="ij")).reshape(3, -1) + place)
-                place += max(high, wide)
-            places.append(place)
-        return torch.cat(columns, dim=1), places
+                times, height, width = item.grid_thw[0], item.grid_thw[1] // self._merge_size, item.grid_thw[2] // self._merge_size
+                interval = self._positions_per_grid if item.kind == "video" else 1
+                axes = ((torch.arange(times) * interval).long(), torch.arange(height), torch.arange(width))
+                columns.append(torch.stack(torch.meshgrid(*axes, indexing="ij")).reshape(3, -1) + position)
+                position += max(height, width)
+            next_positions.append(position)
+        return torch.cat(columns, dim=1), next_positions
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[no-untyped-call]
-    """Keys and values that grow in blocks: adding a token copies one row, not the whole history."""
+    """Keys and values of one layer. Storage grows by blocks of rows: a decode step copies one row, not the whole cache."""
 
     block_rows = 1024
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.storage: tuple[torch.Tensor, torch.Tensor]
-        """Where keys and values stand, (1, heads, rows, width) each; rows past the held ones are free."""
+        """Allocated keys and values, (1, heads, rows, head_dim) each; `keys` and `values` are views of the rows in use."""
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[Any, Any]:  # noqa: ARG002
-        """Append (batch, heads, new, width); gives all rows held."""
+        """Append (batch, heads, new tokens, head_dim); gives all rows in use."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self.storage = (key_states[..., :0, :], value_states[..., :0, :])
-        held = self.get_seq_length()
-        total = held + key_states.shape[-2]
-        self._grow(total, key_states, held)
-        for store, new in zip(self.storage, (key_states, value_states), strict=True):
-            store[..., held:total, :] = new
-        self.keys, self.values = (store[..., :total, :] for store in self.storage)
+        length = self.get_seq_length()
+        total = length + key_states.shape[-2]
+        self._grow(total, key_states, length)
+        for storage, states in zip(self.storage, (key_states, value_states), strict=True):
+            storage[..., length:total, :] = states
+        self.keys, self.values = (storage[..., :total, :] for storage in self.storage)
         return self.keys, self.values
 
     def reserve(self, rows: int) -> None:
-        """Have room for that many rows, of which as many stay as there was room for."""
+        """Allocate at least that many rows. All old rows are kept, those after the rows in use too."""
         self._grow(rows, self.storage[0], self.storage[0].shape[-2])
         self.truncate(self.get_seq_length())
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` rows."""
+        """Make the first `length` rows those in use."""
         if self.is_initialized:
-            self.keys, self.values = (store[..., :length, :] for store in self.storage)
+            self.keys, self.values = (storage[..., :length, :] for storage in self.storage)
 
-    def _grow(self, total: int, like: torch.Tensor, held: int) -> None:
-        if total > self.storage[0].shape[-2]:
-            rows = -(-total // self.block_rows) * self.block_rows
-            self.storage = (self._copied(like, held, rows, 0), self._copied(like, held, rows, 1))
+    def _grow(self, rows: int, like: torch.Tensor, kept: int) -> None:
+        if rows > self.storage[0].shape[-2]:
+            blocks = -(-rows // self.block_rows)
+            shape = (*like.shape[:-2], blocks * self.block_rows, like.shape[-1])
+            keys, values = (like.new_zeros(shape) for _ in range(2))
+            keys[..., :kept, :] = self.storage[0][..., :kept, :]
+            values[..., :kept, :] = self.storage[1][..., :kept, :]
+            self.storage = (keys, values)
 
-    def _copied(self, like: torch.Tensor, held: int, rows: int, which: int) -> torch.Tensor:
-        store = like.new_zeros(*like.shape[:-2], rows, like.shape[-1])
-        store[..., :held, :] = self.storage[which][..., :held, :]
-        return store
 
-
-def _chunks(items: Sequence[PromptItem], most: int) -> Iterator[list[PromptItem]]:
-    """Runs of whole items of about `most` tokens; a single larger picture is a part of its own."""
-    part: list[PromptItem] = []
-    held = 0
+def _chunks(items: Sequence[PromptItem], limit: int) -> Iterator[list[PromptItem]]:
+    """Runs of whole items of at most `limit` tokens; a larger vision item is a chunk of its own."""
+    chunk: list[PromptItem] = []
+    tokens = 0
     for item in items:
-        if part and held + token_count([item]) > most:
-            yield part
-            part, held = [], 0
-        part.append(item)
-        held += token_count([item])
-    if part:
-        yield part
+        if chunk and tokens + token_count([item]) > limit:
+            yield chunk
+            chunk, tokens = [], 0
+        chunk.append(item)
+        tokens += token_count([item])
+    if chunk:
+        yield chunk

@@ -1,4 +1,4 @@
-"""With how many threads torch computes, and how many computations run side by side."""
+"""How many threads torch computes with, and how many computations run in parallel."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from vrthinker_core.cpus import cpu_count
 
 
 def limit_threads(threads: int | None) -> None:
-    """Hold torch to the wanted threads. The setting belongs to the calling thread, and each token may come from another.
+    """Set torch's thread count in the calling thread (None: leave it). Each token may be computed in another thread: call it often.
 
-    On a busy machine the small matrices of a small judge wait for one another: two threads were many times slower than one.
+    The threads of a small model's small matrices wait for one another: on a busy machine two threads were many times slower than
+    one.
     """
     if threads is not None and torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
 
 
 def parallelism(threads: int | None) -> int:
-    """How many computations of their own run side by side: a judge held to one thread gets one for every processor.
+    """How many computations to run in parallel: one a CPU for a model that is limited to one thread, else one.
 
-    They never wait for one another. Other judges use all processors for each computation.
+    Such computations never wait for one another. Any other model uses all CPUs for each computation.
     """
     return cpu_count() if threads == 1 else 1

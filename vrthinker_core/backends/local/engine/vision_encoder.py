@@ -1,4 +1,4 @@
-"""Frames become features, each picture once: patches as the image processor cuts them, the vision tower, a bounded memory."""
+"""The vision encoder: frames to image features, each image once. Patches are those of the image processor; features are cached."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -19,41 +20,41 @@ from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.types import Frame
 
 CACHE_BYTES = 512 * 2**20
-"""Bytes of features kept: about 290 frames of 448 x 448 pixels for the 7B."""
+"""Bytes of image features kept: about 290 frames of 448 x 448 pixels for the 7B."""
 
 ITEMS_PER_THREAD = 16
-"""Pictures that are worth a thread of their own."""
+"""Vision items from which on another thread is worth its start."""
 
 
 class VisionEncoder:
-    """The vision half of a model, shared by all its conversations; features are kept by content, the least used leave first."""
+    """The vision half of a model and an LRU cache of image features by content. Shared by all conversations; thread-safe."""
 
     def __init__(
         self,
         model: Qwen2_5_VLForConditionalGeneration,
         processor: Qwen2VLImageProcessorPil,
-        room: int = CACHE_BYTES,
+        cache_bytes: int = CACHE_BYTES,
         threads: int | None = None,
     ) -> None:
-        """`threads` is how many the tower computes with, None for torch's own choice."""
-        self._tower = model.model.visual
-        self._threads = threads
+        """`threads`: see `limit_threads`."""
+        self._encoder = model.model.visual
         self._processor = processor
-        self._max_bytes = room
-        self._bytes = 0
+        self._threads = threads
         self._features: OrderedDict[VisionItem, torch.Tensor] = OrderedDict()
+        self._max_bytes = cache_bytes
+        self._bytes = 0
         self._lock = threading.Lock()
 
     def vision_item(self, kind: Literal["image", "video"], frames: tuple[Frame, ...]) -> VisionItem:
-        """The places and the grid that frames of these sizes will take. No pixel is touched.
+        """The patch grid and the number of prompt tokens of frames of these sizes. No pixel is read.
 
-        A video packs two frames into one temporal patch; an odd last frame stands twice. Raises ValueError for frames that no
-        patch grid fits: frames of several sizes in one video, or one more than 200 times as wide as high.
+        A video has two frames to a temporal patch; an odd last frame is used twice. Raises ValueError for frames that no patch
+        grid fits: frames of several sizes in one video, or one more than 200 times as wide as high.
         """
         processor, first = self._processor, frames[0]
         if any((frame.width, frame.height) != (first.width, first.height) for frame in frames):
             raise ValueError("the frames of one video item differ in size")
-        high, wide = smart_resize(
+        height, width = smart_resize(
             first.height,
             first.width,
             factor=processor.patch_size * processor.merge_size,
@@ -61,36 +62,36 @@ class VisionEncoder:
             max_pixels=int(processor.size["longest_edge"]),
         )
         times = -(-len(frames) // processor.temporal_patch_size) if kind == "video" else 1
-        grid = (times, high // processor.patch_size, wide // processor.patch_size)
-        tokens = grid[0] * grid[1] * grid[2] // processor.merge_size**2
-        return VisionItem(kind, tuple(frame.key for frame in frames), grid, tokens, frames)
+        grid = (times, height // processor.patch_size, width // processor.patch_size)
+        num_tokens = grid[0] * grid[1] * grid[2] // processor.merge_size**2
+        return VisionItem(kind, tuple(frame.key for frame in frames), grid, num_tokens, frames)
 
     @torch.inference_mode()
-    def encode(self, pictures: Sequence[VisionItem]) -> list[torch.Tensor]:
-        """Features of each picture, (tokens, hidden), in order; only those never seen are computed, in one pass."""
-        found = {picture: features for picture in pictures if (features := self._cached(picture)) is not None}
-        new = [picture for picture in dict.fromkeys(pictures) if picture not in found]
+    def encode(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
+        """Image features of each item, (tokens, hidden), in order. Those not in the cache are computed in one pass."""
+        found = {item: features for item in items if (features := self._cached(item)) is not None}
+        new = [item for item in dict.fromkeys(items) if item not in found]
         if new:
             found |= dict(zip(new, self._encode_new(new), strict=True))
-        return [found[picture] for picture in pictures]
+        return [found[item] for item in items]
 
     def clear(self) -> None:
-        """Give the kept features back."""
+        """Empty the cache."""
         with self._lock:
             self._features.clear()
             self._bytes = 0
 
-    # -- the memory --------------------------------------------------------------------------------------------------------
+    # -- the cache ---------------------------------------------------------------------------------------------------------
 
-    def _cached(self, picture: VisionItem) -> torch.Tensor | None:
+    def _cached(self, item: VisionItem) -> torch.Tensor | None:
         with self._lock:
-            features = self._features.get(picture)
+            features = self._features.get(item)
             if features is not None:
-                self._features.move_to_end(picture)
+                self._features.move_to_end(item)
             return features
 
-    def _store(self, picture: VisionItem, features: torch.Tensor) -> None:
-        key = VisionItem(picture.kind, picture.keys, picture.grid, picture.tokens, ())
+    def _store(self, item: VisionItem, features: torch.Tensor) -> None:
+        key = replace(item, frames=())  # without the pixels
         with self._lock:
             if key in self._features:
                 return
@@ -99,41 +100,41 @@ class VisionEncoder:
             while self._bytes > self._max_bytes:
                 self._bytes -= self._features.popitem(last=False)[1].nbytes
 
-    # -- the tower ---------------------------------------------------------------------------------------------------------
+    # -- the model ---------------------------------------------------------------------------------------------------------
 
-    def _encode_new(self, pictures: Sequence[VisionItem]) -> list[torch.Tensor]:
-        """Many pictures are shared out."""
-        parts = min(parallelism(self._threads), len(pictures) // ITEMS_PER_THREAD)
-        if parts < 2:
-            return self._forward(pictures)
-        size = -(-len(pictures) // parts)
-        with ThreadPoolExecutor(parts) as pool:
-            found = pool.map(self._forward, [pictures[start : start + size] for start in range(0, len(pictures), size)])
-            return [features for part in found for features in part]
+    def _encode_new(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
+        """Encode, in several threads where there are many items."""
+        threads = min(parallelism(self._threads), len(items) // ITEMS_PER_THREAD)
+        if threads < 2:
+            return self._forward(items)
+        size = -(-len(items) // threads)
+        with ThreadPoolExecutor(threads) as pool:
+            batches = pool.map(self._forward, [items[start : start + size] for start in range(0, len(items), size)])
+            return [features for batch in batches for features in batch]
 
     @torch.inference_mode()
-    def _forward(self, pictures: Sequence[VisionItem]) -> list[torch.Tensor]:
+    def _forward(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
         limit_threads(self._threads)
-        weight = self._tower.patch_embed.proj.weight
-        patches = torch.from_numpy(np.concatenate([self._patches(picture) for picture in pictures]))
-        grid = torch.tensor([picture.grid for picture in pictures], device=weight.device)
-        seen = self._tower(patches.to(weight.device, weight.dtype), grid_thw=grid).pooler_output
-        split = [features.clone() for features in seen.split([picture.tokens for picture in pictures])]
-        for picture, features in zip(pictures, split, strict=True):
-            self._store(picture, features)
-        return split
+        weight = self._encoder.patch_embed.proj.weight
+        patches = torch.from_numpy(np.concatenate([self._patches(item) for item in items]))
+        grid_thw = torch.tensor([item.grid_thw for item in items], device=weight.device)
+        output = self._encoder(patches.to(weight.device, weight.dtype), grid_thw=grid_thw).pooler_output
+        per_item = [features.clone() for features in output.split([item.num_tokens for item in items])]
+        for item, features in zip(items, per_item, strict=True):
+            self._store(item, features)
+        return per_item
 
-    def _patches(self, picture: VisionItem) -> np.ndarray:
-        """Rows of one flattened patch each, (temporal * vertical * horizontal, channels * 2 * patch * patch).
+    def _patches(self, item: VisionItem) -> np.ndarray:
+        """Flattened patches, (temporal * vertical * horizontal, channels * 2 * patch * patch).
 
         The processor gives an image whose two temporal halves are equal; a video's patch takes one half from each frame.
         """
-        images = [Image.frombytes("RGB", (frame.width, frame.height), frame.rgb) for frame in picture.frames]
-        depth, times = self._processor.temporal_patch_size, picture.grid[0]
-        rows = np.asarray(self._processor(images=images, return_tensors="np")["pixel_values"])
-        if picture.kind == "image":
-            return rows
-        single = rows.reshape(len(images), picture.grid[1] * picture.grid[2], 3, depth, -1)[:, :, :, 0]
-        single = np.concatenate([single, single[-1:].repeat(times * depth - len(images), axis=0)])
-        packed = single.reshape(times, depth, *single.shape[1:]).transpose(0, 2, 3, 1, 4)
+        images = [Image.frombytes("RGB", (frame.width, frame.height), frame.rgb) for frame in item.frames]
+        depth, times = self._processor.temporal_patch_size, item.grid_thw[0]
+        patches = np.asarray(self._processor(images=images, return_tensors="np")["pixel_values"])
+        if item.kind == "image":
+            return patches
+        halves = patches.reshape(len(images), item.grid_thw[1] * item.grid_thw[2], 3, depth, -1)[:, :, :, 0]
+        halves = np.concatenate([halves, halves[-1:].repeat(times * depth - len(images), axis=0)])
+        packed = halves.reshape(times, depth, *halves.shape[1:]).transpose(0, 2, 3, 1, 4)
         return packed.reshape(times * packed.shape[1], -1)

@@ -1,4 +1,4 @@
-"""Messages become tokens and pictures, token for token as the checkpoint's chat template would write them."""
+"""The chat template: messages become prompt tokens and vision items, exactly those of the checkpoint's own Jinja template."""
 
 from __future__ import annotations
 
@@ -11,99 +11,99 @@ from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Part, Text, Video
 
 DEFAULT_SYSTEM = "You are a helpful assistant."
-"""What the template says where a conversation begins without a system message."""
+"""The system message that the template adds where a conversation starts without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisionItem:
-    """One vision item of a prompt: an image, or a video of two or more frames. Equal pictures have equal features."""
+    """One vision input of a prompt: an image, or a video of two or more frames. Equal items have equal image features."""
 
     kind: Literal["image", "video"]
-    keys: tuple[str, ...]
-    """The frames' keys, in order."""
-    grid: tuple[int, int, int]
+    frame_keys: tuple[str, ...]
+    """`Frame.key` of each frame, in order."""
+    grid_thw: tuple[int, int, int]
     """Patches: temporal, vertical, horizontal."""
-    tokens: int
-    """Places it takes in the prompt."""
+    num_tokens: int
+    """Prompt tokens it takes."""
     frames: tuple[Frame, ...] = field(repr=False, compare=False)
 
 
 PromptItem = int | VisionItem
-"""A token id, or a picture that stands for its `tokens` many places."""
+"""A token id, or a vision item in the place of its `num_tokens` placeholder tokens."""
 
 MakeVisionItem = Callable[[Literal["image", "video"], tuple[Frame, ...]], VisionItem]
+"""`VisionEncoder.vision_item`: the item of some frames, without reading a pixel."""
 
 
 def token_count(items: Sequence[PromptItem]) -> int:
-    """Tokens that `items` come to."""
-    return sum(1 if isinstance(item, int) else item.tokens for item in items)
+    """The number of prompt tokens of `items`."""
+    return sum(1 if isinstance(item, int) else item.num_tokens for item in items)
 
 
-def render_prompt(messages: Sequence[Message], spelling: SafeTokenizer, measure: MakeVisionItem) -> list[PromptItem]:
-    """The prompt for the next reply: every message, then the opening of the judge's turn.
+def render_prompt(messages: Sequence[Message], tokenizer: SafeTokenizer, make_vision_item: MakeVisionItem) -> list[PromptItem]:
+    """The prompt of the next reply: every message, then the header of the assistant's message.
 
-    Text is joined between control tokens before it is tokenised, because that is what a template does.
+    Text between two control tokens is joined before it is tokenised, because a template renders one string.
     """
     if messages and messages[0].role != "system":
         messages = (Message("system", (Text(DEFAULT_SYSTEM),)), *messages)
-    page = _PromptBuilder(spelling, measure)
+    prompt = _PromptBuilder(tokenizer, make_vision_item)
     for message in messages:
-        page.control(spelling.control.im_start)
-        page.text(message.role + "\n")
+        prompt.add_control(tokenizer.control.im_start)
+        prompt.add_text(message.role + "\n")
         for part in message.parts:
-            page.part(part)
-        page.control(spelling.control.im_end)
-        page.text("\n")
-    page.control(spelling.control.im_start)
-    page.text("assistant\n")
-    return page.items()
+            prompt.add_part(part)
+        prompt.add_control(tokenizer.control.im_end)
+        prompt.add_text("\n")
+    prompt.add_control(tokenizer.control.im_start)
+    prompt.add_text("assistant\n")
+    return prompt.build()
 
 
 class _PromptBuilder:
-    """Items written so far, and the text that waits to be tokenised in one piece."""
+    """Prompt items so far, and the text that is not tokenised yet."""
 
-    def __init__(self, spelling: SafeTokenizer, measure: MakeVisionItem) -> None:
-        self._spelling = spelling
-        self._measure = measure
+    def __init__(self, tokenizer: SafeTokenizer, make_vision_item: MakeVisionItem) -> None:
+        self._tokenizer = tokenizer
+        self._make_vision_item = make_vision_item
         self._items: list[PromptItem] = []
-        self._waiting = ""
+        self._pending_text = ""
 
-    def text(self, text: str) -> None:
-        self._waiting += text
+    def add_text(self, text: str) -> None:
+        self._pending_text += text
 
-    def control(self, *ids: int) -> None:
-        self._items.extend(self._tokenised())
-        self._items.extend(ids)
+    def add_control(self, token: int) -> None:
+        self._add_tokens([token])
 
-    def part(self, part: Part) -> None:
+    def add_part(self, part: Part) -> None:
         match part:
             case Text(text):
-                self.text(text)
+                self.add_text(text)
             case GeneratedText(text, tokens):
-                self._spoken(text, tokens)
+                self._add_generated(text, tokens)
             case Image(frame):
-                self._picture("image", (frame,))
+                self._add_vision("image", (frame,))
             case Video(frames):
-                self._picture("video", frames)
+                self._add_vision("video", frames)
 
-    def items(self) -> list[PromptItem]:
-        self.control()
+    def build(self) -> list[PromptItem]:
+        self._add_tokens([])
         return self._items
 
-    def _spoken(self, text: str, tokens: tuple[int, ...]) -> None:
-        """Tokens stay as the judge chose them, but only if they spell this text and hold no control token: a trace may lie."""
-        honest = bool(tokens) and not self._spelling.control_ids.intersection(tokens) and self._spelling.decode(tokens) == text
-        if honest:
-            self.control(*tokens)
+    def _add_tokens(self, tokens: Sequence[int]) -> None:
+        text, self._pending_text = self._pending_text, ""
+        self._items += self._tokenizer.encode(text) if text else []
+        self._items += tokens
+
+    def _add_generated(self, text: str, tokens: tuple[int, ...]) -> None:
+        """Keep the sampled token ids, but only if they decode to this text and hold no control token: a trace file may lie."""
+        control_ids, decode = self._tokenizer.control_ids, self._tokenizer.decode
+        if tokens and not control_ids.intersection(tokens) and decode(tokens) == text:
+            self._add_tokens(tokens)
         else:
-            self.text(text)
+            self.add_text(text)
 
-    def _picture(self, kind: Literal["image", "video"], frames: tuple[Frame, ...]) -> None:
-        control = self._spelling.control
-        self.control(control.vision_start)
-        self._items.append(self._measure(kind, frames))
-        self.control(control.vision_end)
-
-    def _tokenised(self) -> list[int]:
-        text, self._waiting = self._waiting, ""
-        return self._spelling.encode(text) if text else []
+    def _add_vision(self, kind: Literal["image", "video"], frames: tuple[Frame, ...]) -> None:
+        self.add_control(self._tokenizer.control.vision_start)
+        self._items.append(self._make_vision_item(kind, frames))
+        self.add_control(self._tokenizer.control.vision_end)

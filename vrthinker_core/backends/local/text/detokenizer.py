@@ -1,4 +1,4 @@
-"""A reply while it is being written: whole characters only, and a turn of phrase that can be turned into another."""
+"""The streaming detokenizer: sampled tokens become text, whole characters only, and one phrase can be redirected to another."""
 
 from __future__ import annotations
 
@@ -9,57 +9,64 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 
 
 class StreamingDetokenizer:
-    """Tokens in, text out. With `redirect` (a, b), `a` is never shown: where it would first end the text, `b` is to stand."""
+    """The text of one reply, token by token.
 
-    def __init__(self, spelling: SafeTokenizer, redirect: tuple[str, str] | None = None) -> None:
+    With `redirect` (a, b), `a` is never emitted: `apply_redirect` replaces its first occurrence, once the tokens spell it, with
+    `b`. `tokens` and `pieces` become those of the `Completion`.
+    """
+
+    def __init__(self, tokenizer: SafeTokenizer, redirect: tuple[str, str] | None = None) -> None:
         self.tokens: list[int] = []
+        """The reply's token ids."""
         self.pieces: list[int] = []
-        self._tokenizer = spelling
+        """Lengths of the pieces of text that were emitted."""
+        self._tokenizer = tokenizer
         self._redirect = redirect if redirect and redirect[0] else None
         self._text = ""
         self._emitted = 0
         self._text_ends = [0]
+        """Length of the text after each number of tokens, -1 where a character is incomplete."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
     def text(self) -> str:
-        """What was shown so far: after `rest`, the whole reply."""
+        """The text emitted so far: after `flush`, the whole reply."""
         return self._text[: self._emitted]
 
     def append(self, tokens: Sequence[int]) -> None:
-        """The judge wrote these tokens."""
+        """Add sampled tokens."""
         for token in tokens:
             self.tokens.append(token)
             self._text += self._decoder.decode(self._tokenizer.token_bytes(token))
-            whole = not self._decoder.getstate()[0]
-            self._text_ends.append(len(self._text) if whole else -1)
+            complete = not self._decoder.getstate()[0]
+            self._text_ends.append(len(self._text) if complete else -1)
 
     def apply_redirect(self) -> bool:
-        """If the text now holds `a`, take its tokens back and put `b` in its place; True when the tokens have changed.
+        """If the text now holds `a`, drop it with all that follows and append `b`; True when `tokens` have changed.
 
-        A token that holds the end of the kept text and the beginning of `a` goes too: the kept text is spelled anew.
+        A token that spells the end of the kept text and the beginning of `a` is dropped too, and that end is tokenised anew.
         """
         if self._redirect is None:
             return False
         unwanted, wanted = self._redirect
-        place = self._text.find(unwanted)
-        if place < 0:
+        start = self._text.find(unwanted)
+        if start < 0:
             return False
         self._redirect = None
-        keep = max(n for n, end in enumerate(self._text_ends) if 0 <= end <= place)
-        again = self._text[self._text_ends[keep] : place] + wanted
-        self.tokens, self._text_ends = self.tokens[:keep], self._text_ends[: keep + 1]
-        self._text = self._text[: self._text_ends[keep]]
+        kept = max(count for count, end in enumerate(self._text_ends) if 0 <= end <= start)
+        replacement = self._text[self._text_ends[kept] : start] + wanted
+        self.tokens, self._text_ends = self.tokens[:kept], self._text_ends[: kept + 1]
+        self._text = self._text[: self._text_ends[kept]]
         self._decoder.reset()
-        self.append(self._tokenizer.encode(again))
+        self.append(self._tokenizer.encode(replacement))
         return True
 
     def next_text(self) -> str:
-        """New text that may be shown: all of it but what could still become `a`."""
+        """The text since the last call, without an end that could still become `a`."""
         return self._emit(len(self._text) - self._held_back())
 
     def flush(self) -> str:
-        """The reply is over: everything not yet shown, a broken last character as U+FFFD."""
+        """The rest of the text at the end of the reply, an incomplete last character as U+FFFD."""
         self._text += self._decoder.decode(b"", final=True)
         return self._emit(len(self._text))
 
@@ -71,6 +78,7 @@ class StreamingDetokenizer:
         return piece
 
     def _held_back(self) -> int:
+        """Characters at the end of the text that are a beginning of `a`."""
         if self._redirect is None:
             return 0
         unwanted = self._redirect[0]

@@ -1,4 +1,4 @@
-"""Text to tokens and back. Text is only ever text: no character of it becomes a control token."""
+"""The tokenizer: text to token ids and back. No text is ever tokenised into a control token."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-_CONTROL = re.compile(r"<\|.*\|>", re.DOTALL)
+_CONTROL_TOKEN = re.compile(r"<\|.*\|>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,16 @@ class ControlTokens:
 
 
 class SafeTokenizer:
-    """A byte-level tokenizer in which control tokens are inserted by id and never read out of text.
+    """A byte-level tokenizer that encodes `<|im_end|>` and its like as ordinary text: control tokens are added by id only.
 
-    Stateless once made, so any number of threads may share it. Tokens that are no control tokens (`<tool_call>`) stay single
-    tokens, as the judge learnt them.
+    Immutable, so threads may share it. Added tokens that are no control tokens (`<tool_call>`) stay single tokens, as the model
+    was trained.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._plain = _plain(tokenizer)
-        self._bytes = _byte_table(tokenizer)
-        ids = _control_tokens(tokenizer)
+        self._tokenizer = _without_control_tokens(tokenizer)
+        self._token_bytes = _token_bytes(tokenizer)
+        ids = _control_token_ids(tokenizer)
         self.control = ControlTokens(
             im_start=ids["<|im_start|>"],
             im_end=ids["<|im_end|>"],
@@ -47,49 +47,49 @@ class SafeTokenizer:
         self.control_ids: frozenset[int] = frozenset(ids.values())
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`, none of them a control token. Half a surrogate pair, which no UTF-8 can hold, becomes U+FFFD."""
-        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        ids: list[int] = self._plain.encode(whole, add_special_tokens=False).ids
+        """Token ids of `text`, none of them a control token. A lone surrogate, which UTF-8 cannot encode, becomes U+FFFD."""
+        valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        ids: list[int] = self._tokenizer.encode(valid, add_special_tokens=False).ids
         return ids
 
     def token_bytes(self, token: int) -> bytes:
-        """What one token adds to the text, in UTF-8: it may be a part of a character. Nothing for an id that is no token."""
-        return self._bytes[token] if 0 <= token < len(self._bytes) else b""
+        """The UTF-8 bytes of one token, which may be a part of a character; b"" for an id that is no token."""
+        return self._token_bytes[token] if 0 <= token < len(self._token_bytes) else b""
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """What `tokens` spell, control tokens in their written form, broken characters as U+FFFD."""
+        """The text of `tokens`, control tokens in their written form, incomplete characters as U+FFFD."""
         return b"".join(map(self.token_bytes, tokens)).decode("utf-8", "replace")
 
 
-def _control_tokens(tokenizer: Tokenizer) -> dict[str, int]:
+def _control_token_ids(tokenizer: Tokenizer) -> dict[str, int]:
     added = json.loads(tokenizer.to_str())["added_tokens"]
-    return {entry["content"]: int(entry["id"]) for entry in added if entry["special"] or _CONTROL.fullmatch(entry["content"])}
+    return {entry["content"]: int(entry["id"]) for entry in added if entry["special"] or _CONTROL_TOKEN.fullmatch(entry["content"])}
 
 
-def _plain(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy that reads control tokens as letters. Qwen marks some `<|…|>` tokens as ordinary: they count as control here."""
+def _without_control_tokens(tokenizer: Tokenizer) -> Tokenizer:
+    """A copy that encodes control tokens as text. Qwen marks some `<|…|>` tokens as not special: here all of them are."""
     spec = json.loads(tokenizer.to_str())
     for entry in spec["added_tokens"]:
-        entry["special"] = entry["special"] or bool(_CONTROL.fullmatch(entry["content"]))
+        entry["special"] = entry["special"] or bool(_CONTROL_TOKEN.fullmatch(entry["content"]))
     spec["truncation"] = spec["padding"] = None
-    plain = Tokenizer.from_str(json.dumps(spec))
-    plain.encode_special_tokens = True
-    return plain
+    copy = Tokenizer.from_str(json.dumps(spec))
+    copy.encode_special_tokens = True  # as text, not as special tokens
+    return copy
 
 
-def _byte_table(tokenizer: Tokenizer) -> list[bytes]:
-    """The bytes of every token. Byte-level vocabularies write each byte as one letter; added tokens are written as they are."""
+def _token_bytes(tokenizer: Tokenizer) -> list[bytes]:
+    """The bytes of every token. A byte-level vocabulary writes each byte as one character; added tokens are written as they are."""
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-    alphabet = _alphabet()
+    byte_of = _byte_of_character()
     table = [b""] * (max(vocabulary.values()) + 1)
-    for token, place in vocabulary.items():
-        letters = [alphabet.get(letter) for letter in token]
-        table[place] = token.encode() if None in letters else bytes(n for n in letters if n is not None)
+    for token, token_id in vocabulary.items():
+        codes = [byte_of.get(character) for character in token]
+        table[token_id] = token.encode() if None in codes else bytes(code for code in codes if code is not None)
     return table
 
 
-def _alphabet() -> dict[str, int]:
-    """The letter that stands for each byte in a byte-level vocabulary: itself where it can be seen, else one from U+0100 on."""
-    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    unseen = [byte for byte in range(256) if byte not in set(seen)]
-    return {chr(byte): byte for byte in seen} | {chr(0x100 + n): byte for n, byte in enumerate(unseen)}
+def _byte_of_character() -> dict[str, int]:
+    """GPT-2's byte alphabet: a printable byte is written as itself, the others as characters from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
