@@ -15,6 +15,7 @@ from gradio_client.utils import python_type_to_json_schema
 from tests.ui.conftest import Server
 from tests.ui.sessions.test_background_run import until
 from tests.ui.support.api_calls import PROMPT, Clips, answers, begin, check_refused, client, file, messages, upload, uploaded
+from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.ui.view.api_json import HealthJson, RunJson
 
 LOOK = (
@@ -67,6 +68,7 @@ def test_a_run_through_plain_http(server: Server, clips: Clips) -> None:
 def test_health(server: Server) -> None:
     found = client(server).predict(api_name="/health")
     assert found.pop("version") is not None
+    assert [setting["name"] for setting in found.pop("settings")] == [row.name for row in SETTINGS]
     assert found == {
         "status": "ready",
         "judge": "script",
@@ -84,7 +86,7 @@ def test_only_these_endpoints_are_offered(server: Server) -> None:
     assert list(info["named_endpoints"]) == ["/compare", "/health"]
     assert not info["unnamed_endpoints"]
     names = [value["parameter_name"] for value in info["named_endpoints"]["/compare"]["parameters"]]
-    assert names == ["video1", "video2", "prompt", "judge"]
+    assert names == ["video1", "video2", "prompt", "judge", "settings"]
 
 
 @pytest.mark.parametrize(("name", "shape"), [("compare", RunJson), ("health", HealthJson)])

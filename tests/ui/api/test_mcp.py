@@ -93,11 +93,12 @@ def test_only_these_tools_are_offered(server: Server) -> None:
     assert (resources, prompts) == ([], [])
     schemas = {tool.name: tool.inputSchema for tool in tools}
     assert schemas["health"]["properties"] == {}
-    assert list(schemas["compare"]["properties"]) == ["video1", "video2", "prompt", "judge"]
+    assert list(schemas["compare"]["properties"]) == ["video1", "video2", "prompt", "judge", "settings"]
     assert schemas["compare"]["required"] == ["video1", "video2", "prompt"]
-    for parameter in schemas["compare"]["properties"].values():
+    for name, parameter in schemas["compare"]["properties"].items():
         assert parameter["description"].endswith(".")
-        assert {kind["type"] for kind in parameter.get("anyOf", [parameter])} == {"string"}
+        kinds = {"object", "string", "null"} if name == "settings" else {"string"}
+        assert {kind["type"] for kind in parameter.get("anyOf", [parameter])} == kinds
     for tool in tools:
         assert len(tool.description) > 40
 

@@ -23,12 +23,13 @@ from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.ui.api import mcp
 from vrthinker_core.ui.api.mcp_calls import McpCalls, call_token
+from vrthinker_core.ui.api.settings_input import SettingsJson, settings_of, settings_schema
 from vrthinker_core.ui.api.video_inputs import UploadedFile, resolve_video
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.sessions import Session, Sessions
-from vrthinker_core.ui.view.api_json import HealthJson, JudgeHealthJson, RunJson, refused_json, run_json
+from vrthinker_core.ui.view.api_json import HealthJson, JudgeHealthJson, RunJson, refused_json, run_json, settings_json
 
 POLL_SECONDS = 0.05
 """Seconds between two looks at a run."""
@@ -55,6 +56,7 @@ def register_endpoints(
     api = Endpoints(blocks, opening, visits, concurrency_id, callers or McpCalls())
     compare = endpoint(api.compare, api_name="compare", concurrency_limit=at_once, concurrency_id=concurrency_id)
     health = endpoint(api.health, api_name="health", queue=False)
+    _set_schema(blocks, compare["inputs"][-1], settings_schema())
     _set_schema(blocks, compare["outputs"][0], python_type_to_json_schema(RunJson))
     _set_schema(blocks, health["outputs"][0], python_type_to_json_schema(HealthJson))
     if mcp.installed_version() and mcp.why_unavailable():
@@ -88,7 +90,13 @@ class Endpoints:
         self._callers = callers
 
     async def compare(
-        self, video1: str | UploadedFile, video2: str | UploadedFile, prompt: str, request: gr.Request, judge: str = ""
+        self,
+        video1: str | UploadedFile,
+        video2: str | UploadedFile,
+        prompt: str,
+        request: gr.Request,
+        judge: str = "",
+        settings: SettingsJson | str | None = None,
     ) -> AsyncIterator[RunJson | str]:
         """Which of two videos, made from the same prompt, follows it better, and why: the judge's turns.
 
@@ -101,14 +109,16 @@ class Endpoints:
             video2: The second video, named in the same way.
             prompt: The text both videos were made from.
             judge: Which judge is to compare, by its name in `health`; the first one there when nothing is said.
+            settings: How the run goes, by name, as in {"max_turns": 3}; defaults for those left out. `health` lists all of them.
         """
         token = call_token(request)
         async with AsyncExitStack() as kept:
             try:
                 name = settings_form.parse_judge(judge, self._judges.names)
+                chosen = settings_of(settings)
                 first = await kept.enter_async_context(resolve_video(video1, "Video 1", self._blocks.fetch))
                 second = await kept.enter_async_context(resolve_video(video2, "Video 2", self._blocks.fetch))
-                visit = self._start_run(VideoPair(_text(prompt), first, second), name, kept)
+                visit = self._start_run(VideoPair(_text(prompt), first, second), chosen, name, kept)
             except BadInput as bad:
                 yield _response(refused_json(str(bad)), token)
                 return
@@ -118,9 +128,10 @@ class Endpoints:
                     return
 
     def health(self, request: gr.Request) -> HealthJson | str:
-        """Whether a judge is there, which one, how many wait for it, and which other `judges` can be asked for by name.
+        """Whether a judge is there, which one, how many wait for it, and what `compare` can be given.
 
-        What is said outside of `judges` is about the first of them. `status` is ready, loading or no judge.
+        `judges` are those that can be asked for by name; `status` (ready, loading or no judge) and what stands beside it is about
+        the first of them. `settings` are what a run can be given, each with its range and its default, null for the protocol's own.
         """
         judges = {name: self._judge_health(name) for name in self._judges.names}
         judging, waiting = self._blocks.queue_counts(self._concurrency_id)
@@ -130,13 +141,14 @@ class Endpoints:
             "judging": judging,
             "waiting": waiting,
             "version": _version(),
+            "settings": settings_json(),
         }
         return _response(health, call_token(request))
 
-    def _start_run(self, pair: VideoPair, judge: str, kept: AsyncExitStack) -> Session:
+    def _start_run(self, pair: VideoPair, settings: Settings, judge: str, kept: AsyncExitStack) -> Session:
         """A run that ends with `kept` at the latest."""
         caller = f"program {secrets.token_hex(12)}"
-        visit = self._sessions.start_run(caller, pair, Settings(), judge)
+        visit = self._sessions.start_run(caller, pair, settings, judge)
         kept.callback(self._sessions.end, caller)
         return visit
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from vrthinker_core.types import Preference, Thumbnail, Verdict
+from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.page_json import status_line
 from vrthinker_core.ui.view.run_state import RunState, TurnState
@@ -87,6 +88,18 @@ class JudgeHealthJson(TypedDict):
     error: str
 
 
+class SettingJson(TypedDict):
+    """A setting that a run can be given."""
+
+    name: str
+    label: str
+    help: str
+    range: str
+    """What it may be, in words."""
+    default: str | int | float | None
+    """None is the protocol's own value."""
+
+
 class HealthJson(JudgeHealthJson):
     """The state of the server; what `JudgeHealthJson` says is about the first judge."""
 
@@ -97,6 +110,7 @@ class HealthJson(JudgeHealthJson):
     """Runs that wait in the queue."""
     version: str
     """Of this package, "" where it is not installed."""
+    settings: list[SettingJson]
 
 
 def run_json(state: RunState, seconds: float = 0.0) -> RunJson:
@@ -120,6 +134,13 @@ def run_json(state: RunState, seconds: float = 0.0) -> RunJson:
 def refused_json(sentence: str) -> RunJson:
     """A run that never began, because of what was asked for."""
     return {**run_json(RunState()), "status": words.READY, "stop": "failed", "error": sentence}
+
+
+def settings_json() -> list[SettingJson]:
+    """Every setting, in the order of the table."""
+    return [
+        {"name": row.name, "label": row.label, "help": row.help, "range": row.range, "default": row.default} for row in SETTINGS
+    ]
 
 
 def _clip_notes(state: RunState) -> list[str]:

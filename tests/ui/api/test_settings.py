@@ -1,0 +1,195 @@
+"""Settings in a call: every one by name, over gradio_client, plain HTTP and MCP, and one sentence for what cannot be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+import pytest
+from gradio_client import handle_file
+
+from tests.ui.api.test_mcp import END, LOOK, call, connected, endpoint, needs_mcp
+from tests.ui.conftest import ROOT, Server
+from tests.ui.sessions.test_sessions import files
+from tests.ui.support.api_calls import META, PROMPT, Clips, answers, check_refused, client, upload, uploaded
+from vrthinker_core.errors import BadInput
+from vrthinker_core.types import Settings
+from vrthinker_core.types.settings import SETTINGS
+from vrthinker_core.ui.api.settings_input import NOT_AN_OBJECT, SettingsJson, settings_of, settings_schema
+
+ONE_TURN = {"max_turns": 1, "temperature": "0.5", "window": "all", "seed": None}
+BOTH_FORMS = pytest.mark.parametrize("settings", [ONE_TURN, json.dumps(ONE_TURN)], ids=["object", "text"])
+
+REFUSED = [
+    ({"turns": 3}, "There is no setting 'turns'. There are protocol, window,"),
+    ({"max_turns": 0}, '"Turns" must lie between 1 and 32; it is 0.'),
+    ({"max_turns": 33}, '"Turns" must lie between 1 and 32; it is 33.'),
+    ({"max_turns": "three"}, '"Turns" must be a whole number from 1 to 32; it is three.'),
+    ({"max_turns": 2.5}, '"Turns" must be a whole number from 1 to 32; it is 2.5.'),
+    ({"window": "some"}, '"Memory window" must be all, or a whole number from 0 up; it is some.'),
+    ({"total": 97}, "an even number"),
+    ({"frames_per_call": 13}, '"Frames per call" must lie between 1 and 12; it is 13.'),
+    ('{"max_turns": 33}', '"Turns" must lie between 1 and 32; it is 33.'),
+    ("max_turns=3", NOT_AN_OBJECT),
+    ("[" * 100_000, NOT_AN_OBJECT),
+    ("[3]", NOT_AN_OBJECT),
+]
+"""What JSON can hold and a schema lets through, with a part of the sentence that answers it."""
+
+WRONG_TYPES: list[tuple[Any, str]] = [
+    (7, NOT_AN_OBJECT),
+    ([], NOT_AN_OBJECT),
+    (True, NOT_AN_OBJECT),
+    ({"max_turns": [3]}, '"Turns" must be a whole number from 1 to 32; it is [3].'),
+    ({"max_turns": True}, '"Turns" must be a whole number from 1 to 32; it is True.'),
+    ({"protocol": {"name": "paired"}}, '"Protocol" must be auto, paired, concat; it is'),
+]
+"""What does not fit the schema: MCP refuses it by itself."""
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server]) -> Server:
+    return serve([LOOK, END], protocol="paired")
+
+
+def check_one_turn(run: dict[str, Any]) -> None:
+    """The judge wanted to look again, and may not."""
+    assert (run["stop"], len(run["turns"]), run["error"]) == ("turn limit", 1, "")
+    assert "The judge was asked to answer now." in run["turns"][0]["remarks"]
+
+
+# -- without a server ----------------------------------------------------------------------------------------------------
+
+
+def test_there_is_a_key_for_every_setting() -> None:
+    names = [field.name for field in fields(Settings)]
+    assert list(get_type_hints(SettingsJson)) == names
+    assert not SettingsJson.__total__
+    assert list(settings_schema()["anyOf"][0]["properties"]) == names
+
+
+def test_each_setting_is_described_by_the_table() -> None:
+    described = settings_schema()["anyOf"][0]["properties"]
+    for row in SETTINGS:
+        for words in (row.label, row.help, row.range):
+            assert words in described[row.name]["description"]
+        assert described[row.name].get("default") == row.default
+
+
+@pytest.mark.parametrize("given", [None, "", {}, "{}", {"max_turns": None, "window": "own", "protocol": ""}])
+def test_what_is_left_out_is_the_default(given: object) -> None:
+    assert settings_of(given) == Settings()
+
+
+def test_numbers_come_as_numbers_or_as_text() -> None:
+    chosen = Settings(window=2, max_turns=3, temperature=0.7, fit="letterbox")
+    assert settings_of({"window": 2, "max_turns": 3, "temperature": 0.7, "fit": "letterbox"}) == chosen
+    assert settings_of({"window": "2", "max_turns": "3", "temperature": "0.7", "fit": "letterbox"}) == chosen
+    assert settings_of('{"window": 2, "max_turns": "3", "temperature": 0.7, "fit": "letterbox"}') == chosen
+
+
+@pytest.mark.parametrize("given", ['{"seed": NaN}', '{"seed": 1' + "0" * 5000 + "}", {"temperature": float("inf")}])
+def test_numbers_that_are_none_are_refused(given: object) -> None:
+    with pytest.raises(BadInput):
+        settings_of(given)
+
+
+# -- over gradio_client and plain HTTP -----------------------------------------------------------------------------------
+
+
+@BOTH_FORMS
+def test_settings_reach_the_run_through_gradio_client(settings: object, server: Server, clips: Clips) -> None:
+    videos = map(handle_file, clips)
+    check_one_turn(client(server).predict(*videos, prompt=PROMPT, settings=settings, api_name="/compare"))
+
+
+@BOTH_FORMS
+def test_settings_reach_the_run_through_plain_http(settings: object, server: Server, clips: Clips) -> None:
+    check_one_turn(answers(server, *uploaded(server, clips), PROMPT, "", settings)[-1])
+
+
+def test_the_only_turn_is_a_forced_answer(answering: Server, clips: Clips) -> None:
+    videos = uploaded(answering, clips)
+    for settings, forced in ((None, False), ({}, False), ({"max_turns": 1}, True)):
+        last = answers(answering, *videos, PROMPT, "", settings)[-1]
+        assert (last["stop"], len(last["turns"]), last["forced"]) == ("answered", 1, forced)
+
+
+def test_bad_settings_are_answered_with_a_sentence(server: Server, clips: Clips) -> None:
+    videos, judge = uploaded(server, clips), client(server)
+    for settings, words in (*REFUSED, *WRONG_TYPES):
+        check_refused(answers(server, *videos, PROMPT, "", settings)[-1], words)
+        found = judge.predict(*map(handle_file, clips), prompt=PROMPT, settings=settings, api_name="/compare")
+        check_refused(found, words)
+
+
+def test_a_protocol_may_allow_less_than_the_table(answering: Server, clips: Clips) -> None:
+    settings = {"protocol": "concat", "frames_per_call": 12}
+    last = answers(answering, *uploaded(answering, clips), PROMPT, "", settings)[-1]
+    check_refused(last, '"Frames per call" must lie between 1 and 8; it is 12.')
+
+
+def test_programs_can_find_out_which_settings_there_are(server: Server) -> None:
+    info: Any = client(server).view_api(return_format="dict", print_info=False)
+    shown = info["named_endpoints"]["/compare"]["parameters"][-1]
+    assert (shown["parameter_has_default"], shown["parameter_default"]) == (True, None)
+    assert shown["type"] == settings_schema()
+    for row, found in zip(SETTINGS, client(server).predict(api_name="/health")["settings"], strict=True):
+        assert found == {"name": row.name, "label": row.label, "help": row.help, "range": row.range, "default": row.default}
+
+
+# -- over MCP ------------------------------------------------------------------------------------------------------------
+
+
+@needs_mcp
+@BOTH_FORMS
+def test_settings_reach_the_run_through_mcp(settings: object, server: Server, clips: Clips) -> None:
+    first, second = (upload(server, clip) for clip in clips)
+    check_one_turn(call(server, "compare", video1=first, video2=second, prompt=PROMPT, settings=settings))
+
+
+@needs_mcp
+def test_bad_settings_are_answered_with_a_sentence_over_mcp(server: Server, clips: Clips) -> None:
+    first, second = (upload(server, clip) for clip in clips)
+    for settings, words in REFUSED:
+        check_refused(call(server, "compare", video1=first, video2=second, prompt=PROMPT, settings=settings), words)
+
+
+def refusal(server: Server, arguments: dict[str, Any]) -> str:
+    """What MCP's own check of the arguments answers."""
+    result = connected(endpoint(server), lambda session: session.call_tool("compare", arguments))
+    assert result.isError
+    (content,) = result.content
+    return str(content.text)
+
+
+@needs_mcp
+@pytest.mark.parametrize("settings", [settings for settings, _ in WRONG_TYPES], ids=str)
+def test_mcp_refuses_other_types_without_a_traceback(settings: object, server: Server, clips: Clips) -> None:
+    path = upload(server, clips[0])
+    sentence = refusal(server, {"video1": path, "video2": path, "prompt": PROMPT, "settings": settings})
+    assert sentence.startswith("Input validation error: ")
+    assert "Traceback" not in sentence
+
+
+@needs_mcp
+@pytest.mark.parametrize(
+    "nest", [lambda evil: evil, lambda evil: {"window": evil}, lambda evil: {"more": evil}], ids=["", "known", "new"]
+)
+def test_gradio_is_not_made_to_upload_a_file_that_settings_name(nest: Callable[[Any], Any], server: Server, clips: Clips) -> None:
+    """Its client would upload every file of the server's machine that an object in the call names."""
+    path = upload(server, clips[0])
+    before = sorted(files(server.folder))
+    settings = nest({"path": str(ROOT / "app.py"), "meta": META})
+    refusal(server, {"video1": path, "video2": path, "prompt": PROMPT, "settings": settings})
+    assert sorted(files(server.folder)) == before
+
+
+@needs_mcp
+def test_the_tool_describes_every_setting(server: Server) -> None:
+    tools = connected(endpoint(server), lambda session: session.list_tools()).tools
+    (schema,) = (tool.inputSchema["properties"]["settings"] for tool in tools if tool.name == "compare")
+    assert schema["anyOf"] == settings_schema()["anyOf"]
+    assert "`health` lists" in schema["description"]

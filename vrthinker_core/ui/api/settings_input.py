@@ -1,0 +1,70 @@
+"""Settings as a program gives them in a call: a JSON object by name, or that object as JSON text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypedDict
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.types import Settings
+from vrthinker_core.types.settings import SETTINGS, Setting, parse_settings
+
+NOT_AN_OBJECT = 'The settings must be a JSON object, as in {"max_turns": 3}.'
+
+
+class SettingsJson(TypedDict, total=False):
+    """The fields of `Settings`, each as it is or as text. What is left out, or None, is the default."""
+
+    protocol: str | None
+    window: int | str | None
+    max_turns: int | str | None
+    frames_per_call: int | str | None
+    max_new_tokens: int | str | None
+    temperature: float | str | None
+    seed: int | str | None
+    preset: str | None
+    opening: str | None
+    total: int | str | None
+    fit: str | None
+
+
+def settings_of(given: object) -> Settings:
+    """The settings that a program gave; the defaults for None and "". Raises BadInput."""
+    if given is None or given == "":
+        return Settings()
+    found = _from_text(given) if isinstance(given, str) else given
+    if not isinstance(found, dict):
+        raise BadInput(NOT_AN_OBJECT)
+    return parse_settings(found)
+
+
+def settings_schema() -> dict[str, Any]:
+    """The JSON schema of the parameter: each setting with its label, help and range, as they stand in `SETTINGS`.
+
+    Unknown names are let through, so that a caller is told which names there are; but never with an object as their value: Gradio's
+    MCP server uploads every file of this machine that an object names.
+    """
+    by_name = {
+        "type": "object",
+        "properties": {row.name: _setting_schema(row) for row in SETTINGS},
+        "additionalProperties": _any_of("string", "number", "null"),
+    }
+    return {"anyOf": [by_name, {"type": "string"}, {"type": "null"}]}
+
+
+def _setting_schema(row: Setting) -> dict[str, Any]:
+    """Numbers out of the range fit as well, and fractions too: the run's own refusal says more than a schema's."""
+    kinds = _any_of("string", "null") if row.number is None else _any_of("number", "string", "null")
+    default = {} if row.default is None else {"default": row.default}
+    return {**kinds, "description": f"{row.label}. {row.help} Range: {row.range}.", **default}
+
+
+def _any_of(*kinds: str) -> dict[str, Any]:
+    return {"anyOf": [{"type": kind} for kind in kinds]}
+
+
+def _from_text(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadInput(NOT_AN_OBJECT) from None
