@@ -1,4 +1,4 @@
-"""However a judge's stream ends, `judge` and `judge_many` end the run alike: with a reason, a sentence, and what was written so far."""
+"""However a judge's stream ends, `judge` and `judge_many` end the run alike: a reason, a sentence, and what was written so far."""
 
 from __future__ import annotations
 

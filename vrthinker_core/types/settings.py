@@ -168,7 +168,14 @@ SETTINGS = (
         maximum=2,
         offered=(0.0, 0.3, 0.7, 1.0),
     ),
-    Setting("seed", "Seed", "Equal seeds sample equal replies; without effect at temperature 0.", number=int, maximum=2**31 - 1, offered=(0, 1, 2, 3)),
+    Setting(
+        "seed",
+        "Seed",
+        "Equal seeds sample equal replies; without effect at temperature 0.",
+        number=int,
+        maximum=2**31 - 1,
+        offered=(0, 1, 2, 3),
+    ),
     Setting(
         "preset",
         "Prompt wording",
