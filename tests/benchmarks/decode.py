@@ -16,8 +16,8 @@ from statistics import median
 
 import torch
 
-from tests.benchmarks.tools.our_loop import Prompted
-from tests.benchmarks.tools.published_loop import Forced
+from tests.benchmarks.tools.our_loop import ForcedConversation
+from tests.benchmarks.tools.published_loop import ForcedTokens
 from tests.benchmarks.tools.random_models import random_checkpoint
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
@@ -48,8 +48,8 @@ def main() -> None:
 
 def _ours(checkpoint: Checkpoint, messages: list[Message], words: list[int]) -> float:
     """Tokens per second after the first, from piece to piece."""
-    conversation = Prompted(TransformersBackend(checkpoint, "random").loaded)
-    conversation.words = words
+    conversation = ForcedConversation(TransformersBackend(checkpoint, "random").loaded)
+    conversation.forced_tokens = words
     stream = conversation.stream(messages, Sampling(max_new_tokens=len(words)), not_cancelled)
     next(stream)
     began = time.perf_counter()
@@ -71,7 +71,7 @@ def _generate(checkpoint: Checkpoint, messages: list[Message], words: list[int])
             attention_mask=torch.ones_like(ids),
             max_new_tokens=count,
             do_sample=False,
-            logits_processor=[Forced(ids.shape[1], words)],
+            logits_processor=[ForcedTokens(ids.shape[1], words)],
         )
         times.append(time.perf_counter() - began)
     return (len(words) - 1) / (times[1] - times[0])

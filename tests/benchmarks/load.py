@@ -35,23 +35,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.tools.api_client import call
-from tests.benchmarks.tools.http_client import Web
+from tests.benchmarks.tools.api_client import compare
+from tests.benchmarks.tools.http_client import HttpClient
 from tests.benchmarks.tools.metrics import (
-    Answer,
-    Peak,
-    family,
-    files_below,
-    gathered,
-    in_time,
-    most_together,
-    resident,
-    served,
-    spread,
-    within,
+    Outcome,
+    PeakUsage,
+    at_most,
+    gather_all,
+    list_files,
+    max_concurrent,
+    percentiles,
+    process_tree,
+    resident_mb,
+    scripted_server,
+    with_timeout,
 )
-from tests.benchmarks.tools.numbered_clips import strangers, write_pair
-from tests.benchmarks.tools.page_client import Seen, Site, Visitor
+from tests.benchmarks.tools.numbered_clips import foreign_content, write_pair
+from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import ANSWER, ask
 
@@ -107,7 +107,7 @@ def main() -> None:
 def crowd(folder: Path, size: Size) -> tuple[Figures, Kept]:
     """Everybody at once, and everybody is judged."""
     pairs = [write_pair(folder, number) for number in range(size.crowd)]
-    with served(folder, LONG, size.pause, "--at-once", str(size.crowd), "--waiting", str(size.crowd)) as server:
+    with scripted_server(folder, LONG, size.pause, "--at-once", str(size.crowd), "--waiting", str(size.crowd)) as server:
         found, mixed = asyncio.run(_crowd(server, pairs))
     print(f"crowd      {found['together']} of {size.crowd} streamed to at the same time, {found['updates']:,} updates")
     print(f"           first update after {found['first_p95']} s (p95), first frames after {found['frames_p95']} s (p95)")
@@ -116,45 +116,45 @@ def crowd(folder: Path, size: Size) -> tuple[Figures, Kept]:
     return {**found, "mixed": len(mixed)}, {
         f"{size.crowd} at once: none lost": found["lost"] == 0,
         f"{size.crowd} at once: none mixed": not mixed,
-        f"{size.crowd} at once: first update within {FIRST_UPDATE:g} s (p95)": within(found["first_p95"], FIRST_UPDATE),
+        f"{size.crowd} at once: first update within {FIRST_UPDATE:g} s (p95)": at_most(found["first_p95"], FIRST_UPDATE),
     }
 
 
 async def _crowd(server: Server, pairs: Sequence[tuple[Path, Path]]) -> tuple[Figures, list[str]]:
-    site = await Site.open(server.url)
-    visitors = [Visitor(site) for _ in pairs]
-    files = [await visitor.arrive(pair) for visitor, pair in zip(visitors, pairs, strict=True)]
+    site = await PageConfig.open(server.url)
+    visitors = [PageClient(site) for _ in pairs]
+    files = [await visitor.open_with_clips(pair) for visitor, pair in zip(visitors, pairs, strict=True)]
     prompts = [f"Visitor {number} saw a block glide." for number in range(len(pairs))]
-    peak = Peak(server)
-    watching = asyncio.create_task(peak.watch())
+    peak = PeakUsage(server)
+    watching = asyncio.create_task(peak.sample())
     runs = [visitor.compare(both, prompt) for visitor, both, prompt in zip(visitors, files, prompts, strict=True)]
-    seen = await gathered(runs)
+    seen = await gather_all(runs)
     watching.cancel()
     checks = zip(visitors, seen, range(len(pairs)), prompts, strict=True)
     mixed = [line for visitor, run, number, prompt in checks for line in await _foreign(visitor, run, number, prompt)]
-    await asyncio.gather(*(visitor.leave() for visitor in visitors))
+    await asyncio.gather(*(visitor.close() for visitor in visitors))
     ended = [run for run in seen if run is not None]
     return {
         "visitors": len(pairs),
-        "lost": len(pairs) - sum(run.whole for run in ended),
-        "together": most_together(ended),
+        "lost": len(pairs) - sum(run.complete for run in ended),
+        "together": max_concurrent(ended),
         "updates": sum(run.updates for run in ended),
-        **spread("first", [run.first if run else None for run in seen]),
-        **spread("frames", [run.frames if run else None for run in seen]),
-        **spread("pictures", [run.loaded if run else None for run in seen]),
-        **spread("over", [run.over if run else None for run in seen]),
+        **percentiles("first", [run.first_update if run else None for run in seen]),
+        **percentiles("frames", [run.first_frames if run else None for run in seen]),
+        **percentiles("pictures", [run.first_pictures if run else None for run in seen]),
+        **percentiles("over", [run.seconds if run else None for run in seen]),
         "processes": peak.processes,
         "memory_mb": peak.megabytes,
     }, mixed
 
 
-async def _foreign(visitor: Visitor, run: Seen | None, number: int, prompt: str) -> list[str]:
+async def _foreign(visitor: PageClient, run: ObservedRun | None, number: int, prompt: str) -> list[str]:
     """What a visitor was given that is not theirs, or not what the judge said to them."""
-    if run is None or not run.whole:
+    if run is None or not run.complete:
         return []
-    trace = await visitor.saved(run)
+    trace = await visitor.download_trace(run)
     found = [f"the prompt {told!r}" for told in run.prompts if told != prompt]
-    found += strangers(trace, run.pictures, number, prompt)
+    found += foreign_content(trace, run.pictures, number, prompt)
     if tuple(turn.completion.text for turn in trace.turns) != LONG:
         found.append("not the judge's words")
     return [f"visitor {number}: {what}" for what in found]
@@ -166,7 +166,7 @@ async def _foreign(visitor: Visitor, run: Seen | None, number: int, prompt: str)
 def burst(folder: Path, size: Size) -> tuple[Figures, Kept]:
     """More than anybody can serve: visitors, then programs."""
     pair = write_pair(folder, 0)
-    with served(folder, SHORT, 0.0, "--waiting", str(size.waiting)) as server:
+    with scripted_server(folder, SHORT, 0.0, "--waiting", str(size.waiting)) as server:
         found = {
             who: asyncio.run(rush(server, pair, size.burst)) for who, rush in (("visitors", _visitors), ("programs", _programs))
         }
@@ -175,32 +175,32 @@ def burst(folder: Path, size: Size) -> tuple[Figures, Kept]:
         print(f"burst      {size.burst} {who}: {these['whole']} judged, {these['busy']} told that it is busy,", end=" ")
         print(f"the last of them after {these['busy_max']} s; lost {these['lost']}")
         kept[f"{size.burst} {who} at once: all end or are told"] = these["lost"] == 0
-        in_time = these["busy"] == 0 or within(these["busy_max"], TOLD_BUSY)
+        in_time = these["busy"] == 0 or at_most(these["busy_max"], TOLD_BUSY)
         kept[f"{size.burst} {who} at once: told within {TOLD_BUSY:g} s that it is busy"] = in_time
     return found, kept
 
 
 async def _visitors(server: Server, pair: tuple[Path, Path], count: int) -> Figures:
-    site = await Site.open(server.url)
-    visitors = [Visitor(site) for _ in range(count)]
+    site = await PageConfig.open(server.url)
+    visitors = [PageClient(site) for _ in range(count)]
     for start in range(0, count, 8):
-        await asyncio.gather(*(visitor.come() for visitor in visitors[start : start + 8]))
-    files = [await visitors[0].bring(player, clip) for player, clip in zip(("first", "second"), pair, strict=True)]
-    seen = await gathered([visitor.compare(files, f"Visitor {number}.") for number, visitor in enumerate(visitors)])
-    await asyncio.gather(*(visitor.leave() for visitor in visitors))
+        await asyncio.gather(*(visitor.open() for visitor in visitors[start : start + 8]))
+    files = [await visitors[0].upload(player, clip) for player, clip in zip(("first", "second"), pair, strict=True)]
+    seen = await gather_all([visitor.compare(files, f"Visitor {number}.") for number, visitor in enumerate(visitors)])
+    await asyncio.gather(*(visitor.close() for visitor in visitors))
     return _told(seen)
 
 
 async def _programs(server: Server, pair: tuple[Path, Path], count: int) -> Figures:
-    web = Web(server.url)
+    web = HttpClient(server.url)
     paths = [await web.upload(clip) for clip in pair]
-    return _told(await gathered([call(web, paths, f"Program {number}.") for number in range(count)]))
+    return _told(await gather_all([compare(web, paths, f"Program {number}.") for number in range(count)]))
 
 
-def _told(answers: Sequence[Answer | None]) -> Figures:
+def _told(answers: Sequence[Outcome | None]) -> Figures:
     ended = [answer for answer in answers if answer is not None]
-    whole, busy = sum(answer.whole for answer in ended), [answer.over for answer in ended if answer.busy]
-    return {"whole": whole, "busy": len(busy), "lost": len(answers) - whole - len(busy), **spread("busy", busy)}
+    whole, busy = sum(answer.complete for answer in ended), [answer.seconds for answer in ended if answer.busy]
+    return {"whole": whole, "busy": len(busy), "lost": len(answers) - whole - len(busy), **percentiles("busy", busy)}
 
 
 # -- endurance -----------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def _told(answers: Sequence[Answer | None]) -> Figures:
 def endurance(folder: Path, size: Size) -> tuple[Figures, Kept]:
     """One run after another, and what stays of them."""
     pair = write_pair(folder, 0)
-    with served(folder, SHORT, 0.0, "--at-once", "2") as server:
+    with scripted_server(folder, SHORT, 0.0, "--at-once", "2") as server:
         found = asyncio.run(_endurance(server, pair, size))
     memory, grown = found["memory_mb"], found["grown_mb"]
     print(f"endurance  {memory[0]} MB resident after {size.warm} runs, then {memory[1:]} in {size.runs} more: {grown} MB more;")
@@ -223,17 +223,17 @@ def endurance(folder: Path, size: Size) -> tuple[Figures, Kept]:
 
 
 async def _endurance(server: Server, pair: tuple[Path, Path], size: Size) -> Figures:
-    site = await Site.open(server.url)
-    host = Visitor(site)
-    both = await host.arrive(pair)
-    files, processes = files_below(server.folder), {process.pid for process in family(server)}
+    site = await PageConfig.open(server.url)
+    host = PageClient(site)
+    both = await host.open_with_clips(pair)
+    files, processes = list_files(server.folder), {process.pid for process in process_tree(server)}
     began, whole, memory = time.perf_counter(), 0, []
     for count in (size.warm, *[size.runs // 3] * 3):
         whole += await _in_a_row(site, both, count)
         left = await _settled(server, files, processes)
-        memory.append(resident(server))
+        memory.append(resident_mb(server))
     seconds = time.perf_counter() - began
-    await host.leave()
+    await host.close()
     return {
         "whole": whole,
         "memory_mb": memory,
@@ -243,18 +243,18 @@ async def _endurance(server: Server, pair: tuple[Path, Path], size: Size) -> Fig
     }
 
 
-async def _in_a_row(site: Site, both: Sequence[Any], count: int) -> int:
+async def _in_a_row(site: PageConfig, both: Sequence[Any], count: int) -> int:
     """Two visitors at a time; how many got a whole verdict. All have left when it returns."""
     coming = iter(range(count))
 
     async def lane() -> int:
         whole = 0
         for number in coming:
-            visitor = Visitor(site)
-            await visitor.come()
-            run = await in_time(visitor.compare(both, f"Visitor {number}."))
-            await visitor.leave()
-            whole += run is not None and run.whole
+            visitor = PageClient(site)
+            await visitor.open()
+            run = await with_timeout(visitor.compare(both, f"Visitor {number}."))
+            await visitor.close()
+            whole += run is not None and run.complete
         return whole
 
     return sum(await asyncio.gather(lane(), lane()))
@@ -264,8 +264,8 @@ async def _settled(server: Server, files: set[Path], processes: set[int]) -> Fig
     """What is too many, as soon as nothing is or when there was time enough."""
     end = time.perf_counter() + SETTLED
     while True:
-        more = files_below(server.folder) - files
-        others = [process for process in family(server) if process.pid not in processes]
+        more = list_files(server.folder) - files
+        others = [process for process in process_tree(server) if process.pid not in processes]
         if (not more and not others) or time.perf_counter() > end:
             return {"files": len(more), "processes": len(others), "which": sorted(map(str, more))[:9]}
         await asyncio.sleep(0.1)

@@ -20,10 +20,10 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer
 
-from tests.benchmarks.tools.memory_use import Footprint
-from tests.benchmarks.tools.our_loop import Ours
-from tests.benchmarks.tools.phase_timer import PHASES, Watch
-from tests.benchmarks.tools.published_loop import Published
+from tests.benchmarks.tools.memory_use import PeakMemory
+from tests.benchmarks.tools.our_loop import OurLoop
+from tests.benchmarks.tools.phase_timer import PHASES, PhaseTimer
+from tests.benchmarks.tools.published_loop import PublishedLoop
 from tests.benchmarks.tools.random_models import random_checkpoint
 from tests.support.small_clips import write_clip
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
@@ -49,32 +49,32 @@ def main() -> None:
 
 def measure(checkpoint: Checkpoint, videos: tuple[Path, Path], pairs: int, words: int) -> dict[str, object]:
     """Both ways, turn about; gives seconds and ratios."""
-    watch = Watch()
-    hooks = watch.watch(checkpoint.model)
+    watch = PhaseTimer()
+    hooks = watch.attach(checkpoint.model)
     tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder)
-    published = Published(checkpoint.model, tokenizer, checkpoint.processor, videos, watch)
-    ours = Ours(checkpoint, videos, watch, pairs)
+    published = PublishedLoop(checkpoint.model, tokenizer, checkpoint.processor, videos, watch)
+    ours = OurLoop(checkpoint, videos, watch, pairs)
     spelling, wanted = SafeTokenizer(checkpoint.tokenizer), ()
     told: dict[str, list[Seconds]] = {"ours": [], "published": []}
-    taken = {who: Footprint() for who in told}
+    taken = {who: PeakMemory() for who in told}
     print(f"-- {pairs} pairs a call", flush=True)
     for turn in range(1, TURNS + 1):
         asks = None if turn == TURNS else tuple(1 + 2 * (pairs * (turn - 1) + n) for n in range(pairs))
         reply = given(spelling, asks, words)
-        with taken["ours"].turn():
+        with taken["ours"].measure():
             ours.turn(reply, last=asks is None)
-        told["ours"].append(watch.take())
-        with taken["published"].turn():
+        told["ours"].append(watch.lap())
+        with taken["published"].measure():
             text = published.turn(wanted, reply)
         assert text == spelling.decode(reply), "both write the same words"
-        told["published"].append(watch.take())
+        told["published"].append(watch.lap())
         for who, turns in told.items():
             print(f"turn {turn} {who:>9}: " + " ".join(f"{phase} {turns[-1][phase]:.2f}" for phase in PHASES), flush=True)
         wanted = asks or ()
     ours.close()
     for hook in hooks:
         hook.remove()
-    megabytes = {who: footprint.peak for who, footprint in taken.items()}
+    megabytes = {who: footprint.peak_mb for who, footprint in taken.items()}
     print(f"most memory beside the weights: ours {megabytes['ours']} MB, published {megabytes['published']} MB")
     return {**_ratios(told), "peak_mb": megabytes}
 

@@ -19,7 +19,7 @@ import av
 import cv2
 import numpy as np
 
-from tests.benchmarks.tools.published_loop import FIRST, SIDE, extract
+from tests.benchmarks.tools.published_loop import FIRST, SIDE, read_frames
 from tests.video.support.write_clips import H264, write
 from vrthinker_core.types import Side
 from vrthinker_core.types.geometry import Grid, Sizing
@@ -53,7 +53,7 @@ def ours(path: Path, calls: Sequence[Sequence[int]]) -> int:
 
 def published(path: Path, calls: Sequence[Sequence[int]]) -> int:
     """Open, seek and read for every frame of a call."""
-    return len(extract(path, FIRST)) + sum(len(extract(path, [slot])) for call in calls for slot in call)
+    return len(read_frames(path, FIRST)) + sum(len(read_frames(path, [slot])) for call in calls for slot in call)
 
 
 def opencv_pass(path: Path, calls: Sequence[Sequence[int]]) -> int:

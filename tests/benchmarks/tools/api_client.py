@@ -8,40 +8,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.benchmarks.tools.http_client import FULL, META, Web
+from tests.benchmarks.tools.http_client import FILE_META, SERVICE_UNAVAILABLE, HttpClient
 
 
 @dataclass(frozen=True)
-class Told:
+class CompareResult:
     """What a program was told of its comparison."""
 
-    over: float
+    seconds: float
     """Seconds from the call until the end, or until the refusal."""
-    last: dict[str, Any] | None
+    last_item: dict[str, Any] | None
     """The last item, with the prompt that was asked for; None when the queue was full."""
     prompt: str
 
     @property
     def busy(self) -> bool:
         """The queue was full."""
-        return self.last is None
+        return self.last_item is None
 
     @property
-    def whole(self) -> bool:
+    def complete(self) -> bool:
         """The caller's own run ended with a verdict that nothing is missing from."""
-        last = self.last or {}
+        last = self.last_item or {}
         return last.get("prompt") == self.prompt and last.get("stop") == "answered" and None not in last["labels"].values()
 
 
-async def call(web: Web, paths: Sequence[str], prompt: str) -> Told:
+async def compare(web: HttpClient, paths: Sequence[str], prompt: str) -> CompareResult:
     """A program that calls `compare`, and follows it to its end."""
     began, last = time.perf_counter(), {}
-    files = [{"path": path, "meta": META} for path in paths]
+    files = [{"path": path, "meta": FILE_META} for path in paths]
     status, told = await web.post("gradio_api/call/compare", {"data": [*files, prompt]})
-    if status == FULL:
-        return Told(time.perf_counter() - began, None, prompt)
-    async with web.answer(f"gradio_api/call/compare/{told['event_id']}") as (_, stream):
+    if status == SERVICE_UNAVAILABLE:
+        return CompareResult(time.perf_counter() - began, None, prompt)
+    async with web.request(f"gradio_api/call/compare/{told['event_id']}") as (_, stream):
         while line := await stream.readline():
             if line.startswith(b"data: ") and (data := json.loads(line[6:])):
                 last = data[0]
-    return Told(time.perf_counter() - began, last, prompt)
+    return CompareResult(time.perf_counter() - began, last, prompt)

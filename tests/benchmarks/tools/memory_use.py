@@ -13,7 +13,7 @@ _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
 
 
-class Footprint:
+class PeakMemory:
     """Megabytes beyond what was there before, over all turns of one way: of the GPU where one is used, else resident ones.
 
     Without a GPU, Linux alone tells them; elsewhere they are 0.
@@ -24,12 +24,12 @@ class Footprint:
         self._peak = 0.0
 
     @property
-    def peak(self) -> int:
+    def peak_mb(self) -> int:
         """The most at any time; what the way holds between its turns is part of it."""
         return round(self._peak)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def measure(self) -> Iterator[None]:
         """What happens inside is this way's own."""
         _begin()
         before, _ = _now()

@@ -12,17 +12,17 @@ from typing import Any, Protocol, TypeVar
 
 import psutil
 
-from tests.benchmarks.tools.page_client import Seen
+from tests.benchmarks.tools.page_client import ObservedRun
 from tests.ui.conftest import Server, write_script
 
-LOST = 240.0
+TIMEOUT = 240.0
 """Seconds after which nobody waits any longer."""
 
 Result = TypeVar("Result")
 
 
 @contextmanager
-def served(folder: Path, replies: Sequence[str], pause: float, *options: str) -> Iterator[Server]:
+def scripted_server(folder: Path, replies: Sequence[str], pause: float, *options: str) -> Iterator[Server]:
     """The page with a scripted judge; its temporary files go below `server.folder`."""
     home = folder / "server"
     home.mkdir()
@@ -36,27 +36,27 @@ def served(folder: Path, replies: Sequence[str], pause: float, *options: str) ->
 # -- the server ----------------------------------------------------------------------------------------------------------
 
 
-def family(server: Server) -> list[psutil.Process]:
+def process_tree(server: Server) -> list[psutil.Process]:
     """The server and all its processes."""
     parent = psutil.Process(server.process.pid)
     return [parent, *parent.children(recursive=True)]
 
 
-def resident(server: Server) -> float:
+def resident_mb(server: Server) -> float:
     """Resident memory of all of them in megabytes; what they share is counted for each."""
     total = 0
-    for process in family(server):
+    for process in process_tree(server):
         with suppress(psutil.NoSuchProcess):
             total += process.memory_info().rss
     return round(total / 1e6, 1)
 
 
-def files_below(folder: Path) -> set[Path]:
+def list_files(folder: Path) -> set[Path]:
     """Every file; folders may vanish meanwhile."""
     return {Path(place, name) for place, _, names in os.walk(folder) for name in names}
 
 
-class Peak:
+class PeakUsage:
     """The most processes and memory at any time."""
 
     def __init__(self, server: Server) -> None:
@@ -64,48 +64,48 @@ class Peak:
         self.processes = 0
         self.megabytes = 0.0
 
-    async def watch(self) -> None:
+    async def sample(self) -> None:
         """Look twice a second, until cancelled."""
         while True:
-            self.processes = max(self.processes, len(family(self._server)) - 1)
-            self.megabytes = max(self.megabytes, resident(self._server))
+            self.processes = max(self.processes, len(process_tree(self._server)) - 1)
+            self.megabytes = max(self.megabytes, resident_mb(self._server))
             await asyncio.sleep(0.5)
 
 
 # -- the crowd -----------------------------------------------------------------------------------------------------------
 
 
-class Answer(Protocol):
+class Outcome(Protocol):
     """What became of a comparison, for whoever asked for it."""
 
     @property
-    def whole(self) -> bool: ...
+    def complete(self) -> bool: ...
     @property
     def busy(self) -> bool: ...
     @property
-    def over(self) -> float: ...
+    def seconds(self) -> float: ...
 
 
-def played(doing: Coroutine[Any, Any, Result]) -> Result:
+def run_in_thread(doing: Coroutine[Any, Any, Result]) -> Result:
     """As `asyncio.run`, in a thread of its own: a test's own thread may have a browser's loop running."""
     with ThreadPoolExecutor(1) as elsewhere:
         return elsewhere.submit(asyncio.run, doing).result()
 
 
-async def in_time(doing: Coroutine[Any, Any, Result]) -> Result | None:
+async def with_timeout(doing: Coroutine[Any, Any, Result]) -> Result | None:
     """What comes of it; None when nothing does."""
     try:
-        return await asyncio.wait_for(doing, LOST)
+        return await asyncio.wait_for(doing, TIMEOUT)
     except TimeoutError:
         return None
 
 
-async def gathered(doing: Iterable[Coroutine[Any, Any, Result]]) -> list[Result | None]:
+async def gather_all(doing: Iterable[Coroutine[Any, Any, Result]]) -> list[Result | None]:
     """All at once; None for who got no answer."""
-    return list(await asyncio.gather(*map(in_time, doing)))
+    return list(await asyncio.gather(*map(with_timeout, doing)))
 
 
-def spread(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
+def percentiles(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
     """Median, 95th percentile (the value that 95 of 100 do not pass) and maximum; None where somebody who counts has no value."""
     found = sorted(value for value in values if value is not None)
     places = {"median": 50, "p95": 95, "max": 100}
@@ -113,14 +113,16 @@ def spread(name: str, values: Sequence[float | None]) -> dict[str, float | None]
     return {f"{name}_{word}": round(found[place], 2) if place < len(found) else None for word, place in at.items()}
 
 
-def within(value: float | None, limit: float) -> bool:
+def at_most(value: float | None, limit: float) -> bool:
     """Whether there is a value, and it keeps to its limit."""
     return value is not None and value <= limit
 
 
-def most_together(runs: Iterable[Seen]) -> int:
+def max_concurrent(runs: Iterable[ObservedRun]) -> int:
     """How many runs at most were between their first frames and their end at the same time."""
-    steps = [step for run in runs for step in ((run.began + (run.frames or run.over), 1), (run.began + run.over, -1))]
+    steps = [
+        step for run in runs for step in ((run.started + (run.first_frames or run.seconds), 1), (run.started + run.seconds, -1))
+    ]
     most = now = 0
     for _, step in sorted(steps):
         now += step

@@ -17,18 +17,18 @@ from vrthinker_core.types.events import Trace
 BRIGHT = 128
 
 
-def badges(visitor: int) -> tuple[int, int]:
+def clip_numbers(visitor: int) -> tuple[int, int]:
     """The numbers of a visitor's two clips."""
     return 2 * visitor, 2 * visitor + 1
 
 
 def write_pair(folder: Path, visitor: int) -> tuple[Path, Path]:
     """A visitor's two clips."""
-    first, second = (write_badge(folder / f"{number}.mp4", number) for number in badges(visitor))
+    first, second = (write_numbered_clip(folder / f"{number}.mp4", number) for number in clip_numbers(visitor))
     return first, second
 
 
-def write_badge(path: Path, number: int, frames: int = 24) -> Path:
+def write_numbered_clip(path: Path, number: int, frames: int = 24) -> Path:
     """A clip in which every frame shows the same number as bars."""
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=Fraction(24), options={"preset": "veryfast", "crf": "20"})
@@ -39,7 +39,7 @@ def write_badge(path: Path, number: int, frames: int = 24) -> Path:
     return path
 
 
-def badge(jpeg: bytes) -> int | None:
+def read_number(jpeg: bytes) -> int | None:
     """The number that a frame of such a clip shows; None for what is no picture."""
     try:
         with Image.open(io.BytesIO(jpeg), formats=("JPEG",)) as found:
@@ -49,11 +49,11 @@ def badge(jpeg: bytes) -> int | None:
     return sum(2**bit for bit in range(BITS) if row[(2 * bit + 1) * len(row) // (2 * BITS)] > BRIGHT)
 
 
-def strangers(trace: Trace, pictures: Mapping[str, bytes], visitor: int, prompt: str) -> list[str]:
+def foreign_content(trace: Trace, pictures: Mapping[str, bytes], visitor: int, prompt: str) -> list[str]:
     """What in a trace, or among the pictures that came with it, is not the visitor's own; [] when all is."""
-    own = badges(visitor)
+    own = clip_numbers(visitor)
     found = [] if trace.started.prompt == prompt else [f"the prompt {trace.started.prompt!r}"]
     for turn in trace.turns:
-        shown = [(own[frame.ref.side - 1], badge(frame.jpeg)) for frame in turn.frames]
+        shown = [(own[frame.ref.side - 1], read_number(frame.jpeg)) for frame in turn.frames]
         found += [f"turn {turn.number} shows {what}, not {wanted}" for wanted, what in shown if what != wanted]
-    return found + [f"{name} shows {badge(jpeg)}" for name, jpeg in pictures.items() if badge(jpeg) not in own]
+    return found + [f"{name} shows {read_number(jpeg)}" for name, jpeg in pictures.items() if read_number(jpeg) not in own]

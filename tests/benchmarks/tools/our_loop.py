@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from tests.benchmarks.tools.phase_timer import Timed, Watch
+from tests.benchmarks.tools.phase_timer import PhaseTimer, TimedCall
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
@@ -24,15 +24,15 @@ from vrthinker_core.video import Clip, DecoderPool
 from vrthinker_core.video.clip_pair import close_clip, frame_source, opened_clips, submit_opening
 
 
-class Prompted(LocalConversation):
+class ForcedConversation(LocalConversation):
     """A conversation that computes every token and then writes the given ones."""
 
-    words: Sequence[int] = ()
+    forced_tokens: Sequence[int] = ()
 
     def start_generation(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled) -> Generation:
         """The speech of a judge whose choices are made."""
         speech = super().start_generation(messages, sampling, cancelled)
-        speech.sampler = _Given(self.words)  # type: ignore[assignment]
+        speech.sampler = _Given(self.forced_tokens)  # type: ignore[assignment]
         if self._multi_step is not None:
             speech._multi_step = _Recited(self._multi_step, speech.sampler)  # type: ignore[assignment]
         return speech
@@ -59,13 +59,13 @@ class _Recited:
         return list(islice(self._given.words, len(self._stride.decode(said))))
 
 
-class Ours:
+class OurLoop:
     """One comparison; `turn` after `turn`."""
 
-    def __init__(self, checkpoint: Checkpoint, videos: tuple[Path, Path], watch: Watch, per_call: int) -> None:
+    def __init__(self, checkpoint: Checkpoint, videos: tuple[Path, Path], watch: PhaseTimer, per_call: int) -> None:
         self._watch, self._stack = watch, ExitStack()
-        backend = TransformersBackend(replace(checkpoint, processor=Timed(checkpoint.processor, watch)), "random")
-        self._conversation = Prompted(backend.loaded)
+        backend = TransformersBackend(replace(checkpoint, processor=TimedCall(checkpoint.processor, watch)), "random")
+        self._conversation = ForcedConversation(backend.loaded)
         dialect = make_dialect(Settings(frames_per_call=per_call), "paired")
         settings = with_defaults(Settings(frames_per_call=per_call), dialect)
         pair = VideoPair("A ball rolls.", *videos)
@@ -75,7 +75,7 @@ class Ours:
 
     def turn(self, reply: Sequence[int], last: bool) -> Completion:
         """Write `reply`; the frames it asks for are fetched in this turn unless it is the last."""
-        self._conversation.words = reply
+        self._conversation.forced_tokens = reply
         messages, sampling = self._deliberation.ask(), Sampling(max_new_tokens=len(reply))
         with self._watch.phase("decode"):
             *_, completion = self._conversation.stream(messages, sampling)

@@ -13,7 +13,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 PHASES = ("video", "preprocess", "vision", "prefill", "decode")
 
 
-class Watch:
+class PhaseTimer:
     """Wall seconds per phase since the last `take`. A phase inside another one interrupts it."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Watch:
         self._stack: list[str] = []
         self._since = time.perf_counter()
 
-    def take(self) -> dict[str, float]:
+    def lap(self) -> dict[str, float]:
         """The seconds of each phase; they begin again at 0."""
         spent, self._spent = self._spent, dict.fromkeys(PHASES, 0.0)
         return spent
@@ -43,7 +43,7 @@ class Watch:
         finally:
             self.leave()
 
-    def watch(self, model: Qwen2_5_VLForConditionalGeneration) -> list[Any]:
+    def attach(self, model: Qwen2_5_VLForConditionalGeneration) -> list[Any]:
         """Count the vision tower as "vision", and the language model as "prefill" where it reads more than one token.
 
         On a GPU both wait for it. Gives hooks to `remove`.
@@ -70,10 +70,10 @@ class Watch:
         self._since = now
 
 
-class Timed:
+class TimedCall:
     """Whatever is called, counted as "preprocess"."""
 
-    def __init__(self, inner: Any, watch: Watch) -> None:
+    def __init__(self, inner: Any, watch: PhaseTimer) -> None:
         self._inner, self._watch = inner, watch
 
     def __getattr__(self, name: str) -> Any:

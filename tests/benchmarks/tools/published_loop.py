@@ -23,7 +23,7 @@ from transformers import (
     TokenizersBackend,
 )
 
-from tests.benchmarks.tools.phase_timer import Watch
+from tests.benchmarks.tools.phase_timer import PhaseTimer
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.types import Settings
 
@@ -31,7 +31,7 @@ SLOTS, SIDE = 128, 448
 FIRST = (16, 48, 80, 112)
 
 
-def extract(path: Path, slots: Sequence[int]) -> list[Image.Image]:
+def read_frames(path: Path, slots: Sequence[int]) -> list[Image.Image]:
     """Frames of one file, one seek each; a frame that cannot be read is left out."""
     capture = cv2.VideoCapture(str(path))
     count = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
@@ -45,7 +45,7 @@ def extract(path: Path, slots: Sequence[int]) -> list[Image.Image]:
     return found
 
 
-class Published:
+class PublishedLoop:
     """One comparison in the published way; `turn` after `turn`."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Published:
         tokenizer: TokenizersBackend,
         processor: Qwen2VLImageProcessorPil,
         videos: tuple[Path, Path],
-        watch: Watch,
+        watch: PhaseTimer,
     ) -> None:
         self._model, self._tokenizer, self._processor = model, tokenizer, processor
         self._videos, self._watch = videos, watch
@@ -74,10 +74,10 @@ class Published:
         return written
 
     def _opening(self) -> list[Image.Image]:
-        return [image for path in self._videos for image in extract(path, FIRST)]
+        return [image for path in self._videos for image in read_frames(path, FIRST)]
 
     def _pairs(self, wanted: Sequence[int]) -> list[Image.Image]:
-        return [image for slot in wanted for path in self._videos for image in extract(path, [slot])]
+        return [image for slot in wanted for path in self._videos for image in read_frames(path, [slot])]
 
     @torch.inference_mode()
     def _generate(self, reply: Sequence[int]) -> str:
@@ -89,7 +89,7 @@ class Published:
                 **inputs,
                 max_new_tokens=len(reply),
                 do_sample=False,
-                logits_processor=LogitsProcessorList([Forced(length, reply)]),
+                logits_processor=LogitsProcessorList([ForcedTokens(length, reply)]),
             )
         return str(self._tokenizer.decode(ids[0, length:], skip_special_tokens=True))
 
@@ -111,7 +111,7 @@ class Published:
         }
 
 
-class Forced(LogitsProcessor):
+class ForcedTokens(LogitsProcessor):
     """Writes given tokens after a prompt of `start` tokens."""
 
     def __init__(self, start: int, tokens: Sequence[int]) -> None:

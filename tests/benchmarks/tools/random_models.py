@@ -15,13 +15,13 @@ from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_che
 def random_checkpoint(folder: Path, *, quick: bool, side: int, gpu: bool = False) -> Checkpoint:
     """12.6 million weights with `quick`, else 226 million; on a GPU the 7B in bfloat16. Pictures are brought to `side` x `side`."""
     if gpu:
-        return built(folder, seven_billion(), side, "cuda", torch.bfloat16)
+        return build_on_device(folder, seven_billion(), side, "cuda", torch.bfloat16)
     wide, deep, looks = (384, 6, 128) if quick else (2048, 4, 640)
     write_random_checkpoint(folder / "random", config=_small(wide, deep, looks), pixels=side * side)
     return open_checkpoint(str(folder / "random"), device="cpu", dtype=torch.float32)
 
 
-def built(folder: Path, config: Qwen2_5_VLConfig, side: int, device: str, dtype: torch.dtype) -> Checkpoint:
+def build_on_device(folder: Path, config: Qwen2_5_VLConfig, side: int, device: str, dtype: torch.dtype) -> Checkpoint:
     """A model made where it is used: no 15 GB of noise are written and read back. `folder` gets tokenizer and processor."""
     checkpoint = open_checkpoint(str(write_random_checkpoint(folder / "random", pixels=side * side)), device="cpu", dtype=torch.float32)
     with torch.device(device):

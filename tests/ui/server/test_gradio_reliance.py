@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
 
-from tests.benchmarks.tools.metrics import played
+from tests.benchmarks.tools.metrics import run_in_thread
 from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED, CheckedBlocks
 from vrthinker_core.ui.server.request_limits import BLOCKED_PATHS
 
@@ -44,7 +44,7 @@ def on_page(kind: type[Any], act: Callable[[Any, BlockFunction], Awaitable[Any]]
             components[0].change(lambda *_: VALUES, components, components, concurrency_id="judge")
         return await act(blocks, next(iter(blocks.fns.values())))
 
-    return played(build())
+    return run_in_thread(build())
 
 
 def outputs(kind: type[Any], predictions: Callable[[BlockFunction], Any]) -> Any:
@@ -171,7 +171,7 @@ def test_an_upload_that_breaks_off_is_called_tmp(tmp_path: Path) -> None:
         with pytest.raises(ConnectionError):
             await GradioMultiPartParser(headers, broken_off(), upload_dir=tmp_path, max_file_size=100).parse()
 
-    played(parse())
+    run_in_thread(parse())
     (left,) = tmp_path.iterdir()
     assert left.name.startswith("tmp"), "uploads that break off have another name: see Uploads._expire"
 

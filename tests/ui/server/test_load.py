@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.tools.api_client import Told, call
-from tests.benchmarks.tools.http_client import Web
-from tests.benchmarks.tools.metrics import family, files_below, most_together, played
-from tests.benchmarks.tools.numbered_clips import strangers, write_pair
-from tests.benchmarks.tools.page_client import Seen, Site, Visitor
+from tests.benchmarks.tools.api_client import CompareResult, compare
+from tests.benchmarks.tools.http_client import HttpClient
+from tests.benchmarks.tools.metrics import list_files, max_concurrent, process_tree, run_in_thread
+from tests.benchmarks.tools.numbered_clips import foreign_content, write_pair
+from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import ANSWER, ask
 from vrthinker_core.ui.view import words
@@ -40,34 +40,36 @@ async def soon(ready: Callable[[], object], seconds: float = 15) -> None:
 
 
 def test_all_are_streamed_to_at_once_and_none_sees_anything_of_another(server: Server, tmp_path: Path) -> None:
-    async def crowd() -> list[Seen]:
-        site = await Site.open(server.url)
-        visitors = [Visitor(site) for _ in range(CROWD)]
-        files = [await visitor.arrive(write_pair(tmp_path, number)) for number, visitor in enumerate(visitors)]
+    async def crowd() -> list[ObservedRun]:
+        site = await PageConfig.open(server.url)
+        visitors = [PageClient(site) for _ in range(CROWD)]
+        files = [await visitor.open_with_clips(write_pair(tmp_path, number)) for number, visitor in enumerate(visitors)]
         runs = [
             visitor.compare(both, f"Prompt {number}.") for number, (visitor, both) in enumerate(zip(visitors, files, strict=True))
         ]
         seen = list(await asyncio.gather(*runs))
         for number, (visitor, run) in enumerate(zip(visitors, seen, strict=True)):
-            assert run.whole
+            assert run.complete
             assert run.prompts == {f"Prompt {number}."}
             assert len(run.pictures) > 1
-            assert strangers(await visitor.saved(run), run.pictures, number, f"Prompt {number}.") == []
-            await visitor.leave()
+            assert foreign_content(await visitor.download_trace(run), run.pictures, number, f"Prompt {number}.") == []
+            await visitor.close()
         return seen
 
-    seen = played(crowd())
-    assert most_together(seen) > 1
-    assert all(run.first is not None and run.first <= 3 for run in seen), "the first update comes within three seconds"
+    seen = run_in_thread(crowd())
+    assert max_concurrent(seen) > 1
+    assert all(run.first_update is not None and run.first_update <= 3 for run in seen), (
+        "the first update comes within three seconds"
+    )
 
 
 def test_one_too_many_is_told_within_a_second(endless: Server, tmp_path: Path) -> None:
-    async def three() -> tuple[Seen, Seen]:
-        site = await Site.open(endless.url)
-        host, other, late = (Visitor(site) for _ in range(3))
-        both = await host.arrive(write_pair(tmp_path, 0))
-        await asyncio.gather(other.come(), late.come())
-        judged, waiting = Seen(), Seen()
+    async def three() -> tuple[ObservedRun, ObservedRun]:
+        site = await PageConfig.open(endless.url)
+        host, other, late = (PageClient(site) for _ in range(3))
+        both = await host.open_with_clips(write_pair(tmp_path, 0))
+        await asyncio.gather(other.open(), late.open())
+        judged, waiting = ObservedRun(), ObservedRun()
         running = asyncio.create_task(host.compare(both, "First.", judged))
         await soon(lambda: judged.trace.get("turns"))
         queued = asyncio.create_task(other.compare(both, "Second.", waiting))
@@ -77,21 +79,21 @@ def test_one_too_many_is_told_within_a_second(endless: Server, tmp_path: Path) -
         for task in (running, queued):
             task.cancel()
         await asyncio.gather(running, queued, return_exceptions=True)
-        await asyncio.gather(*(visitor.leave() for visitor in (host, other, late)))
+        await asyncio.gather(*(visitor.close() for visitor in (host, other, late)))
         return told, judged
 
-    told, judged = played(three())
+    told, judged = run_in_thread(three())
     assert told.busy
     assert not told.trace
-    assert told.over <= 1
-    assert judged.first is not None
+    assert told.seconds <= 1
+    assert judged.first_update is not None
 
 
 def test_programs_too_many_are_told_within_a_second(endless: Server, tmp_path: Path) -> None:
-    async def six() -> list[Told]:
-        web = Web(endless.url)
+    async def six() -> list[CompareResult]:
+        web = HttpClient(endless.url)
         paths = [await web.upload(clip) for clip in write_pair(tmp_path, 0)]
-        calls = [asyncio.create_task(call(web, paths, f"Call {number}.")) for number in range(6)]
+        calls = [asyncio.create_task(compare(web, paths, f"Call {number}.")) for number in range(6)]
         done, waiting = await asyncio.wait(calls, timeout=1.5)
         for task in waiting:
             task.cancel()
@@ -99,25 +101,25 @@ def test_programs_too_many_are_told_within_a_second(endless: Server, tmp_path: P
         assert waiting, "some are judged, or wait"
         return [task.result() for task in done]
 
-    told = played(six())
+    told = run_in_thread(six())
     assert told
-    assert all(answer.busy and answer.over <= 1 for answer in told)
+    assert all(answer.busy and answer.seconds <= 1 for answer in told)
 
 
 def test_nothing_is_left_of_runs_that_are_over(server: Server, tmp_path: Path) -> None:
     async def five() -> None:
-        site = await Site.open(server.url)
-        host = Visitor(site)
-        both = await host.arrive(write_pair(tmp_path, 0))
-        files, processes = files_below(server.folder), {process.pid for process in family(server)}
-        visitors = [Visitor(site) for _ in range(5)]
-        await asyncio.gather(*(visitor.come() for visitor in visitors))
+        site = await PageConfig.open(server.url)
+        host = PageClient(site)
+        both = await host.open_with_clips(write_pair(tmp_path, 0))
+        files, processes = list_files(server.folder), {process.pid for process in process_tree(server)}
+        visitors = [PageClient(site) for _ in range(5)]
+        await asyncio.gather(*(visitor.open() for visitor in visitors))
         runs = await asyncio.gather(*(visitor.compare(both, "A block glides.") for visitor in visitors))
-        assert all(one.whole for one in runs)
-        assert files_below(server.folder) > files
-        await asyncio.gather(*(visitor.leave() for visitor in visitors))
-        await soon(lambda: files_below(server.folder) == files)
-        await soon(lambda: {process.pid for process in family(server)} == processes)
-        await host.leave()
+        assert all(one.complete for one in runs)
+        assert list_files(server.folder) > files
+        await asyncio.gather(*(visitor.close() for visitor in visitors))
+        await soon(lambda: list_files(server.folder) == files)
+        await soon(lambda: {process.pid for process in process_tree(server)} == processes)
+        await host.close()
 
-    played(five())
+    run_in_thread(five())

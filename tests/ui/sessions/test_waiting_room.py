@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.benchmarks.tools.metrics import played
+from tests.benchmarks.tools.metrics import run_in_thread
 from tests.benchmarks.tools.numbered_clips import write_pair
-from tests.benchmarks.tools.page_client import Seen, Site, Visitor
+from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import SCRIPT
 from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
@@ -46,14 +46,14 @@ def test_a_free_judge_takes_whoever_comes(serve: Callable[..., Server], tmp_path
     """Also where nobody may wait."""
     server = serve(SCRIPT, "--at-once", "2", "--waiting", "0", protocol="paired", pause=0.02)
 
-    async def three() -> list[Seen]:
-        site = await Site.open(server.url)
-        visitors = [Visitor(site) for _ in range(3)]
-        both = await visitors[0].arrive(write_pair(tmp_path, 0))
-        await asyncio.gather(*(visitor.come() for visitor in visitors[1:]))
+    async def three() -> list[ObservedRun]:
+        site = await PageConfig.open(server.url)
+        visitors = [PageClient(site) for _ in range(3)]
+        both = await visitors[0].open_with_clips(write_pair(tmp_path, 0))
+        await asyncio.gather(*(visitor.open() for visitor in visitors[1:]))
         seen = await asyncio.gather(*(visitor.compare(both, "A block glides.") for visitor in visitors))
-        await asyncio.gather(*(visitor.leave() for visitor in visitors))
+        await asyncio.gather(*(visitor.close() for visitor in visitors))
         return seen
 
-    seen = played(three())
-    assert [sum(run.whole for run in seen), sum(run.busy for run in seen)] == [2, 1]
+    seen = run_in_thread(three())
+    assert [sum(run.complete for run in seen), sum(run.busy for run in seen)] == [2, 1]
