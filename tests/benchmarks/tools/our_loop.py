@@ -1,4 +1,4 @@
-"""This package's own way over given words: clips, deliberation and conversation as the product puts them together."""
+"""This package's way of running a comparison over given replies, put together as `judge()` does it."""
 
 from __future__ import annotations
 
@@ -19,67 +19,72 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.types import Frame, FrameRef, Settings, VideoPair
+from vrthinker_core.types.frames import FrameSource
+from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
-from vrthinker_core.video import Clip, DecoderPool
+from vrthinker_core.video import DecoderPool
 from vrthinker_core.video.clip_pair import close_clip, frame_source, opened_clips, submit_opening
 
 
 class ForcedConversation(LocalConversation):
-    """A conversation that computes every token and then writes the given ones."""
+    """A conversation that runs the model for every token, then writes the token that was given."""
 
     forced_tokens: Sequence[int] = ()
 
     def start_generation(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled) -> Generation:
-        """The speech of a judge whose choices are made."""
-        speech = super().start_generation(messages, sampling, cancelled)
-        speech.sampler = _Given(self.forced_tokens)  # type: ignore[assignment]
+        """A generation whose sampler, and whose multi-step decoder where there is one, give the forced tokens."""
+        generation = super().start_generation(messages, sampling, cancelled)
+        sampler = _ForcedSampler(self.forced_tokens)
+        generation.sampler = sampler  # type: ignore[assignment]
         if self._multi_step is not None:
-            speech._multi_step = _Recited(self._multi_step, speech.sampler)  # type: ignore[assignment]
-        return speech
+            generation._multi_step = _ForcedMultiStep(self._multi_step, sampler)  # type: ignore[assignment]
+        return generation
 
 
-class _Given:
-    """Chooses the given words."""
+class _ForcedSampler:
+    """Stands in for a `Sampler`."""
 
-    def __init__(self, words: Sequence[int]) -> None:
-        self.words, self.prompt_tokens = iter(words), frozenset[int]()
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self.tokens = iter(tokens)
+        self.prompt_tokens = frozenset[int]()
 
-    def __call__(self, logits: object, said: object) -> int:
-        return next(self.words)
+    def __call__(self, logits: object, written: object) -> int:
+        return next(self.tokens)
 
 
-class _Recited:
-    """Strides that cost what they cost, and say the given words."""
+class _ForcedMultiStep:
+    """A `MultiStepDecoder` that does all its work, then gives as many forced tokens as it decoded."""
 
-    def __init__(self, stride: MultiStepDecoder, given: _Given) -> None:
-        self._stride, self._given = stride, given
-        self.start_reply = stride.start_reply
+    def __init__(self, decoder: MultiStepDecoder, sampler: _ForcedSampler) -> None:
+        self._decoder, self._sampler = decoder, sampler
+        self.start_reply = decoder.start_reply
 
-    def decode(self, said: Sequence[int]) -> list[int]:
-        return list(islice(self._given.words, len(self._stride.decode(said))))
+    def decode(self, written: Sequence[int]) -> list[int]:
+        return list(islice(self._sampler.tokens, len(self._decoder.decode(written))))
 
 
 class OurLoop:
-    """One comparison; `turn` after `turn`."""
+    """One comparison. Call `turn` once for each reply, then `close`."""
 
-    def __init__(self, checkpoint: Checkpoint, videos: tuple[Path, Path], watch: PhaseTimer, per_call: int) -> None:
-        self._watch, self._stack = watch, ExitStack()
-        backend = TransformersBackend(replace(checkpoint, processor=TimedCall(checkpoint.processor, watch)), "random")
+    def __init__(self, checkpoint: Checkpoint, videos: tuple[Path, Path], timer: PhaseTimer, pairs_per_call: int) -> None:
+        self._timer, self._stack = timer, ExitStack()
+        backend = TransformersBackend(replace(checkpoint, processor=TimedCall(checkpoint.processor, timer)), "random")
         self._conversation = ForcedConversation(backend.loaded)
-        dialect = make_dialect(Settings(frames_per_call=per_call), "paired")
-        settings = with_defaults(Settings(frames_per_call=per_call), dialect)
+        dialect = make_dialect(Settings(frames_per_call=pairs_per_call), "paired")
+        settings = with_defaults(Settings(frames_per_call=pairs_per_call), dialect)
         pair = VideoPair("A ball rolls.", *videos)
-        with watch.phase("video"):
-            self._source = frame_source(self._opened(pair, dialect))
+        with timer.phase("video"):
+            self._source = self._open(pair, dialect)
         self._deliberation = Deliberation(pair.prompt, dialect, settings, self._frames, follows_instructions=False)
 
     def turn(self, reply: Sequence[int], last: bool) -> Completion:
         """Write `reply`; the frames it asks for are fetched in this turn unless it is the last."""
         self._conversation.forced_tokens = reply
         messages, sampling = self._deliberation.ask(), Sampling(max_new_tokens=len(reply))
-        with self._watch.phase("decode"):
+        with self._timer.phase("decode"):
             *_, completion = self._conversation.stream(messages, sampling)
         assert isinstance(completion, Completion)
+        assert completion.tokens == tuple(reply), "the forced tokens are written, all of them"
         self._deliberation.take(completion)
         assert (self._deliberation.stop_reason is not None) == last, "the given replies are those of a whole run"
         return completion
@@ -88,17 +93,18 @@ class OurLoop:
         """End the decoding processes."""
         self._stack.close()
 
-    def _opened(self, pair: VideoPair, dialect: Dialect) -> tuple[Clip, Clip]:
+    def _open(self, pair: VideoPair, dialect: Dialect) -> FrameSource:
+        layout = FrameLayout(dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs)
         decoders = self._stack.enter_context(DecoderPool())
         with ThreadPoolExecutor(2) as pool:
-            opening = submit_opening(pair, dialect, decoders, pool)
+            opening = submit_opening(pair, layout, decoders, pool)
             for clip in opening:
                 self._stack.callback(close_clip, clip)
-            first, second, trouble = opened_clips(opening)
+            first, second, error = opened_clips(opening)
         if first is None or second is None:
-            raise AssertionError(trouble)
-        return first, second
+            raise AssertionError(error)
+        return frame_source((first, second))
 
     def _frames(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        with self._watch.phase("video"):
+        with self._timer.phase("video"):
             return self._source(refs)
