@@ -1,22 +1,24 @@
 """python -m tests.benchmarks.batch [--quick] [--gpu]
 
-The built-in judge and 16 comparisons: one after another and all together, each way twice (once with --quick), so that a machine
-which grows slower or faster on the way favours neither. First one reply each over frames that are decoded already; then whole
-comparisons, from video files to verdicts. Prints seconds and the ratios, in wall time and in processor time. With `--gpu` a random
-7B speaks, over decoded frames alone. The last line is JSON; its `times_as_fast` is that of whole comparisons (of replies on a GPU).
+16 comparisons by the built-in judge: one after another, and all at once.
+
+Each way is taken twice (once with --quick), in the order ABBA, so that a machine which grows slower or faster meanwhile favours
+neither. First one reply each over frames that are decoded already; then whole comparisons, from video files to verdicts. Prints
+seconds and the ratios, in wall time and in processor time. With `--gpu` a random model of the 7B's shape generates, over decoded
+frames alone. The last line is JSON; its `times_as_fast` is that of whole comparisons (of replies on a GPU).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.backends.support.random_model import noise_frame
+from tests.benchmarks.tools.phase_timer import processor_seconds
 from tests.benchmarks.tools.random_models import random_checkpoint
 from tests.support.small_clips import write_clip
 from vrthinker_core import Finished, VideoPair, judge, judge_many
@@ -26,96 +28,90 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.types import Side
 from vrthinker_core.types.messages import Completion, Image, Message, Sampling, Text
 
+COUNT = 16
 ORDER = ("alone", "together", "together", "alone")
+
+Figures = dict[str, float]
 
 
 def main() -> None:
     """Run the benchmark."""
     options = _options()
-    count = 16
-    ways = ORDER[:2] if options.quick else ORDER
+    order = ORDER[:2] if options.quick else ORDER
     if options.gpu:
         with tempfile.TemporaryDirectory() as name:
             checkpoint = random_checkpoint(Path(name), quick=False, side=448, gpu=True)
-        replies = speaking(TransformersBackend(checkpoint, "random"), count, ways, exact=False)
-        print(json.dumps({"comparisons": count, "times_as_fast": replies["times_as_fast"], "replies": replies}))
+        replies = compare_replies(TransformersBackend(checkpoint, "random"), order, exact=False)
+        print(json.dumps({"comparisons": COUNT, "times_as_fast": replies["times_as_fast"], "replies": replies}))
         return
     backend = TransformersBackend.load(str(NANO))
-    replies, wholes = speaking(backend, count, ways), whole(backend, count, ways)
-    found = {"comparisons": count, "times_as_fast": wholes["times_as_fast"], "whole_comparisons": wholes, "replies": replies}
-    print(json.dumps(found))
+    replies, runs = compare_replies(backend, order), compare_runs(backend, order)
+    result = {"comparisons": COUNT, "times_as_fast": runs["times_as_fast"], "whole_comparisons": runs, "replies": replies}
+    print(json.dumps(result))
 
 
-def speaking(backend: TransformersBackend, count: int, order: Sequence[str] = ORDER, exact: bool = True) -> dict[str, float]:
-    """First turns over frames in memory: eight pictures, one reply each. `exact`: both ways must say the same words."""
-    asked = [
-        [
-            Message(
-                "user", (*(Image(noise_frame(8 * n + k, 448, 448, Side(1 + k // 4))) for k in range(8)), Text("Compare the two videos."))
-            )
-        ]
-        for n in range(count)
-    ]
+def compare_replies(backend: TransformersBackend, order: Sequence[str], exact: bool = True) -> Figures:
+    """One reply each over eight frames in memory. `exact`: both ways must give the same tokens."""
+    prompts = [_prompt(number) for number in range(COUNT)]
     sampling = Sampling(max_new_tokens=300)
 
     def together() -> list[tuple[int, ...]]:
-        questions = [GenerationRequest(backend.open_conversation(), messages, sampling) for messages in asked]
-        ends = {n: said.tokens for n, said in backend.stream_batch(questions) if isinstance(said, Completion)}
-        return [ends[n] for n in range(count)]
+        requests = [GenerationRequest(backend.open_conversation(), messages, sampling) for messages in prompts]
+        replies = {n: item.tokens for n, item in backend.stream_batch(requests) if isinstance(item, Completion)}
+        return [replies[n] for n in range(COUNT)]
 
     def alone() -> list[tuple[int, ...]]:
-        ends = [list(backend.open_conversation().stream(messages, sampling))[-1] for messages in asked]
-        return [end.tokens for end in ends if isinstance(end, Completion)]
+        replies = [list(backend.open_conversation().stream(messages, sampling))[-1] for messages in prompts]
+        return [reply.tokens for reply in replies if isinstance(reply, Completion)]
 
-    backend.open_conversation().count_tokens(asked[0])
-    return _compared("replies", backend, order, {"alone": alone, "together": together}, exact)
+    backend.open_conversation().count_tokens(prompts[0])
+    return _measure("replies", backend, order, {"alone": alone, "together": together}, exact)
 
 
-def whole(backend: TransformersBackend, count: int, order: Sequence[str] = ORDER) -> dict[str, float]:
+def compare_runs(backend: TransformersBackend, order: Sequence[str]) -> Figures:
     """Comparisons from files to verdicts."""
     with tempfile.TemporaryDirectory() as name:
-        videos = [write_clip(Path(name) / f"{n}.mp4", 48, 224, 224, hue=10 * (n % 9)) for n in range(count)]
-        pairs = [VideoPair("A white block glides to the right.", videos[n], videos[n - 1]) for n in range(count)]
+        videos = [write_clip(Path(name) / f"{n}.mp4", 48, 224, 224, hue=10 * (n % 9)) for n in range(COUNT)]
+        pairs = [VideoPair("A white block glides to the right.", videos[n], videos[n - 1]) for n in range(COUNT)]
 
         def alone() -> list[object]:
             return [event.verdict for pair in pairs for event in judge(pair, backend) if isinstance(event, Finished)]
 
         def together() -> list[object]:
-            ends = {n: event.verdict for n, event in judge_many(pairs, backend, live=count) if isinstance(event, Finished)}
-            return [ends[n] for n in range(count)]
+            verdicts = {n: event.verdict for n, event in judge_many(pairs, backend, live=COUNT) if isinstance(event, Finished)}
+            return [verdicts[n] for n in range(COUNT)]
 
-        return _compared("whole comparisons", backend, order, {"alone": alone, "together": together})
+        return _measure("whole comparisons", backend, order, {"alone": alone, "together": together})
 
 
-def _compared(
+def _prompt(number: int) -> list[Message]:
+    frames = [Image(noise_frame(8 * number + k, 448, 448, Side(1 + k // 4))) for k in range(8)]
+    return [Message("user", (*frames, Text("Compare the two videos.")))]
+
+
+def _measure(
     name: str, backend: TransformersBackend, order: Sequence[str], ways: dict[str, Callable[[], object]], exact: bool = True
-) -> dict[str, float]:
-    wall, worked = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0.0)
+) -> Figures:
+    wall, processor = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0.0)
     results = []
     for way in order:
         backend.close()
-        began, before = time.perf_counter(), _processor()
+        started, before = time.perf_counter(), processor_seconds()
         results.append(ways[way]())
-        wall[way] += time.perf_counter() - began
-        worked[way] += _processor() - before
-    assert not exact or all(result == results[0] for result in results), "a batch says what each says alone"
-    found = {f"{way}_s": round(2 * seconds / len(order), 2) for way, seconds in wall.items()}
-    found["times_as_fast"] = round(wall["alone"] / wall["together"], 2)
-    found["times_less_processor_time"] = round(worked["alone"] / worked["together"], 2)
-    print(f"{name}: {found}", flush=True)
-    return found
-
-
-def _processor() -> float:
-    """Seconds of this process and of all that have ended under it."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+        wall[way] += time.perf_counter() - started
+        processor[way] += processor_seconds() - before
+    assert not exact or all(result == results[0] for result in results), "a batch gives what each comparison gives alone"
+    figures = {f"{way}_s": round(2 * seconds / len(order), 2) for way, seconds in wall.items()}
+    figures["times_as_fast"] = round(wall["alone"] / wall["together"], 2)
+    figures["times_less_processor_time"] = round(processor["alone"] / processor["together"], 2)
+    print(f"{name}: {figures}", flush=True)
+    return figures
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="each way once")
+    parser.add_argument("--gpu", action="store_true", help="a random model of the 7B's shape on the GPU")
     return parser.parse_args()
 
 

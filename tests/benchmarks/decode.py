@@ -1,8 +1,9 @@
 """python -m tests.benchmarks.decode [--quick] [--gpu] [--threads N]
 
-Tokens per second while a reply is written: our conversation against stock `generate()`, in the same process, one after the other
-and back, over the same prompt; on a GPU also against the floor, one reading of all weights that a token needs. The last line is
-JSON.
+Tokens per second of one reply: this package and stock `generate()`, over the same prompt.
+
+Both run in the same process, alternating three times. On a GPU the time per token is also compared with a lower bound: the time to
+read all weights that a token needs once. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -32,71 +33,71 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as name:
         checkpoint = random_checkpoint(Path(name), quick=options.quick, side=448, gpu=options.gpu)
-    words = [100 + n % 500 for n in range(48 if options.quick else 128)]
+    tokens = [100 + n % 500 for n in range(48 if options.quick else 128)]
     messages = [Message("user", (Text("blue ball " * (150 if options.quick else 1500)),))]
     speeds: dict[str, list[float]] = {"ours": [], "generate": []}
     for _ in range(3):
-        speeds["ours"].append(_ours(checkpoint, messages, words))
-        speeds["generate"].append(_generate(checkpoint, messages, words))
-    found: dict[str, float] = {f"{who}_tokens_per_s": round(median(each), 1) for who, each in speeds.items()}
-    found["times_as_fast"] = round(median(speeds["ours"]) / median(speeds["generate"]), 2)
+        speeds["ours"].append(our_speed(checkpoint, messages, tokens))
+        speeds["generate"].append(stock_speed(checkpoint, messages, tokens))
+    result: dict[str, float] = {f"{way}_tokens_per_s": round(median(each), 1) for way, each in speeds.items()}
+    result["times_as_fast"] = round(median(speeds["ours"]) / median(speeds["generate"]), 2)
     if options.gpu:
-        found |= _floor(checkpoint, median(speeds["ours"]))
-    print("\n".join(f"{name}: {value}" for name, value in found.items()))
-    print(json.dumps(found))
+        result |= lower_bound(checkpoint, median(speeds["ours"]))
+    print("\n".join(f"{name}: {value}" for name, value in result.items()))
+    print(json.dumps(result))
 
 
-def _ours(checkpoint: Checkpoint, messages: list[Message], words: list[int]) -> float:
-    """Tokens per second after the first, from piece to piece."""
+def our_speed(checkpoint: Checkpoint, messages: list[Message], tokens: list[int]) -> float:
+    """Tokens per second after the first piece of text."""
     conversation = ForcedConversation(TransformersBackend(checkpoint, "random").loaded)
-    conversation.forced_tokens = words
-    stream = conversation.stream(messages, Sampling(max_new_tokens=len(words)), not_cancelled)
+    conversation.forced_tokens = tokens
+    stream = conversation.stream(messages, Sampling(max_new_tokens=len(tokens)), not_cancelled)
     next(stream)
-    began = time.perf_counter()
+    started = time.perf_counter()
     for _ in stream:
         pass
-    return (len(words) - 1) / (time.perf_counter() - began)
+    return (len(tokens) - 1) / (time.perf_counter() - started)
 
 
 @torch.inference_mode()
-def _generate(checkpoint: Checkpoint, messages: list[Message], words: list[int]) -> float:
-    """The same of stock `generate()`: the time of the whole less that of the first token."""
+def stock_speed(checkpoint: Checkpoint, messages: list[Message], tokens: list[int]) -> float:
+    """Tokens per second of stock `generate()`: the time of the whole reply less that of a reply of one token."""
     backend = TransformersBackend(checkpoint, "random")
     ids = torch.tensor([backend.loaded.tokenizer.encode(messages[0].text)], device=checkpoint.model.device)
     times = []
-    for count in (1, len(words)):
-        began = time.perf_counter()
+    for count in (1, len(tokens)):
+        started = time.perf_counter()
         checkpoint.model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
             max_new_tokens=count,
             do_sample=False,
-            logits_processor=[ForcedTokens(ids.shape[1], words)],
+            logits_processor=[ForcedTokens(ids.shape[1], tokens)],
         )
-        times.append(time.perf_counter() - began)
-    return (len(words) - 1) / (times[1] - times[0])
+        times.append(time.perf_counter() - started)
+    return (len(tokens) - 1) / (times[1] - times[0])
 
 
 @torch.inference_mode()
-def _floor(checkpoint: Checkpoint, speed: float) -> dict[str, float]:
-    """How long it takes to read every weight of the language model once, and how far from it a token is."""
+def lower_bound(checkpoint: Checkpoint, speed: float) -> dict[str, float]:
+    """Milliseconds to read every weight of the language model once, and how many times as long a token takes at `speed`."""
     weights = [*checkpoint.model.model.language_model.layers.parameters(), checkpoint.model.lm_head.weight]
     for weight in weights:
         weight.sum()
     torch.cuda.synchronize()
-    began = time.perf_counter()
+    started = time.perf_counter()
     for _ in range(10):
         for weight in weights:
             weight.sum()
     torch.cuda.synchronize()
-    floor = (time.perf_counter() - began) / 10
-    return {"floor_ms": round(1000 * floor, 3), "times_the_floor": round(1 / speed / floor, 2)}
+    seconds = (time.perf_counter() - started) / 10
+    return {"floor_ms": round(1000 * seconds, 3), "times_the_floor": round(1 / speed / seconds, 2)}
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="a small model, a short prompt and a short reply")
+    parser.add_argument("--gpu", action="store_true", help="a random model of the 7B's shape on the GPU")
     parser.add_argument("--threads", type=int, default=0, help="torch threads; 0 leaves torch its choice")
     return parser.parse_args()
 

@@ -1,22 +1,22 @@
 """python -m tests.benchmarks.load [--quick]
 
-A crowd on the page: `python app.py` in a process of its own, with a judge that reads from a script; its visitors are played over
-plain HTTP from this one (`visitors`). Three promises are shown, for two processors:
+The page's server with many visitors at once: what is lost, mixed, late, refused or left behind.
 
-CROWD. 40 visitors with two videos each press Compare in the same moment, and all are judged and streamed to at once. None is
-lost: every run ends with a whole verdict and the script's very words. None is mixed: each visitor's videos carry a number of their
-own in every frame, and the prompt, the frames of the saved trace and every picture that was fetched are the visitor's own. The
-first update comes within 3 s for 95 of 100. It counts from the press on Compare until the first message with the run's own status
-and trace; a place in the queue is none. The time until the first frames are named is printed beside it, and nothing is promised
-for that.
+`python app.py` runs in a process of its own with a scripted judge; its visitors are clients over plain HTTP in this one
+(`page_client`). Three promises are checked, made for two processors:
 
-BURST. 200 visitors press Compare in the same moment on a page as it starts by default (one judge, 24 waiting); then 200 programs
-call `compare`. Everyone either gets a whole verdict or is told within 1 s that the server is busy.
+CROWD. 40 visitors with two videos each press Compare in the same moment, and all are judged and streamed to at once. None is lost:
+every run ends with a complete verdict and exactly the script's replies. None is mixed: each visitor's videos show a number of their
+own in every frame, and the prompt, the frames of the saved trace and every fetched picture are the visitor's own. For 95 of 100 the
+first update comes within 3 s: from the press on Compare until the first message with the run's own status and trace (a place in the
+queue is none). The time until the first frames are named is printed beside it, without a promise.
 
-ENDURANCE. 300 visitors, two at a time, come, compare and leave. After the first 30 of them the resident memory of the server and
-all its processes grows by at most 50 MB. When the last one has left, every file below the server's temporary folder that was not
-there before the first came is one too many (pictures, records, halt files, copies, uploads: the visitors share two uploaded
-videos), and so is every process.
+BURST. 200 visitors press Compare in the same moment on a page with the default options (one judge, 24 waiting); then 200 programs
+call `compare`. Each either gets a complete verdict, or is told within 1 s that the server is busy.
+
+ENDURANCE. 300 visitors, two at a time, open the page, compare and leave. After the first 30 of them the resident memory of the
+server and all its processes grows by at most 50 MB. After the last one, no process and no file below the server's temporary folder
+remains that was not there before the first (the visitors share two uploaded videos).
 
 `--quick` takes fewer visitors. The last line is JSON; the exit status is 1 when the full run finds a promise broken.
 """
@@ -26,7 +26,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 import tempfile
 import time
@@ -54,215 +53,219 @@ from tests.benchmarks.tools.numbered_clips import foreign_content, write_pair
 from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import ANSWER, ask
+from vrthinker_core.cpus import cpu_count
 
-FIRST_UPDATE, TOLD_BUSY, GROWTH = 3.0, 1.0, 50.0
-"""What is promised: seconds, seconds, megabytes."""
+FIRST_UPDATE_S, BUSY_S, GROWTH_MB = 3.0, 1.0, 50.0
+"""The promised limits."""
 
-SETTLED = 20.0
-"""Seconds for clearing away after the last visitor."""
+CLEANUP_S = 20.0
+"""Time for the server to clean up after the last visitor."""
 
 SHORT = (ask(10, 30, 60, 90), ANSWER)
 LONG = tuple(reply.replace("<Think>", "<Think>" + "The block glides, and glides on. " * 16) for reply in SHORT)
 
 Figures = dict[str, Any]
-Kept = dict[str, bool]
+Promises = dict[str, bool]
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many come."""
+    """How many visitors."""
 
     crowd: int = 40
     burst: int = 200
     waiting: int = 24
-    warm: int = 30
+    warmup: int = 30
     runs: int = 300
     pause: float = 0.05
     """Seconds between two pieces of a reply to the crowd."""
 
 
-QUICK = Size(crowd=12, burst=48, waiting=4, warm=9, runs=30, pause=0.03)
+QUICK = Size(crowd=12, burst=48, waiting=4, warmup=9, runs=30, pause=0.03)
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="fewer visitors")
     quick = parser.parse_args().quick
-    found: Figures = {"quick": quick, "processors": len(os.sched_getaffinity(0))}
-    promises: Kept = {}
+    result: Figures = {"quick": quick, "processors": cpu_count()}
+    promises: Promises = {}
     for part in (crowd, burst, endurance):
-        with tempfile.TemporaryDirectory() as place:
-            found[part.__name__], kept = part(Path(place), QUICK if quick else Size())
+        with tempfile.TemporaryDirectory() as name:
+            result[part.__name__], kept = part(Path(name), QUICK if quick else Size())
             promises |= kept
-    for promise, kept_it in promises.items():
-        print(f"{'kept  ' if kept_it else 'BROKEN'}  {promise}")
-    print(json.dumps({**found, "promises": promises}))
+    for promise, is_kept in promises.items():
+        print(f"{'kept  ' if is_kept else 'BROKEN'}  {promise}")
+    print(json.dumps({**result, "promises": promises}))
     sys.exit(0 if quick or all(promises.values()) else 1)
 
 
 # -- crowd ---------------------------------------------------------------------------------------------------------------
 
 
-def crowd(folder: Path, size: Size) -> tuple[Figures, Kept]:
-    """Everybody at once, and everybody is judged."""
+def crowd(folder: Path, size: Size) -> tuple[Figures, Promises]:
+    """All at once, and all are judged."""
     pairs = [write_pair(folder, number) for number in range(size.crowd)]
     with scripted_server(folder, LONG, size.pause, "--at-once", str(size.crowd), "--waiting", str(size.crowd)) as server:
-        found, mixed = asyncio.run(_crowd(server, pairs))
-    print(f"crowd      {found['together']} of {size.crowd} streamed to at the same time, {found['updates']:,} updates")
-    print(f"           first update after {found['first_p95']} s (p95), first frames after {found['frames_p95']} s (p95)")
-    print(f"           at most {found['processes']} processes beside the server, {found['memory_mb']:,} MB resident with it")
-    print(f"           lost {found['lost']}, mixed {len(mixed)}", *mixed[:9], sep="\n           ")
-    return {**found, "mixed": len(mixed)}, {
-        f"{size.crowd} at once: none lost": found["lost"] == 0,
+        figures, mixed = asyncio.run(_crowd(server, pairs))
+    print(f"crowd      {figures['together']} of {size.crowd} streamed to at the same time, {figures['updates']:,} updates")
+    print(f"           first update after {figures['first_p95']} s (p95), first frames after {figures['frames_p95']} s (p95)")
+    print(f"           at most {figures['processes']} processes beside the server, {figures['memory_mb']:,} MB resident with it")
+    print(f"           lost {figures['lost']}, mixed {len(mixed)}", *mixed[:9], sep="\n           ")
+    return {**figures, "mixed": len(mixed)}, {
+        f"{size.crowd} at once: none lost": figures["lost"] == 0,
         f"{size.crowd} at once: none mixed": not mixed,
-        f"{size.crowd} at once: first update within {FIRST_UPDATE:g} s (p95)": at_most(found["first_p95"], FIRST_UPDATE),
+        f"{size.crowd} at once: first update within {FIRST_UPDATE_S:g} s (p95)": at_most(figures["first_p95"], FIRST_UPDATE_S),
     }
 
 
 async def _crowd(server: Server, pairs: Sequence[tuple[Path, Path]]) -> tuple[Figures, list[str]]:
-    site = await PageConfig.open(server.url)
-    visitors = [PageClient(site) for _ in pairs]
-    files = [await visitor.open_with_clips(pair) for visitor, pair in zip(visitors, pairs, strict=True)]
+    """The figures, and a line for whatever reached the wrong client."""
+    config = await PageConfig.open(server.url)
+    clients = [PageClient(config) for _ in pairs]
+    files = [await client.open_with_clips(pair) for client, pair in zip(clients, pairs, strict=True)]
     prompts = [f"Visitor {number} saw a block glide." for number in range(len(pairs))]
     peak = PeakUsage(server)
-    watching = asyncio.create_task(peak.sample())
-    runs = [visitor.compare(both, prompt) for visitor, both, prompt in zip(visitors, files, prompts, strict=True)]
-    seen = await gather_all(runs)
-    watching.cancel()
-    checks = zip(visitors, seen, range(len(pairs)), prompts, strict=True)
-    mixed = [line for visitor, run, number, prompt in checks for line in await _foreign(visitor, run, number, prompt)]
-    await asyncio.gather(*(visitor.close() for visitor in visitors))
-    ended = [run for run in seen if run is not None]
+    sampling = asyncio.create_task(peak.sample())
+    runs = await gather_all(client.compare(both, prompt) for client, both, prompt in zip(clients, files, prompts, strict=True))
+    sampling.cancel()
+    checks = zip(clients, runs, range(len(pairs)), prompts, strict=True)
+    mixed = [line for client, run, number, prompt in checks for line in await _mixed(client, run, number, prompt)]
+    await asyncio.gather(*(client.close() for client in clients))
+    ended = [run for run in runs if run is not None]
     return {
         "visitors": len(pairs),
         "lost": len(pairs) - sum(run.complete for run in ended),
         "together": max_concurrent(ended),
         "updates": sum(run.updates for run in ended),
-        **percentiles("first", [run.first_update if run else None for run in seen]),
-        **percentiles("frames", [run.first_frames if run else None for run in seen]),
-        **percentiles("pictures", [run.first_pictures if run else None for run in seen]),
-        **percentiles("over", [run.seconds if run else None for run in seen]),
+        **percentiles("first", [run.first_update if run else None for run in runs]),
+        **percentiles("frames", [run.first_frames if run else None for run in runs]),
+        **percentiles("pictures", [run.first_pictures if run else None for run in runs]),
+        **percentiles("over", [run.seconds if run else None for run in runs]),
         "processes": peak.processes,
         "memory_mb": peak.megabytes,
     }, mixed
 
 
-async def _foreign(visitor: PageClient, run: ObservedRun | None, number: int, prompt: str) -> list[str]:
-    """What a visitor was given that is not theirs, or not what the judge said to them."""
+async def _mixed(client: PageClient, run: ObservedRun | None, number: int, prompt: str) -> list[str]:
+    """What a client received that is not its own, or not what the judge wrote."""
     if run is None or not run.complete:
         return []
-    trace = await visitor.download_trace(run)
-    found = [f"the prompt {told!r}" for told in run.prompts if told != prompt]
+    trace = await client.download_trace(run)
+    found = [f"the prompt {other!r}" for other in run.prompts if other != prompt]
     found += foreign_content(trace, run.pictures, number, prompt)
     if tuple(turn.completion.text for turn in trace.turns) != LONG:
-        found.append("not the judge's words")
+        found.append("other replies than the judge's")
     return [f"visitor {number}: {what}" for what in found]
 
 
 # -- burst ---------------------------------------------------------------------------------------------------------------
 
 
-def burst(folder: Path, size: Size) -> tuple[Figures, Kept]:
-    """More than anybody can serve: visitors, then programs."""
+def burst(folder: Path, size: Size) -> tuple[Figures, Promises]:
+    """More at once than can be judged: visitors of the page, then programs."""
     pair = write_pair(folder, 0)
     with scripted_server(folder, SHORT, 0.0, "--waiting", str(size.waiting)) as server:
-        found = {
-            who: asyncio.run(rush(server, pair, size.burst)) for who, rush in (("visitors", _visitors), ("programs", _programs))
+        figures = {
+            "visitors": asyncio.run(_burst_of_visitors(server, pair, size.burst)),
+            "programs": asyncio.run(_burst_of_programs(server, pair, size.burst)),
         }
-    kept = {}
-    for who, these in found.items():
-        print(f"burst      {size.burst} {who}: {these['whole']} judged, {these['busy']} told that it is busy,", end=" ")
-        print(f"the last of them after {these['busy_max']} s; lost {these['lost']}")
-        kept[f"{size.burst} {who} at once: all end or are told"] = these["lost"] == 0
-        in_time = these["busy"] == 0 or at_most(these["busy_max"], TOLD_BUSY)
-        kept[f"{size.burst} {who} at once: told within {TOLD_BUSY:g} s that it is busy"] = in_time
-    return found, kept
+    promises = {}
+    for who, each in figures.items():
+        print(f"burst      {size.burst} {who}: {each['judged']} judged, {each['busy']} told that it is busy,", end=" ")
+        print(f"the last of them after {each['busy_max']} s; lost {each['lost']}")
+        promises[f"{size.burst} {who} at once: all end or are told"] = each["lost"] == 0
+        in_time = each["busy"] == 0 or at_most(each["busy_max"], BUSY_S)
+        promises[f"{size.burst} {who} at once: told within {BUSY_S:g} s that it is busy"] = in_time
+    return figures, promises
 
 
-async def _visitors(server: Server, pair: tuple[Path, Path], count: int) -> Figures:
-    site = await PageConfig.open(server.url)
-    visitors = [PageClient(site) for _ in range(count)]
+async def _burst_of_visitors(server: Server, pair: tuple[Path, Path], count: int) -> Figures:
+    config = await PageConfig.open(server.url)
+    clients = [PageClient(config) for _ in range(count)]
     for start in range(0, count, 8):
-        await asyncio.gather(*(visitor.open() for visitor in visitors[start : start + 8]))
-    files = [await visitors[0].upload(player, clip) for player, clip in zip(("first", "second"), pair, strict=True)]
-    seen = await gather_all([visitor.compare(files, f"Visitor {number}.") for number, visitor in enumerate(visitors)])
-    await asyncio.gather(*(visitor.close() for visitor in visitors))
-    return _told(seen)
+        await asyncio.gather(*(client.open() for client in clients[start : start + 8]))
+    files = [await clients[0].upload(player, clip) for player, clip in zip(("first", "second"), pair, strict=True)]
+    runs = await gather_all(client.compare(files, f"Visitor {number}.") for number, client in enumerate(clients))
+    await asyncio.gather(*(client.close() for client in clients))
+    return _summarize(runs)
 
 
-async def _programs(server: Server, pair: tuple[Path, Path], count: int) -> Figures:
-    web = HttpClient(server.url)
-    paths = [await web.upload(clip) for clip in pair]
-    return _told(await gather_all([compare(web, paths, f"Program {number}.") for number in range(count)]))
+async def _burst_of_programs(server: Server, pair: tuple[Path, Path], count: int) -> Figures:
+    http = HttpClient(server.url)
+    paths = [await http.upload(clip) for clip in pair]
+    return _summarize(await gather_all(compare(http, paths, f"Program {number}.") for number in range(count)))
 
 
-def _told(answers: Sequence[Outcome | None]) -> Figures:
-    ended = [answer for answer in answers if answer is not None]
-    whole, busy = sum(answer.complete for answer in ended), [answer.seconds for answer in ended if answer.busy]
-    return {"whole": whole, "busy": len(busy), "lost": len(answers) - whole - len(busy), **percentiles("busy", busy)}
+def _summarize(outcomes: Sequence[Outcome | None]) -> Figures:
+    ended = [outcome for outcome in outcomes if outcome is not None]
+    judged, busy = sum(outcome.complete for outcome in ended), [outcome.seconds for outcome in ended if outcome.busy]
+    lost = len(outcomes) - judged - len(busy)
+    return {"clients": len(outcomes), "judged": judged, "busy": len(busy), "lost": lost, **percentiles("busy", busy)}
 
 
 # -- endurance -----------------------------------------------------------------------------------------------------------
 
 
-def endurance(folder: Path, size: Size) -> tuple[Figures, Kept]:
-    """One run after another, and what stays of them."""
+def endurance(folder: Path, size: Size) -> tuple[Figures, Promises]:
+    """One run after another, and what remains of them."""
     pair = write_pair(folder, 0)
     with scripted_server(folder, SHORT, 0.0, "--at-once", "2") as server:
-        found = asyncio.run(_endurance(server, pair, size))
-    memory, grown = found["memory_mb"], found["grown_mb"]
-    print(f"endurance  {memory[0]} MB resident after {size.warm} runs, then {memory[1:]} in {size.runs} more: {grown} MB more;")
-    print(f"           {found['whole']} of {size.warm + size.runs} judged, {found['seconds_per_run']} s each;", end=" ")
-    print(f"left behind: {found['files']} files, {found['processes']} processes")
-    return found, {
-        f"{size.runs} runs: all are judged": found["whole"] == size.warm + size.runs,
-        f"{size.runs} runs: memory grows by {GROWTH:g} MB at most": grown <= GROWTH,
-        f"{size.runs} runs: no file and no process stays": found["files"] == found["processes"] == 0,
+        figures = asyncio.run(_endurance(server, pair, size))
+    memory, grown = figures["memory_mb"], figures["grown_mb"]
+    print(f"endurance  {memory[0]} MB resident after {size.warmup} runs, then {memory[1:]} in {size.runs} more: {grown} MB more;")
+    print(f"           {figures['judged']} of {size.warmup + size.runs} judged, {figures['seconds_per_run']} s each;", end=" ")
+    print(f"left behind: {figures['files']} files, {figures['processes']} processes")
+    return figures, {
+        f"{size.runs} runs: all are judged": figures["judged"] == size.warmup + size.runs,
+        f"{size.runs} runs: memory grows by {GROWTH_MB:g} MB at most": grown <= GROWTH_MB,
+        f"{size.runs} runs: no file and no process stays": figures["files"] == figures["processes"] == 0,
     }
 
 
 async def _endurance(server: Server, pair: tuple[Path, Path], size: Size) -> Figures:
-    site = await PageConfig.open(server.url)
-    host = PageClient(site)
-    both = await host.open_with_clips(pair)
+    config = await PageConfig.open(server.url)
+    owner = PageClient(config)
+    uploads = await owner.open_with_clips(pair)
     files, processes = list_files(server.folder), {process.pid for process in process_tree(server)}
-    began, whole, memory = time.perf_counter(), 0, []
-    for count in (size.warm, *[size.runs // 3] * 3):
-        whole += await _in_a_row(site, both, count)
-        left = await _settled(server, files, processes)
+    started, judged, memory = time.perf_counter(), 0, []
+    for count in (size.warmup, *[size.runs // 3] * 3):
+        judged += await _two_at_a_time(config, uploads, count)
+        left = await _left_behind(server, files, processes)
         memory.append(resident_mb(server))
-    seconds = time.perf_counter() - began
-    await host.close()
+    seconds = time.perf_counter() - started
+    await owner.close()
     return {
-        "whole": whole,
+        "runs": size.runs,
+        "judged": judged,
         "memory_mb": memory,
         "grown_mb": round(memory[-1] - memory[0], 1),
-        "seconds_per_run": round(seconds / (size.warm + size.runs), 2),
+        "seconds_per_run": round(seconds / (size.warmup + size.runs), 2),
         **left,
     }
 
 
-async def _in_a_row(site: PageConfig, both: Sequence[Any], count: int) -> int:
-    """Two visitors at a time; how many got a whole verdict. All have left when it returns."""
-    coming = iter(range(count))
+async def _two_at_a_time(config: PageConfig, uploads: Sequence[Any], count: int) -> int:
+    """How many of `count` clients got a complete verdict; all have closed their page when this returns."""
+    numbers = iter(range(count))
 
-    async def lane() -> int:
-        whole = 0
-        for number in coming:
-            visitor = PageClient(site)
-            await visitor.open()
-            run = await with_timeout(visitor.compare(both, f"Visitor {number}."))
-            await visitor.close()
-            whole += run is not None and run.complete
-        return whole
+    async def one_after_another() -> int:
+        judged = 0
+        for number in numbers:
+            client = PageClient(config)
+            await client.open()
+            run = await with_timeout(client.compare(uploads, f"Visitor {number}."))
+            await client.close()
+            judged += run is not None and run.complete
+        return judged
 
-    return sum(await asyncio.gather(lane(), lane()))
+    return sum(await asyncio.gather(one_after_another(), one_after_another()))
 
 
-async def _settled(server: Server, files: set[Path], processes: set[int]) -> Figures:
-    """What is too many, as soon as nothing is or when there was time enough."""
-    end = time.perf_counter() + SETTLED
+async def _left_behind(server: Server, files: set[Path], processes: set[int]) -> Figures:
+    """Files and processes beyond those given: as soon as there are none, or those that remain after `CLEANUP_S`."""
+    end = time.perf_counter() + CLEANUP_S
     while True:
         more = list_files(server.folder) - files
         others = [process for process in process_tree(server) if process.pid not in processes]

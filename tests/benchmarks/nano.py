@@ -1,8 +1,10 @@
-"""python -m tests.benchmarks.nano --pairs 60 [--size 224] [--seed S] [--max-turns N] [--keep DIR]
+"""python -m tests.benchmarks.nano [--pairs N] [--size 224] [--seed S] [--max-turns N] [--keep DIR]
 
-Draws unseen pairs, writes them as video files, and lets the built-in judge compare them through the whole product: decoding,
-prompts, image sizes, positions, tool calls, parsing. Prints how often all four labels are right, and the same for each dimension.
-The last line is JSON.
+The built-in judge's labels against the truth of drawn pairs, through the whole product.
+
+Draws 60 pairs that no training run has seen, writes them as video files, and judges them: decoding, prompts, image
+sizes, positions, tool calls and parsing are those of the product. Prints how often all four labels are right, and how often each
+is. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -36,34 +38,35 @@ def main() -> None:
 
 
 def measure(rows: list[dict[str, str]], folder: Path, settings: Settings) -> dict[str, object]:
-    """Judge every row; gives counts of right labels, reasons of stopping, turns and seconds."""
+    """Judge every row; returns counts of right labels and of stop reasons, turns and seconds."""
     backend = open_backend("nano").backend
     assert isinstance(backend, TransformersBackend)
-    right = dict.fromkeys((d.value for d in Dimension), 0)
-    whole, turns = 0, 0
+    right = dict.fromkeys((dimension.value for dimension in Dimension), 0)
+    all_right, turns = 0, 0
     stops: dict[str, int] = {}
-    began = time.perf_counter()
+    started = time.perf_counter()
     for row in rows:
         pair = VideoPair(row["prompt"], folder / row["video1"], folder / row["video2"])
-        truth = {d.value: int(row[d.value]) for d in Dimension}
-        labels, stop, count = _judged(pair, backend, settings)
-        whole += labels == truth
+        truth = {name: int(row[name]) for name in right}
+        labels, stop, count = _judge_one(pair, backend, settings)
+        all_right += labels == truth
         turns += count
         stops[stop] = stops.get(stop, 0) + 1
         for name, label in truth.items():
             right[name] += labels.get(name) == label
         if labels != truth:
-            print(f"{row['video1']}: said {labels}, true {truth} ({row['prompt']})", flush=True)
-    seconds = time.perf_counter() - began
+            print(f"{row['video1']}: labels {labels}, truth {truth} ({row['prompt']})", flush=True)
+    seconds = time.perf_counter() - started
     return {
         "weights": sum(weight.numel() for weight in backend.loaded.model.parameters()), "pairs": len(rows),
-        "all_four_right": whole, "right": right, "stops": stops,
+        "all_four_right": all_right, "right": right, "stops": stops,
         "right_by_chance": {"each": round(len(rows) / 3, 1), "all_four": round(len(rows) / 81, 1)},
         "turns_per_pair": round(turns / len(rows), 2), "seconds_per_pair": round(seconds / len(rows), 2),
     }  # fmt: skip
 
 
-def _judged(pair: VideoPair, backend: Backend, settings: Settings) -> tuple[dict[str, int], str, int]:
+def _judge_one(pair: VideoPair, backend: Backend, settings: Settings) -> tuple[dict[str, int], str, int]:
+    """Labels by dimension, the stop reason, and the number of turns."""
     turns = 0
     for event in judge(pair, backend, settings):
         turns += isinstance(event, TurnEnded)
@@ -78,7 +81,7 @@ def _judged(pair: VideoPair, backend: Backend, settings: Settings) -> tuple[dict
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=60)
-    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--size", type=int, default=224, help="pixels of a video's side")
     parser.add_argument("--seed", type=int, default=UNSEEN)
     parser.add_argument("--max-turns", type=int, default=None)
     parser.add_argument("--keep", type=Path, default=None, help="write the videos here and keep them")

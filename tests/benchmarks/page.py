@@ -1,8 +1,9 @@
 """python -m tests.benchmarks.page [--quick]
 
-Measures the page in Chromium: how fast a saved run of six turns with twelve pairs each opens, how many bytes of updates
-a live run streams besides its pictures, and how often a picture is named or fetched. `--quick`: one opening in place of five. The
-last line is JSON.
+How fast a saved run of six turns opens on the page, and how much a live run sends.
+
+Both in Chromium. The saved run has twelve pairs a turn; of the live run the bytes of its updates are counted (pictures apart), and
+how often each picture is named and fetched. `--quick` opens the saved run once in place of five times. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -36,29 +37,29 @@ LOADED = DRAWN + " && [...document.querySelectorAll('.vrt-tile img')].every((ima
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="open the saved run once")
     options = parser.parse_args()
-    with started() as chromium, tempfile.TemporaryDirectory() as place:
-        found = measure(Path(place), chromium, 1 if options.quick else 5)
-    print(f"opens in {found['open_seconds']} s (promised: less than 1 s), all pictures loaded in {found['loaded_seconds']} s")
-    print(f"streams {found['stream_bytes']:,} bytes of updates (promised: less than 100,000) for {found['streamed_pairs']} pairs")
-    print(f"a frame is sent {found['sent_per_frame']} times, a picture fetched {found['fetched_at_most']} times (promised: once)")
-    print(json.dumps(found))
+    with tempfile.TemporaryDirectory() as name, started() as chromium:
+        result = measure(Path(name), chromium, 1 if options.quick else 5)
+    print(f"opens in {result['open_seconds']} s (promised: less than 1 s), all pictures loaded in {result['loaded_seconds']} s")
+    print(f"streams {result['stream_bytes']:,} bytes of updates (promised: less than 100,000) for {result['streamed_pairs']} pairs")
+    print(f"a frame is sent {result['sent_per_frame']} times, a picture fetched {result['fetched_at_most']} times (promised: once)")
+    print(json.dumps(result))
 
 
 def measure(folder: Path, chromium: Browser, times: int) -> dict[str, float]:
-    """Everything, as numbers."""
+    """Open a saved run `times` times, and follow a live run."""
     example = folder / "examples" / "long"
     example.mkdir(parents=True)
     (example / "trace.json").write_bytes(to_json(long_run()))
-    indices = [tuple(range(start, 128, 11)) for start in range(TURNS - 1)]
-    replies = [*(ask(*turn) for turn in indices), ANSWER]
+    requested = [tuple(range(start, 128, 11)) for start in range(TURNS - 1)]
+    replies = [*(ask(*slots) for slots in requested), ANSWER]
     script = write_script(folder / "script.jsonl", replies, protocol="paired", pause=0.002)
     server = Server(folder, script, "--examples", str(folder / "examples"))
     try:
-        openings = [opening(chromium, server) for _ in range(times)]
-        streamed = streaming(chromium, server, folder)
+        openings = [open_saved_run(chromium, server) for _ in range(times)]
+        streamed = follow_live_run(chromium, server, folder)
     finally:
         server.stop()
     drawn, loaded = zip(*openings, strict=True)
@@ -66,7 +67,7 @@ def measure(folder: Path, chromium: Browser, times: int) -> dict[str, float]:
 
 
 def long_run() -> Trace:
-    """Six turns of twelve pairs each."""
+    """A finished run of six turns with twelve pairs each."""
     slots = [range(turn, 128, 11)[:PAIRS] for turn in range(TURNS)]
     asking = [handmade_runs.asking(turn, handmade_runs.pairs(slots[turn - 1]), slots[turn]) for turn in range(1, TURNS)]
     return Trace(
@@ -76,29 +77,29 @@ def long_run() -> Trace:
     )
 
 
-def opening(chromium: Browser, server: Server) -> tuple[float, float]:
+def open_saved_run(chromium: Browser, server: Server) -> tuple[float, float]:
     """Seconds from the click on an example until all its tiles are drawn, and until all their pictures are there."""
     page = chromium.new_context(**DESKTOP).new_page()
     page.goto(server.url)
     page.wait_for_selector(".vrt-card")
     page.wait_for_selector(".vrt-notes li")
-    began = time.perf_counter()
+    started = time.perf_counter()
     page.locator(".vrt-card").click()
     page.wait_for_function(DRAWN % (2 * TURNS * PAIRS))
-    drawn = time.perf_counter() - began
+    drawn = time.perf_counter() - started
     page.evaluate("document.querySelectorAll('.vrt-tile img').forEach((image) => { image.loading = 'eager'; })")
     page.wait_for_function(LOADED % (2 * TURNS * PAIRS))
-    loaded = time.perf_counter() - began
+    loaded = time.perf_counter() - started
     page.context.close()
     return drawn, loaded
 
 
-def streaming(chromium: Browser, server: Server, folder: Path) -> dict[str, float]:
-    """A live run: bytes of its whole stream, how often a frame came in its updates, and how often a picture was fetched."""
+def follow_live_run(chromium: Browser, server: Server, folder: Path) -> dict[str, float]:
+    """Compare two clips: bytes of the whole stream, how often an update names each frame, and how often a picture is fetched."""
     page = chromium.new_context(**DESKTOP).new_page()
     page.goto(server.url)
     page.wait_for_selector(".vrt-notes li")
-    fill(page, folder)
+    fill_inputs(page, folder)
     streams: list[str] = []
     fetched: Counter[str] = Counter()
     page.on("requestfinished", lambda request: streams.append(request.response().text()) if "queue/data" in request.url else None)
@@ -118,8 +119,8 @@ def streaming(chromium: Browser, server: Server, folder: Path) -> dict[str, floa
     }
 
 
-def fill(page: Page, folder: Path) -> None:
-    """Two clips and a prompt."""
+def fill_inputs(page: Page, folder: Path) -> None:
+    """Fill in two clips and a prompt."""
     for name, hue in (("first", 0), ("second", 60)):
         page.locator(f"#{name} input[type=file]").set_input_files(str(write_clip(folder / f"{name}.mp4", frames=128, hue=hue)))
         page.wait_for_function("name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name)

@@ -13,13 +13,14 @@ from tests.benchmarks.tools.http_client import FILE_META, SERVICE_UNAVAILABLE, H
 
 @dataclass(frozen=True)
 class CompareResult:
-    """What a program was told of its comparison."""
+    """How a call of `compare` ended."""
 
     seconds: float
-    """Seconds from the call until the end, or until the refusal."""
+    """From the call until its last item, or until the refusal."""
     last_item: dict[str, Any] | None
-    """The last item, with the prompt that was asked for; None when the queue was full."""
+    """The last item of the stream; None when the queue was full."""
     prompt: str
+    """The prompt that was sent."""
 
     @property
     def busy(self) -> bool:
@@ -28,20 +29,20 @@ class CompareResult:
 
     @property
     def complete(self) -> bool:
-        """The caller's own run ended with a verdict that nothing is missing from."""
-        last = self.last_item or {}
-        return last.get("prompt") == self.prompt and last.get("stop") == "answered" and None not in last["labels"].values()
+        """The run of this call's own prompt ended with a verdict on every dimension."""
+        item = self.last_item or {}
+        return item.get("prompt") == self.prompt and item.get("stop") == "answered" and None not in item["labels"].values()
 
 
-async def compare(web: HttpClient, paths: Sequence[str], prompt: str) -> CompareResult:
-    """A program that calls `compare`, and follows it to its end."""
-    began, last = time.perf_counter(), {}
+async def compare(http: HttpClient, paths: Sequence[str], prompt: str) -> CompareResult:
+    """Call `compare` with two uploaded files, and read its stream to the end."""
+    started, last_item = time.perf_counter(), {}
     files = [{"path": path, "meta": FILE_META} for path in paths]
-    status, told = await web.post("gradio_api/call/compare", {"data": [*files, prompt]})
+    status, answer = await http.post("gradio_api/call/compare", {"data": [*files, prompt]})
     if status == SERVICE_UNAVAILABLE:
-        return CompareResult(time.perf_counter() - began, None, prompt)
-    async with web.request(f"gradio_api/call/compare/{told['event_id']}") as (_, stream):
+        return CompareResult(time.perf_counter() - started, None, prompt)
+    async with http.request(f"gradio_api/call/compare/{answer['event_id']}") as (_, stream):
         while line := await stream.readline():
             if line.startswith(b"data: ") and (data := json.loads(line[6:])):
-                last = data[0]
-    return CompareResult(time.perf_counter() - began, last, prompt)
+                last_item = data[0]
+    return CompareResult(time.perf_counter() - started, last_item, prompt)

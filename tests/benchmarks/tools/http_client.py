@@ -1,4 +1,4 @@
-"""Plain HTTP for a whole crowd from one event loop, so light that reading costs little beside the server that is measured."""
+"""An HTTP client for hundreds of connections in one event loop, so light that reading costs little beside the measured server."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ from urllib.parse import urlsplit
 
 OK, SERVICE_UNAVAILABLE = 200, 503
 FILE_META = {"_type": "gradio.FileData"}
-"""What marks a file in an input."""
+"""Marks a file among the inputs of an event."""
 MAX_LINE = 1 << 26
+"""Bytes of one line of a stream."""
 
 
 class HttpClient:
-    """One server. The oldest HTTP will do: an answer lasts until the connection ends."""
+    """One server. Speaks HTTP/1.0: one connection a request, and the body lasts until the connection ends."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         self._host, self._port = str(parts.hostname), int(parts.port or 80)
 
     @asynccontextmanager
-    async def request(self, path: str, body: bytes | None = None, kind: str = "application/json") -> AsyncIterator[tuple[int, Any]]:
-        """Ask for `path` (with a body: post it); gives the status and the stream of the answer."""
+    async def request(
+        self, path: str, body: bytes | None = None, content_type: str = "application/json"
+    ) -> AsyncIterator[tuple[int, asyncio.StreamReader]]:
+        """GET `path`, or POST `body` to it; gives the status and the stream of the response's body."""
         reader, writer = await asyncio.open_connection(self._host, self._port, limit=MAX_LINE)
         try:
             head = f"{'GET' if body is None else 'POST'} /{path} HTTP/1.0\r\nHost: {self._host}:{self._port}\r\n"
             if body is not None:
-                head += f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+                head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
             writer.write(head.encode() + b"\r\n" + (body or b""))
-            told = await reader.readuntil(b"\r\n\r\n")
-            yield int(told.split(b" ", 2)[1]), reader
+            response_head = await reader.readuntil(b"\r\n\r\n")
+            yield int(response_head.split(b" ", 2)[1]), reader
         finally:
             writer.close()
             with suppress(OSError):
@@ -46,15 +49,15 @@ class HttpClient:
             return status, await stream.read()
 
     async def post(self, path: str, value: Any) -> tuple[int, Any]:
-        """Post a JSON value; status and the JSON value that comes back."""
+        """Post a JSON value; gives the status and the JSON value of the response."""
         async with self.request(path, json.dumps(value).encode()) as (status, stream):
             return status, json.loads(await stream.read())
 
     async def upload(self, clip: Path) -> str:
-        """Where the server keeps the clip."""
-        line = secrets.token_hex(16)
-        head = f'--{line}\r\nContent-Disposition: form-data; name="files"; filename="{clip.name}"\r\n\r\n'
-        body = head.encode() + clip.read_bytes() + f"\r\n--{line}--\r\n".encode()
-        async with self.request("gradio_api/upload", body, f"multipart/form-data; boundary={line}") as (_, stream):
+        """Upload a file; gives its path on the server."""
+        boundary = secrets.token_hex(16)
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="files"; filename="{clip.name}"\r\n\r\n'
+        body = head.encode() + clip.read_bytes() + f"\r\n--{boundary}--\r\n".encode()
+        async with self.request("gradio_api/upload", body, f"multipart/form-data; boundary={boundary}") as (_, stream):
             (path,) = json.loads(await stream.read())
             return str(path)

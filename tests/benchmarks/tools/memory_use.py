@@ -1,4 +1,4 @@
-"""How much memory a way of doing things takes, beside another way in the same process."""
+"""How much memory one way of doing things takes, when two of them alternate in one process."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 
 _STATUS = Path("/proc/self/status")
-_RESET = Path("/proc/self/clear_refs")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 class PeakMemory:
-    """Megabytes beyond what was there before, over all turns of one way: of the GPU where one is used, else resident ones.
+    """The most memory one way took, over all blocks it was measured in: GPU memory where there is a GPU, else resident memory.
 
-    Without a GPU, Linux alone tells them; elsewhere they are 0.
+    Without a GPU this reads Linux's /proc; elsewhere it is 0.
     """
 
     def __init__(self) -> None:
@@ -25,37 +25,37 @@ class PeakMemory:
 
     @property
     def peak_mb(self) -> int:
-        """The most at any time; what the way holds between its turns is part of it."""
+        """Megabytes at the peak; what was kept from one block to the next is part of it."""
         return round(self._peak)
 
     @contextmanager
     def measure(self) -> Iterator[None]:
-        """What happens inside is this way's own."""
-        _begin()
-        before, _ = _now()
+        """What is allocated inside this block counts, and nothing else."""
+        _reset_peak()
+        before, _ = _current_and_peak()
         try:
             yield
         finally:
-            after, most = _now()
-            self._peak = max(self._peak, self._held + most - before)
+            after, peak = _current_and_peak()
+            self._peak = max(self._peak, self._held + peak - before)
             self._held += after - before
 
 
-def _begin() -> None:
+def _reset_peak() -> None:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-    elif _RESET.exists():
+    elif _CLEAR_REFS.exists():
         with suppress(AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)  # what the other way has freed is not to be had for nothing
-        _RESET.write_text("5")
+            ctypes.CDLL(None).malloc_trim(0)  # else pages that the other way has freed would be used and not counted
+        _CLEAR_REFS.write_text("5")
 
 
-def _now() -> tuple[float, float]:
-    """Now, and the most since `_begin`."""
+def _current_and_peak() -> tuple[float, float]:
+    """Megabytes now, and at most since `_reset_peak`."""
     if torch.cuda.is_available():
         return torch.cuda.memory_allocated() / 1e6, torch.cuda.max_memory_allocated() / 1e6
     if not _STATUS.exists():
         return 0.0, 0.0
     fields = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines() if ":" in line)
-    resident, most = (int(fields[name].split()[0]) / 1000 for name in ("VmRSS", "VmHWM"))
-    return resident, most
+    resident, peak = (int(fields[name].split()[0]) / 1000 for name in ("VmRSS", "VmHWM"))
+    return resident, peak

@@ -1,4 +1,4 @@
-"""What is measured of a server and of a crowd on it."""
+"""What is measured of a server, and of many clients at once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from tests.benchmarks.tools.page_client import ObservedRun
 from tests.ui.conftest import Server, write_script
 
 TIMEOUT = 240.0
-"""Seconds after which nobody waits any longer."""
+"""Seconds after which a run counts as lost."""
 
 Result = TypeVar("Result")
+
+
+# -- the server ----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -33,17 +36,14 @@ def scripted_server(folder: Path, replies: Sequence[str], pause: float, *options
         server.stop()
 
 
-# -- the server ----------------------------------------------------------------------------------------------------------
-
-
 def process_tree(server: Server) -> list[psutil.Process]:
-    """The server and all its processes."""
+    """The server's process and all below it."""
     parent = psutil.Process(server.process.pid)
     return [parent, *parent.children(recursive=True)]
 
 
 def resident_mb(server: Server) -> float:
-    """Resident memory of all of them in megabytes; what they share is counted for each."""
+    """Resident memory of the process tree in megabytes; a page that processes share is counted for each of them."""
     total = 0
     for process in process_tree(server):
         with suppress(psutil.NoSuchProcess):
@@ -52,12 +52,12 @@ def resident_mb(server: Server) -> float:
 
 
 def list_files(folder: Path) -> set[Path]:
-    """Every file; folders may vanish meanwhile."""
+    """Every file below `folder`; folders may vanish while it is read."""
     return {Path(place, name) for place, _, names in os.walk(folder) for name in names}
 
 
 class PeakUsage:
-    """The most processes and memory at any time."""
+    """The most processes beside the server's own, and the most resident memory of all, at any time."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -65,18 +65,18 @@ class PeakUsage:
         self.megabytes = 0.0
 
     async def sample(self) -> None:
-        """Look twice a second, until cancelled."""
+        """Sample twice a second, until cancelled."""
         while True:
             self.processes = max(self.processes, len(process_tree(self._server)) - 1)
             self.megabytes = max(self.megabytes, resident_mb(self._server))
             await asyncio.sleep(0.5)
 
 
-# -- the crowd -----------------------------------------------------------------------------------------------------------
+# -- the clients ---------------------------------------------------------------------------------------------------------
 
 
 class Outcome(Protocol):
-    """What became of a comparison, for whoever asked for it."""
+    """How a comparison ended for the client that asked for it."""
 
     @property
     def complete(self) -> bool: ...
@@ -86,35 +86,35 @@ class Outcome(Protocol):
     def seconds(self) -> float: ...
 
 
-def run_in_thread(doing: Coroutine[Any, Any, Result]) -> Result:
-    """As `asyncio.run`, in a thread of its own: a test's own thread may have a browser's loop running."""
-    with ThreadPoolExecutor(1) as elsewhere:
-        return elsewhere.submit(asyncio.run, doing).result()
+def run_in_thread(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """`asyncio.run` in another thread: where a browser is driven, the test's own thread has an event loop running already."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
 
 
-async def with_timeout(doing: Coroutine[Any, Any, Result]) -> Result | None:
-    """What comes of it; None when nothing does."""
+async def with_timeout(coroutine: Coroutine[Any, Any, Result]) -> Result | None:
+    """The coroutine's result; None when there is none after `TIMEOUT`."""
     try:
-        return await asyncio.wait_for(doing, TIMEOUT)
+        return await asyncio.wait_for(coroutine, TIMEOUT)
     except TimeoutError:
         return None
 
 
-async def gather_all(doing: Iterable[Coroutine[Any, Any, Result]]) -> list[Result | None]:
-    """All at once; None for who got no answer."""
-    return list(await asyncio.gather(*map(with_timeout, doing)))
+async def gather_all(coroutines: Iterable[Coroutine[Any, Any, Result]]) -> list[Result | None]:
+    """Run all at once; None for each that timed out."""
+    return list(await asyncio.gather(*map(with_timeout, coroutines)))
 
 
 def percentiles(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
-    """Median, 95th percentile (the value that 95 of 100 do not pass) and maximum; None where somebody who counts has no value."""
-    found = sorted(value for value in values if value is not None)
-    places = {"median": 50, "p95": 95, "max": 100}
-    at = {word: max(0, -(-len(values) * percent // 100) - 1) for word, percent in places.items()}
-    return {f"{name}_{word}": round(found[place], 2) if place < len(found) else None for word, place in at.items()}
+    """`name_median`, `name_p95` (nearest rank) and `name_max`; None values rank last, so a percentile that falls on one is None."""
+    known = sorted(value for value in values if value is not None)
+    percents = {"median": 50, "p95": 95, "max": 100}
+    ranks = {label: max(0, -(-len(values) * percent // 100) - 1) for label, percent in percents.items()}
+    return {f"{name}_{label}": round(known[rank], 2) if rank < len(known) else None for label, rank in ranks.items()}
 
 
 def at_most(value: float | None, limit: float) -> bool:
-    """Whether there is a value, and it keeps to its limit."""
+    """Whether there is a value, and it is not above `limit`."""
     return value is not None and value <= limit
 
 

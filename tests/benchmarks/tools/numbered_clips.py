@@ -1,4 +1,4 @@
-"""Clips that carry a number in every frame, so that whoever finds a picture knows whose it is."""
+"""Clips that show a number in every frame: a frame that reaches the wrong client is recognised by it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from PIL import Image
 from tests.ui.support.barcode_clips import BITS, HEIGHT, WIDTH, picture
 from vrthinker_core.types.events import Trace
 
-BRIGHT = 128
+WHITE = 128
+"""Grey values above it are a white bar."""
 
 
-def clip_numbers(visitor: int) -> tuple[int, int]:
-    """The numbers of a visitor's two clips."""
-    return 2 * visitor, 2 * visitor + 1
+def clip_numbers(client: int) -> tuple[int, int]:
+    """The numbers that a client's two clips show."""
+    return 2 * client, 2 * client + 1
 
 
-def write_pair(folder: Path, visitor: int) -> tuple[Path, Path]:
-    """A visitor's two clips."""
-    first, second = (write_numbered_clip(folder / f"{number}.mp4", number) for number in clip_numbers(visitor))
+def write_pair(folder: Path, client: int) -> tuple[Path, Path]:
+    """A client's two clips."""
+    first, second = (write_numbered_clip(folder / f"{number}.mp4", number) for number in clip_numbers(client))
     return first, second
 
 
@@ -40,20 +41,21 @@ def write_numbered_clip(path: Path, number: int, frames: int = 24) -> Path:
 
 
 def read_number(jpeg: bytes) -> int | None:
-    """The number that a frame of such a clip shows; None for what is no picture."""
+    """The number that a frame of such a clip shows; None for bytes that are no JPEG."""
     try:
-        with Image.open(io.BytesIO(jpeg), formats=("JPEG",)) as found:
-            row = np.asarray(found.convert("L"))[found.height // 2]
+        with Image.open(io.BytesIO(jpeg), formats=("JPEG",)) as image:
+            row = np.asarray(image.convert("L"))[image.height // 2]
     except OSError:
         return None
-    return sum(2**bit for bit in range(BITS) if row[(2 * bit + 1) * len(row) // (2 * BITS)] > BRIGHT)
+    return sum(2**bit for bit in range(BITS) if row[(2 * bit + 1) * len(row) // (2 * BITS)] > WHITE)
 
 
-def foreign_content(trace: Trace, pictures: Mapping[str, bytes], visitor: int, prompt: str) -> list[str]:
-    """What in a trace, or among the pictures that came with it, is not the visitor's own; [] when all is."""
-    own = clip_numbers(visitor)
+def foreign_content(trace: Trace, pictures: Mapping[str, bytes], client: int, prompt: str) -> list[str]:
+    """What in a trace, or among the pictures that were fetched with it, is not the client's own; [] when all is."""
+    own = clip_numbers(client)
     found = [] if trace.started.prompt == prompt else [f"the prompt {trace.started.prompt!r}"]
     for turn in trace.turns:
-        shown = [(own[frame.ref.side - 1], read_number(frame.jpeg)) for frame in turn.frames]
-        found += [f"turn {turn.number} shows {what}, not {wanted}" for wanted, what in shown if what != wanted]
-    return found + [f"{name} shows {read_number(jpeg)}" for name, jpeg in pictures.items() if read_number(jpeg) not in own]
+        frames = [(own[frame.ref.side - 1], read_number(frame.jpeg)) for frame in turn.frames]
+        found += [f"turn {turn.number} shows {number}, not {expected}" for expected, number in frames if number != expected]
+    numbers = {name: read_number(jpeg) for name, jpeg in pictures.items()}
+    return found + [f"{name} shows {number}" for name, number in numbers.items() if number not in own]

@@ -1,7 +1,7 @@
-"""Visitors of the page without a browser: the same requests in the same order.
+"""Clients of the page without a browser: the same requests in the same order.
 
-A visitor opens the page, says that it is still there, uploads, and sets off the page's own events as its configuration lists them.
-It follows the stream of updates, applies their differences, and fetches the pictures that they name. Nothing is drawn, no asset is
+A client opens the page, keeps its heartbeat, uploads clips, and triggers the page's own events as its configuration lists them. It
+follows the stream of updates, applies their differences, and fetches the pictures that they name. Nothing is drawn, no asset is
 fetched, and every request has a connection of its own.
 """
 
@@ -25,257 +25,258 @@ from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.view import words
 
 PICTURE = re.compile(rb'"(frames/[0-9a-f]{24}/[0-9a-f]+\.jpg)"')
-SIDE_BY_SIDE = 6
-"""Pictures that a browser fetches at once."""
+CONNECTIONS = 6
+"""Pictures that a browser fetches at the same time."""
 
 PageEvent = dict[str, Any]
-"""One of the page's events, as its configuration describes it."""
+"""One of the page's events: an entry of `dependencies` in Gradio's configuration."""
 Edits = list[tuple[str, list[Any], Any]]
+"""What changes in one output: (action, path, value) each."""
 
 
 # -- the page ------------------------------------------------------------------------------------------------------------
 
 
 class PageConfig:
-    """What the page does when a part of it is used."""
+    """The page's components and events, as Gradio's `/config` lists them."""
 
-    def __init__(self, web: HttpClient, config: dict[str, Any]) -> None:
-        self.web = web
-        self._component_ids = {part["props"].get("elem_id"): part["id"] for part in config["components"]}
-        self._default_values = {part["id"]: part["props"].get("value") for part in config["components"]}
+    def __init__(self, http: HttpClient, config: dict[str, Any]) -> None:
+        self.http = http
+        self._component_ids = {component["props"].get("elem_id"): component["id"] for component in config["components"]}
+        self._default_values = {component["id"]: component["props"].get("value") for component in config["components"]}
         self._events: list[PageEvent] = config["dependencies"]
 
     @classmethod
     async def open(cls, url: str) -> PageConfig:
-        """The page of a server."""
-        web = HttpClient(url)
-        return cls(web, json.loads((await web.get("config"))[1]))
+        """Fetch the configuration from the server at `url`."""
+        http = HttpClient(url)
+        return cls(http, json.loads((await http.get("config"))[1]))
 
-    def event(self, part: str, what: str) -> PageEvent:
-        """What happens when `part` is clicked, say."""
-        target = [self._component_ids[part], what]
-        return next(act for act in self._events if target in act["targets"] and act["outputs"])
+    def event(self, elem_id: str, trigger: str) -> PageEvent:
+        """The event with outputs that `trigger` ("click", say) sets off on a component."""
+        target = [self._component_ids[elem_id], trigger]
+        return next(event for event in self._events if target in event["targets"] and event["outputs"])
 
     def load_events(self) -> list[PageEvent]:
-        """What happens when the page opens."""
-        return [act for act in self._events if any(what == "load" for _, what in act["targets"])]
+        """The events of the page's loading."""
+        return [event for event in self._events if any(trigger == "load" for _, trigger in event["targets"])]
 
-    def event_after(self, act: PageEvent, well: bool) -> PageEvent | None:
-        """What happens after an act that went well, or did not."""
-        when = "trigger_only_on_success" if well else "trigger_only_on_failure"
-        return next((other for other in self._events if other["trigger_after"] == act["id"] and other[when]), None)
+    def event_after(self, event: PageEvent, success: bool) -> PageEvent | None:
+        """The event that follows another one after its success, or after its failure."""
+        condition = "trigger_only_on_success" if success else "trigger_only_on_failure"
+        return next((other for other in self._events if other["trigger_after"] == event["id"] and other[condition]), None)
 
-    def inputs(self, act: PageEvent, **filled: Any) -> list[Any]:
-        """The act's inputs: what was filled in, and what stood there."""
-        given = {self._component_ids[name]: value for name, value in filled.items()}
-        return [given.get(part, self._default_values[part]) for part in act["inputs"]]
+    def inputs(self, event: PageEvent, **filled: Any) -> list[Any]:
+        """The event's input values: those filled in here by `elem_id`, and the components' defaults."""
+        values = {self._component_ids[elem_id]: value for elem_id, value in filled.items()}
+        return [values.get(component, self._default_values[component]) for component in event["inputs"]]
 
-    def output(self, act: PageEvent, data: list[Any], part: str) -> Any:
-        """What the act wrote to a part; None when that was nothing."""
-        if self._component_ids[part] not in act["outputs"]:
+    def output(self, event: PageEvent, data: list[Any], elem_id: str) -> Any:
+        """The value that the event gave a component; None when it gave none."""
+        if self._component_ids[elem_id] not in event["outputs"]:
             return None
-        value = data[act["outputs"].index(self._component_ids[part])]
+        value = data[event["outputs"].index(self._component_ids[elem_id])]
         return None if isinstance(value, dict) and value.get("__type__") == "update" else value
 
 
-# -- who visits it -------------------------------------------------------------------------------------------------------
+# -- its clients ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class ObservedRun:
-    """What a visitor saw of one comparison. Times are seconds since Compare was pressed."""
+    """What a client saw of one comparison. Times are seconds since Compare was pressed."""
 
     started: float = field(default_factory=time.perf_counter)
+    """When Compare was pressed, on the clock `time.perf_counter`."""
     first_update: float | None = None
-    """The first update of this very run has come, whatever it says. Its place in the queue is no update."""
+    """When the first update of this very run came, whatever it says. A place in the queue is no update."""
     first_frames: float | None = None
-    """The first frames have come by their names."""
+    """When the first update came that names frames."""
     first_pictures: float | None = None
-    """Their pictures have been fetched too."""
+    """When the pictures of those frames had been fetched too."""
     seconds: float = 0.0
-    """The run ended, or the visitor was told why there is none."""
+    """When the run ended, or was refused."""
     updates: int = 0
     status: str = ""
     trace: dict[str, Any] = field(default_factory=dict)
     prompts: set[str] = field(default_factory=set)
     """Every prompt that any update named."""
     pictures: dict[str, bytes] = field(default_factory=dict)
-    """Every picture that any update named; empty when the server did not give it."""
+    """Every picture that any update named; empty bytes when the server did not give it."""
 
     @property
     def busy(self) -> bool:
-        """They were told that there is no place."""
+        """The page said that the waiting room is full."""
         return words.BUSY in self.status
 
     @property
     def complete(self) -> bool:
-        """The run ended with a verdict that nothing is missing from."""
+        """The run ended with a verdict on every dimension."""
         verdict = self.trace.get("verdict") or {"chips": [], "caveats": []}
         return len(verdict["chips"]) == len(Dimension) and not verdict["caveats"]
 
     @property
     def elapsed(self) -> float:
-        """Time since Compare was pressed."""
+        """Seconds since Compare was pressed."""
         return time.perf_counter() - self.started
 
 
 class PageClient:
-    """Somebody with the page open."""
+    """One visitor's page, open until `close`."""
 
-    def __init__(self, site: PageConfig) -> None:
-        self._site = site
-        self._web = site.web
+    def __init__(self, config: PageConfig) -> None:
+        self._config = config
+        self._http = config.http
         self._session = secrets.token_hex(6)
-        self._alive: asyncio.Task[None] | None = None
+        self._heartbeat: asyncio.Task[None] | None = None
         self._fetching: set[asyncio.Task[None]] = set()
-        self._sockets = asyncio.Semaphore(SIDE_BY_SIDE)
+        self._connections = asyncio.Semaphore(CONNECTIONS)
 
     async def open(self) -> None:
         """Open the page."""
-        await self._web.get("")
-        there = asyncio.Event()
-        self._alive = asyncio.create_task(self._stay(there))
-        await there.wait()
-        for act in self._site.load_events():
-            async for _ in self._queued(act, []):
+        await self._http.get("")
+        alive = asyncio.Event()
+        self._heartbeat = asyncio.create_task(self._keep_heartbeat(alive))
+        await alive.wait()
+        for event in self._config.load_events():
+            async for _ in self._queued(event, []):
                 pass
 
     async def open_with_clips(self, pair: tuple[Path, Path]) -> list[Any]:
-        """Open the page and bring two clips; gives the values of both players."""
+        """Open the page and upload two clips; returns the values of both players."""
         await self.open()
         return [await self.upload(player, clip) for player, clip in zip(("first", "second"), pair, strict=True)]
 
     async def close(self) -> None:
         """Close the page."""
-        if self._alive is not None:
-            self._alive.cancel()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
             with suppress(asyncio.CancelledError):
-                await self._alive
+                await self._heartbeat
 
     async def upload(self, player: str, clip: Path) -> dict[str, Any]:
-        """Upload a clip and put it into a player; gives the player's value."""
-        value = {"path": await self._web.upload(clip), "orig_name": clip.name, "meta": FILE_META}
-        act = self._site.event(player, "upload")
-        async for _ in self._queued(act, self._site.inputs(act, **{player: value})):
+        """Upload a clip into a player; returns the player's value."""
+        value = {"path": await self._http.upload(clip), "orig_name": clip.name, "meta": FILE_META}
+        event = self._config.event(player, "upload")
+        async for _ in self._queued(event, self._config.inputs(event, **{player: value})):
             pass
         return value
 
-    async def compare(self, files: Sequence[Any], prompt: str, seen: ObservedRun | None = None) -> ObservedRun:
-        """Press Compare with both players filled, and watch until it is over; `seen` is what is filled in on the way."""
-        seen = seen or ObservedRun()
-        run = await self._at_once(self._site.event("go", "click"), seen)
-        if run is not None:
-            well, (first, second) = False, files
-            asked = self._site.inputs(run, first=first, second=second, prompt=prompt)
-            async for message, line, data in self._queued(run, asked):
-                well = message["success"]
+    async def compare(self, files: Sequence[Any], prompt: str, observed: ObservedRun | None = None) -> ObservedRun:
+        """Press Compare with both players filled, and follow the run to its end; `observed` is filled in on the way."""
+        observed = observed or ObservedRun()
+        event = await self._unqueued(self._config.event("go", "click"), observed)
+        if event is not None:
+            success, (first, second) = False, files
+            inputs = self._config.inputs(event, first=first, second=second, prompt=prompt)
+            async for message, line, data in self._queued(event, inputs):
+                success = message["success"]
                 if data:
-                    self._watch(seen, run, line, data)
-            following = self._site.event_after(run, well)
+                    self._observe(observed, event, line, data)
+            following = self._config.event_after(event, success)
             if following is not None:
-                await self._at_once(following, seen)
-        seen.seconds = seen.elapsed
+                await self._unqueued(following, observed)
+        observed.seconds = observed.elapsed
         await asyncio.gather(*self._fetching)
-        return seen
+        return observed
 
-    async def download_trace(self, seen: ObservedRun) -> Trace:
-        """The trace as it is downloaded."""
-        return from_json((await self._web.get(f"runs/{seen.trace['run']}/trace.json"))[1])
+    async def download_trace(self, observed: ObservedRun) -> Trace:
+        """The run's trace as the page offers it for download."""
+        return from_json((await self._http.get(f"runs/{observed.trace['run']}/trace.json"))[1])
 
     # -- one update ----------------------------------------------------------------------------------------------------
 
-    def _watch(self, seen: ObservedRun, run: PageEvent, line: bytes, data: list[Any]) -> None:
-        seen.updates += 1
-        seen.first_update = seen.first_update or seen.elapsed
-        self._note(seen, run, data)
-        if new := [name for name in PICTURE.findall(line) if name.decode() not in seen.pictures]:
-            seen.first_frames = seen.first_frames or seen.elapsed
-            seen.pictures.update((name.decode(), b"") for name in new)
-            task = asyncio.create_task(self._fetch(dict.fromkeys(name.decode() for name in new), seen))
+    def _observe(self, observed: ObservedRun, event: PageEvent, line: bytes, data: list[Any]) -> None:
+        observed.updates += 1
+        observed.first_update = observed.first_update or observed.elapsed
+        self._note_outputs(observed, event, data)
+        names = dict.fromkeys(name.decode() for name in PICTURE.findall(line) if name.decode() not in observed.pictures)
+        if names:
+            observed.first_frames = observed.first_frames or observed.elapsed
+            observed.pictures.update(dict.fromkeys(names, b""))
+            task = asyncio.create_task(self._fetch_all(list(names), observed))
             self._fetching.add(task)
             task.add_done_callback(self._fetching.discard)
 
-    def _note(self, seen: ObservedRun, act: PageEvent, data: list[Any]) -> None:
-        seen.status = self._site.output(act, data, "status") or seen.status
-        seen.trace = self._site.output(act, data, "trace") or seen.trace
-        if "prompt" in seen.trace:
-            seen.prompts.add(seen.trace["prompt"])
+    def _note_outputs(self, observed: ObservedRun, event: PageEvent, data: list[Any]) -> None:
+        observed.status = self._config.output(event, data, "status") or observed.status
+        observed.trace = self._config.output(event, data, "trace") or observed.trace
+        if "prompt" in observed.trace:
+            observed.prompts.add(observed.trace["prompt"])
 
-    async def _fetch(self, names: dict[str, None], seen: ObservedRun) -> None:
-        await asyncio.gather(*(self._fetch_one(name, seen) for name in names))
-        seen.first_pictures = seen.first_pictures or seen.elapsed
+    async def _fetch_all(self, names: Sequence[str], observed: ObservedRun) -> None:
+        await asyncio.gather(*(self._fetch(name, observed) for name in names))
+        observed.first_pictures = observed.first_pictures or observed.elapsed
 
-    async def _fetch_one(self, name: str, seen: ObservedRun) -> None:
-        async with self._sockets:
-            status, data = await self._web.get(name)
-            seen.pictures[name] = data if status == OK else b""
+    async def _fetch(self, name: str, observed: ObservedRun) -> None:
+        async with self._connections:
+            status, data = await self._http.get(name)
+            observed.pictures[name] = data if status == OK else b""
 
     # -- the page's protocol -------------------------------------------------------------------------------------------
 
-    async def _stay(self, there: asyncio.Event) -> None:
-        async with self._web.request(f"gradio_api/heartbeat/{self._session}") as (_, beats):
-            while await beats.readline():
-                there.set()
+    async def _keep_heartbeat(self, alive: asyncio.Event) -> None:
+        async with self._http.request(f"gradio_api/heartbeat/{self._session}") as (_, stream):
+            while await stream.readline():
+                alive.set()
 
-    def _body(self, act: PageEvent, data: list[Any]) -> dict[str, Any]:
-        return {"data": data, "fn_index": act["id"], "session_hash": self._session, "event_data": None, "trigger_id": None}
+    def _body(self, event: PageEvent, data: list[Any]) -> dict[str, Any]:
+        return {"data": data, "fn_index": event["id"], "session_hash": self._session, "event_data": None, "trigger_id": None}
 
-    async def _at_once(self, act: PageEvent, seen: ObservedRun) -> PageEvent | None:
-        """An act that waits in no queue, and those that follow it; gives the first one that waits."""
-        following: PageEvent | None = act
+    async def _unqueued(self, event: PageEvent, observed: ObservedRun) -> PageEvent | None:
+        """Run an event that does not queue, and those that follow it; returns the first one that queues."""
+        following: PageEvent | None = event
         while following is not None and not following["queue"]:
-            well = True
+            success = True
             if following["backend_fn"]:
-                status, told = await self._web.post("gradio_api/run/predict", self._body(following, []))
-                well = status == OK
-                if well:
-                    self._note(seen, following, told["data"])
+                status, answer = await self._http.post("gradio_api/run/predict", self._body(following, []))
+                success = status == OK
+                if success:
+                    self._note_outputs(observed, following, answer["data"])
             else:
-                seen.status = following["js"]
-            following = self._site.event_after(following, well)
+                observed.status = following["js"]
+            following = self._config.event_after(following, success)
         return following
 
-    async def _queued(self, act: PageEvent, data: list[Any]) -> AsyncIterator[tuple[dict[str, Any], bytes, list[Any]]]:
-        """An act that waits in the queue: its messages, parsed and as they came, with the outputs as they stand by then."""
-        status, joined = await self._web.post("gradio_api/queue/join", self._body(act, data))
+    async def _queued(self, event: PageEvent, data: list[Any]) -> AsyncIterator[tuple[dict[str, Any], bytes, list[Any]]]:
+        """Run an event that queues: yields each of its messages, parsed and as it came, with all outputs as they are by then."""
+        status, joined = await self._http.post("gradio_api/queue/join", self._body(event, data))
         if status == SERVICE_UNAVAILABLE:
             return
-        now: list[Any] = []
-        async with self._web.request(f"gradio_api/queue/data?session_hash={self._session}") as (_, stream):
+        outputs: list[Any] = []
+        async with self._http.request(f"gradio_api/queue/data?session_hash={self._session}") as (_, stream):
             while line := await stream.readline():
                 message = json.loads(line[6:]) if line.startswith(b"data: ") else {}
-                if message.get("event_id") != joined["event_id"] or message["msg"] not in (
-                    "process_generating",
-                    "process_completed",
-                ):
+                kind = message.get("msg") if message.get("event_id") == joined["event_id"] else None
+                if kind not in ("process_generating", "process_completed"):
                     continue
-                told = (message.get("output") or {}).get("data") or []
-                now = _changed(now, told) if now and message["msg"] == "process_generating" else told
-                yield message, line, now
+                new = (message.get("output") or {}).get("data") or []
+                outputs = _apply_all(outputs, new) if outputs and kind == "process_generating" else new
+                yield message, line, outputs
 
 
 # -- differences ---------------------------------------------------------------------------------------------------------
 
 
-def _changed(now: list[Any], edits: list[Edits]) -> list[Any]:
+def _apply_all(outputs: list[Any], edits: list[Edits]) -> list[Any]:
     """Every output after its edits."""
-    return [_edited(value, steps) for value, steps in zip(now, edits, strict=True)]
+    return [_apply(value, steps) for value, steps in zip(outputs, edits, strict=True)]
 
 
-def _edited(value: Any, edits: Edits) -> Any:
-    """A JSON value after the edits of a stream, changed in place where it has parts."""
+def _apply(value: Any, edits: Edits) -> Any:
+    """A JSON value after the edits of a stream; lists and objects are changed in place."""
     root = [value]
     for action, path, new in edits:
-        place: Any = root
-        *way, last = [0, *path]
-        for key in way:
-            place = place[key]
+        parent: Any = root
+        *keys, last = [0, *path]
+        for key in keys:
+            parent = parent[key]
         if action == "delete":
-            del place[last]
+            del parent[last]
         elif action == "append":
-            place[last] += new
-        elif action == "add" and isinstance(place, list):
-            place.insert(last, new)
+            parent[last] += new
+        elif action == "add" and isinstance(parent, list):
+            parent.insert(last, new)
         else:
-            place[last] = new
+            parent[last] = new
     return root[0]

@@ -1,7 +1,8 @@
-"""Where the time goes: phases by hand, and the two halves of a model by hooks. What a phase contains is not counted twice."""
+"""Wall time per phase (some are entered by hand, the model's by hooks), and processor time."""
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,71 +15,77 @@ PHASES = ("video", "preprocess", "vision", "prefill", "decode")
 
 
 class PhaseTimer:
-    """Wall seconds per phase since the last `take`. A phase inside another one interrupts it."""
+    """Wall seconds per phase since the last `lap`. A phase inside another one interrupts it: no second is counted twice."""
 
     def __init__(self) -> None:
-        self._spent = dict.fromkeys(PHASES, 0.0)
+        self._seconds = dict.fromkeys(PHASES, 0.0)
         self._stack: list[str] = []
         self._since = time.perf_counter()
 
     def lap(self) -> dict[str, float]:
-        """The seconds of each phase; they begin again at 0."""
-        spent, self._spent = self._spent, dict.fromkeys(PHASES, 0.0)
-        return spent
-
-    def enter(self, name: str) -> None:
-        self._book()
-        self._stack.append(name)
-
-    def leave(self) -> None:
-        self._book()
-        self._stack.pop()
+        """The seconds of each phase; they start again at 0."""
+        seconds, self._seconds = self._seconds, dict.fromkeys(PHASES, 0.0)
+        return seconds
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count what happens inside as `name`."""
-        self.enter(name)
+        """Count the block as `name`."""
+        self._enter(name)
         try:
             yield
         finally:
-            self.leave()
+            self._leave()
 
     def attach(self, model: Qwen2_5_VLForConditionalGeneration) -> list[Any]:
-        """Count the vision tower as "vision", and the language model as "prefill" where it reads more than one token.
+        """Count the vision tower as "vision", and the language model as "prefill" or, for a single token, as "decode".
 
-        On a GPU both wait for it. Gives hooks to `remove`.
+        On a GPU each phase is synchronized at its start and end. Returns the hooks, to `remove` them.
         """
 
-        def begin(module: Any, args: Any, kwargs: Any) -> None:
-            ids = kwargs.get("inputs_embeds", kwargs.get("input_ids"))
-            self.enter("decode" if ids is not None and ids.shape[1] == 1 else "prefill")
+        def enter_language_model(_module: Any, _args: Any, kwargs: Any) -> None:
+            tokens = kwargs.get("inputs_embeds", kwargs.get("input_ids"))
+            self._enter("decode" if tokens is not None and tokens.shape[1] == 1 else "prefill")
 
-        eye, mind = model.model.visual, model.model.language_model
+        vision, language = model.model.visual, model.model.language_model
         return [
-            eye.register_forward_pre_hook(lambda *_: self.enter("vision")),
-            eye.register_forward_hook(lambda *_: self.leave()),
-            mind.register_forward_pre_hook(begin, with_kwargs=True),
-            mind.register_forward_hook(lambda *_: self.leave()),
+            vision.register_forward_pre_hook(lambda *_: self._enter("vision")),
+            vision.register_forward_hook(lambda *_: self._leave()),
+            language.register_forward_pre_hook(enter_language_model, with_kwargs=True),
+            language.register_forward_hook(lambda *_: self._leave()),
         ]
 
-    def _book(self) -> None:
+    def _enter(self, name: str) -> None:
+        self._add_elapsed()
+        self._stack.append(name)
+
+    def _leave(self) -> None:
+        self._add_elapsed()
+        self._stack.pop()
+
+    def _add_elapsed(self) -> None:
         if torch.cuda.is_available() and not torch.cuda.is_current_stream_capturing():
             torch.cuda.synchronize()
         now = time.perf_counter()
         if self._stack:
-            self._spent[self._stack[-1]] += now - self._since
+            self._seconds[self._stack[-1]] += now - self._since
         self._since = now
 
 
 class TimedCall:
-    """Whatever is called, counted as "preprocess"."""
+    """Wraps a callable object; its calls are counted as "preprocess"."""
 
-    def __init__(self, inner: Any, watch: PhaseTimer) -> None:
-        self._inner, self._watch = inner, watch
+    def __init__(self, inner: Any, timer: PhaseTimer) -> None:
+        self._inner, self._timer = inner, timer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        with self._watch.phase("preprocess"):
+        with self._timer.phase("preprocess"):
             return self._inner(*args, **kwargs)
+
+
+def processor_seconds() -> float:
+    """Processor time of this process and of all its children that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -1,8 +1,8 @@
-"""The published loop, as its model card describes it, to be measured against: every turn begins from nothing.
+"""The published loop, as its model card describes it, to be measured against: every turn starts from nothing.
 
-Each wanted frame opens the file, seeks and reads; each turn shrinks, cuts and encodes every picture of the conversation again,
-writes and tokenises the whole conversation again, and lets stock `generate()` read all of it. Only the words are given from
-outside, so that two loops can be compared over the same replies.
+Each requested frame opens the file, seeks and reads. Each turn resizes, patches and encodes every image of the conversation again,
+renders and tokenizes the whole conversation again, and lets stock `generate()` prefill all of it. Only the tokens of each reply are
+given from outside, so that two loops can be compared over the same replies.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ def read_frames(path: Path, slots: Sequence[int]) -> list[Image.Image]:
     """Frames of one file, one seek each; a frame that cannot be read is left out."""
     capture = cv2.VideoCapture(str(path))
     count = int(capture.get(cv2.CAP_PROP_FRAME_COUNT))
-    found = []
+    images = []
     for slot in slots:
         capture.set(cv2.CAP_PROP_POS_FRAMES, min(int(slot / SLOTS * count), count - 1))
-        good, pixels = capture.read()
-        if good:
-            found.append(Image.fromarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)).resize((SIDE, SIDE)))
+        read, pixels = capture.read()
+        if read:
+            images.append(Image.fromarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB)).resize((SIDE, SIDE)))
     capture.release()
-    return found
+    return images
 
 
 class PublishedLoop:
-    """One comparison in the published way; `turn` after `turn`."""
+    """One comparison in the published way. Call `turn` once for each reply."""
 
     def __init__(
         self,
@@ -54,37 +54,37 @@ class PublishedLoop:
         tokenizer: TokenizersBackend,
         processor: Qwen2VLImageProcessorPil,
         videos: tuple[Path, Path],
-        watch: PhaseTimer,
+        timer: PhaseTimer,
     ) -> None:
         self._model, self._tokenizer, self._processor = model, tokenizer, processor
-        self._videos, self._watch = videos, watch
+        self._videos, self._timer = videos, timer
         self._images: list[Image.Image] = []
         system = make_dialect(Settings(), "paired").system
         self._messages: list[dict[str, Any]] = [{"role": "system", "content": [{"type": "text", "text": system}]}]
 
-    def turn(self, wanted: Sequence[int], reply: Sequence[int]) -> str:
-        """Show the frames of the slots `wanted` (the first ones in the first turn), and write `reply`; gives its text."""
-        with self._watch.phase("video"):
-            images = self._opening() if not self._images else self._pairs(wanted)
+    def turn(self, requested: Sequence[int], reply: Sequence[int]) -> str:
+        """Show the frames of the slots `requested` (the first turn shows `FIRST`), then write `reply`; returns its text."""
+        with self._timer.phase("video"):
+            images = self._frame_pairs(requested) if self._images else self._first_frames()
         self._images += images
-        content = [*({"type": "image"} for _ in images), {"type": "text", "text": f"Frames {list(wanted)} of both videos."}]
+        content = [*({"type": "image"} for _ in images), {"type": "text", "text": f"Frames {list(requested)} of both videos."}]
         self._messages.append({"role": "user", "content": content})
-        written = self._generate(reply)
-        self._messages.append({"role": "assistant", "content": [{"type": "text", "text": written}]})
-        return written
+        text = self._generate(reply)
+        self._messages.append({"role": "assistant", "content": [{"type": "text", "text": text}]})
+        return text
 
-    def _opening(self) -> list[Image.Image]:
+    def _first_frames(self) -> list[Image.Image]:
         return [image for path in self._videos for image in read_frames(path, FIRST)]
 
-    def _pairs(self, wanted: Sequence[int]) -> list[Image.Image]:
-        return [image for slot in wanted for path in self._videos for image in read_frames(path, [slot])]
+    def _frame_pairs(self, slots: Sequence[int]) -> list[Image.Image]:
+        return [image for slot in slots for path in self._videos for image in read_frames(path, [slot])]
 
     @torch.inference_mode()
     def _generate(self, reply: Sequence[int]) -> str:
-        with self._watch.phase("preprocess"):
+        with self._timer.phase("preprocess"):
             inputs = self._inputs()
         length = inputs["input_ids"].shape[1]
-        with self._watch.phase("decode"):
+        with self._timer.phase("decode"):
             ids = self._model.generate(
                 **inputs,
                 max_new_tokens=len(reply),
@@ -94,10 +94,10 @@ class PublishedLoop:
         return str(self._tokenizer.decode(ids[0, length:], skip_special_tokens=True))
 
     def _inputs(self) -> dict[str, torch.Tensor]:
-        """All that stock `forward` takes, for the whole conversation: what a stock processor makes of text and images."""
+        """The arguments of stock `forward` for the whole conversation, as a stock processor makes them of text and images."""
         text = str(self._tokenizer.apply_chat_template(self._messages, add_generation_prompt=True, tokenize=False))
-        made = self._processor(images=self._images, return_tensors="pt")
-        counts = iter((made["image_grid_thw"].prod(-1) // self._processor.merge_size**2).tolist())
+        features = self._processor(images=self._images, return_tensors="pt")
+        counts = iter((features["image_grid_thw"].prod(-1) // self._processor.merge_size**2).tolist())
         pad = self._model.config.image_token_id
         encoded = self._tokenizer.encode(text, add_special_tokens=False)
         ids = np.array([i for token in encoded for i in ([token] * next(counts) if token == pad else [token])])
@@ -106,18 +106,18 @@ class PublishedLoop:
             "input_ids": tokens,
             "attention_mask": torch.ones_like(tokens),
             "mm_token_type_ids": (tokens == pad).int(),
-            "pixel_values": made["pixel_values"].to(self._model.device, self._model.dtype),
-            "image_grid_thw": made["image_grid_thw"].to(self._model.device),
+            "pixel_values": features["pixel_values"].to(self._model.device, self._model.dtype),
+            "image_grid_thw": features["image_grid_thw"].to(self._model.device),
         }
 
 
 class ForcedTokens(LogitsProcessor):
-    """Writes given tokens after a prompt of `start` tokens."""
+    """Makes `generate()` write the given tokens after a prompt of `prompt_length` tokens."""
 
-    def __init__(self, start: int, tokens: Sequence[int]) -> None:
-        self._start, self._tokens = start, tokens
+    def __init__(self, prompt_length: int, tokens: Sequence[int]) -> None:
+        self._prompt_length, self._tokens = prompt_length, tokens
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        only = torch.full_like(scores, -torch.inf)
-        only[:, self._tokens[input_ids.shape[1] - self._start]] = 0.0
-        return only
+        forced = torch.full_like(scores, -torch.inf)
+        forced[:, self._tokens[input_ids.shape[1] - self._prompt_length]] = 0.0
+        return forced

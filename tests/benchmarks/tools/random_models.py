@@ -1,4 +1,4 @@
-"""Random Qwen2.5-VLs to measure with: the proportions of the 7B in small, and the 7B itself."""
+"""Qwen2.5-VL models with random weights to measure with: the 7B's proportions at a small size, and the 7B's own shape."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ from pathlib import Path
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from tests.backends.support.random_model import small_config, write_random_checkpoint
+from tests.backends.support.random_model import small_config
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
 
 
 def random_checkpoint(folder: Path, *, quick: bool, side: int, gpu: bool = False) -> Checkpoint:
-    """12.6 million weights with `quick`, else 226 million; on a GPU the 7B in bfloat16. Pictures are brought to `side` x `side`."""
+    """12.6 million weights with `quick`, else 226 million; with `gpu` the 7B in bfloat16. Images are resized to `side` x `side`."""
     if gpu:
-        return build_on_device(folder, seven_billion(), side, "cuda", torch.bfloat16)
-    wide, deep, looks = (384, 6, 128) if quick else (2048, 4, 640)
-    write_random_checkpoint(folder / "random", config=_small(wide, deep, looks), pixels=side * side)
+        return build_on_device(folder, shape_of_7b(), side, "cuda", torch.bfloat16)
+    config = _small_config(384, 6, 128) if quick else _small_config(2048, 4, 640)
+    write_random_checkpoint(folder / "random", config=config, pixels=side * side)
     return open_checkpoint(str(folder / "random"), device="cpu", dtype=torch.float32)
 
 
 def build_on_device(folder: Path, config: Qwen2_5_VLConfig, side: int, device: str, dtype: torch.dtype) -> Checkpoint:
-    """A model made where it is used: no 15 GB of noise are written and read back. `folder` gets tokenizer and processor."""
-    checkpoint = open_checkpoint(str(write_random_checkpoint(folder / "random", pixels=side * side)), device="cpu", dtype=torch.float32)
+    """A model initialised on its device, so that 15 GB of noise need not be written and read back.
+
+    `folder` gets the tokenizer and the processor.
+    """
+    checkpoint = open_checkpoint(
+        str(write_random_checkpoint(folder / "random", pixels=side * side)), device="cpu", dtype=torch.float32
+    )
     with torch.device(device):
         model = Qwen2_5_VLForConditionalGeneration._from_config(config, dtype=dtype)
     with torch.no_grad():
@@ -35,7 +40,7 @@ def build_on_device(folder: Path, config: Qwen2_5_VLConfig, side: int, device: s
     return replace(checkpoint, model=model.eval(), threads=None)
 
 
-def seven_billion() -> Qwen2_5_VLConfig:
+def shape_of_7b() -> Qwen2_5_VLConfig:
     """The shape of Qwen2.5-VL-7B (its config.json), with the control tokens of the small tokenizer."""
     return small_config(
         {
@@ -60,26 +65,26 @@ def seven_billion() -> Qwen2_5_VLConfig:
     )
 
 
-def _small(wide: int, deep: int, looks: int) -> Qwen2_5_VLConfig:
-    """The proportions of the 7B: nine tenths of the weights read text, one tenth looks."""
-    halved = wide % 128 == 0 and (wide // 64) % (wide // 128) == 0
+def _small_config(hidden: int, layers: int, vision_hidden: int) -> Qwen2_5_VLConfig:
+    """The proportions of the 7B: nine tenths of the weights are the language model's, one tenth the vision tower's."""
+    grouped = hidden % 128 == 0 and (hidden // 64) % (hidden // 128) == 0
     return small_config(
         {
-            "hidden_size": wide,
-            "intermediate_size": 11 * wide // 4,
-            "num_hidden_layers": deep,
-            "num_attention_heads": wide // 64,
-            "num_key_value_heads": wide // 128 if halved else wide // 64,
+            "hidden_size": hidden,
+            "intermediate_size": 11 * hidden // 4,
+            "num_hidden_layers": layers,
+            "num_attention_heads": hidden // 64,
+            "num_key_value_heads": hidden // 128 if grouped else hidden // 64,
             "max_position_embeddings": 65_536,
             "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [8, 12, 12]},
         },
         {
-            "depth": deep,
-            "hidden_size": looks,
-            "intermediate_size": 3 * looks,
-            "num_heads": looks // 64,
-            "out_hidden_size": wide,
+            "depth": layers,
+            "hidden_size": vision_hidden,
+            "intermediate_size": 3 * vision_hidden,
+            "num_heads": vision_hidden // 64,
+            "out_hidden_size": hidden,
             "window_size": 112,
-            "fullatt_block_indexes": [deep // 2 - 1, deep - 1],
+            "fullatt_block_indexes": [layers // 2 - 1, layers - 1],
         },
     )
