@@ -1,6 +1,6 @@
 """python -m tests.screens --out DIR
 
-Pictures of the page in every state, 1280 and 390 pixels wide, light and dark: DIR/WIDTH-SCHEME-STATE.png.
+Screenshots of the page in every state, 1280 and 390 pixels wide, light and dark: DIR/WIDTH-SCHEME-STATE.png.
 """
 
 from __future__ import annotations
@@ -22,37 +22,42 @@ from tests.ui.conftest import DESKTOP, PHONE, Server, write_script
 from tests.ui.support.saved_examples import ANSWER, PROMPT, SCRIPT, ask, write_example
 
 SIZES: dict[str, dict[str, Any]] = {"1280": DESKTOP, "390": PHONE}
-LONG = 60_000
+TIMEOUT_MS = 60_000
 ENDLESS = "<Think>" + "The block glides on, and nothing else in the picture moves. " * 4000
 
 
 @dataclass(frozen=True)
-class Stage:
-    """Servers with one judge each, and two clips."""
+class Servers:
+    """Servers that differ in what their scripted judge replies, and two clips to upload."""
 
     usual: Server
     endless: Server
-    mumbling: Server
+    unreadable: Server
     clips: tuple[Path, Path]
 
 
+EnterState = Callable[[Page, Servers], None]
+"""Brings a fresh page into one of its states."""
+
+
 def main() -> None:
-    """Take all pictures."""
+    """Take all screenshots."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the screenshots")
     out: Path = parser.parse_args().out
     out.mkdir(parents=True, exist_ok=True)
-    with started() as chromium, tempfile.TemporaryDirectory() as place, staged(Path(place)) as stage:
+    with started() as chromium, tempfile.TemporaryDirectory() as name, start_servers(Path(name)) as servers:
         for size, options in SIZES.items():
             for scheme in ("light", "dark"):
-                for state, act in STATES.items():
-                    _take(chromium, {**options, "color_scheme": scheme}, stage, act, out / f"{size}-{scheme}-{state}.png")
+                for state, enter in STATES.items():
+                    path = out / f"{size}-{scheme}-{state}.png"
+                    _take_screenshot(chromium, {**options, "color_scheme": scheme}, servers, enter, path)
 
 
-def _take(chromium: Browser, options: dict[str, Any], stage: Stage, act: Callable[[Page, Stage], None], path: Path) -> None:
+def _take_screenshot(chromium: Browser, options: dict[str, Any], servers: Servers, enter: EnterState, path: Path) -> None:
     context = chromium.new_context(**options)
     page = context.new_page()
-    act(page, stage)
+    enter(page, servers)
     page.wait_for_timeout(300)
     page.screenshot(path=path, full_page=True)
     context.close()
@@ -60,8 +65,8 @@ def _take(chromium: Browser, options: dict[str, Any], stage: Stage, act: Callabl
 
 
 @contextmanager
-def staged(folder: Path) -> Iterator[Stage]:
-    """Everything that the states need."""
+def start_servers(folder: Path) -> Iterator[Servers]:
+    """All servers that the states need, with three examples each; stopped at the end."""
     examples = folder / "examples"
     for name, hue in (("a-block", 20), ("b-block", 50), ("c-block", 80)):
         write_example(examples / name, (ask(10, 30, 60, 90), ask(*range(50, 72, 2)), ANSWER), hue=hue)
@@ -69,17 +74,17 @@ def staged(folder: Path) -> Iterator[Stage]:
     with ExitStack() as stack:
 
         def serve(name: str, replies: tuple[str, ...], pause: float) -> Server:
-            place = folder / name
-            place.mkdir()
-            script = write_script(place / "script.jsonl", replies, protocol="paired", pause=pause)
-            server = Server(place, script, "--examples", str(examples))
+            home = folder / name
+            home.mkdir()
+            script = write_script(home / "script.jsonl", replies, protocol="paired", pause=pause)
+            server = Server(home, script, "--examples", str(examples))
             stack.callback(server.stop)
             return server
 
-        yield Stage(
+        yield Servers(
             serve("usual", SCRIPT, 0.002),
             serve("endless", (ENDLESS,), 0.02),
-            serve("mumbling", ("Hm. I would not know.",), 0),
+            serve("unreadable", ("Hm. I would not know.",), 0),
             clips,
         )
 
@@ -87,91 +92,91 @@ def staged(folder: Path) -> Iterator[Stage]:
 # -- states --------------------------------------------------------------------------------------------------------------
 
 
-def empty(page: Page, stage: Stage) -> None:
-    """Before anything."""
-    _open(page, stage.usual)
+def empty(page: Page, servers: Servers) -> None:
+    """The page as it opens."""
+    _open(page, servers.usual)
 
 
-def settings(page: Page, stage: Stage) -> None:
-    """The settings, open."""
-    _open(page, stage.usual)
+def settings(page: Page, servers: Servers) -> None:
+    """The settings, expanded."""
+    _open(page, servers.usual)
     page.locator("#settings button").first.click()
-    expect(page.locator("#window input")).to_be_visible(timeout=LONG)
+    expect(page.locator("#window input")).to_be_visible(timeout=TIMEOUT_MS)
 
 
-def running(page: Page, stage: Stage) -> None:
+def running(page: Page, servers: Servers) -> None:
     """The judge is writing."""
-    _start(page, stage.endless, stage)
-    expect(page.locator(".vrt-text p").first).to_contain_text("nothing else", timeout=LONG)
+    _start(page, servers.endless, servers)
+    expect(page.locator(".vrt-text p").first).to_contain_text("nothing else", timeout=TIMEOUT_MS)
 
 
-def stopped(page: Page, stage: Stage) -> None:
+def stopped(page: Page, servers: Servers) -> None:
     """Stopped while the judge was writing."""
-    running(page, stage)
+    running(page, servers)
     page.locator("#stop").click()
-    _wait(page, "Stopped")
+    _wait_for_status(page, "Stopped")
 
 
-def queued(page: Page, stage: Stage) -> None:
-    """Waiting behind another visitor."""
+def queued(page: Page, servers: Servers) -> None:
+    """In the queue, behind another visitor's comparison."""
     assert page.context.browser is not None
-    running(page.context.new_page(), stage)
-    _start(page, stage.endless, stage)
-    expect(page.locator("#place")).to_contain_text("queue", timeout=LONG)
+    running(page.context.new_page(), servers)
+    _start(page, servers.endless, servers)
+    expect(page.locator("#place")).to_contain_text("queue", timeout=TIMEOUT_MS)
 
 
-def finished(page: Page, stage: Stage) -> None:
-    """A verdict."""
-    _start(page, stage.usual, stage)
-    _wait(page, "Finished")
+def finished(page: Page, servers: Servers) -> None:
+    """Finished with a verdict."""
+    _start(page, servers.usual, servers)
+    _wait_for_status(page, "Finished")
 
 
-def unreadable(page: Page, stage: Stage) -> None:
-    """A judge that says nothing usable."""
-    _start(page, stage.mumbling, stage)
-    _wait(page, "Ended|Failed|Finished")
+def unreadable(page: Page, servers: Servers) -> None:
+    """Ended without a verdict: no reply can be read."""
+    _start(page, servers.unreadable, servers)
+    _wait_for_status(page, "Ended|Failed|Finished")
 
 
-def failed(page: Page, stage: Stage) -> None:
-    """A prompt is missing."""
-    _start(page, stage.usual, stage, prompt="")
-    _wait(page, "Failed")
+def failed(page: Page, servers: Servers) -> None:
+    """Failed: the prompt is missing."""
+    _start(page, servers.usual, servers, prompt="")
+    _wait_for_status(page, "Failed")
 
 
-def replaying(page: Page, stage: Stage) -> None:
-    """An example."""
-    _open(page, stage.usual)
+def replaying(page: Page, servers: Servers) -> None:
+    """A replayed example."""
+    _open(page, servers.usual)
     page.locator(".vrt-card").first.click()
-    _wait(page, "Replaying")
-    expect(page.locator("#first video")).to_be_visible(timeout=LONG)
+    _wait_for_status(page, "Replaying")
+    expect(page.locator("#first video")).to_be_visible(timeout=TIMEOUT_MS)
     page.locator(".vrt-tile").nth(6).click()
 
 
-def frames(page: Page, stage: Stage) -> None:
-    """All frames of an example."""
-    replaying(page, stage)
-    _tab(page, "Frames")
-    expect(page.locator("#frames img").first).to_be_visible(timeout=LONG)
+def frames(page: Page, servers: Servers) -> None:
+    """All frames of an example, in their tab."""
+    replaying(page, servers)
+    _open_tab(page, "Frames")
+    expect(page.locator("#frames img").first).to_be_visible(timeout=TIMEOUT_MS)
 
 
-def transcript(page: Page, stage: Stage) -> None:
-    """The raw text of an example."""
-    replaying(page, stage)
-    _tab(page, "Raw transcript")
-    expect(page.locator("#transcript pre").first).to_be_visible(timeout=LONG)
+def transcript(page: Page, servers: Servers) -> None:
+    """The raw transcript of an example."""
+    replaying(page, servers)
+    _open_tab(page, "Raw transcript")
+    expect(page.locator("#transcript pre").first).to_be_visible(timeout=TIMEOUT_MS)
 
 
-def saving(page: Page, stage: Stage) -> None:
-    """A link to an example."""
-    replaying(page, stage)
-    _tab(page, "Save and share")
+def saving(page: Page, servers: Servers) -> None:
+    """A link to an example, in the tab for saving and sharing."""
+    replaying(page, servers)
+    _open_tab(page, "Save and share")
     page.get_by_role("button", name="Copy link").click()
-    expect(page.locator(".vrt-link")).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-link")).to_be_visible(timeout=TIMEOUT_MS)
 
 
-STATES: dict[str, Callable[[Page, Stage], None]] = {
-    act.__name__: act
-    for act in (
+STATES: dict[str, EnterState] = {
+    state.__name__: state
+    for state in (
         empty, settings, running, stopped, queued, finished, unreadable, failed, replaying, frames, transcript, saving,
     )
 }  # fmt: skip
@@ -179,23 +184,23 @@ STATES: dict[str, Callable[[Page, Stage], None]] = {
 
 def _open(page: Page, server: Server) -> None:
     page.goto(server.url)
-    expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=TIMEOUT_MS)
 
 
-def _start(page: Page, server: Server, stage: Stage, prompt: str = PROMPT) -> None:
+def _start(page: Page, server: Server, servers: Servers, prompt: str = PROMPT) -> None:
     _open(page, server)
-    for name, clip in zip(("first", "second"), stage.clips, strict=True):
+    for name, clip in zip(("first", "second"), servers.clips, strict=True):
         page.locator(f"#{name} input[type=file]").set_input_files(str(clip))
-        page.wait_for_function("name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name, timeout=LONG)
+        page.wait_for_function("name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name, timeout=TIMEOUT_MS)
     page.locator("#prompt textarea").fill(prompt)
     page.locator("#go").click()
 
 
-def _wait(page: Page, pattern: str) -> None:
-    expect(page.locator("#status textarea")).to_have_value(re.compile(pattern), timeout=LONG)
+def _wait_for_status(page: Page, pattern: str) -> None:
+    expect(page.locator("#status textarea")).to_have_value(re.compile(pattern), timeout=TIMEOUT_MS)
 
 
-def _tab(page: Page, name: str) -> None:
+def _open_tab(page: Page, name: str) -> None:
     page.get_by_role("tab", name=name).first.click()
 
 

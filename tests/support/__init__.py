@@ -1,1 +1,1 @@
-"""What tests of several rooms share: small clips, frames without a clip, and a browser."""
+"""What several test folders share: small clips, frames without a video, and a browser."""

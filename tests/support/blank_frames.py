@@ -1,4 +1,4 @@
-"""Frames made of nothing, for tests that need frames but no video."""
+"""Frames of one colour, for tests that need frames but no video."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vrthinker_core.types import Frame, FrameRef
 
 
 def frame(ref: FrameRef, width: int = 28, height: int = 28) -> Frame:
-    """A frame of one colour that says which slot it is."""
+    """A frame whose colour follows from its slot and side."""
     colour = bytes((ref.slot % 256, 80 * int(ref.side) % 256, 40))
     key = f"drawn:{ref.slot}:{int(ref.side)}:{width}x{height}"
     return Frame(ref, ref.slot, ref.slot / 24, (ref.slot + 1) / 24, width, height, key, colour * (width * height))

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from tests.backends.support.random_model import small_config
+from tests.backends.support.random_model import small_config, write_random_checkpoint
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
 
 
