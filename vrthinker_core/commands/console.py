@@ -7,17 +7,9 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.text import Text
 
-from vrthinker_core.types import ClipInfo, Dimension, Preference, Side, Thumbnail
+from vrthinker_core.types import ClipInfo, Side, Thumbnail
 from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Turn, TurnEnded
-
-NAMES = {
-    Dimension.TA: "Text alignment",
-    Dimension.MQ: "Motion quality",
-    Dimension.VQ: "Visual quality",
-    Dimension.OA: "Overall",
-}
-
-WINNERS = {Preference.TIE: "tie", Preference.FIRST: "video 1", Preference.SECOND: "video 2", None: "not said"}
+from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
 
 
 class ConsoleRenderer:
@@ -94,7 +86,7 @@ class ConsoleRenderer:
         kind = "Provisional verdict (recommended, never made final)" if end.provisional else "Verdict"
         self._line(kind if end.verdict.whole else "Incomplete verdict", "bold green" if end.verdict.whole else "bold yellow")
         for dimension, label in end.verdict:
-            self._line(f"  {NAMES[dimension]:<16}{WINNERS[label]}")
+            self._line(f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]}")
 
     def _line(self, text: str, style: str = "") -> None:
         self._end_line()

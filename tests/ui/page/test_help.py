@@ -47,7 +47,7 @@ def unsure(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def explained(page: Page) -> list[tuple[Locator, str]]:
     """(button, what must be said of it) of all four dimensions and of the confidence."""
     said = {Dimension.OA: Preference.FIRST, Dimension.TA: Preference.FIRST, Dimension.VQ: None, Dimension.MQ: Preference.TIE}
-    helps = [f"{words.DIMENSIONS[dimension][1]} {words.LABEL_HELP[label]}" for dimension, label in said.items()]
+    helps = [f"{words.DIMENSION_HELP[dimension]} {words.LABEL_HELP[label]}" for dimension, label in said.items()]
     chips = page.locator(".vrt-chip button").all()
     sure = page.get_by_role("button", name=words.confidence(2))
     return [*zip(chips, helps, strict=True), (sure, words.CONFIDENCE_HELP)]

@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from vrthinker_core.types import ClipInfo, FrameRef, Reply, Side
 from vrthinker_core.types.events import Finished, Turn
+from vrthinker_core.types.wording import DIMENSION_NAMES
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
 from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
@@ -183,11 +184,11 @@ def _verdict(finished: Finished | None) -> VerdictJson | None:
     labels = dict(finished.verdict)
     chips: list[ChipJson] = [
         {
-            "name": name,
-            "label": words.LABELS[labels[dimension]],
+            "name": DIMENSION_NAMES[dimension],
+            "label": words.label_name(labels[dimension]),
             "value": labels[dimension],
             "help": f"{help_text} {words.LABEL_HELP[labels[dimension]]}",
         }
-        for dimension, (name, help_text) in words.DIMENSIONS.items()
+        for dimension, help_text in words.DIMENSION_HELP.items()
     ]
     return {"headline": words.headline(finished.verdict), "caveats": words.caveats(finished), "chips": chips}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from vrthinker_core.types import Dimension, FrameSelection, Preference, ProblemKind, Reply, Verdict
 from vrthinker_core.types.events import Finished, StopReason, Turn
+from vrthinker_core.types.wording import LABEL_NAMES
 
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
@@ -35,7 +36,6 @@ SWAPPED = "Sides swapped. The former verdict belonged to the former order: compa
 CHANGED = "The videos have changed. The former verdict belonged to the former ones: compare again."
 NO_ADDRESS = "Give the address of a video file, as in https://example.org/video.mp4."
 NO_VERDICT = "No verdict"
-NO_FRAMES = "The frames that the judge looks at appear here, in pairs."
 NO_SUCH_LINK = "This link leads nowhere any more: saved traces live as long as the server. Open the trace's file instead."
 NO_RUN = "This run is not here any more. Compare again."
 NO_ROOM = "The link could not be made: the server's disk is full. Download the trace instead."
@@ -50,15 +50,13 @@ FRAMES_HELP = "Most indices that one request may bring."
 PROTOCOL_NAMES = {"auto": "Automatic", "paired": "paired", "concat": "concat"}
 WINDOW_NAMES = {"own": "As the protocol says", "0": "Forget at once", "all": "Keep everything"}
 
-DIMENSIONS = {
-    Dimension.OA: ("Overall", "All things weighed together: which video a person would rather be given."),
-    Dimension.TA: ("Text alignment", "How faithfully a video shows what the prompt says."),
-    Dimension.VQ: ("Visual quality", "Beauty and cleanness of the picture: artefacts, blur, distortion, flicker."),
-    Dimension.MQ: ("Motion quality", "Smooth and natural motion: no jitter, no jumps, nothing that changes by itself."),
+DIMENSION_HELP = {
+    Dimension.OA: "All things weighed together: which video a person would rather be given.",
+    Dimension.TA: "How faithfully a video shows what the prompt says.",
+    Dimension.VQ: "Beauty and cleanness of the picture: artefacts, blur, distortion, flicker.",
+    Dimension.MQ: "Smooth and natural motion: no jitter, no jumps, nothing that changes by itself.",
 }
-"""Name and one line of help, in the order in which a verdict is shown."""
-
-LABELS = {Preference.TIE: "Tie", Preference.FIRST: "Video 1", Preference.SECOND: "Video 2", None: "Not said"}
+"""One line of help each, in the order in which a verdict is shown."""
 
 LABEL_HELP = {
     Preference.TIE: "The judge sees no difference here.",
@@ -66,8 +64,6 @@ LABEL_HELP = {
     Preference.SECOND: "The judge finds video 2 better here.",
     None: "The judge did not say. A missing label is not a tie.",
 }
-
-NOT_REQUESTED = "not requested"
 
 
 def count(number: int, one: str, many: str = "") -> str:
@@ -156,6 +152,11 @@ def ending(finished: Finished) -> str:
 
 
 # -- verdict -------------------------------------------------------------------------------------------------------------
+
+
+def label_name(label: Preference | None) -> str:
+    """A label as it stands alone."""
+    return LABEL_NAMES[label].capitalize()
 
 
 def headline(verdict: Verdict) -> str:

@@ -1,0 +1,15 @@
+"""What page and terminal call the dimensions and the labels of a verdict."""
+
+from __future__ import annotations
+
+from vrthinker_core.types.comparison import Dimension, Preference
+
+DIMENSION_NAMES = {
+    Dimension.TA: "Text alignment",
+    Dimension.MQ: "Motion quality",
+    Dimension.VQ: "Visual quality",
+    Dimension.OA: "Overall",
+}
+
+LABEL_NAMES = {Preference.TIE: "tie", Preference.FIRST: "video 1", Preference.SECOND: "video 2", None: "not said"}
+"""As they stand within a sentence; None is a label that the judge did not give."""
