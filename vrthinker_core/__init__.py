@@ -1,11 +1,22 @@
-"""VR-Thinker: compare two generated videos, and see why. The public names."""
+"""VR-Thinker: compare two generated videos, and see why. The public names.
 
-from vrthinker_core.backends import OpenedBackend, ScriptedBackend, open_backend
-from vrthinker_core.batch import judge_many
-from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, TraceError, VideoError, VrThinkerError
-from vrthinker_core.judge import judge
-from vrthinker_core.types import Dimension, Preference, Settings, Side, Verdict, VideoPair
-from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Trace, Turn, TurnEnded
+Each is imported when it is first asked for (PEP 562): a process that only decodes a clip loads neither judge nor page nor models.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vrthinker_core.backends import OpenedBackend, ScriptedBackend, open_backend
+    from vrthinker_core.batch import judge_many
+    from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, TraceError, VideoError, VrThinkerError
+    from vrthinker_core.judge import judge
+    from vrthinker_core.types import Dimension, Preference, Settings, Side, Verdict, VideoPair
+    from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Trace, Turn, TurnEnded
 
 __all__ = [
     "BadInput",
@@ -35,3 +46,36 @@ __all__ = [
     "judge_many",
     "open_backend",
 ]
+
+_MODULES = {
+    "backends": ("OpenedBackend", "ScriptedBackend", "open_backend"),
+    "batch": ("judge_many",),
+    "errors": ("BadInput", "CheckpointError", "JudgeError", "TraceError", "VideoError", "VrThinkerError"),
+    "judge": ("judge",),
+    "types": ("Dimension", "Preference", "Settings", "Side", "Verdict", "VideoPair"),
+}
+"""Which module holds which names; all others stand in `types.events`."""
+
+
+class _Package(ModuleType):
+    """Keeps `judge` the function: the import system would replace it by the module of that name as soon as that is loaded."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name == "judge" and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+if not TYPE_CHECKING:  # else a type checker would believe that every name exists
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = next((module for module, names in _MODULES.items() if name in names), "types.events")
+        globals()[name] = value = getattr(import_module(f"{__name__}.{module}"), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
