@@ -67,8 +67,11 @@ def test_the_limits_bind_each_of_them(decoders: DecoderPool, tmp_path: Path, kin
         opened(path, opening=SQUARE, limits=Limits(memory_bytes=40_000_000), decoders=decoders)
     with opened(path, opening=SQUARE, decoders=decoders) as clip, opened(kind("B-frames"), decoders=decoders) as small:
         assert clip.info.frames == 3
-        held = {int(fd.name) for fd in (PROC / str(small.pid) / "fd").iterdir()}
-        assert held <= set(range(6)), "neither sockets of the nursery nor the file of another clip"
+        held = [(PROC / str(small.pid) / "fd" / str(number)).readlink() for number in range(5)]
+        assert held[:3] == [Path("/dev/null")] * 3
+        assert held[3].name.startswith("socket:")
+        assert held[4] == kind("B-frames")
+        assert len(list((PROC / str(small.pid) / "fd").iterdir())) == 5, "nothing of the fork server, and no other clip"
 
 
 def test_nothing_is_left_behind(kind: Callable[[str], Path]) -> None:
@@ -132,9 +135,9 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from tests.video.support.open_clips import opened
-from vrthinker_core.video import Decoders
+from vrthinker_core.video import DecoderPool
 
-decoders = Decoders()
+decoders = DecoderPool()
 clip = opened(Path(sys.argv[1]), decoders=decoders)
 print(clip.pid, Path(f"/proc/{clip.pid}/stat").read_text().rpartition(")")[2].split()[1], flush=True)
 os.kill(os.getpid(), 9)
@@ -144,16 +147,41 @@ os.kill(os.getpid(), 9)
 def test_all_end_when_their_owner_is_killed(kind: Callable[[str], Path]) -> None:
     command = [sys.executable, "-c", KILLED, str(kind("B-frames"))]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], check=False)
-    assert all(gone_within(int(pid), 5) for pid in run.stdout.split())
+    worker, server = (int(pid) for pid in run.stdout.split())
+    assert gone_within(worker, 5)
+    assert gone_within(server, 5)
+
+
+UNGUARDED = """
+import sys
+from pathlib import Path
+from tests.video.support.open_clips import opened
+from vrthinker_core.video import DecoderPool
+
+print("once", flush=True)
+decoders = DecoderPool()
+print(len(opened(Path(sys.argv[1]), decoders=decoders).frames([1, 2])))
+"""
+
+
+@pytest.mark.parametrize("how", ["script", "module", "-c", "standard input"])
+def test_the_main_module_is_not_run_again(how: str, kind: Callable[[str], Path], tmp_path: Path) -> None:
+    """Also without `if __name__ == "__main__"`."""
+    (tmp_path / "unguarded.py").write_text(UNGUARDED)
+    arguments = {"script": [str(tmp_path / "unguarded.py")], "module": ["-m", "unguarded"], "-c": ["-c", UNGUARDED]}
+    command = [sys.executable, *arguments.get(how, ["-"]), str(kind("B-frames"))]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), str(tmp_path)])}
+    run = subprocess.run(command, input=UNGUARDED, stdout=subprocess.PIPE, text=True, env=environment, check=True, timeout=60)
+    assert run.stdout.split() == ["once", "2"]
 
 
 FORKED = """
 import os, sys
 from pathlib import Path
 from tests.video.support.open_clips import opened
-from vrthinker_core.video import Decoders
+from vrthinker_core.video import DecoderPool
 
-with Decoders() as decoders:
+with DecoderPool() as decoders:
     opened(Path(sys.argv[1]), decoders=decoders).close()
     if os.fork() == 0:
         with opened(Path(sys.argv[1]), decoders=decoders) as clip:

@@ -18,7 +18,7 @@ from vrthinker_core.video import DecoderPool
 
 
 def test_a_clip_waits_for_a_place_and_keeps_none(kind: Callable[[str], Path]) -> None:
-    with DecoderPool(places=1) as decoders, ThreadPoolExecutor(3) as pool, ExitStack() as clips:
+    with DecoderPool(max_opening=1) as decoders, ThreadPoolExecutor(3) as pool, ExitStack() as clips:
         with decoders.opening_slot():
             opening = [pool.submit(opened, kind("B-frames"), decoders=decoders) for _ in range(3)]
             assert not wait(opening, 0.5).done
@@ -31,7 +31,7 @@ def test_a_clip_waits_for_a_place_and_keeps_none(kind: Callable[[str], Path]) ->
 def test_a_file_that_cannot_be_opened_gives_its_place_back(kind: Callable[[str], Path], tmp_path: Path) -> None:
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(kind("B-frames").read_bytes()[:200])
-    with DecoderPool(places=1) as decoders:
+    with DecoderPool(max_opening=1) as decoders:
         for _ in range(2):
             with pytest.raises(VideoError):
                 opened(broken, decoders=decoders)
@@ -49,12 +49,12 @@ def test_both_clips_of_a_pair_open_side_by_side_on_any_machine() -> None:
 
 FORKED = """
 import os
-from vrthinker_core.video import Decoders
+from vrthinker_core.video import DecoderPool
 
-decoders = Decoders(places=1)
-with decoders.place():
+decoders = DecoderPool(max_opening=1)
+with decoders.opening_slot():
     if os.fork() == 0:
-        with decoders.place():
+        with decoders.opening_slot():
             os._exit(7)
     print(os.waitstatus_to_exitcode(os.wait()[1]))
 """

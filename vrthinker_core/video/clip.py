@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -19,12 +17,9 @@ from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.frames.plan import ReadMode
 from vrthinker_core.video.limits import DEFAULT, Limits
-from vrthinker_core.video.processes import process
 from vrthinker_core.video.processes.pool import DecoderPool
-from vrthinker_core.video.worker_io import Header, receive_message, send_message
-
-_EXIT_SECONDS = 2.0
-"""How long a process that hung up may take to end by itself, so that the cause can be told from its exit code."""
+from vrthinker_core.video.processes.process import CLIP_WORKER, start_worker
+from vrthinker_core.video.worker_io import Header
 
 
 def open_clip(
@@ -41,10 +36,10 @@ def open_clip(
 ) -> Clip:
     """Open a video file for one comparison.
 
-    `first` are the slots that are sent before the judge says anything, sized by `opening`; all other slots are sized by `later`.
-    `reading` is chosen by the length of the clip unless it is forced. `decoders` gives the decoding process, and a place to open
-    the clip in, for which this may wait; without them a fresh process is started at once. Raises VideoError with one sentence about
-    the file, DecoderDied when the decoding process crashed, hung or passed its limits.
+    `first` are the slots that are sent before the judge's first turn, sized by `opening`; all other slots are sized by `later`.
+    `read_mode` is chosen by the length of the clip unless it is forced. `decoders` starts the worker process, and may make this
+    wait until there is room to open a clip; without it a fresh process is started at once. Raises VideoError with one sentence
+    about the file, DecoderDied when the worker crashed, hung or passed its limits.
     """
     path = Path(path)
     open_local(path).close()
@@ -55,7 +50,7 @@ def open_clip(
         "later": asdict(later),
         "first": list(first),
         "limits": asdict(limits),
-        "reading": read_mode,
+        "read_mode": read_mode,
     }
     with decoders.opening_slot() if decoders else contextlib.nullcontext():
         clip = Clip(path, side, grid, limits, decoders)
@@ -68,12 +63,12 @@ def open_clip(
 
 
 class Clip:
-    """An opened clip. Close it, or use it in a `with` statement; safe to ask from several threads."""
+    """An opened clip. Close it, or use it in a `with` statement. Safe for threads."""
 
     info: ClipInfo
     """What is known about the file, health notes included."""
     read_mode: ReadMode
-    """How frames are found in the end: "whole" or "seek"."""
+    """How frames are found: "whole" or "seek", never "auto"."""
 
     def __init__(self, path: Path, side: Side, grid: Grid, limits: Limits, decoders: DecoderPool | None = None) -> None:
         """Use `open_clip`."""
@@ -81,18 +76,18 @@ class Clip:
         self._side = side
         self._grid = grid
         self._limits = limits
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._failure: str | None = None
-        self._process = decoders.start_worker() if decoders else process.start_process(process.WORKER)
-        self._end = weakref.finalize(self, process.end_process, self._process, os.getpid())
+        self._worker = decoders.start_worker() if decoders else start_worker(CLIP_WORKER)
+        self._end = weakref.finalize(self, self._worker.end)
 
     @property
     def pid(self) -> int:
-        """The decoding process, for whoever watches over processes."""
-        return self._process.pid
+        """The number of the worker process."""
+        return self._worker.pid
 
     def frames(self, slots: Sequence[int]) -> tuple[Frame, ...]:
-        """The frames that `slots` mean, in the order asked. Raises VideoError, DecoderDied; ValueError for what is no slot."""
+        """The frames of `slots`, in the same order. Raises VideoError, DecoderDied; ValueError for a number that is no slot."""
         if not all(0 <= slot < self._grid.slots for slot in slots):
             raise ValueError(f"slots run from 0 to {self._grid.slots - 1}, not {list(slots)}")
         found = {frame.ref.slot: frame for frame in self._request({"slots": sorted(set(slots))})} if slots else {}
@@ -101,8 +96,10 @@ class Clip:
         return tuple(found[slot] for slot in slots)
 
     def close(self) -> None:
-        """End the decoding process, also in the middle of its work. May be called again."""
+        """Kill the worker process, also in the middle of its work. May be called again."""
         self._end()
+        with self._lock:  # a thread that reads from the connection has left it then
+            self._worker.connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -111,45 +108,34 @@ class Clip:
         self.close()
 
     def _request(self, request: Header) -> list[Frame]:
-        """One request and the frames that answer it; what is said about the clip is taken over."""
+        """Send one request and collect the frames of the responses; updates what is known about the clip."""
         with self._lock:
             if self._failure is not None:
                 raise DecoderDied(self._failure)
             if not self._end.alive:
                 raise VideoError(f"{self._name} was closed.")
-            late = threading.Event()
             try:
-                with process.deadline(self._process, self._limits.wall_seconds, late):
-                    return list(self._exchange(request))
+                return list(self._responses(request))
             except (EOFError, OSError, ValueError, TypeError, KeyError):
-                raise self._death_error(late.is_set()) from None
+                raise self._death_error() from None
 
-    def _death_error(self, late: bool) -> VideoError:
+    def _responses(self, request: Header) -> Iterator[Frame]:
+        for header, payload in self._worker.request(request, self._limits.wall_seconds):
+            if header["done"]:
+                info = header["info"]
+                self.info = ClipInfo(**(info | {"notes": tuple(info["notes"])}))
+                self.read_mode = header["read_mode"]
+            else:
+                yield from self._frames(payload, **header["frame"])
+
+    def _death_error(self) -> VideoError:
         if not self._end.alive:
             return VideoError(f"{self._name} was closed.")
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_EXIT_SECONDS)
+        self._failure = f"{self._name}: {self._worker.cause_of_death(self._limits)}."
         self.close()
-        self._failure = f"{self._name}: {process.cause_of_death(self._process.wait(), late, self._limits)}."
         return DecoderDied(self._failure)
-
-    def _exchange(self, request: Header) -> Iterator[Frame]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        send_message(self._process.stdin, request)
-        while True:
-            header, payload = receive_message(self._process.stdout)
-            if "picture" in header:
-                yield from self._frames(payload, **header["picture"])
-                continue
-            if "error" in header:
-                raise (DecoderDied if header["died"] else VideoError)(header["error"])
-            info = header["info"]
-            self.info = ClipInfo(**(info | {"notes": tuple(info["notes"])}))
-            self.read_mode = header["reading"]
-            return
 
     def _frames(self, rgb: bytes, slots: list[int], **known: Any) -> Iterator[Frame]:
         if len(rgb) != known["width"] * known["height"] * 3:
-            raise ValueError("a picture of another size than announced")
+            raise ValueError("a frame of another size than announced")
         return (Frame(FrameRef(slot, self._side), rgb=rgb, **known) for slot in slots)

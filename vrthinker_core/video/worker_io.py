@@ -1,6 +1,6 @@
-"""How parent and decoding process talk: a length-prefixed JSON header and raw bytes.
+"""Messages between a worker process and its parent: a JSON header, then raw bytes, over a `multiprocessing.connection.Connection`.
 
-JSON on purpose: the process that decodes hostile files must not be able to hand its parent anything that runs.
+Never `Connection.recv`, which unpickles: a process that decodes hostile files must not hand its parent anything that runs.
 """
 
 from __future__ import annotations
@@ -8,68 +8,64 @@ from __future__ import annotations
 import json
 import os
 import queue
-import struct
 import sys
 import threading
-from typing import IO, Any, BinaryIO
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from typing import Any
 
-_LENGTHS = struct.Struct("<IQ")
 _MAX_HEADER_BYTES = 1 << 22
 _MAX_PAYLOAD_BYTES = 1 << 29
 
 Header = dict[str, Any]
 
 
-def send_message(pipe: IO[bytes], header: Header, payload: bytes = b"") -> None:
-    """One message, flushed. Raises OSError when the other end is gone."""
-    text = json.dumps(header).encode()
-    pipe.write(_LENGTHS.pack(len(text), len(payload)))
-    pipe.write(text)
-    pipe.write(payload)
-    pipe.flush()
+def send_message(receiver: Connection, header: Header, payload: bytes = b"") -> None:
+    """Send one message. Raises OSError when the other end is closed."""
+    receiver.send_bytes(json.dumps(header).encode())
+    receiver.send_bytes(payload)
 
 
-def receive_message(pipe: IO[bytes]) -> tuple[Header, bytes]:
-    """The next message. Raises EOFError when the other end is gone or says what is no message."""
-    text_length, payload_length = _LENGTHS.unpack(_exactly(pipe, _LENGTHS.size))
-    if text_length > _MAX_HEADER_BYTES or payload_length > _MAX_PAYLOAD_BYTES:
-        raise EOFError
+def receive_message(sender: Connection) -> tuple[Header, bytes]:
+    """The next message. Raises EOFError when the other end is closed or sends anything but a message."""
     try:
-        header = json.loads(_exactly(pipe, text_length))
-    except ValueError as garbage:
-        raise EOFError from garbage
+        header = json.loads(sender.recv_bytes(_MAX_HEADER_BYTES))
+        payload = sender.recv_bytes(_MAX_PAYLOAD_BYTES)
+    except (OSError, ValueError, RecursionError) as error:
+        raise EOFError from error
     if not isinstance(header, dict):
         raise EOFError
-    return header, _exactly(pipe, payload_length)
+    return header, payload
 
 
-def _exactly(pipe: IO[bytes], length: int) -> bytes:
-    data = pipe.read(length)
-    if len(data) < length:
-        raise EOFError
-    return data
+# -- in the worker process -------------------------------------------------------------------------------------------------
 
 
-# -- the process's own end -----------------------------------------------------------------------------------------------
+def connect_to_parent(handle: int) -> Connection:
+    """The connection that this process inherited under the number `handle`."""
+    if sys.platform == "win32":
+        return connection.PipeConnection(handle)
+    return Connection(handle)
 
 
-def claim_stdout() -> BinaryIO:
-    """Standard output for the messages alone: whatever a library prints goes where errors go."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return answers
+def respond(parent: Connection, header: Header, payload: bytes = b"") -> None:
+    """Send one message; the process ends when the parent is gone."""
+    try:
+        send_message(parent, header, payload)
+    except OSError:
+        os._exit(0)
 
 
-def request_queue() -> queue.SimpleQueue[Header]:
-    """What the parent asks; this process ends, also in the middle of its work, when the parent dies or loses interest."""
-    asked: queue.SimpleQueue[Header] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, asked), daemon=True).start()
-    return asked
+def request_queue(parent: Connection) -> queue.SimpleQueue[Header]:
+    """The parent's requests. The process ends, also in the middle of its work, when the parent dies or closes the connection."""
+    requests: queue.SimpleQueue[Header] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(parent, requests), daemon=True).start()
+    return requests
 
 
-def _listen(pipe: BinaryIO, asked: queue.SimpleQueue[Header]) -> None:
+def _listen(parent: Connection, requests: queue.SimpleQueue[Header]) -> None:
     while True:
         try:
-            asked.put(receive_message(pipe)[0])
-        except (EOFError, OSError):
+            requests.put(receive_message(parent)[0])
+        except EOFError:
             os._exit(0)

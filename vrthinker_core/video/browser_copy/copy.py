@@ -9,18 +9,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import subprocess
 import tempfile
-import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
 
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits
-from vrthinker_core.video.processes import process
-from vrthinker_core.video.worker_io import Header, receive_message, send_message
+from vrthinker_core.video.processes.process import start_worker
+from vrthinker_core.video.worker_io import Header
 
 COPY_LIMITS = Limits(cpu_seconds=60.0, wall_seconds=90.0)
 """What a copy may cost: more than a comparison's own decoding, because encoding comes on top."""
@@ -30,7 +28,6 @@ MAX_COPY_BYTES = 300_000_000
 
 _VERSION = b"playable/1"
 _WORKER = "vrthinker_core.video.browser_copy.worker"
-_EXIT_SECONDS = 2.0
 
 
 def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -> Path | None:
@@ -86,34 +83,14 @@ def _write_copy(copy: Path, pieces: Generator[bytes, None, None], name: str) -> 
 
 
 def _copy_chunks(source: Path, limits: Limits) -> Generator[bytes, None, None]:
-    """The copy as the process hands it over, nothing when the file can be played as it is."""
-    child = process.start_process(_WORKER)
-    late = threading.Event()
+    """The copy in pieces, as the worker process sends them; none when browsers play the file as it is."""
+    worker = start_worker(_WORKER)
     request: Header = {"path": str(source.resolve()), "limits": asdict(limits)}
     try:
-        with process.deadline(child, limits.wall_seconds, late):
-            yield from _exchange(child, request)
-    except (EOFError, ValueError, TypeError, KeyError, BrokenPipeError):
-        raise _death_error(child, late.is_set(), shown_name(source), limits) from None
+        for _, chunk in worker.request(request, limits.wall_seconds):
+            yield chunk
+    except (EOFError, OSError, ValueError, TypeError, KeyError):
+        raise DecoderDied(f"{shown_name(source)}: {worker.cause_of_death(limits)}.") from None
     finally:
-        process.end_process(child, os.getpid())
-
-
-def _exchange(child: subprocess.Popen[bytes], request: Header) -> Iterator[bytes]:
-    assert child.stdin is not None
-    assert child.stdout is not None
-    send_message(child.stdin, request)
-    while True:
-        header, payload = receive_message(child.stdout)
-        if "error" in header:
-            raise (DecoderDied if header["died"] else VideoError)(str(header["error"]))
-        if header["done"]:
-            return
-        yield payload
-
-
-def _death_error(child: subprocess.Popen[bytes], late: bool, name: str, limits: Limits) -> DecoderDied:
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(_EXIT_SECONDS)
-    child.kill()
-    return DecoderDied(f"{name}: {process.cause_of_death(child.wait(), late, limits)}.")
+        worker.end()
+        worker.connection.close()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import os
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import BinaryIO
 
 import av.logging
 import cv2
@@ -17,28 +16,28 @@ from vrthinker_core.video.browser_copy.remux import remux
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.frames.container import VideoSource
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process
-from vrthinker_core.video.worker_io import Header, claim_stdout, request_queue, send_message
+from vrthinker_core.video.worker_io import connect_to_parent, request_queue, respond
 
 _CHUNK_BYTES = 1 << 20
 
 
-def main() -> None:
-    """One request, one copy."""
+def main(handle: int) -> None:
+    """Handle one request over the connection with the number `handle`."""
     av.logging.set_level(av.logging.PANIC)
     cv2.setNumThreads(1)
-    answers = claim_stdout()
-    request = request_queue().get()
+    parent = connect_to_parent(handle)
+    request = request_queue(parent).get()
     path = Path(request["path"])
     try:
         copy = _make_copy(path, Limits(**request["limits"]))
     except VideoError as error:
-        _respond(answers, {"error": str(error), "died": False})
+        respond(parent, {"error": str(error), "died": False})
     except MemoryError:
-        _respond(answers, {"error": f"{shown_name(path)} needs more memory to copy than a video may take.", "died": True})
+        respond(parent, {"error": f"{shown_name(path)} needs more memory to copy than a video may take.", "died": True})
     except Exception as fault:  # noqa: BLE001 - the border: whatever a hostile file provokes is one sentence about that file
-        _respond(answers, {"error": f"No playable copy of {shown_name(path)} can be made ({type(fault).__name__}).", "died": False})
+        respond(parent, {"error": f"No playable copy of {shown_name(path)} can be made ({type(fault).__name__}).", "died": False})
     else:
-        _send_copy(answers, copy)
+        _send_copy(parent, copy)
 
 
 def _make_copy(path: Path, limits: Limits) -> io.BytesIO | None:
@@ -55,15 +54,8 @@ def _make_copy(path: Path, limits: Limits) -> io.BytesIO | None:
         return encode(source, budget)
 
 
-def _send_copy(answers: BinaryIO, copy: io.BytesIO | None) -> None:
+def _send_copy(parent: Connection, copy: io.BytesIO | None) -> None:
     content = copy.getbuffer() if copy is not None else memoryview(b"")
     for start in range(0, len(content), _CHUNK_BYTES):
-        _respond(answers, {"done": False}, bytes(content[start : start + _CHUNK_BYTES]))
-    _respond(answers, {"done": True})
-
-
-def _respond(answers: BinaryIO, header: Header, payload: bytes = b"") -> None:
-    try:
-        send_message(answers, header, payload)
-    except OSError:
-        os._exit(0)
+        respond(parent, {"done": False}, bytes(content[start : start + _CHUNK_BYTES]))
+    respond(parent, {"done": True})

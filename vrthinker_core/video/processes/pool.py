@@ -1,4 +1,4 @@
-"""Where decoding processes come from: forks of a process that has everything loaded, else fresh ones."""
+"""Where worker processes come from: forks of a process that has everything loaded (see `fork_server`), else fresh ones."""
 
 from __future__ import annotations
 
@@ -10,63 +10,62 @@ import sys
 import threading
 import weakref
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from multiprocessing.connection import Pipe
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
 from vrthinker_core.cpus import cpu_count
-from vrthinker_core.video.processes import process
+from vrthinker_core.video.processes.process import CLIP_WORKER, ForkedProcess, Worker, receive_number, start_module, start_worker
 
 _FORK_SERVER = "vrthinker_core.video.processes.fork_server"
 _READY_SECONDS = 30.0
-"""How long the nursery may take to load; after that fresh processes are started without it."""
-_LEAVE_SECONDS = 2.0
-"""How long the nursery may take to end its forks and itself."""
+"""How long the fork server may take to load; after that fresh processes are started without it."""
+_STOP_SECONDS = 2.0
+"""How long the fork server may take to end its workers and itself."""
 _PAIR = 2
-"""Clips of one comparison, which open side by side on any machine."""
+"""Clips of one comparison, which are opened at the same time on any machine."""
 
 
 class DecoderPool:
-    """Gives decoding processes, for as many clips as there are. Safe for threads; close it, or use it in a `with` statement.
+    """Starts worker processes, for any number of clips. Safe for threads; close it, or use it in a `with` statement.
 
     The process that forks (Linux only) never opens a file itself, and every clip still has a process, a memory and limits of its
-    own. In a fork of the owner, and where forking is not to be had, every process is a fresh one.
+    own. In a fork of the owner, and where forking is not possible, every process is a fresh one.
     """
 
-    def __init__(self, places: int | None = None) -> None:
-        """At most `places` clips are being opened at the same time; by default as many as there are processors, and never one."""
+    def __init__(self, max_opening: int | None = None) -> None:
+        """At most `max_opening` clips are being opened at the same time; by default one for each processor, and at least two."""
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(places or max(_PAIR, cpu_count()))
-        self._nursery: list[_ForkServer] = []
-        """None or one."""
+        self._opening_slots = threading.BoundedSemaphore(max_opening or max(_PAIR, cpu_count()))
+        self._server: _ForkServer | None = None
         self._closed = False
-        weakref.finalize(self, _end_fork_server, self._nursery, self._owner)
 
     def preload(self) -> None:
         """Load what decoding needs, in the background, so that the first clip opens as fast as the others."""
-        if self._forks:
+        if self._can_fork:
             with self._lock:
-                self._load()
+                self._running_server()
 
     def opening_slot(self) -> AbstractContextManager[object]:
-        """A place to open one clip in; entering it waits until one is free.
+        """A context in which one clip may be opened; entering it waits until there is room.
 
         Opening decodes. A crowd that opened all its clips at once would have none of them sooner, and would leave the server no
         time to answer anybody. A fork of the owner opens the clips of one comparison and need not wait.
         """
-        return self._places if os.getpid() == self._owner else contextlib.nullcontext()
+        return self._opening_slots if os.getpid() == self._owner else contextlib.nullcontext()
 
-    def start_worker(self) -> process.WorkerProcess:
+    def start_worker(self) -> Worker:
         """A process that serves one clip."""
-        forked = self._fork() if self._forks else None
-        return forked or process.start_process(process.WORKER)
+        forked = self._fork() if self._can_fork else None
+        return forked or start_worker(CLIP_WORKER)
 
     def close(self) -> None:
-        """End the process that forks, and with it every decoding process that it has made."""
+        """End the fork server, and with it every worker that it has forked."""
         self._closed = True
         with self._lock:
-            _end_fork_server(self._nursery, self._owner)
+            if self._server is not None:
+                self._server.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -75,60 +74,51 @@ class DecoderPool:
         self.close()
 
     @property
-    def _forks(self) -> bool:
+    def _can_fork(self) -> bool:
         return sys.platform == "linux" and os.getpid() == self._owner and not self._closed
 
-    def _load(self) -> socket.socket:
-        """The socket on which the nursery listens; it is started where none runs."""
-        if not self._nursery or self._nursery[0].process.poll() is not None:
-            _end_fork_server(self._nursery, self._owner)
-            with contextlib.ExitStack() as opened:
-                ours, theirs = (opened.enter_context(end) for end in socket.socketpair())
-                self._nursery.append(_ForkServer(process.start_process(_FORK_SERVER, theirs.fileno()), ours))
-                opened.pop_all()
-            theirs.close()
-        return self._nursery[0].control
+    def _running_server(self) -> _ForkServer:
+        """The fork server; it is started where none runs."""
+        if self._server is None or not self._server.running:
+            self._server = _ForkServer()
+        return self._server
 
-    def _fork(self) -> process.ForkedProcess | None:
-        """None when the nursery does not answer."""
-        with contextlib.ExitStack() as opened:
-            line, theirs = (opened.enter_context(end) for end in socket.socketpair())
-            input_end, stdin = (opened.enter_context(end) for end in _pipe())
-            stdout, output_end = (opened.enter_context(end) for end in _pipe())
-            try:
-                with self._lock:
-                    socket.send_fds(
-                        self._load(), [process.FORK_REQUEST], [input_end.fileno(), output_end.fileno(), theirs.fileno()]
-                    )
-                theirs.close()
-                line.settimeout(_READY_SECONDS)
-                pid = process.read_number(line)
-            except (BrokenPipeError, ConnectionError, TimeoutError, EOFError):
-                return None
-            opened.pop_all()
-        for end in (input_end, output_end):
-            end.close()
-        return process.ForkedProcess(pid, line, stdin, stdout)
+    def _fork(self) -> Worker | None:
+        """None when the fork server does not answer."""
+        ours, theirs = Pipe()
+        status, reports = Pipe()
+        with contextlib.suppress(OSError, EOFError):
+            with theirs, reports, self._lock:
+                self._running_server().request_fork(theirs.fileno(), reports.fileno())
+            if status.poll(_READY_SECONDS):
+                return Worker(ForkedProcess(receive_number(status), status), ours)
+        return None
 
 
-@dataclass(frozen=True, slots=True)
 class _ForkServer:
-    process: subprocess.Popen[bytes]
-    control: socket.socket
+    """A fork server as its owner holds it. It is stopped at the latest when this object is collected."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process = start_module(_FORK_SERVER, theirs.fileno())
+        self.stop = weakref.finalize(self, _stop_server, self._process, self._control, os.getpid())
+
+    @property
+    def running(self) -> bool:
+        return self.stop.alive and self._process.poll() is None
+
+    def request_fork(self, *handles: int) -> None:
+        """Hand over the worker's end of its connection, and the one to report its status on. Raises OSError."""
+        socket.send_fds(self._control, [b"f"], handles)
 
 
-def _end_fork_server(nursery: list[_ForkServer], owner: int) -> None:
+def _stop_server(process: subprocess.Popen[bytes], control: socket.socket, owner: int) -> None:
+    """In a fork of the owner this leaves the server alone."""
+    control.close()
     if os.getpid() != owner:
         return
-    while nursery:
-        dropped = nursery.pop()
-        dropped.control.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            dropped.process.wait(_LEAVE_SECONDS)
-        process.end_process(dropped.process, owner)
-
-
-def _pipe() -> tuple[BinaryIO, BinaryIO]:
-    """What is written to the second end is read from the first."""
-    read, write = os.pipe()
-    return os.fdopen(read, "rb"), os.fdopen(write, "wb")
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_STOP_SECONDS)
+    process.kill()
+    process.wait()

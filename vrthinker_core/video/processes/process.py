@@ -1,31 +1,33 @@
-"""A process for hostile files as its parent holds it: how it is started, watched and ended."""
+"""A worker process, which decodes hostile files, as its parent holds it: how it is started, watched and ended."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
+from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.video.limits import Limits
+from vrthinker_core.video.worker_io import Header, receive_message, send_message
 
-# The process must find this very package, in place or installed, without importing the public names and all that they need: so the
-# package is entered by its folder alone. Nothing is taken from the working directory (-P).
-_BOOT = (
-    "import importlib, sys, types; package = types.ModuleType('vrthinker_core'); package.__path__ = [sys.argv[1]]; "
-    "sys.modules['vrthinker_core'] = package; importlib.import_module(sys.argv[2]).main()"
+CLIP_WORKER = "vrthinker_core.video.frames.worker"
+"""The module that serves one clip."""
+
+# The process must run this very package, in place or installed, and its folder must not stay on the path: site-packages in front of
+# the standard library, which is what `-m` with PYTHONPATH would give, breaks where an old backport (`dataclasses`) is installed.
+# Nothing is taken from the working directory (-P).
+_RUN_MODULE = (
+    "import importlib, sys, typing; sys.path.insert(0, sys.argv[1]); import vrthinker_core; del sys.path[0]; "
+    "importlib.import_module(sys.argv[2]).main(int(sys.argv[3]))"
 )
-WORKER = "vrthinker_core.video.frames.worker"
-"""Serves one clip."""
-
-_PACKAGE = Path(__file__).resolve().parents[2]
+_FOLDER = Path(__file__).resolve().parents[3]
 # Keys and tokens of the parent have no business in a process that decodes hostile files.
 _ENVIRONMENT = ("PATH", "HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TEMP", "PYTHONHOME", "PYTHONPATH", "LANG")
 # One arena and one thread: address space is what the memory limit counts. Freed pictures go back to the heap, not to the kernel,
@@ -36,119 +38,150 @@ _SETTINGS = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
+_EXIT_SECONDS = 2.0
+"""How long a process that closed its connection may take to end by itself, so that its exit code tells the cause."""
+_MAX_NUMBER_BYTES = 16
 
-FORK_REQUEST = b"f"
-"""The nursery is asked for a fork; with it come the fork's input, its output, and the line on which it is reported."""
-EXIT_CODE = struct.Struct("<i")
-"""What the nursery says on that line: the process number as soon as it lives, and once it has ended its exit code."""
+
+def start_module(module: str, handle: int) -> subprocess.Popen[bytes]:
+    """A new process that calls `main(handle)` of a module of this package; it inherits the descriptor (Windows: handle)."""
+    inherited: dict[str, Any] = {"pass_fds": [handle]}
+    if sys.platform == "win32":
+        os.set_handle_inheritable(handle, True)
+        inherited = {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", _RUN_MODULE, str(_FOLDER), module, str(handle)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ} | _SETTINGS,
+        start_new_session=True,
+        **inherited,
+    )
+
+
+def start_worker(module: str) -> Worker:
+    """A worker in a new process."""
+    ours, theirs = Pipe()
+    with theirs:
+        return Worker(start_module(module, theirs.fileno()), ours)
 
 
 class ForkedProcess:
-    """A fork of the nursery (see `decoders`), as `subprocess.Popen` shows a process. Not for use in a fork of its owner.
+    """A child of the fork server, with those parts of `subprocess.Popen` that a `Worker` needs."""
 
-    `line` tells its exit code, once; whoever closes it has the nursery end and reap the process.
-    """
-
-    def __init__(self, pid: int, line: socket.socket, stdin: BinaryIO, stdout: BinaryIO) -> None:
+    def __init__(self, pid: int, status: Connection) -> None:
+        """The fork server sends the exit code over `status`, and kills and reaps the process when this end of it is closed."""
         self.pid = pid
-        self.stdin = stdin
-        self.stdout = stdout
-        self.returncode: int | None = None
-        self._line = line
+        self._status = status
+        self._code: int | None = None
         self._lock = threading.Lock()
 
     def kill(self) -> None:
-        """End it at once. Its number is its own until its end was heard of."""
+        """Kill the process. Its number is not given to another one before `status` is closed."""
         with self._lock:
-            if self.returncode is None:
+            if self._code is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, once it has ended. Raises subprocess.TimeoutExpired."""
+        """The exit code, once the process has ended. Raises subprocess.TimeoutExpired."""
         with self._lock:
-            if self.returncode is None:
-                self._line.settimeout(timeout)
-                try:
-                    self.returncode = read_number(self._line)
-                except TimeoutError:
-                    raise subprocess.TimeoutExpired("a decoding process", timeout or 0) from None
-                except (OSError, EOFError):
-                    self.returncode = -signal.SIGKILL  # the nursery itself was killed
-                self._line.close()
-            return self.returncode
+            if self._code is None:
+                self._code = self._receive_code(timeout)
+                self._status.close()
+            return self._code
 
-    def abandon(self) -> None:
-        """Let the nursery reap it; nobody asks for its exit code any more."""
+    def release(self) -> None:
+        """Let the fork server kill and reap the process; its exit code will not be asked for any more."""
         with self._lock:
-            if self.returncode is None:
-                self.returncode = -signal.SIGKILL
-                self._line.close()
+            if self._code is None:
+                self._code = -signal.SIGKILL
+                self._status.close()
+
+    def _receive_code(self, timeout: float | None) -> int:
+        try:
+            if self._status.poll(timeout):
+                return receive_number(self._status)
+        except (OSError, EOFError):
+            return -signal.SIGKILL  # the fork server itself was killed
+        raise subprocess.TimeoutExpired("a worker process", timeout or 0)
 
 
-def read_number(line: socket.socket) -> int:
-    """What the nursery says next. Raises EOFError when it has nothing more to say, TimeoutError."""
-    said = line.recv(EXIT_CODE.size, socket.MSG_WAITALL)
-    if len(said) < EXIT_CODE.size:
-        raise EOFError
-    return int(EXIT_CODE.unpack(said)[0])
+def receive_number(status: Connection) -> int:
+    """The number that the fork server sends. Raises EOFError, OSError when it is gone."""
+    return int(status.recv_bytes(_MAX_NUMBER_BYTES))
 
 
-WorkerProcess = subprocess.Popen[bytes] | ForkedProcess
+class Worker:
+    """A worker process and the connection to it."""
 
+    def __init__(self, process: subprocess.Popen[bytes] | ForkedProcess, connection: Connection) -> None:
+        """Takes both over."""
+        self.connection = connection
+        self._process = process
+        self._owner = os.getpid()
+        self._late = threading.Event()
 
-def start_process(module: str, stdin: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    """A new process that runs `main()` of a module of this package, with pipes to its input (or `stdin`) and output."""
-    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    return subprocess.Popen(
-        [sys.executable, "-P", "-c", _BOOT, str(_PACKAGE), module],
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment | _SETTINGS,
-        start_new_session=True,
-    )
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
 
+    def request(self, request: Header, seconds: float) -> Iterator[tuple[Header, bytes]]:
+        """Send a request and yield the responses up to the one marked as `done`; the process is killed after `seconds`.
 
-def end_process(process: WorkerProcess, owner: int) -> None:
-    """No process, no zombie and no open pipe stays behind. A fork of the owner (its process id) has no say in this."""
-    if os.getpid() != owner:
-        return
-    process.kill()
-    if isinstance(process, ForkedProcess):
-        process.abandon()
-    else:
-        process.wait()
-    for pipe in (process.stdin, process.stdout):
-        with contextlib.suppress(OSError):
-            if pipe is not None:
-                pipe.close()
+        Raises VideoError or DecoderDied with the sentence that the process sent; EOFError, OSError or KeyError when it died or did
+        not keep to the protocol: `cause_of_death` then tells more.
+        """
+        with self._deadline(seconds):
+            send_message(self.connection, request)
+            done = False
+            while not done:
+                header, payload = receive_message(self.connection)
+                if "error" in header:
+                    raise (DecoderDied if header["died"] else VideoError)(str(header["error"]))
+                done = header["done"]
+                yield header, payload
 
+    def cause_of_death(self, limits: Limits) -> str:
+        """Half a sentence about why the process ended without an answer, from its exit code. Ends it if it still runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_EXIT_SECONDS)
+        self.end()
+        code = self._process.wait()
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if self._late.is_set():
+            return f"decoding took longer than {limits.wall_seconds:g} s and was stopped"
+        if name == "SIGXCPU":
+            return f"decoding took more than {limits.cpu_seconds:g} s of processor time and was stopped"
+        if name == "SIGKILL":
+            return "the decoding process was killed, most often because memory ran out"
+        return f"the decoder crashed ({name})"
 
-@contextlib.contextmanager
-def deadline(process: WorkerProcess, seconds: float, late: threading.Event) -> Iterator[None]:
-    """Kills the process after `seconds`: whoever reads from it then reads its end."""
+    def end(self) -> None:
+        """Kill the process, so that a thread that reads from it gets EOFError. Leaves no zombie. Nothing in a fork of the parent.
 
-    def stop() -> None:
-        late.set()
-        process.kill()
+        The connection stays open: closing it under a reading thread would let that thread read from whatever is opened next.
+        """
+        if os.getpid() != self._owner:
+            return
+        self._process.kill()
+        if isinstance(self._process, ForkedProcess):
+            self._process.release()
+        else:
+            self._process.wait()
 
-    timer = threading.Timer(seconds, stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    @contextlib.contextmanager
+    def _deadline(self, seconds: float) -> Iterator[None]:
+        timer = threading.Timer(seconds, self._stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
-
-def cause_of_death(code: int, late: bool, limits: Limits) -> str:
-    """Half a sentence about why a process ended without an answer, from its exit code."""
-    name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    if late:
-        return f"decoding took longer than {limits.wall_seconds:g} s and was stopped"
-    if name == "SIGXCPU":
-        return f"decoding took more than {limits.cpu_seconds:g} s of processor time and was stopped"
-    if name == "SIGKILL":
-        return "the decoding process was killed, most often because memory ran out"
-    return f"the decoder crashed ({name})"
+    def _stop(self) -> None:
+        self._late.set()
+        self._process.kill()
