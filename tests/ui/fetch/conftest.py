@@ -1,4 +1,4 @@
-"""A web to fetch from, and nothing beyond it."""
+"""The local web server that is fetched from; no other address is connected to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.ui.fetch.local_web import Web, serving
+from tests.ui.fetch.local_web import LocalWeb, serving
 
 
 @pytest.fixture(scope="package")
@@ -18,13 +18,13 @@ def server() -> Iterator[http.server.HTTPServer]:
 
 
 @pytest.fixture
-def web(server: http.server.HTTPServer) -> Web:
-    return Web(server)
+def web(server: http.server.HTTPServer) -> LocalWeb:
+    return LocalWeb(server)
 
 
 @pytest.fixture(autouse=True)
 def loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else would be connected to fails the test."""
+    """A connection to any other address fails the test."""
     connect = socket.socket.connect
 
     def guarded(self: socket.socket, address: tuple[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""A web of one server on this machine, which answers as a test wants, and what a refusal must look like."""
+"""A local web server that replies as a test wants, and what the sentence of a refusal must look like."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Reply = Callable[["Handler"], None]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Answers as the test wants."""
+    """Replies as the test wants."""
 
     replies: dict[str, Reply]
-    asked: list[tuple[str, dict[str, str]]]
+    requests: list[tuple[str, dict[str, str]]]
 
     def do_GET(self) -> None:
-        self.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+        self.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
         self.close_connection = True
         try:
             self.replies[self.path.partition("?")[0]](self)
         except OSError:
-            return  # the other side had enough
+            return  # the client hung up
 
     def log_message(self, format: str, *args: object) -> None:
         """Quiet."""
 
 
-def says(status: int = 200, body: bytes = VIDEO, length: int | None = None, **headers: str) -> Reply:
+def responds(status: int = 200, body: bytes = VIDEO, length: int | None = None, **headers: str) -> Reply:
     def reply(handler: Handler) -> None:
         handler.send_response(status)
         for name, value in headers.items():
@@ -51,12 +51,12 @@ def says(status: int = 200, body: bytes = VIDEO, length: int | None = None, **he
     return reply
 
 
-def moves(place: str) -> Reply:
-    return says(302, b"", Location=place)
+def redirects(place: str) -> Reply:
+    return responds(302, b"", Location=place)
 
 
 def drips(head: bytes, drop: bytes) -> Reply:
-    """Never stops, and never lets the other side wait long."""
+    """Sends `head`, then `drop` every 50 ms without end: no single read has to wait long."""
 
     def reply(handler: Handler) -> None:
         handler.wfile.write(head)
@@ -78,14 +78,14 @@ def raw(text: bytes) -> Reply:
     return lambda handler: handler.wfile.write(text) and None
 
 
-class Web:
-    """A web of one server on this machine: every name in `hosts` leads somewhere, only 127.0.0.1 counts as public."""
+class LocalWeb:
+    """The server with a name server of its own: `hosts` gives the addresses of names; only 127.0.0.1 counts as public."""
 
     def __init__(self, server: http.server.HTTPServer) -> None:
         self.port = server.server_address[1]
-        self.replies = Handler.replies = {"/film.mp4": says(Content_Type="video/mp4")}
-        self.asked = Handler.asked = []
-        self.hosts: dict[str, Sequence[str]] = {"film.example": ["127.0.0.1"], "inside.example": ["10.0.0.7"]}
+        self.replies = Handler.replies = {"/film.mp4": responds(Content_Type="video/mp4")}
+        self.requests = Handler.requests = []
+        self.hosts: dict[str, Sequence[str]] = {"film.example": ["127.0.0.1"], "private.example": ["10.0.0.7"]}
         self.lookups: list[str] = []
         self.policy = FetchPolicy(self._resolve, lambda address: address == "127.0.0.1", ports=None)
 
@@ -103,7 +103,7 @@ class Web:
 
 @contextmanager
 def serving(context: ssl.SSLContext | None = None) -> Iterator[http.server.HTTPServer]:
-    """A server of this machine, behind a certificate when there is a context."""
+    """A running server, over TLS when there is a context."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
         running.daemon_threads = True
         running.block_on_close = False
@@ -115,11 +115,12 @@ def serving(context: ssl.SSLContext | None = None) -> Iterator[http.server.HTTPS
         running.shutdown()
 
 
-def refused(url: str, folder: Path, policy: FetchPolicy, **rest: float) -> str:
+def refusal(url: str, folder: Path, policy: FetchPolicy, **rest: float) -> str:
+    """The sentence with which a download is refused; no file may be left."""
     with pytest.raises(BadInput) as caught:
         fetch_video(url, folder, policy=policy, **rest)  # type: ignore[arg-type]
     assert not folder.exists() or not list(folder.iterdir())
-    told = str(caught.value)
-    assert told.endswith(".")
-    assert "\n" not in told
-    return told
+    sentence = str(caught.value)
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+    return sentence

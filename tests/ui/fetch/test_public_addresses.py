@@ -1,4 +1,4 @@
-"""Where nobody is sent: what is no web address, what is not public, and every way round through names and redirects."""
+"""What is never fetched: URLs that are none, addresses that are not public, and ways to them through names and redirects."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.fetch.local_web import VIDEO, Web, moves, refused
+from tests.ui.fetch.local_web import VIDEO, LocalWeb, redirects, refusal
 from vrthinker_core.ui.fetch.download import fetch_video
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, is_public
 
-NEVER = [
+NO_URLS = [
     "file:///etc/passwd",
     "ftp://film.example/a.mp4",
     "data:video/mp4;base64,AAAA",
@@ -39,16 +39,16 @@ NEVER = [
 ]
 
 
-@pytest.mark.parametrize("url", NEVER)
-def test_what_is_no_web_address_is_refused(url: str, web: Web, tmp_path: Path) -> None:
-    assert "secret" not in refused(url, tmp_path, web.policy)
+@pytest.mark.parametrize("url", NO_URLS)
+def test_a_url_that_is_none_is_refused_before_any_look_up(url: str, web: LocalWeb, tmp_path: Path) -> None:
+    assert "secret" not in refusal(url, tmp_path, web.policy)
     assert web.lookups == []
 
 
 @pytest.mark.parametrize("port", [22, 25, 6379, 8080, 7860])
-def test_other_ports_are_refused(port: int, web: Web, tmp_path: Path) -> None:
+def test_other_ports_are_refused(port: int, web: LocalWeb, tmp_path: Path) -> None:
     policy = replace(web.policy, ports=PUBLIC_ONLY.ports)
-    assert str(port) in refused(f"http://film.example:{port}/film.mp4", tmp_path, policy)
+    assert str(port) in refusal(f"http://film.example:{port}/film.mp4", tmp_path, policy)
     assert web.lookups == []
 
 
@@ -94,12 +94,12 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_what_is_not_public(address: str) -> None:
+def test_private_and_special_addresses_are_not_public(address: str) -> None:
     assert not is_public(address)
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "100.63.255.255", "172.32.0.1", "2606:4700:4700::1111", "2a00:1450::1"])
-def test_what_is_public(address: str) -> None:
+def test_other_addresses_are_public(address: str) -> None:
     assert is_public(address)
 
 
@@ -107,29 +107,29 @@ def test_what_is_public(address: str) -> None:
     "host",
     ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254"],
 )
-def test_this_machine_is_never_asked_whatever_it_is_called(host: str, web: Web, tmp_path: Path) -> None:
-    """With the real rules and the system's own resolver: none of these needs a name server."""
-    refused(f"http://{host}/film.mp4", tmp_path, PUBLIC_ONLY)
-    refused(f"http://{host}:{web.port}/film.mp4", tmp_path, replace(PUBLIC_ONLY, ports=None))
-    assert web.asked == []
+def test_this_machine_is_never_fetched_from_whatever_its_name(host: str, web: LocalWeb, tmp_path: Path) -> None:
+    """With the real policy and the system's own resolver: none of these needs a name server."""
+    refusal(f"http://{host}/film.mp4", tmp_path, PUBLIC_ONLY)
+    refusal(f"http://{host}:{web.port}/film.mp4", tmp_path, replace(PUBLIC_ONLY, ports=None))
+    assert web.requests == []
 
 
 @pytest.mark.parametrize("addresses", [["10.0.0.7"], ["127.0.0.1", "10.0.0.7"], ["10.0.0.7", "127.0.0.1"], ["nonsense"], []])
-def test_a_name_that_leads_inside_is_refused(addresses: list[str], web: Web, tmp_path: Path) -> None:
+def test_a_name_with_any_private_address_is_refused(addresses: list[str], web: LocalWeb, tmp_path: Path) -> None:
     web.hosts["film.example"] = addresses
-    told = refused(web.url(), tmp_path, web.policy)
-    assert "10.0.0.7" not in told
-    assert web.asked == []
+    sentence = refusal(web.url(), tmp_path, web.policy)
+    assert "10.0.0.7" not in sentence
+    assert web.requests == []
 
 
-def test_a_name_that_changes_its_mind_is_held_to_its_first_answer(web: Web, tmp_path: Path) -> None:
+def test_only_the_first_answer_of_a_name_server_counts(web: LocalWeb, tmp_path: Path) -> None:
     answers = iter([["127.0.0.1"], ["10.0.0.7"]])
     policy = replace(web.policy, resolve=lambda host, port: next(answers))
     assert fetch_video(web.url(), tmp_path, policy=policy).read_bytes() == VIDEO
 
 
-def test_redirects_are_followed(web: Web, tmp_path: Path) -> None:
-    web.replies |= {"/a": moves("b"), "/b": moves(f"//film.example:{web.port}/c"), "/c": moves(web.url())}
+def test_redirects_are_followed(web: LocalWeb, tmp_path: Path) -> None:
+    web.replies |= {"/a": redirects("b"), "/b": redirects(f"//film.example:{web.port}/c"), "/c": redirects(web.url())}
     assert fetch_video(web.url("/a"), tmp_path, policy=web.policy).read_bytes() == VIDEO
     assert web.lookups == ["film.example"] * 4
 
@@ -140,7 +140,7 @@ def test_redirects_are_followed(web: Web, tmp_path: Path) -> None:
         "http://10.0.0.7/film.mp4",
         "http://169.254.169.254/latest/meta-data/",
         "http://[::1]/film.mp4",
-        "http://inside.example/film.mp4",
+        "http://private.example/film.mp4",
         "file:///etc/passwd",
         "ftp://film.example/",
         "http://anna:secret@film.example/",
@@ -149,21 +149,21 @@ def test_redirects_are_followed(web: Web, tmp_path: Path) -> None:
         "http://film.example:port/",
     ],
 )
-def test_redirects_to_where_nobody_may_go_are_refused(place: str, web: Web, tmp_path: Path) -> None:
-    web.replies["/a"] = moves(place)
-    refused(web.url("/a"), tmp_path, web.policy)
-    assert [path for path, _ in web.asked] == ["/a"]
+def test_redirects_to_what_is_never_fetched_are_refused(place: str, web: LocalWeb, tmp_path: Path) -> None:
+    web.replies["/a"] = redirects(place)
+    refusal(web.url("/a"), tmp_path, web.policy)
+    assert [path for path, _ in web.requests] == ["/a"]
 
 
-def test_a_redirect_to_this_machine_is_refused_by_the_real_rules(web: Web, tmp_path: Path) -> None:
-    """The first host counts as public, this machine does not."""
-    web.replies["/a"] = moves(f"http://127.0.0.2:{web.port}/film.mp4")
-    refused(web.url("/a"), tmp_path, web.policy)
-    assert [path for path, _ in web.asked] == ["/a"]
+def test_a_redirect_to_another_address_of_this_machine_is_refused(web: LocalWeb, tmp_path: Path) -> None:
+    """Only 127.0.0.1 counts as public here."""
+    web.replies["/a"] = redirects(f"http://127.0.0.2:{web.port}/film.mp4")
+    refusal(web.url("/a"), tmp_path, web.policy)
+    assert [path for path, _ in web.requests] == ["/a"]
 
 
 @pytest.mark.parametrize("place", ["/a", "", "//", "/a?again"])
-def test_circles_end(place: str, web: Web, tmp_path: Path) -> None:
-    web.replies["/a"] = moves(place)
-    refused(web.url("/a"), tmp_path, web.policy)
-    assert len(web.asked) == 4
+def test_redirects_in_circles_end(place: str, web: LocalWeb, tmp_path: Path) -> None:
+    web.replies["/a"] = redirects(place)
+    refusal(web.url("/a"), tmp_path, web.policy)
+    assert len(web.requests) == 4

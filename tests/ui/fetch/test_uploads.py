@@ -1,4 +1,4 @@
-"""Copies stand in for what browsers cannot play, and lead back to their originals."""
+"""Copies of videos that browsers cannot play lead back to their originals."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.ui.fetch.uploads import Uploads
 
 
-def test_what_browsers_play_is_shown_itself(tmp_path: Path) -> None:
+def test_a_video_that_browsers_play_needs_no_copy(tmp_path: Path) -> None:
     clip = write_clip(tmp_path / "clip.mp4", 6)
     uploads = Uploads(tmp_path / "copies", tmp_path / "fetched")
     assert uploads.make_playable(clip) == uploads.playable_of(clip) == uploads.original_of(clip) == clip
 
 
-def test_a_copy_leads_back_to_its_original_wherever_it_is_kept(tmp_path: Path) -> None:
+def test_a_copy_leads_back_to_its_original_wherever_it_was_moved(tmp_path: Path) -> None:
     clip = write_clip(tmp_path / "clip.mkv", 6)
     uploads = Uploads(tmp_path / "copies", tmp_path / "fetched")
     copy = uploads.make_playable(clip)
@@ -28,7 +28,7 @@ def test_a_copy_leads_back_to_its_original_wherever_it_is_kept(tmp_path: Path) -
     assert uploads.playable_of(clip) == clip
 
 
-def test_what_broke_off_on_its_way_here_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upload_that_broke_off_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.KEEP_SECONDS", -1.0)
     uploads = Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
     clip = write_clip(tmp_path / "clip.mp4", 6)
@@ -39,7 +39,7 @@ def test_what_broke_off_on_its_way_here_does_not_stay(tmp_path: Path, monkeypatc
     assert [path.name for path in (tmp_path / "uploads").rglob("*") if path.is_file()] == ["tmp.mp4"]
 
 
-def test_what_is_no_video_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_video_is_refused(tmp_path: Path) -> None:
     (tmp_path / "words.mp4").write_text("no video\n" * 20)
     with pytest.raises(VideoError):
         Uploads(tmp_path / "copies", tmp_path / "fetched").make_playable(tmp_path / "words.mp4")

@@ -1,1 +1,1 @@
-"""Videos that arrive: uploads, and downloads from public web addresses."""
+"""Videos from visitors: uploads, and downloads from public web addresses."""

@@ -1,7 +1,7 @@
-"""A video by its address: fetched for a stranger, so nothing inside the server's own network can be reached by it.
+"""Downloads of videos. A stranger names the address, so nothing inside the server's own network may be reached through it.
 
-A host is looked up once, every address it has is checked, and the connection goes to the address that was checked: a name that
-points elsewhere a moment later changes nothing. Redirects are followed by hand and checked in the same way.
+A host is looked up once, each of its IP addresses is checked, and the connection goes to one of them: a name that resolves
+differently a moment later (DNS rebinding) changes nothing. Redirects are followed by hand and checked in the same way.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_REDIRECTS = 3
 MAX_URL_LENGTH = 2048
 
 _PORTS = {"http": 80, "https": 443}
-_MOVED = (301, 302, 303, 307, 308)
+_REDIRECTS = (301, 302, 303, 307, 308)
 _SUFFIXES = (".mp4", ".m4v", ".mov", ".webm", ".mkv", ".avi", ".gif", ".mpg", ".mpeg", ".ts", ".flv", ".ogv", ".wmv", ".3gp")
 _TYPES = {"video/mp4": ".mp4", "video/webm": ".webm", "video/quicktime": ".mov", "video/x-matroska": ".mkv", "image/gif": ".gif"}
 _NO_URL = "This is not a web address that can be fetched."
@@ -36,25 +36,25 @@ def fetch_video(
 ) -> Path:
     """Fetch a video over http or https into `folder`, under a random name that keeps its suffix.
 
-    `seconds` bound the whole of it, redirects included. Raises BadInput with one sentence; then no file is left. What the file
-    holds is for the decoder to say.
+    `seconds` bound everything together, redirects included. Raises BadInput with one sentence; then no file is left. Whether the
+    file is a video is not checked here.
     """
     deadline = Deadline(seconds)
     target = parse_url(url.strip(), policy)
     for _ in range(MAX_REDIRECTS + 1):
         with _naming_errors(target.host, seconds), _open_response(target, policy, deadline) as response:
-            if response.status_code not in _MOVED:
+            if response.status_code not in _REDIRECTS:
                 _check(target.host, response, limit_bytes)
                 return _write_file(_chunks(target.host, response, limit_bytes), folder, _suffix(target.url, response))
         target = parse_url(response.headers.get("location", ""), policy, str(target.url))
     raise BadInput(f"{target.host} sends from one address to the next; give the address of the file itself.")
 
 
-# -- the address ---------------------------------------------------------------------------------------------------------
+# -- the URL -------------------------------------------------------------------------------------------------------------
 
 
 def parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
-    """The parts of an address, which may be relative to `base`. Raises BadInput for what is never fetched."""
+    """The target of a URL, which may be relative to `base`. Raises BadInput for what is never fetched."""
     url = _url(text, base)
     if url.scheme not in _PORTS:
         raise BadInput("Only web addresses that begin with http:// or https:// are fetched.")
@@ -71,7 +71,7 @@ def parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
 def _url(text: str, base: str) -> httpx.URL:
     if len(text) > MAX_URL_LENGTH:
         raise BadInput(f"This address has {len(text):,} characters; at most {MAX_URL_LENGTH:,} are read.")
-    if any(not letter.isprintable() or letter in ' \\"<>' for letter in text):
+    if any(not character.isprintable() or character in ' \\"<>' for character in text):
         raise BadInput(_NO_URL)
     try:
         url = httpx.URL(urljoin(base, text))
@@ -86,11 +86,11 @@ def _url(text: str, base: str) -> httpx.URL:
 
 @contextlib.contextmanager
 def _open_response(target: FetchTarget, policy: FetchPolicy, deadline: Deadline) -> Iterator[httpx.Response]:
-    """The response of a host all of whose addresses are public."""
+    """The response of a host. Raises BadInput when one of its addresses is not public."""
     addresses = resolve_within(target.host, target.port, policy.resolve, deadline.remaining())
     if not all(map(policy.is_public, addresses)):
         raise BadInput(f"{target.host} is not on the public internet, and only that is fetched from.")
-    ssl_context = policy.trust() if target.url.scheme == "https" else None
+    ssl_context = policy.ssl_context() if target.url.scheme == "https" else None
     with open_response(target, addresses, deadline, ssl_context) as response:
         yield response
 
@@ -158,8 +158,8 @@ def _content_length(response: httpx.Response) -> int:
 # -- the file ------------------------------------------------------------------------------------------------------------
 
 
-def _write_file(pieces: Iterator[bytes], folder: Path, suffix: str) -> Path:
-    """The whole file or none."""
+def _write_file(chunks: Iterator[bytes], folder: Path, suffix: str) -> Path:
+    """Write the whole file or none."""
     name = secrets.token_hex(16)
     part, whole = folder / f"{name}.part", folder / f"{name}{suffix}"
     try:
@@ -167,9 +167,9 @@ def _write_file(pieces: Iterator[bytes], folder: Path, suffix: str) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             file = part.open("xb", buffering=0)
         with file:
-            for piece in pieces:
+            for chunk in chunks:
                 with _naming_disk_errors():
-                    file.write(piece)
+                    file.write(chunk)
         with _naming_disk_errors():
             part.replace(whole)
     finally:
@@ -180,7 +180,7 @@ def _write_file(pieces: Iterator[bytes], folder: Path, suffix: str) -> Path:
 
 @contextlib.contextmanager
 def _naming_disk_errors() -> Iterator[None]:
-    """Trouble with our own disk is not the other side's."""
+    """Errors of our own disk as a sentence, before they are taken for the host's."""
     try:
         yield
     except OSError:

@@ -1,8 +1,8 @@
 """One GET request to an address that was checked, all of it within one deadline.
 
-The connection is ours, HTTP is spoken on it by httpcore, the lower half of httpx. httpx itself bounds each read but not all of them
-together (headers that come a byte at a time would never end), and opens its connections out of reach. httpcore follows no redirect,
-reads no proxy from the environment and decompresses nothing.
+The connection is opened here; httpcore, the lower half of httpx, does HTTP on it. httpx itself bounds each read but not all of them
+together, so headers that come a byte at a time would never end, and it takes no connection that somebody else has opened. httpcore
+follows no redirects, reads no proxy from the environment and decompresses nothing.
 """
 
 from __future__ import annotations

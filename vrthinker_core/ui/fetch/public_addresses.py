@@ -1,4 +1,4 @@
-"""Which addresses of the network a server may be sent to by a stranger: public ones, and nothing that only looks like one."""
+"""Which IP addresses the server may connect to for a stranger: public ones, and none that only looks like one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 Resolver = Callable[[str, int], Sequence[str]]
-"""(host, port) to all its addresses. Raises OSError when there is no such host."""
+"""From (host, port) to all IP addresses of the host. Raises OSError when there is no such host."""
 
-# Addresses that carry another one inside, or lead to one: where they end is decided by somebody else.
+# IPv6 addresses that embed an IPv4 address or are routed to one: where a connection ends is decided by somebody else.
 _TUNNELS = tuple(
     map(
         ipaddress.IPv6Network,
@@ -24,56 +24,56 @@ _SPECIAL_V4 = tuple(map(ipaddress.IPv4Network, ("0.0.0.0/8", "100.64.0.0/10", "1
 
 
 def is_public(address: str) -> bool:
-    """Whether `address`, an IP address as text, is one of the open internet."""
+    """Whether `address` is an IP address, as text, of the open internet."""
     try:
-        found = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address)
     except ValueError:
         return False
-    special = found.is_private or found.is_loopback or found.is_link_local or found.is_multicast or found.is_reserved
-    inside = any(found in network for network in (_TUNNELS if found.version == 6 else _SPECIAL_V4))
-    return found.is_global and not (special or found.is_unspecified or inside)
+    special = ip.is_private or ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_reserved or ip.is_unspecified
+    listed = any(ip in network for network in (_TUNNELS if ip.version == 6 else _SPECIAL_V4))
+    return ip.is_global and not (special or listed)
 
 
 def resolve(host: str, port: int) -> tuple[str, ...]:
-    """Every address of a host. Raises OSError."""
-    answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(answer[4][0]) for answer in answers))
+    """Every IP address of a host. Raises OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
 
 @dataclass(frozen=True, slots=True)
 class FetchPolicy:
-    """Where a download may go."""
+    """Which hosts a video may be downloaded from."""
 
     resolve: Resolver = resolve
     is_public: Callable[[str], bool] = is_public
     ports: frozenset[int] | None = frozenset({80, 443})
-    """None for all."""
-    trust: Callable[[], ssl.SSLContext] = ssl.create_default_context
-    """Which certificates are believed."""
+    """None for all ports."""
+    ssl_context: Callable[[], ssl.SSLContext] = ssl.create_default_context
+    """Makes the context that checks certificates."""
 
 
 PUBLIC_ONLY = FetchPolicy()
-"""The open internet, and the usual ports."""
+"""The open internet on the usual ports."""
 
 ANY_ADDRESS = FetchPolicy(is_public=lambda _: True, ports=None)
-"""Wherever the server itself can go: for a server whose visitors may go there as well."""
+"""Whatever the server itself can reach: only for a server whose visitors may reach all of that anyway."""
 
 
 def resolve_within(host: str, port: int, resolver: Resolver, seconds: float) -> tuple[str, ...]:
-    """The addresses, after `seconds` at most: a name server that never answers cannot be interrupted, only left behind.
+    """The IP addresses of a host, at least one.
 
-    Raises OSError when there are none, TimeoutError when it took too long.
+    Raises OSError when there are none, TimeoutError after `seconds`. A look-up cannot be interrupted: its thread is left behind.
     """
-    answer: concurrent.futures.Future[tuple[str, ...]] = concurrent.futures.Future()
+    future: concurrent.futures.Future[tuple[str, ...]] = concurrent.futures.Future()
 
-    def ask() -> None:
+    def look_up() -> None:
         try:
-            answer.set_result(tuple(resolver(host, port)))
+            future.set_result(tuple(resolver(host, port)))
         except (OSError, UnicodeError):
-            answer.set_exception(OSError("no such host"))
+            future.set_exception(OSError("no such host"))
 
-    threading.Thread(target=ask, name="resolving", daemon=True).start()
-    found = answer.result(timeout=seconds)
-    if not found:
+    threading.Thread(target=look_up, name="resolving", daemon=True).start()
+    addresses = future.result(timeout=seconds)
+    if not addresses:
         raise OSError("no address")
-    return found
+    return addresses

@@ -1,4 +1,4 @@
-"""What visitors brought, and the copies that stand in for videos which browsers cannot play. The judge reads the originals."""
+"""Videos of visitors, and copies of those that browsers cannot play. The page shows the copies, the judge reads the originals."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.video.browser_copy.copy import playable_copy
 
 KEEP_SECONDS = 3600.0
-"""Seconds for which a copy, or what was fetched, is kept; the page holds its own by then."""
+"""Seconds for which a copy or a download is kept; by then Gradio has a copy of its own for the page."""
 
 MAX_BYTES = 100_000_000
-"""Bytes of a video that is taken."""
+"""Bytes of the largest video that is downloaded."""
 
 
 class Uploads:
-    """Copies live in `folder`, under names made from their content, by which their originals are found again.
+    """Copies are in `folder`, named after their content, so that a copy's name leads to its original.
 
-    What is fetched from the web, as far as `policy` lets it, goes to `fetched`.
+    Downloads, as far as `policy` allows them, go to the folder `fetched`.
     """
 
     def __init__(self, folder: Path, fetched: Path, policy: FetchPolicy = PUBLIC_ONLY) -> None:
@@ -32,13 +32,13 @@ class Uploads:
         self._copies: dict[Path, Path] = {}
         self._lock = threading.Lock()
 
-    def fetch(self, address: str) -> Path:
-        """The video at a web address, as a file. Raises BadInput with a sentence."""
+    def fetch(self, url: str) -> Path:
+        """Download a video. Raises BadInput with a sentence."""
         self._expire()
-        return fetch_video(address, self._fetched, policy=self._policy, limit_bytes=MAX_BYTES)
+        return fetch_video(url, self._fetched, policy=self._policy, limit_bytes=MAX_BYTES)
 
     def make_playable(self, path: Path) -> Path:
-        """What the page shows for an uploaded video: the file itself where browsers play it, else a copy.
+        """The file that the page shows for an uploaded video: the video itself where browsers play it, else a copy.
 
         Raises VideoError with a sentence for what is no video.
         """
@@ -52,21 +52,21 @@ class Uploads:
         return copy
 
     def original_of(self, path: Path) -> Path:
-        """What the judge reads where the page shows `path`, also when the server keeps the copy elsewhere by now."""
+        """The video that the judge reads where the page shows `path`, which may have been moved: only its name counts."""
         with self._lock:
             return self._originals.get(path.name, path)
 
     def playable_of(self, path: Path) -> Path:
-        """What the page shows for the original `path`."""
+        """The file that the page shows for the original `path`."""
         with self._lock:
             copy = self._copies.get(path, path)
         return copy if copy.is_file() else path
 
     def _expire(self) -> None:
-        """Clear away what is old; an original that was asked for again gets a new copy."""
+        """Delete old copies and downloads; an original that is asked for again gets a new copy."""
         oldest = time.time() - KEEP_SECONDS
         with contextlib.suppress(OSError):
-            broken_off = self._fetched.parent.glob("tmp*")  # Gradio forgets an upload that does not come to its end
+            broken_off = self._fetched.parent.glob("tmp*")  # Gradio never deletes an upload that breaks off
             for file in (*self._folder.glob("*.mp4"), *self._fetched.glob("*.*"), *broken_off):
                 if file.is_file() and file.stat().st_mtime < oldest:
                     file.unlink(missing_ok=True)
