@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.ui.conftest import Server
-from tests.ui.server.test_server import answer
+from tests.ui.server.test_server import status_of
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support.api_calls import META, PROMPT, Clips, act, answers, begin, check_refused, config, file, messages, upload
 from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED
@@ -160,13 +160,13 @@ def test_the_page_cannot_send_the_server_to_itself(server: Server, clip: str, as
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("address", ["gradio_api/file={}", "gradio_api/file/{}", "gradio_api/proxy={}", "static/{}", "assets/{}"])
 def test_no_address_leads_to_a_file_of_the_machine(address: str, path: str, server: Server, clip: str) -> None:
-    assert answer(server.url + quote(address.format(named(path, server, clip)), safe="/=:.")) in (400, 403, 404, 405)
+    assert status_of(server.url + quote(address.format(named(path, server, clip)), safe="/=:.")) in (400, 403, 404, 405)
 
 
 @pytest.mark.parametrize("address", ["gradio_api/file={}", "gradio_api/file/{}", "gradio_api/proxy={}"])
 def test_no_address_sends_the_server_out(address: str, server: Server, asked: tuple[str, list[str]]) -> None:
     url, heard = asked
-    assert answer(server.url + address.format(url)) in (400, 403, 404)
+    assert status_of(server.url + address.format(url)) in (400, 403, 404)
     assert heard == []
 
 

@@ -1,4 +1,4 @@
-"""What we rely on in Gradio, one test for each internal, and that our blocks do with it what they should.
+"""What we rely on in Gradio, one test for each internal, and what our Blocks make of it.
 
 A failure here after an update of Gradio says which name in `vrthinker_core` has to follow.
 """
@@ -98,8 +98,23 @@ def test_outputs_that_a_dictionary_leaves_out_are_skipped() -> None:
     def only_html(event: BlockFunction) -> dict[Any, str]:
         return {event.outputs[2]: VALUES[2]}
 
-    whole = outputs(gr.Blocks, lambda _: VALUES)
-    assert outputs(CheckedBlocks, only_html) == [gr.skip(), gr.skip(), whole[2]]
+    def html_and_textbox(event: BlockFunction) -> dict[Any, str]:
+        return {event.outputs[2]: VALUES[2], event.outputs[0]: VALUES[0]}
+
+    text, _, html = outputs(gr.Blocks, lambda _: VALUES)
+    assert outputs(CheckedBlocks, only_html) == [gr.skip(), gr.skip(), html]
+    assert outputs(CheckedBlocks, html_and_textbox) == [text, gr.skip(), html]
+
+
+def test_a_dictionary_for_the_only_output_is_its_value() -> None:
+    async def act(blocks: CheckedBlocks, event: BlockFunction) -> None:
+        event.outputs = [gallery := event.outputs[1]]
+        state = SessionState(blocks)
+        pictures = await gr.Blocks.postprocess_data(blocks, event, {gallery: []}, state)
+        assert await blocks.postprocess_data(event, {gallery: []}, state) == pictures
+        assert await blocks.postprocess_data(event, {gallery: gr.skip()}, state) == [gr.skip()]
+
+    on_page(CheckedBlocks, act)
 
 
 def test_a_skipped_component_is_not_built_anew() -> None:

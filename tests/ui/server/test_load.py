@@ -1,4 +1,4 @@
-"""Many visitors at once, on a small scale; `python -m tests.benchmarks.load` does the same on a large one."""
+"""Several visitors at once; `python -m tests.benchmarks.load` does the same with many."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def endless(serve: Callable[..., Server]) -> Server:
     return serve(["<Think>" + "on and on and on " * 20_000], "--waiting", "1", protocol="paired", pause=0.01)
 
 
-async def soon(ready: Callable[[], object], seconds: float = 15) -> None:
+async def wait_until(ready: Callable[[], object], seconds: float = 15) -> None:
     end = time.monotonic() + seconds
     while not ready():
-        assert time.monotonic() < end, "it never came"
+        assert time.monotonic() < end, f"not within {seconds} s"
         await asyncio.sleep(0.02)
 
 
-def test_all_are_streamed_to_at_once_and_none_sees_anything_of_another(server: Server, tmp_path: Path) -> None:
+def test_runs_stream_at_once_and_no_visitor_sees_anything_of_another(server: Server, tmp_path: Path) -> None:
     async def crowd() -> list[ObservedRun]:
         site = await PageConfig.open(server.url)
         visitors = [PageClient(site) for _ in range(CROWD)]
@@ -63,7 +63,7 @@ def test_all_are_streamed_to_at_once_and_none_sees_anything_of_another(server: S
     )
 
 
-def test_one_too_many_is_told_within_a_second(endless: Server, tmp_path: Path) -> None:
+def test_a_visitor_too_many_is_told_busy_within_a_second(endless: Server, tmp_path: Path) -> None:
     async def three() -> tuple[ObservedRun, ObservedRun]:
         site = await PageConfig.open(endless.url)
         host, other, late = (PageClient(site) for _ in range(3))
@@ -71,25 +71,25 @@ def test_one_too_many_is_told_within_a_second(endless: Server, tmp_path: Path) -
         await asyncio.gather(other.open(), late.open())
         judged, waiting = ObservedRun(), ObservedRun()
         running = asyncio.create_task(host.compare(both, "First.", judged))
-        await soon(lambda: judged.trace.get("turns"))
+        await wait_until(lambda: judged.trace.get("turns"))
         queued = asyncio.create_task(other.compare(both, "Second.", waiting))
-        await soon(lambda: waiting.status == words.WAITING)
-        told = await asyncio.wait_for(late.compare(both, "Third."), 5)
+        await wait_until(lambda: waiting.status == words.WAITING)
+        refused = await asyncio.wait_for(late.compare(both, "Third."), 5)
         assert not waiting.trace
         for task in (running, queued):
             task.cancel()
         await asyncio.gather(running, queued, return_exceptions=True)
         await asyncio.gather(*(visitor.close() for visitor in (host, other, late)))
-        return told, judged
+        return refused, judged
 
-    told, judged = run_in_thread(three())
-    assert told.busy
-    assert not told.trace
-    assert told.seconds <= 1
+    refused, judged = run_in_thread(three())
+    assert refused.busy
+    assert not refused.trace
+    assert refused.seconds <= 1
     assert judged.first_update is not None
 
 
-def test_programs_too_many_are_told_within_a_second(endless: Server, tmp_path: Path) -> None:
+def test_programs_too_many_are_told_busy_within_a_second(endless: Server, tmp_path: Path) -> None:
     async def six() -> list[CompareResult]:
         web = HttpClient(endless.url)
         paths = [await web.upload(clip) for clip in write_pair(tmp_path, 0)]
@@ -101,12 +101,12 @@ def test_programs_too_many_are_told_within_a_second(endless: Server, tmp_path: P
         assert waiting, "some are judged, or wait"
         return [task.result() for task in done]
 
-    told = run_in_thread(six())
-    assert told
-    assert all(answer.busy and answer.seconds <= 1 for answer in told)
+    refused = run_in_thread(six())
+    assert refused
+    assert all(answer.busy and answer.seconds <= 1 for answer in refused)
 
 
-def test_nothing_is_left_of_runs_that_are_over(server: Server, tmp_path: Path) -> None:
+def test_no_file_and_no_process_is_left_of_runs_that_are_over(server: Server, tmp_path: Path) -> None:
     async def five() -> None:
         site = await PageConfig.open(server.url)
         host = PageClient(site)
@@ -118,8 +118,8 @@ def test_nothing_is_left_of_runs_that_are_over(server: Server, tmp_path: Path) -
         assert all(one.complete for one in runs)
         assert list_files(server.folder) > files
         await asyncio.gather(*(visitor.close() for visitor in visitors))
-        await soon(lambda: list_files(server.folder) == files)
-        await soon(lambda: {process.pid for process in process_tree(server)} == processes)
+        await wait_until(lambda: list_files(server.folder) == files)
+        await wait_until(lambda: {process.pid for process in process_tree(server)} == processes)
         await host.close()
 
     run_in_thread(five())

@@ -1,4 +1,4 @@
-"""The border: the server's own page and clients without a page come through, everybody else's page does not."""
+"""The origin guard lets the server's own page and clients without a page through, and refuses pages of other servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse
 from vrthinker_core.ui.server.origin_guard import OriginGuard
 
 
-def ask(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str, str]]:
+def request(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str, str]]:
     sent: list[MutableMapping[str, Any]] = []
 
     async def receive() -> MutableMapping[str, Any]:
@@ -24,27 +24,27 @@ def ask(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str, str
 
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": raw, "query_string": b""}
-    with ThreadPoolExecutor(1) as elsewhere:  # the browser tests keep an event loop running in this thread
-        elsewhere.submit(lambda: asyncio.run(OriginGuard(PlainTextResponse("in"), names)(scope, receive, send))).result()
+    with ThreadPoolExecutor(1) as executor:  # the browser tests keep an event loop running in this thread
+        executor.submit(lambda: asyncio.run(OriginGuard(PlainTextResponse("in"), names)(scope, receive, send))).result()
     return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:7860", "127.0.0.1:7860", "192.168.1.7:7860", "[::1]:7860", "LOCALHOST"])
-def test_own_hosts_come_in(host: str) -> None:
-    assert ask(host=host)[0] == 200
-    assert ask(host=host, origin=f"http://{host}")[0] == 200
+def test_own_hosts_pass(host: str) -> None:
+    assert request(host=host)[0] == 200
+    assert request(host=host, origin=f"http://{host}")[0] == 200
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:7860", "127.0.0.1.evil.example", "localhost.evil.example", "", "[", "::1"]
 )
 def test_foreign_hosts_are_refused(host: str) -> None:
-    assert ask(host=host)[0] == 400
+    assert request(host=host)[0] == 400
 
 
-def test_a_given_name_is_its_own() -> None:
-    assert ask(("demo.example",), host="demo.example", origin="https://demo.example")[0] == 200
-    assert ask(("demo.example",), host="other.example")[0] == 400
+def test_a_further_name_of_the_server_passes() -> None:
+    assert request(("demo.example",), host="demo.example", origin="https://demo.example")[0] == 200
+    assert request(("demo.example",), host="other.example")[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_a_given_name_is_its_own() -> None:
     ],
 )
 def test_foreign_origins_are_refused(origin: str) -> None:
-    assert ask(host="127.0.0.1:7860", origin=origin)[0] == 403
+    assert request(host="127.0.0.1:7860", origin=origin)[0] == 403
 
 
-def test_the_browser_may_fetch_from_nowhere_else() -> None:
-    policy = ask(host="localhost")[1]["content-security-policy"]
+def test_the_browser_may_fetch_from_no_other_server() -> None:
+    policy = request(host="localhost")[1]["content-security-policy"]
     assert "default-src 'self'" in policy
     assert "http" not in policy

@@ -1,4 +1,4 @@
-"""What the server refuses, and what it never leaves behind: spoken to by hand, with no page in between."""
+"""What the server refuses, and that no file of a visitor stays; requests are made by hand, without a page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.ui.conftest import Server
-from tests.ui.server.test_server import answer
+from tests.ui.server.test_server import status_of
 from tests.ui.sessions.test_background_run import until
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support.api_calls import PROMPT, Clips, begin, comparing, config, join, uploaded
@@ -27,7 +27,7 @@ ENDLESS = "<Think>" + "on and on and on " * 20_000
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server]) -> Server:
-    """One judge who never ends, and one place to wait for it."""
+    """One judge that never ends, and one place to wait for it."""
     return serve([ENDLESS], "--waiting", "1", protocol="paired", pause=0.01)
 
 
@@ -38,13 +38,13 @@ def zeros(size: int) -> Iterator[bytes]:
 
 
 def send(server: Server, size: int, **headers: str) -> tuple[int, str]:
-    """Upload a file of so many zeros; gives status and answer. No more than a piece of it is ever in memory."""
+    """Upload a file of `size` zeros, one MiB at a time. Returns status and body."""
     head = b'--line\r\nContent-Disposition: form-data; name="files"; filename="zeros.mp4"\r\n\r\n'
     tail = b"\r\n--line--\r\n"
-    told = {"Content-Type": "multipart/form-data; boundary=line", "Content-Length": str(len(head) + size + len(tail)), **headers}
+    fields = {"Content-Type": "multipart/form-data; boundary=line", "Content-Length": str(len(head) + size + len(tail)), **headers}
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
     try:
-        connection.request("POST", "/gradio_api/upload", iter([head, *zeros(size), tail]), told)
+        connection.request("POST", "/gradio_api/upload", iter([head, *zeros(size), tail]), fields)
         response = connection.getresponse()
         return response.status, response.read().decode()
     finally:
@@ -54,31 +54,31 @@ def send(server: Server, size: int, **headers: str) -> tuple[int, str]:
 # -- uploads -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_too_large_is_refused_and_leaves_nothing(server: Server) -> None:
+def test_a_file_that_is_too_large_is_refused_and_leaves_no_file(server: Server) -> None:
     before = sorted(files(server.folder))
-    status, said = send(server, LIMIT + 1)
+    status, body = send(server, LIMIT + 1)
     assert status == 413
-    assert str(LIMIT) in said
-    assert said.endswith(".")
-    assert "Traceback" not in said
+    assert str(LIMIT) in body
+    assert body.endswith(".")
+    assert "Traceback" not in body
     assert sorted(files(server.folder)) == before
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
-def test_another_page_cannot_upload(server: Server, origin: str) -> None:
+def test_a_foreign_page_cannot_upload(server: Server, origin: str) -> None:
     before = sorted(files(server.folder))
     assert send(server, 1000, Origin=origin)[0] == 403
     assert sorted(files(server.folder)) == before
 
 
-def test_a_name_that_was_pointed_here_cannot_upload(server: Server) -> None:
+def test_nothing_is_uploaded_under_a_foreign_host_name(server: Server) -> None:
     before = sorted(files(server.folder))
     assert send(server, 1000, Host="evil.example", Origin="http://evil.example")[0] == 400
     assert sorted(files(server.folder)) == before
 
 
 @pytest.mark.parametrize("path", ["queue/join", "run/predict", "call/compare", "cancel", "component_server"])
-def test_another_page_can_start_nothing(server: Server, path: str) -> None:
+def test_a_foreign_page_cannot_start_anything(server: Server, path: str) -> None:
     request = urllib.request.Request(f"{server.url}gradio_api/{path}", b"{}", {"Origin": "http://evil.example"})
     with pytest.raises(urllib.error.HTTPError, match="403"):
         urllib.request.urlopen(request, timeout=10)
@@ -88,8 +88,8 @@ def test_another_page_can_start_nothing(server: Server, path: str) -> None:
     ("path", "kind"),
     [("upload", "multipart/form-data; boundary=line"), ("queue/join", "application/json"), ("call/compare", "application/json")],
 )
-def test_no_other_body_may_be_larger(server: Server, path: str, kind: str) -> None:
-    """What is no file would go to memory; refused before it is read."""
+def test_a_body_announced_as_too_large_is_refused(server: Server, path: str, kind: str) -> None:
+    """Before it is read: what is no file would be read into memory."""
     size = 102 * 2**20 if path == "upload" else 65 * 2**20
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=10)
     connection.putrequest("POST", f"/gradio_api/{path}")
@@ -101,14 +101,14 @@ def test_no_other_body_may_be_larger(server: Server, path: str, kind: str) -> No
 
 
 def memory(server: Server) -> int:
-    """Most bytes that the server ever held."""
-    told = Path(f"/proc/{server.process.pid}/status")
-    if not told.exists():
+    """Peak resident bytes of the server."""
+    status = Path(f"/proc/{server.process.pid}/status")
+    if not status.exists():
         pytest.skip("this machine does not say how much memory a process holds")
-    return int(told.read_text().split("VmHWM:")[1].split()[0]) * 1024
+    return int(status.read_text().split("VmHWM:")[1].split()[0]) * 1024
 
 
-def test_who_does_not_say_how_much_is_not_listened_to_for_ever(server: Server) -> None:
+def test_a_body_of_unannounced_size_is_cut(server: Server) -> None:
     before = memory(server)
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=10)
     with contextlib.suppress(OSError):
@@ -143,12 +143,12 @@ def test_who_does_not_say_how_much_is_not_listened_to_for_ever(server: Server) -
         "gradio_api/proxy=http://evil.example/film.mp4",
     ],
 )
-def test_nobody_is_watched_and_nothing_is_remembered(server: Server, path: str) -> None:
-    assert answer(server.url + path) in (403, 404)
+def test_monitoring_history_and_fetching_are_off(server: Server, path: str) -> None:
+    assert status_of(server.url + path) in (403, 404)
 
 
 @pytest.mark.parametrize("path", ["process_recording", "component_server", "vibe-edit", "undo-vibe-edit", "stream/x"])
-def test_what_the_page_never_uses_is_shut(server: Server, path: str) -> None:
+def test_routes_that_the_page_never_uses_are_blocked(server: Server, path: str) -> None:
     before = sorted(files(server.folder))
     request = urllib.request.Request(f"{server.url}gradio_api/{path}", b"{}", {"Content-Type": "application/json"})
     with pytest.raises(urllib.error.HTTPError, match="404"):
@@ -156,24 +156,24 @@ def test_what_the_page_never_uses_is_shut(server: Server, path: str) -> None:
     assert sorted(files(server.folder)) == before
 
 
-def test_the_machine_is_not_described(server: Server) -> None:
-    told = json.dumps(config(server))
+def test_the_page_tells_no_path_of_this_machine(server: Server) -> None:
+    sent = json.dumps(config(server))
     for place in (server.folder, Path.home(), Path(__file__).resolve().parents[3]):
-        assert str(place) not in told
+        assert str(place) not in sent
 
 
-def test_nothing_is_shared(server: Server) -> None:
-    said = server.log.read_text()
-    assert "Running on local URL" in said
-    assert "Running on public URL" not in said
-    assert "To create a public link" in said
+def test_no_public_link_is_made(server: Server) -> None:
+    log = server.log.read_text()
+    assert "Running on local URL" in log
+    assert "Running on public URL" not in log
+    assert "To create a public link" in log
 
 
-# -- who is let in -------------------------------------------------------------------------------------------------------
+# -- who is served -------------------------------------------------------------------------------------------------------
 
 
 def own_addresses() -> list[str]:
-    """Where this machine can be reached, besides 127.0.0.1."""
+    """IP addresses of this machine besides 127.0.0.1."""
     try:
         named = socket.gethostbyname_ex(socket.gethostname())[2]
     except OSError:
@@ -193,35 +193,35 @@ def test_only_this_machine_is_served(server: Server, address: str) -> None:
         socket.create_connection((address, port or 0), timeout=5).close()
 
 
-def crowd(server: Server, callers: ExitStack, values: Sequence[object]) -> tuple[int, str]:
-    """Callers come until one is turned away: what that one is told."""
+def fill_queue(server: Server, calls: ExitStack, values: Sequence[object]) -> tuple[int, str]:
+    """Make calls until one is refused. Returns its status and sentence."""
     try:
         for _ in range(8):
-            callers.enter_context(urllib.request.urlopen(begin(server, *values), timeout=10))
+            calls.enter_context(urllib.request.urlopen(begin(server, *values), timeout=10))
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.loads(error.read())["detail"]
     raise AssertionError("the queue has no end")
 
 
-def test_the_queue_has_an_end_and_says_so(server: Server, clips: Clips) -> None:
-    with ExitStack() as callers:
-        status, said = crowd(server, callers, [*uploaded(server, clips), PROMPT])
+def test_a_full_queue_is_refused_with_a_sentence(server: Server, clips: Clips) -> None:
+    with ExitStack() as calls:
+        status, sentence = fill_queue(server, calls, [*uploaded(server, clips), PROMPT])
     assert status == 503
-    assert said.startswith("Queue is full")
-    assert said.endswith(".")
+    assert sentence.startswith("Queue is full")
+    assert sentence.endswith(".")
 
 
 # -- what is left --------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_stays_of_a_visitor_who_has_gone(server: Server, clips: Clips) -> None:
+def test_no_file_stays_of_a_visitor_who_has_left(server: Server, clips: Clips) -> None:
     (folder,) = server.folder.glob("vr-thinker-page-*")
-    kept = (folder / "pictures", folder / "records")
-    before = [sorted(files(place)) for place in kept]
+    folders = (folder / "pictures", folder / "records")
+    before = [sorted(files(folder)) for folder in folders]
     event, inputs = comparing(server)
     with urllib.request.urlopen(f"{server.url}gradio_api/heartbeat/anna", timeout=10) as alive:
         alive.readline()
         join(server, event, [*uploaded(server, clips), PROMPT, *[None] * (inputs - 3)], "anna")
-        until(lambda: all(sorted(files(place)) != former for place, former in zip(kept, before, strict=True)))
-    until(lambda: [sorted(files(place)) for place in kept] == before)
+        until(lambda: all(sorted(files(folder)) != former for folder, former in zip(folders, before, strict=True)))
+    until(lambda: [sorted(files(folder)) for folder in folders] == before)

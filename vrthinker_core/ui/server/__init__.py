@@ -1,1 +1,1 @@
-"""Around Gradio: what is done to its blocks, who may talk to the server, how much may come in, what can be downloaded."""
+"""What surrounds Gradio: our Blocks, middleware for hosts and origins and for sizes and paths, and routes for downloads."""

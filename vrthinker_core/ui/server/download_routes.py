@@ -1,4 +1,4 @@
-"""What of a run can be taken home: its trace, its report, and a link. Nothing is made before somebody asks for it."""
+"""The download routes of a run that is over: its trace, its report, and a link to it. Each is made only when it is requested."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ RUNS_URL = "runs"
 
 
 class DownloadRoutes:
-    """Answers for runs by their names, which only their visitor knows."""
+    """Finds runs by their random names, which only their visitors know."""
 
-    def __init__(self, visits: Sessions, shelf: SharedTraces) -> None:
-        self._visits = visits
-        self._shelf = shelf
+    def __init__(self, sessions: Sessions, shared: SharedTraces) -> None:
+        self._sessions = sessions
+        self._shared = shared
 
     def routes(self) -> list[Route]:
-        """Where the page finds them."""
+        """The paths that the page's links use."""
         return [
             Route(f"/{RUNS_URL}/{{name}}/trace.json", self.trace),
             Route(f"/{RUNS_URL}/{{name}}/report.html", self.report),
@@ -34,29 +34,29 @@ class DownloadRoutes:
 
     def trace(self, request: Request) -> Response:
         """The trace as JSON."""
-        found = self._find(request)
-        return _not_found() if found is None else _file(to_json(found), "trace.json", "application/json")
+        trace = self._find(request)
+        return _not_found() if trace is None else _file(to_json(trace), "trace.json", "application/json")
 
     def report(self, request: Request) -> Response:
         """The report as one HTML file."""
-        found = self._find(request)
-        return _not_found() if found is None else _file(render_report(found).encode(), "report.html", "text/html")
+        trace = self._find(request)
+        return _not_found() if trace is None else _file(render_report(trace).encode(), "report.html", "text/html")
 
     def link(self, request: Request) -> Response:
-        """Keep the trace, and tell its name."""
-        found = self._find(request)
-        if found is None:
+        """Keep the trace for `?trace=`, and give the name it is kept under."""
+        trace = self._find(request)
+        if trace is None:
             return _not_found()
         name = str(request.path_params["name"])
-        visit = self._visits.find_run(name)
+        session = self._sessions.find_run(name)
         try:
-            return JSONResponse({"trace": (visit.link if visit else "") or self._shelf.add(name, found)})
+            return JSONResponse({"trace": (session.link if session else "") or self._shared.add(name, trace)})
         except OSError:
             return PlainTextResponse(words.NO_ROOM, 507)
 
     def _find(self, request: Request) -> Trace | None:
-        visit = self._visits.find_run(str(request.path_params["name"]))
-        return trace_of(visit.run.state) if visit is not None and visit.run.over else None
+        session = self._sessions.find_run(str(request.path_params["name"]))
+        return trace_of(session.run.state) if session is not None and session.run.over else None
 
 
 def _not_found() -> Response:

@@ -1,7 +1,7 @@
-"""Who may talk to the server: its own page, under its own names. Everybody else's page is turned away.
+"""The origin guard: refuses requests from pages of other servers, and under host names that are not this server's.
 
 Without this a page anywhere on the web could upload files to a server on the visitor's own machine (a foreign origin), also under a
-name that was pointed at it on purpose (DNS rebinding).
+host name that was made to resolve to it (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "form-action 'self'",
     )
 )
-"""The browser fetches from nowhere else, whatever a text may try. Gradio's own scripts need inline code."""
+"""Keeps the browser from every other server, whatever a text contains. Gradio's own scripts need inline code and eval."""
 
 SECURITY_HEADERS = (
     (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
@@ -41,14 +41,14 @@ SECURITY_HEADERS = (
 
 
 class OriginGuard:
-    """ASGI middleware: 400 for a foreign host, 403 for a foreign origin. `names` are the host names the server goes by."""
+    """ASGI middleware: 400 for a foreign host, 403 for a foreign origin. `names` are the server's host names besides localhost."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
         self._app = app
         self._names = {name.lower() for name in (*OWN_NAMES, *names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -62,7 +62,7 @@ class OriginGuard:
             await self._app(scope, receive, _with_headers(send))
 
     def _is_own_host(self, host: str) -> bool:
-        """Addresses are always its own: only a name can be pointed elsewhere."""
+        """IP addresses always are: only a name can be made to resolve to this server."""
         name = (_split(f"//{host}").hostname or "").lower()
         return name in self._names or _is_address(name)
 
@@ -87,9 +87,9 @@ def _is_address(name: str) -> bool:
 
 
 def _with_headers(send: Send) -> Send:
-    async def answer(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *SECURITY_HEADERS]}
         await send(message)
 
-    return answer
+    return send_with_headers

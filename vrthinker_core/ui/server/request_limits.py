@@ -1,7 +1,7 @@
-"""Which of Gradio's own addresses stay shut, and how much may come in through the others.
+"""The request limits: which of Gradio's routes are blocked, and how large a request may be.
 
-Gradio limits the size of an uploaded file and of nothing else: a text field or a JSON body of any size goes to memory. It also
-offers what this page never uses: FFmpeg for recordings, a way out to any public web address, components' own functions.
+Gradio limits the size of an uploaded file and of nothing else: a form field or a JSON body of any size is read into memory. It also
+offers what this page never uses: FFmpeg for recordings, a proxy to public web addresses, functions of components.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ BLOCKED_PATHS = tuple(
         "dev/",
     )
 )
-"""Beginnings of addresses that nothing on the page asks for."""
+"""Prefixes of paths that the page never requests."""
 
 MAX_FORM_BYTES = 101 * 2**20
-"""Bytes of a form: one upload of the largest size, and what stands around it."""
+"""Bytes of a form: the largest upload and the headers of its part."""
 
 MAX_BODY_BYTES = 64 * 2**20
-"""Bytes of any other request: small, unless a program puts its videos into the call itself."""
+"""Bytes of any other request: small, unless a program sends its videos as data URLs."""
 
 
 class RequestLimits:
-    """ASGI middleware: 404 for what is shut, 413 for what is announced as too large; who sends more than allowed is hung up on."""
+    """ASGI middleware: 404 for blocked paths, 413 for a Content-Length that is too large; a body that grows too large is cut."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        most = MAX_FORM_BYTES if headers.get("content-type", "").lower().startswith("multipart/form-data") else MAX_BODY_BYTES
+        limit = MAX_FORM_BYTES if headers.get("content-type", "").lower().startswith("multipart/form-data") else MAX_BODY_BYTES
         if scope["path"].lower().startswith(BLOCKED_PATHS):
             await PlainTextResponse("There is nothing here.", 404)(scope, receive, send)
-        elif _content_length(headers) > most:
-            await PlainTextResponse(f"At most {most / 1e6:.0f} MB are taken at once.", 413)(scope, receive, send)
+        elif _content_length(headers) > limit:
+            await PlainTextResponse(f"At most {limit / 1e6:.0f} MB are taken at once.", 413)(scope, receive, send)
         else:
-            await self._app(scope, _limited(receive, most), send)
+            await self._app(scope, _limited(receive, limit), send)
 
 
 def _content_length(headers: Headers) -> int:
@@ -60,13 +60,14 @@ def _content_length(headers: Headers) -> int:
     return int(length) if length.isdecimal() else 0
 
 
-def _limited(receive: Receive, most: int) -> Receive:
-    left = most
+def _limited(receive: Receive, limit: int) -> Receive:
+    """The same, until more than `limit` bytes have come; then it says that the client has disconnected."""
+    left = limit
 
-    async def take() -> Message:
+    async def receive_limited() -> Message:
         nonlocal left
         message = await receive()
         left -= len(message.get("body", b""))
         return message if left >= 0 else {"type": "http.disconnect"}
 
-    return take
+    return receive_limited
