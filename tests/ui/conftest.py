@@ -74,7 +74,7 @@ def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
-    """Starts servers that speak a script; all are stopped at the end of the file: even idle ones take their share of a core."""
+    """Starts servers with a scripted judge; all are stopped at the end of the file: even idle ones take CPU time."""
     running: list[Server] = []
 
     def start(replies: Sequence[str], *chosen: str, **options: object) -> Server:
@@ -89,7 +89,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
 
 @pytest.fixture(scope="module")
 def answering(serve: Callable[..., Server]) -> Server:
-    """One server for everything that only speaks to it and needs no script of its own."""
+    """A server for tests that only send requests and need no script of their own."""
     return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
 
 
@@ -121,7 +121,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def new_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """Pages of visitors who know nothing of one another; an error, a dialog or a foreign request on any page fails the test."""
+    """Opens empty pages in browser contexts of their own; an error, a dialog or a foreign request on any page fails the test."""
     contexts = []
     errors: list[str] = []
 
@@ -142,7 +142,7 @@ def new_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
 
 @pytest.fixture
 def open_page(new_page: Callable[..., Page]) -> Callable[..., Page]:
-    """Opens the page of a server."""
+    """Opens the page of a server and waits until it is drawn."""
 
     def start(url: str, **options: Any) -> Page:
         page = new_page(**options)
@@ -155,14 +155,14 @@ def open_page(new_page: Callable[..., Page]) -> Callable[..., Page]:
 
 @pytest.fixture
 def open_file(new_page: Callable[..., Page]) -> Callable[[Path], Page]:
-    """Opens a file from the disk, which may ask for nothing but itself."""
+    """Opens a file from the disk, which may request nothing but itself."""
 
     def start(path: Path) -> Page:
         page = new_page()
-        asked: list[str] = []
-        page.on("request", lambda request: asked.append(request.url))
+        requests: list[str] = []
+        page.on("request", lambda request: requests.append(request.url))
         page.goto(path.as_uri())
-        assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+        assert [url for url in requests if not url.startswith("data:")] == [path.as_uri()]
         return page
 
     return start
@@ -174,7 +174,7 @@ def is_local(url: str) -> bool:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """A promise of time."""
+    """Fails the test when its block takes `seconds` or longer."""
     began = time.monotonic()
     yield
     assert time.monotonic() - began < seconds

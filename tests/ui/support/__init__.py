@@ -1,1 +1,1 @@
-"""What the tests of the page share: clips, runs made by hand, saved examples, calls of the API."""
+"""Helpers of the page's tests: clips, handmade runs, saved examples, calls of the API."""

@@ -1,4 +1,4 @@
-"""How programs speak to the server: through gradio_client, and through plain HTTP as `curl` would."""
+"""Calls of the API, through gradio_client and through plain HTTP as `curl` makes them."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ def post(server: Server, path: str, body: bytes, kind: str, **headers: str) -> A
 
 
 def upload(server: Server, clip: Path) -> str:
-    """What `curl -F files=@clip.mp4` sends."""
-    line = uuid.uuid4().hex
-    head = f'--{line}\r\nContent-Disposition: form-data; name="files"; filename="{clip.name}"\r\n\r\n'
-    body = head.encode() + clip.read_bytes() + f"\r\n--{line}--\r\n".encode()
-    (path,) = post(server, "upload", body, f"multipart/form-data; boundary={line}")
+    """Upload as `curl -F files=@clip.mp4` does. Returns the path that the server gives."""
+    boundary = uuid.uuid4().hex
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="files"; filename="{clip.name}"\r\n\r\n'
+    body = head.encode() + clip.read_bytes() + f"\r\n--{boundary}--\r\n".encode()
+    (path,) = post(server, "upload", body, f"multipart/form-data; boundary={boundary}")
     return str(path)
 
 
 def begin(server: Server, *values: object, **headers: str) -> str:
-    answer = post(server, "call/compare", json.dumps({"data": values}).encode(), "application/json", **headers)
-    return f"{server.url}gradio_api/call/compare/{answer['event_id']}"
+    """Start a call of `compare`. Returns the URL of its events."""
+    started = post(server, "call/compare", json.dumps({"data": values}).encode(), "application/json", **headers)
+    return f"{server.url}gradio_api/call/compare/{started['event_id']}"
 
 
 def messages(url: str) -> Iterator[tuple[str, Any]]:
-    """(event, data) of a stream, as `curl -N` prints it, without the heartbeats of a long wait."""
+    """(event, data) of a stream as `curl -N` prints it, without heartbeats."""
     event = ""
     with urllib.request.urlopen(url, timeout=60) as response:
         for line in response:
@@ -55,10 +56,12 @@ def messages(url: str) -> Iterator[tuple[str, Any]]:
 
 
 def answers(server: Server, *values: object) -> list[dict[str, Any]]:
+    """The items that a call of `compare` streams."""
     return [data[0] for event, data in messages(begin(server, *values)) if event in ("generating", "complete") and data]
 
 
 def file(path: str) -> dict[str, Any]:
+    """A file as Gradio's clients name it."""
     return {"path": path, "meta": META}
 
 
@@ -67,6 +70,7 @@ def uploaded(server: Server, clips: Clips) -> list[dict[str, Any]]:
 
 
 def check_refused(item: dict[str, Any], words: str) -> None:
+    """A failed item without labels; its error is one sentence with `words` in it."""
     assert item["stop"] == "failed"
     assert item["labels"] is None
     assert words in item["error"]
@@ -78,34 +82,36 @@ def check_refused(item: dict[str, Any], words: str) -> None:
 
 
 def config(server: Server) -> dict[str, Any]:
-    """What a browser is told of the page: its components and what happens when they are used."""
+    """The page's configuration as a browser gets it: its components and events."""
     with urllib.request.urlopen(f"{server.url}config", timeout=30) as response:
         return dict(json.loads(response.read()))
 
 
-def join(server: Server, event: int, values: Sequence[object], visitor: str) -> None:
-    """Send one of the page's events by hand, as a browser would."""
-    body = {"fn_index": event, "data": values, "session_hash": visitor}
+def join(server: Server, event: int, values: Sequence[object], session_id: str) -> None:
+    """Send one of the page's events as a browser does."""
+    body = {"fn_index": event, "data": values, "session_hash": session_id}
     post(server, "queue/join", json.dumps(body).encode(), "application/json")
 
 
 def act(server: Server, event: int, values: Sequence[object]) -> Any:
-    """What one of the page's events answers: its output, or its error."""
-    visitor = uuid.uuid4().hex
-    join(server, event, values, visitor)
-    with urllib.request.urlopen(f"{server.url}gradio_api/queue/data?session_hash={visitor}", timeout=60) as response:
+    """Send one of the page's events. Returns its output, or its error."""
+    session_id = uuid.uuid4().hex
+    join(server, event, values, session_id)
+    with urllib.request.urlopen(f"{server.url}gradio_api/queue/data?session_hash={session_id}", timeout=60) as response:
         for line in response:
-            told = json.loads(line.removeprefix(b"data:")) if line.startswith(b"data:") else {}
-            if told.get("msg") == "process_completed":
-                return told["output"]
-    raise AssertionError("no answer came")
+            message = json.loads(line.removeprefix(b"data:")) if line.startswith(b"data:") else {}
+            if message.get("msg") == "process_completed":
+                return message["output"]
+    raise AssertionError("the stream ended without an output")
 
 
 def comparing(server: Server) -> tuple[int, int]:
-    """The event behind the Compare button, and how many inputs it has."""
-    told = config(server)
-    kinds = {part["id"]: part["type"] for part in told["components"]}
+    """The number of the Compare button's event, and how many inputs it has."""
+    page = config(server)
+    types = {component["id"]: component["type"] for component in page["components"]}
     (found,) = (
-        event for event in told["dependencies"] if [kinds[part] for part in event["inputs"]][:3] == ["video", "video", "textbox"]
+        event
+        for event in page["dependencies"]
+        if [types[number] for number in event["inputs"]][:3] == ["video", "video", "textbox"]
     )
     return found["id"], len(found["inputs"])

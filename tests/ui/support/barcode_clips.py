@@ -1,4 +1,4 @@
-"""Clips in which every frame carries its own number as black and white bars, and how a browser reads it back."""
+"""Clips whose frames show their own number as black and white bars, and the script that reads the number in a browser."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ READ = f"""async ([selector, seconds]) => {{
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [{WIDTH}, {HEIGHT}];
-  const pen = canvas.getContext("2d");
-  pen.drawImage(video, 0, 0, {WIDTH}, {HEIGHT});
+  const context = canvas.getContext("2d");
+  context.drawImage(video, 0, 0, {WIDTH}, {HEIGHT});
   let number = 0;
   for (let bit = 0; bit < {BITS}; bit += 1) {{
-    const [red] = pen.getImageData(bit * {BAR} + {BAR // 2}, {HEIGHT // 2}, 1, 1).data;
+    const [red] = context.getImageData(bit * {BAR} + {BAR // 2}, {HEIGHT // 2}, 1, 1).data;
     if (red > 128) number += 2 ** bit;
   }}
   return number;
 }}"""
-"""Moves a player (when seconds are given), waits until it stands, and reads the number that it shows."""
+"""Seeks a player (when seconds are given), waits until it has, and reads the number of the frame that it shows."""
 
 
 def picture(number: int) -> np.ndarray:
-    """Ten bars, the lowest bit on the left."""
+    """A frame with `number` in ten bars, the lowest bit on the left."""
     bars = [255 if number >> bit & 1 else 0 for bit in range(BITS)]
     row = np.repeat(np.array(bars, np.uint8), BAR)
     return np.repeat(np.tile(row, (HEIGHT, 1))[:, :, None], 3, axis=2)
 
 
 def write_bars(path: Path, codec: str, times: Sequence[Fraction]) -> Path:
-    """One frame at each of `times` (seconds); the container follows from the name's ending."""
+    """A clip with one frame at each of `times` (seconds); the suffix of `path` chooses the container."""
     options = {"libx264": {"preset": "veryfast", "crf": "18", "bf": "2"}, "libvpx-vp9": {"deadline": "realtime", "cpu-used": "8"}}
     base = Fraction(1, 12_000)
     with av.open(str(path), "w") as container:
@@ -56,11 +56,11 @@ def write_bars(path: Path, codec: str, times: Sequence[Fraction]) -> Path:
 
 
 def steady(frames: int, rate: int) -> list[Fraction]:
-    """A fixed rate."""
+    """Times of a constant frame rate."""
     return [Fraction(number, rate) for number in range(frames)]
 
 
 def uneven(frames: int) -> list[Fraction]:
-    """A rate that changes with every frame, between 10 and 60 frames a second."""
+    """Times of a frame rate that changes with every frame, between 10 and 60 frames a second."""
     gaps = [Fraction(1, 10 + (number * 37) % 51) for number in range(frames)]
     return [sum(gaps[:number], Fraction(0)) for number in range(frames)]

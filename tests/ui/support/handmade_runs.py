@@ -1,4 +1,4 @@
-"""Runs built by hand: what a judge would yield, without a judge."""
+"""Traces of runs, built without a judge."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def started(prompt: str = "A ball pans steadily.", **changes: object) -> Started
 
 
 def three_turns(**changes: object) -> Trace:
-    """Asks twice, forgets the first round of tool frames, answers."""
+    """Two requests for frames and an answer; the frames of the first request are no longer in view at the end."""
     opening, middle, late = pairs([16, 48, 80, 112]), pairs([10, 30, 60, 90]), pairs([56, 58, 60, 62, 64, 66])
     turns = (
         asking(1, opening, [10, 30, 60, 90]),

@@ -1,4 +1,4 @@
-"""Saved runs as examples: real clips, judged by a script."""
+"""Saved runs as examples: clips that a scripted judge has compared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCRIPT = (ask(10, 30, 60, 90, 140), ANSWER)
 
 
 def write_example(folder: Path, replies: Sequence[str] = SCRIPT, frames: int = 48, prompt: str = PROMPT, hue: int = 20) -> Path:
-    """A folder as the page takes it: `trace.json`, `first.mp4`, `second.mp4`."""
+    """Write an example: a folder with `trace.json`, `first.mp4`, `second.mp4`."""
     folder.mkdir(parents=True)
     first = write_clip(folder / "first.mp4", frames=frames, hue=hue)
     second = write_clip(folder / "second.mp4", frames=30, hue=hue + 70)
@@ -38,12 +38,12 @@ def write_example(folder: Path, replies: Sequence[str] = SCRIPT, frames: int = 4
 
 
 def write_old(path: Path, frames: int = 24) -> Path:
-    """An AVI in MPEG-4 part 2, which no browser plays."""
+    """Write an AVI in MPEG-4 part 2, which no browser plays."""
     with av.open(str(path), "w") as container:
         stream = container.add_stream("mpeg4", rate=24)
         stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
         for index in range(frames):
-            picture = np.full((64, 96, 3), 10 * index, np.uint8)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+            pixels = np.full((64, 96, 3), 10 * index, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
         container.mux(stream.encode())
     return path
