@@ -21,6 +21,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.ui.fetch.http import Deadline, FetchTarget, open_response
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy, resolve_within
 
+MAX_BYTES = 100_000_000
 MAX_REDIRECTS = 3
 MAX_URL_LENGTH = 2048
 
@@ -32,7 +33,7 @@ _NO_URL = "This is not a web address that can be fetched."
 
 
 def fetch_video(
-    url: str, folder: Path, *, policy: FetchPolicy = PUBLIC_ONLY, limit_bytes: int = 100_000_000, seconds: float = 30.0
+    url: str, folder: Path, *, policy: FetchPolicy = PUBLIC_ONLY, limit_bytes: int = MAX_BYTES, seconds: float = 30.0
 ) -> Path:
     """Fetch a video over http or https into `folder`, under a random name that keeps its suffix.
 

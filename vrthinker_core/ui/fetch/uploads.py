@@ -14,9 +14,6 @@ from vrthinker_core.video.browser_copy.copy import playable_copy
 KEEP_SECONDS = 3600.0
 """Seconds for which a copy or a download is kept; by then Gradio has a copy of its own for the page."""
 
-MAX_BYTES = 100_000_000
-"""Bytes of the largest video that is downloaded."""
-
 
 class Uploads:
     """Copies are in `folder`, named after their content, so that a copy's name leads to its original.
@@ -35,7 +32,7 @@ class Uploads:
     def fetch(self, url: str) -> Path:
         """Download a video. Raises BadInput with a sentence."""
         self._expire()
-        return fetch_video(url, self._fetched, policy=self._policy, limit_bytes=MAX_BYTES)
+        return fetch_video(url, self._fetched, policy=self._policy)
 
     def make_playable(self, path: Path) -> Path:
         """The file that the page shows for an uploaded video: the video itself where browsers play it, else a copy.
