@@ -1,1 +1,1 @@
-"""Commands that measure. Each prints what it measured; none is a test."""
+"""Benchmarks: commands that print what they measure. `python -m tests.benchmarks` lists them."""

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.backends.support.random_model import noise_frame
 from tests.benchmarks.tools.phase_timer import processor_seconds
@@ -48,6 +49,12 @@ def main() -> None:
     replies, runs = compare_replies(backend, order), compare_runs(backend, order)
     result = {"comparisons": COUNT, "times_as_fast": runs["times_as_fast"], "whole_comparisons": runs, "replies": replies}
     print(json.dumps(result))
+
+
+def readme_row(result: dict[str, Any]) -> str:
+    """The result in a sentence for the README's table."""
+    what = "comparisons from files to verdicts" if "whole_comparisons" in result else "replies over decoded frames"
+    return f"{result['comparisons']} {what} at once: {result['times_as_fast']:.2f} times as fast as one at a time"
 
 
 def compare_replies(backend: TransformersBackend, order: Sequence[str], exact: bool = True) -> Figures:

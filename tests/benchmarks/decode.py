@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
 
@@ -45,6 +46,14 @@ def main() -> None:
         result |= lower_bound(checkpoint, median(speeds["ours"]))
     print("\n".join(f"{name}: {value}" for name, value in result.items()))
     print(json.dumps(result))
+
+
+def readme_row(result: dict[str, Any]) -> str:
+    """The result in a sentence for the README's table."""
+    sentence = f"{result['times_as_fast']:.2f} times as fast as stock `generate()`"
+    if "times_the_floor" in result:
+        sentence += f"; a token takes {result['times_the_floor']:.2f} times as long as reading all weights once"
+    return sentence
 
 
 def our_speed(checkpoint: Checkpoint, messages: list[Message], tokens: list[int]) -> float:

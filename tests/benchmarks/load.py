@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import sys
 import tempfile
 import time
@@ -99,6 +100,20 @@ def main() -> None:
         print(f"{'kept  ' if is_kept else 'BROKEN'}  {promise}")
     print(json.dumps({**result, "promises": promises}))
     sys.exit(0 if quick or all(promises.values()) else 1)
+
+
+def readme_row(result: Figures) -> str:
+    """The result in a sentence for the README's table."""
+    crowd, bursts, rest = result["crowd"], list(result["burst"].values()), result["endurance"]
+    lost, refused = sum(each["lost"] for each in bursts), max(each["busy_max"] or 0.0 for each in bursts)
+    return (
+        f"{crowd['visitors']} visitors at once: {crowd['lost']} lost, {crowd['mixed']} mixed, "
+        f"first update after {crowd['first_p95'] or math.nan:.2f} s (p95); "
+        f"{bursts[0]['clients']} visitors at once, then as many programs: {lost} lost, "
+        f"the last refusal after {refused:.2f} s; "
+        f"{rest['runs']} runs in a row: {rest['grown_mb']:.1f} MB more memory, "
+        f"{rest['files']} files and {rest['processes']} processes left"
+    )
 
 
 # -- crowd ---------------------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
-"""python -m tests.benchmarks.nano [--pairs N] [--size 224] [--seed S] [--max-turns N] [--keep DIR]
+"""python -m tests.benchmarks.nano [--quick] [--pairs N] [--size 224] [--seed S] [--max-turns N] [--keep DIR]
 
 The built-in judge's labels against the truth of drawn pairs, through the whole product.
 
-Draws 60 pairs that no training run has seen, writes them as video files, and judges them: decoding, prompts, image
+Draws 60 pairs that no training run has seen (6 with --quick), writes them as video files, and judges them: decoding, prompts, image
 sizes, positions, tool calls and parsing are those of the product. Prints how often all four labels are right, and how often each
 is. The last line is JSON.
 """
@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from vrthinker_core import Dimension, Finished, Settings, StopReason, TurnEnded, VideoPair, judge, open_backend
 from vrthinker_core.backends import Backend
@@ -31,10 +32,20 @@ def main() -> None:
     """Run the benchmark."""
     options = _options()
     with _folder(options.keep) as folder:
-        table = write_pairs(options.pairs, options.seed, folder, options.size, None)
+        table = write_pairs(options.pairs or (6 if options.quick else 60), options.seed, folder, options.size, None)
         with table.open(newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream))
         print(json.dumps(measure(rows, table.parent, Settings(max_turns=options.max_turns))))
+
+
+def readme_row(result: dict[str, Any]) -> str:
+    """The result in a sentence for the README's table."""
+    pairs, chance = result["pairs"], result["right_by_chance"]
+    each = ", ".join(f"{name} for {count}" for name, count in result["right"].items())
+    return (
+        f"all four labels right for {result['all_four_right']} of {pairs} pairs (by chance {chance['all_four']:.1f}); "
+        f"each alone: {each} (by chance {chance['each']:.1f})"
+    )
 
 
 def measure(rows: list[dict[str, str]], folder: Path, settings: Settings) -> dict[str, object]:
@@ -80,7 +91,8 @@ def _judge_one(pair: VideoPair, backend: Backend, settings: Settings) -> tuple[d
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=60)
+    parser.add_argument("--quick", action="store_true", help="6 pairs")
+    parser.add_argument("--pairs", type=int, default=None, help="60, with --quick 6")
     parser.add_argument("--size", type=int, default=224, help="pixels of a video's side")
     parser.add_argument("--seed", type=int, default=UNSEEN)
     parser.add_argument("--max-turns", type=int, default=None)

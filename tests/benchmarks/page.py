@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.support.browser import started
 from tests.support.small_clips import write_clip
@@ -46,6 +46,15 @@ def main() -> None:
     print(f"streams {result['stream_bytes']:,} bytes of updates (promised: less than 100,000) for {result['streamed_pairs']} pairs")
     print(f"a frame is sent {result['sent_per_frame']} times, a picture fetched {result['fetched_at_most']} times (promised: once)")
     print(json.dumps(result))
+
+
+def readme_row(result: dict[str, Any]) -> str:
+    """The result in a sentence for the README's table."""
+    return (
+        f"opens in {result['open_seconds']:.2f} s, all pictures loaded in {result['loaded_seconds']:.2f} s; "
+        f"a live run of {result['streamed_pairs']} pairs streams {result['stream_bytes']:,} bytes of updates "
+        f"(mentions of a frame: {result['sent_per_frame']:.2f}, fetches of a picture: at most {result['fetched_at_most']})"
+    )
 
 
 def measure(folder: Path, chromium: Browser, times: int) -> dict[str, float]:

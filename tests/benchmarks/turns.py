@@ -17,6 +17,7 @@ import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoTokenizer
@@ -47,6 +48,19 @@ def main() -> None:
         figures = {str(pairs): measure(checkpoint, videos, pairs, options.words) for pairs in options.pairs}
     weights = sum(weight.numel() for weight in checkpoint.model.parameters())
     print(json.dumps({"weights": weights, "side": options.side, "words": options.words, "pairs_per_call": figures}))
+
+
+def readme_row(result: dict[str, Any]) -> str:
+    """The result in a sentence for the README's table."""
+    parts = []
+    for pairs, figures in sorted(result["pairs_per_call"].items(), key=lambda item: -int(item[0])):
+        ratios = figures["times_as_fast"]
+        parts.append(
+            f"{pairs} pairs a call: six turns {ratios['total']:.2f} times as fast, "
+            f"vision and prefill {ratios['vision+prefill']:.2f} times, "
+            f"video, vision and prefill of the last turn {ratios['last turn, video+vision+prefill']:.2f} times"
+        )
+    return "; ".join(parts)
 
 
 def measure(checkpoint: Checkpoint, videos: tuple[Path, Path], pairs: int, words: int) -> dict[str, object]:

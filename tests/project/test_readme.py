@@ -1,18 +1,24 @@
-"""What the README says is run: its Python example, its commands, its two lines."""
+"""The README's Python example and commands run as written, and its table of measurements is one that the benchmarks write."""
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import vrthinker_core
+from tests.benchmarks.__main__ import BENCHMARKS, FOLDER, main, summary
+from tests.benchmarks.readme_table import NOTHING, Row, read_rows, replace_row
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -38,9 +44,9 @@ def test_the_python_example_runs_as_written(code: str, clips: tuple[Path, Path],
 def test_the_commands_run_as_written(clips: tuple[Path, Path], tmp_path: Path) -> None:
     shutil.copy(clips[0], tmp_path / "one.mp4")
     shutil.copy(clips[1], tmp_path / "two.mp4")
-    ours = [shlex.split(line) for line in COMMANDS if line.startswith("python -m vrthinker_core")]
-    assert ours
-    for _, *arguments in ours:
+    commands = [shlex.split(line) for line in COMMANDS if line.startswith("python -m vrthinker_core")]
+    assert commands
+    for _, *arguments in commands:
         done = subprocess.run(
             [sys.executable, *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=240, check=False
         )
@@ -49,8 +55,9 @@ def test_the_commands_run_as_written(clips: tuple[Path, Path], tmp_path: Path) -
 
 
 def test_every_command_that_is_named_exists() -> None:
-    for command in re.findall(r"python -m (tests\.[\w.]+)", README):
-        assert (ROOT / (command.replace(".", "/") + ".py")).exists(), command
+    for module in re.findall(r"python -m (tests\.[\w.]+)", README):
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
 
 
 def test_ci_calls_the_test_line() -> None:
@@ -66,3 +73,174 @@ def test_the_public_names_are_these() -> None:
         "Verdict", "VideoError", "VideoPair", "VrThinkerError", "judge", "judge_many", "open_backend",
     ]  # fmt: skip
     assert all(hasattr(vrthinker_core, name) for name in vrthinker_core.__all__)
+
+
+# -- the table of measurements -------------------------------------------------------------------------------------------
+
+NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+
+
+def turns_of(*ratios: float) -> dict[str, Any]:
+    return {"times_as_fast": dict(zip(("total", "vision+prefill", "last turn, video+vision+prefill"), ratios, strict=True))}
+
+
+BURST = {"visitors": {"clients": 200, "lost": 2, "busy_max": 0.5}, "programs": {"clients": 200, "lost": 1, "busy_max": None}}
+RESULTS: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "turns",
+        {"pairs_per_call": {"4": turns_of(1.5, 2.25, 3.125), "12": turns_of(2, 3, 14.5)}},
+        "12 pairs a call: six turns 2.00 times as fast, vision and prefill 3.00 times, "
+        "video, vision and prefill of the last turn 14.50 times; "
+        "4 pairs a call: six turns 1.50 times as fast, vision and prefill 2.25 times, "
+        "video, vision and prefill of the last turn 3.12 times",
+    ),
+    (
+        "video",
+        {"size": [1920, 1080], "times_less_than_published": {"first": 1.5, "run": 21}},
+        "21.00 times less processor time than the published way for a whole run over 5 s of 1080p, "
+        "1.50 times less for the first four frames alone",
+    ),
+    (
+        "batch",
+        {"comparisons": 16, "times_as_fast": 3.5, "whole_comparisons": {"times_as_fast": 3.5}, "replies": {"times_as_fast": 9}},
+        "16 comparisons from files to verdicts at once: 3.50 times as fast as one at a time",
+    ),
+    (
+        "batch",
+        {"comparisons": 16, "times_as_fast": 9.25, "replies": {"times_as_fast": 9.25}},
+        "16 replies over decoded frames at once: 9.25 times as fast as one at a time",
+    ),
+    ("decode", {"times_as_fast": 1.25}, "1.25 times as fast as stock `generate()`"),
+    (
+        "decode",
+        {"times_as_fast": 1.25, "floor_ms": 4.5, "times_the_floor": 1.75},
+        "1.25 times as fast as stock `generate()`; a token takes 1.75 times as long as reading all weights once",
+    ),
+    (
+        "nano",
+        {
+            "pairs": 60,
+            "all_four_right": 30,
+            "right": {"TA": 57, "MQ": 40, "VQ": 50, "OA": 45},
+            "right_by_chance": {"each": 20.0, "all_four": 0.7},
+        },
+        "all four labels right for 30 of 60 pairs (by chance 0.7); each alone: TA for 57, MQ for 40, VQ for 50, OA for 45 "
+        "(by chance 20.0)",
+    ),
+    (
+        "page",
+        {
+            "open_seconds": 0.5,
+            "loaded_seconds": 1.25,
+            "stream_bytes": 98_765,
+            "streamed_pairs": 64,
+            "sent_per_frame": 1,
+            "fetched_at_most": 1,
+        },
+        "opens in 0.50 s, all pictures loaded in 1.25 s; a live run of 64 pairs streams 98,765 bytes of updates "
+        "(mentions of a frame: 1.00, fetches of a picture: at most 1)",
+    ),
+    (
+        "load",
+        {
+            "crowd": {"visitors": 40, "lost": 0, "mixed": 1, "first_p95": 2.5},
+            "burst": BURST,
+            "endurance": {"runs": 300, "grown_mb": 12.5, "files": 0, "processes": 0},
+        },
+        "40 visitors at once: 0 lost, 1 mixed, first update after 2.50 s (p95); "
+        "200 visitors at once, then as many programs: 3 lost, the last refusal after 0.50 s; "
+        "300 runs in a row: 12.5 MB more memory, 0 files and 0 processes left",
+    ),
+]
+"""Made-up results, and what the README says of them."""
+
+
+def shape(sentence: str) -> str:
+    return NUMBER.sub("#", sentence)
+
+
+def printing(result: dict[str, Any], status: int = 0) -> Any:
+    """A runner whose last line is `result`; nothing runs."""
+    return lambda arguments: (status, json.dumps(result))
+
+
+def never(arguments: Sequence[str]) -> tuple[int, str]:
+    raise AssertionError("nothing may run")
+
+
+@pytest.fixture
+def readme_copy(tmp_path: Path) -> Path:
+    copy = tmp_path / "README.md"
+    copy.write_text(README, "utf-8")
+    return copy
+
+
+def test_every_benchmark_is_listed_and_has_made_up_results(capsys: pytest.CaptureFixture[str]) -> None:
+    with_row = {path.stem for path in FOLDER.glob("*.py") if "\ndef readme_row(" in path.read_text("utf-8")}
+    assert set(BENCHMARKS) == with_row == {name for name, _, _ in RESULTS}
+    assert main([]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{name:8} {summary(name)}" for name in BENCHMARKS]
+
+
+@pytest.mark.parametrize(("name", "result", "sentence"), RESULTS)
+def test_a_result_becomes_a_sentence(name: str, result: dict[str, Any], sentence: str) -> None:
+    assert importlib.import_module(f"tests.benchmarks.{name}").readme_row(result) == sentence
+
+
+def test_the_table_has_a_row_of_the_written_shape_for_every_benchmark() -> None:
+    rows = read_rows(README)
+    assert [row.command.split(".")[2] for row in rows if " --" not in row.command] == list(BENCHMARKS)
+    for row in rows:
+        match = re.fullmatch(r"python -m tests\.benchmarks\.(\w+)( --gpu)?", row.command)
+        assert match, row.command
+        assert row.compares == summary(match[1])
+        if row.found == NOTHING:
+            assert row.machine == NOTHING
+            continue
+        assert shape(row.found) in {shape(sentence) for name, _, sentence in RESULTS if name == match[1]}
+        assert all(float(number.replace(",", "")) >= 0 for number in NUMBER.findall(row.found))
+        assert bool(match[2]) or re.fullmatch(r"\d+ processors", row.machine)
+
+
+def test_an_update_changes_the_row_of_its_command_and_nothing_else(readme_copy: Path) -> None:
+    name, result, sentence = RESULTS[2]
+    assert main([name, "--update-readme"], readme_copy, printing(result)) == 0
+    changed = readme_copy.read_text("utf-8")
+    lines = [(old, new) for old, new in zip(README.splitlines(), changed.splitlines(), strict=True) if old != new]
+    assert [Row.parse(new).found for _, new in lines] == [sentence]
+    assert [Row.parse(old).command for old, _ in lines] == [Row.parse(new).command for _, new in lines]
+    assert main([name, "--update-readme"], readme_copy, printing(result)) == 0
+    assert readme_copy.read_text("utf-8") == changed, "the same result again changes nothing"
+
+
+def test_another_form_of_a_benchmark_has_a_row_of_its_own_behind_it() -> None:
+    row = Row("python -m tests.benchmarks.turns --gpu", "Turns", "9 times as fast", "a GPU")
+    rows = read_rows(replace_row(README, row))
+    assert rows[1] == row
+    assert [rows[0], *rows[2:]] == read_rows(README)
+
+
+def test_a_failed_benchmark_leaves_the_readme_as_it_is(readme_copy: Path) -> None:
+    name, result, _ = RESULTS[2]
+    assert main([name, "--update-readme"], readme_copy, printing(result, status=1)) == 1
+    assert readme_copy.read_text("utf-8") == README
+
+
+@pytest.mark.parametrize("arguments", [["batch", "--quick", "--update-readme"], ["--update-readme"], ["--quick"], ["unknown"]])
+def test_what_cannot_be_run_or_written_is_refused_in_a_sentence(
+    arguments: list[str], readme_copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments, readme_copy, never)
+    assert stopped.value.code == 2
+    assert re.search(r"figures of --quick are not written|name the benchmarks|there is no benchmark", capsys.readouterr().err)
+    assert readme_copy.read_text("utf-8") == README
+
+
+def test_a_readme_without_the_table_and_a_cell_that_would_end_early_are_refused(tmp_path: Path) -> None:
+    empty = tmp_path / "README.md"
+    empty.write_text("# No table\n", "utf-8")
+    with pytest.raises(ValueError, match="no table of measurements"):
+        main(["batch", "--update-readme"], empty, never)
+    with pytest.raises(ValueError, match="four cells"):
+        replace_row(README, Row("python -m tests.benchmarks.batch", "a|b", "found"))

@@ -1,0 +1,111 @@
+"""python -m tests.benchmarks [NAME ...] [--quick] [--gpu] [--update-readme]
+
+Lists the benchmarks; with names, runs these.
+
+Each runs in a process of its own, as `python -m tests.benchmarks.NAME` does; then one sentence says what it found. With
+`--update-readme` that sentence goes into the README's table of measurements. Figures of `--quick` are not written there, nor those
+of a benchmark that failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.readme_table import Row, read_rows, replace_row
+from vrthinker_core.cpus import cpu_count
+
+BENCHMARKS = ("turns", "video", "batch", "decode", "nano", "page", "load")
+"""In the order of the README."""
+
+FOLDER = Path(__file__).parent
+README = FOLDER.parents[1] / "README.md"
+
+Runner = Callable[[Sequence[str]], tuple[int, str]]
+"""Runs `python` with these arguments; returns the exit status and the last line."""
+
+
+def main(arguments: Sequence[str] | None = None, readme: Path = README, run: Runner | None = None) -> int:
+    """List or run benchmarks; returns the exit status."""
+    options = _options(arguments)
+    if not options.names:
+        print("\n".join(f"{name:8} {summary(name)}" for name in BENCHMARKS))
+        return 0
+    if options.update_readme:
+        read_rows(readme.read_text("utf-8"))  # a README without the table is refused before anything runs for hours
+    failed = False
+    for name in options.names:
+        flags = [f"--{flag}" for flag in ("quick", "gpu") if getattr(options, flag)]
+        command = ["-m", f"tests.benchmarks.{name}", *flags]
+        status, last_line = (run or run_python)(command)
+        if status != 0:
+            failed = True
+            print(f"{name} ended with exit status {status}; nothing of it goes into the README.", file=sys.stderr)
+            continue
+        row = make_row(name, " ".join(["python", *command]), json.loads(last_line), options.gpu)
+        print(f"{name}: {row.found}", flush=True)
+        if options.update_readme:
+            readme.write_text(replace_row(readme.read_text("utf-8"), row), "utf-8")
+    return int(failed)
+
+
+def summary(name: str) -> str:
+    """What a benchmark compares: the second paragraph of its docstring, read without importing it."""
+    docstring = ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text("utf-8"))) or ""
+    return " ".join(docstring.split("\n\n")[1].split()).removesuffix(".")
+
+
+def make_row(name: str, command: str, result: dict[str, Any], gpu: bool) -> Row:
+    """The README's row for the result that `command` printed on this machine."""
+    sentence: str = importlib.import_module(f"tests.benchmarks.{name}").readme_row(result)
+    return Row(command, summary(name), sentence, _gpu_name() if gpu else f"{cpu_count()} processors")
+
+
+def _gpu_name() -> str:
+    import torch
+
+    return torch.cuda.get_device_name()
+
+
+def run_python(arguments: Sequence[str]) -> tuple[int, str]:
+    """Run in a process of its own, and print what it prints as it comes."""
+    last_line = ""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [sys.executable, *arguments], cwd=README.parent, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last_line = line.strip() or last_line
+    return process.returncode, last_line
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run; none lists them")
+    parser.add_argument("--quick", action="store_true", help="the short form")
+    parser.add_argument("--gpu", action="store_true", help="the shape of the 7B on a GPU, where a benchmark has that form")
+    parser.add_argument("--update-readme", action="store_true", help="write what the full form found into the README's table")
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.names if name not in BENCHMARKS]:
+        parser.error(f"there is no benchmark {unknown[0]}; there are {', '.join(BENCHMARKS)}")
+    if options.update_readme and options.quick:
+        parser.error("figures of --quick are not written to the README; leave out one of the two")
+    if not options.names and (options.quick or options.gpu or options.update_readme):
+        parser.error("name the benchmarks to run")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())
