@@ -1,4 +1,4 @@
-"""One small random model and one built-in judge for all tests of this folder; no test changes either."""
+"""One small random model and one built-in judge for all tests of this folder; no test modifies either."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 
 
 @pytest.fixture(autouse=True, scope="session")
-def one_thread() -> Iterator[None]:
-    """Small matrices only wait for one another on several threads."""
+def single_torch_thread() -> Iterator[None]:
+    """With several threads small matrices only wait for one another."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -24,21 +24,24 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small random checkpoint, whole. Copy it before changing it."""
+def checkpoint_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random checkpoint, undamaged. Copy it before changing it."""
     return write_random_checkpoint(tmp_path_factory.mktemp("checkpoints") / "small")
 
 
 @pytest.fixture(scope="session")
-def small(folder: Path) -> TransformersBackend:
-    return TransformersBackend.load(str(folder))
+def small(checkpoint_folder: Path) -> TransformersBackend:
+    """A backend on the random checkpoint."""
+    return TransformersBackend.load(str(checkpoint_folder))
 
 
 @pytest.fixture(scope="session")
-def stock(folder: Path) -> StockModel:
-    return StockModel(folder)
+def stock(checkpoint_folder: Path) -> StockModel:
+    """The same checkpoint, run by plain transformers."""
+    return StockModel(checkpoint_folder)
 
 
 @pytest.fixture(scope="session")
 def nano() -> TransformersBackend:
+    """A backend on the built-in judge."""
     return TransformersBackend.load(str(NANO))

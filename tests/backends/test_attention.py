@@ -1,4 +1,4 @@
-"""Attention of many readings gives what `sdpa` gives."""
+"""Our attention gives what `sdpa` gives, for one sequence and for a batch."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from torch.nn.functional import scaled_dot_product_attention
 from vrthinker_core.backends.local.engine.attention import BATCH_THRESHOLD, attention_forward
 
 
-@pytest.mark.parametrize("readings", [1, BATCH_THRESHOLD - 1, BATCH_THRESHOLD, 16])
+@pytest.mark.parametrize("batch", [1, BATCH_THRESHOLD - 1, BATCH_THRESHOLD, 16])
 @pytest.mark.parametrize("tokens", [1, 3])
 @pytest.mark.parametrize("grouped", [False, True])
 @torch.inference_mode()
-def test_the_same_as_sdpa(readings: int, tokens: int, grouped: bool) -> None:
-    torch.manual_seed(readings)
-    heads, rows, width = 4, 50, 24
-    query = torch.randn(readings, heads, tokens, width)
-    key, value = (torch.randn(readings, heads // (2 if grouped else 1), rows + 9, width)[:, :, :rows] for _ in range(2))
-    mask = (torch.arange(rows) <= torch.randint(0, rows, (readings, 1)))[:, None, None].expand(-1, -1, tokens, -1)
+def test_output_is_that_of_sdpa(batch: int, tokens: int, grouped: bool) -> None:
+    torch.manual_seed(batch)
+    heads, rows, head_dim = 4, 50, 24
+    query = torch.randn(batch, heads, tokens, head_dim)
+    key, value = (torch.randn(batch, heads // (2 if grouped else 1), rows + 9, head_dim)[:, :, :rows] for _ in range(2))
+    mask = (torch.arange(rows) <= torch.randint(0, rows, (batch, 1)))[:, None, None].expand(-1, -1, tokens, -1)
     module = torch.nn.Module().eval()
     module.num_key_value_groups = 2 if grouped else 1
     found, _ = attention_forward(module, query, key, value, mask, scaling=0.3)
-    wanted = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped)
-    torch.testing.assert_close(found, wanted.transpose(1, 2), atol=1e-5, rtol=1e-5)
+    expected = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped)
+    torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)
 
 
 @torch.inference_mode()
-def test_what_is_masked_counts_for_nothing() -> None:
+def test_masked_rows_do_not_change_the_output() -> None:
     module = torch.nn.Module().eval()
     module.num_key_value_groups = 1
     query, key, value = (torch.randn(BATCH_THRESHOLD, 2, length, 8) for length in (1, 6, 6))

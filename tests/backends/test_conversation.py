@@ -1,4 +1,4 @@
-"""How a reply is written: whole characters, cancels, limits, sampling, redirects, and what happens after a failure."""
+"""One reply: the streaming detokenizer, cancels, token limits, sampling, redirects, and errors."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendFailed, ContextFull
 from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
 
-SPELLING = SafeTokenizer(Tokenizer.from_file(str(NANO / "tokenizer.json")))
+TOKENIZER = SafeTokenizer(Tokenizer.from_file(str(NANO / "tokenizer.json")))
 ASK = [Message("system", (Text("You judge."),)), Message("user", (Image(noise_frame(1)), Text("Compare the two videos.")))]
 CALL = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": ['
 
 
-def test_the_backend_keeps_the_seam(small: TransformersBackend) -> None:
+def test_backend_follows_the_protocol(small: TransformersBackend) -> None:
     backend: Backend = small
     conversation: Conversation = backend.open_conversation()
     assert (backend.name, backend.protocol, conversation.context_length) == ("small", None, 2048)
 
 
-def test_the_same_question_gives_the_same_reply_and_reads_one_token(small: TransformersBackend) -> None:
+def test_the_same_request_gives_the_same_reply_and_prefills_one_token(small: TransformersBackend) -> None:
     conversation = small.open_conversation()
     first, second = generate(conversation, ASK), generate(conversation, ASK)
     assert first.tokens == second.tokens
@@ -45,29 +45,29 @@ def test_the_same_question_gives_the_same_reply_and_reads_one_token(small: Trans
     assert second.reused_tokens == (second.prompt_tokens or 0) - 1
 
 
-# -- characters ----------------------------------------------------------------------------------------------------------
+# -- detokenizer ---------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.integers(7, 913) | st.integers(170, 260), max_size=30))
-def test_pieces_of_any_tokens_spell_their_text_and_split_no_character(tokens: list[int]) -> None:
-    said = StreamingDetokenizer(SPELLING)
+def test_pieces_of_any_tokens_join_to_their_text_and_split_no_character(tokens: list[int]) -> None:
+    detokenizer = StreamingDetokenizer(TOKENIZER)
     pieces = []
     for token in tokens:
-        said.append([token])
-        pieces.append(said.next_text())
-    pieces.append(said.flush())
-    assert "".join(pieces) == said.text == SPELLING.decode(tokens)
+        detokenizer.append([token])
+        pieces.append(detokenizer.next_text())
+    pieces.append(detokenizer.flush())
+    assert "".join(pieces) == detokenizer.text == TOKENIZER.decode(tokens)
 
 
 @pytest.mark.parametrize("text", ["naïve", "判断两个视频", "🙂🙃 — ok"])
-def test_a_character_arrives_whole_or_not_at_all(text: str) -> None:
-    said = StreamingDetokenizer(SPELLING)
+def test_characters_of_several_tokens_are_emitted_whole(text: str) -> None:
+    detokenizer = StreamingDetokenizer(TOKENIZER)
     pieces = []
-    for token in SPELLING.encode(text):
-        said.append([token])
-        pieces.append(said.next_text())
-    assert len(SPELLING.encode(text)) > len([piece for piece in pieces if piece]), "some characters take several tokens"
+    for token in TOKENIZER.encode(text):
+        detokenizer.append([token])
+        pieces.append(detokenizer.next_text())
+    assert len(TOKENIZER.encode(text)) > len([piece for piece in pieces if piece]), "some characters take several tokens"
     assert "".join(pieces) == text
     assert "\ufffd" not in "".join(pieces)
 
@@ -75,14 +75,14 @@ def test_a_character_arrives_whole_or_not_at_all(text: str) -> None:
 # -- cancels -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_cancel_ends_the_stream_within_a_fifth_of_a_second_and_the_next_call_is_exact(nano: TransformersBackend) -> None:
+def test_cancel_ends_the_stream_within_200_ms_and_the_next_call_is_exact(nano: TransformersBackend) -> None:
     conversation, event = nano.open_conversation(), threading.Event()
     stream = conversation.stream(ASK, Sampling(max_new_tokens=400), event.is_set)
     shown = "".join(str(next(stream)) for _ in range(5))
     event.set()
-    began = time.perf_counter()
+    start = time.perf_counter()
     (last,) = stream
-    assert time.perf_counter() - began < 0.2
+    assert time.perf_counter() - start < 0.2
     assert isinstance(last, Completion)
     assert (last.stop, last.text) == ("cancelled", shown)
     more = [*ASK, Message("assistant", (GeneratedText(last.text, last.tokens),)), Message("user", (Text("Go on."),))]
@@ -90,17 +90,17 @@ def test_a_cancel_ends_the_stream_within_a_fifth_of_a_second_and_the_next_call_i
 
 
 @pytest.mark.parametrize("calls", [0, 1, 2, 7])
-def test_a_cancel_at_any_time_leaves_a_conversation_that_can_go_on(small: TransformersBackend, calls: int) -> None:
+def test_conversation_continues_after_a_cancel_at_any_time(small: TransformersBackend, calls: int) -> None:
     conversation = small.open_conversation()
-    asked = iter([False] * calls + [True] * 100)
-    cut = generate(conversation, ASK, cancelled=lambda: next(asked))
+    answers = iter([False] * calls + [True] * 100)
+    cut = generate(conversation, ASK, cancelled=lambda: next(answers))
     whole = generate(small.open_conversation(), ASK)
     assert cut.stop == "cancelled"
     assert cut.tokens == whole.tokens[: len(cut.tokens)]
     assert generate(conversation, ASK).tokens == whole.tokens
 
 
-def test_a_reader_who_walks_away_leaves_a_conversation_that_can_go_on(small: TransformersBackend) -> None:
+def test_conversation_continues_after_its_stream_was_abandoned(small: TransformersBackend) -> None:
     conversation = small.open_conversation()
     stream = conversation.stream(ASK, Sampling())
     next(stream)
@@ -111,7 +111,7 @@ def test_a_reader_who_walks_away_leaves_a_conversation_that_can_go_on(small: Tra
 # -- limits --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_prompt_that_does_not_fit_is_refused_before_it_is_read(nano: TransformersBackend) -> None:
+def test_prompt_longer_than_the_context_is_refused_before_prefill(nano: TransformersBackend) -> None:
     conversation = nano.open_conversation()
     long = [Message("user", (Text("blue ball " * 3000),))]
     assert conversation.count_tokens(long) > conversation.context_length == 4096
@@ -119,27 +119,27 @@ def test_a_prompt_that_does_not_fit_is_refused_before_it_is_read(nano: Transform
         next(conversation.stream(long, Sampling()))
 
 
-def test_a_reply_ends_where_the_context_does(small: TransformersBackend) -> None:
+def test_reply_ends_at_the_context_length(small: TransformersBackend) -> None:
     conversation = small.open_conversation()
-    few = [Message("user", (Text("blue"),))]
-    word = conversation.count_tokens([Message("user", (Text("blue blue"),))]) - conversation.count_tokens(few)
-    times = (conversation.context_length - 4 - conversation.count_tokens(few)) // word
-    long = [Message("user", (Text("blue" + " blue" * times),))]
+    short = [Message("user", (Text("blue"),))]
+    per_word = conversation.count_tokens([Message("user", (Text("blue blue"),))]) - conversation.count_tokens(short)
+    words = (conversation.context_length - 4 - conversation.count_tokens(short)) // per_word
+    long = [Message("user", (Text("blue" + " blue" * words),))]
     left = conversation.context_length - conversation.count_tokens(long)
     reply = generate(conversation, long, Sampling(max_new_tokens=99))
     assert (reply.stop, len(reply.tokens)) == ("length", left)
     assert 0 < left < 99
 
 
-def test_no_room_is_no_word(small: TransformersBackend) -> None:
+def test_no_token_is_sampled_at_max_new_tokens_0(small: TransformersBackend) -> None:
     reply = generate(small.open_conversation(), ASK, Sampling(max_new_tokens=0))
     assert (reply.text, reply.stop, reply.tokens) == ("", "length", ())
 
 
-# -- choosing ------------------------------------------------------------------------------------------------------------
+# -- sampling ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_seed_repeats_a_sampled_reply_and_another_one_changes_it(small: TransformersBackend) -> None:
+def test_a_seed_repeats_a_sampled_reply_and_another_seed_changes_it(small: TransformersBackend) -> None:
     def sampled(seed: int, temperature: float = 1.5) -> tuple[int, ...]:
         return generate(small.open_conversation(), ASK, Sampling(max_new_tokens=16, temperature=temperature, seed=seed)).tokens
 
@@ -148,10 +148,10 @@ def test_a_seed_repeats_a_sampled_reply_and_another_one_changes_it(small: Transf
     assert sampled(3, 1e-4) == generate(small.open_conversation(), ASK, Sampling(max_new_tokens=16)).tokens
 
 
-def test_the_checkpoint_s_own_repetition_penalty_counts_as_in_stock_generate(
-    folder: Path, stock: StockModel, small: TransformersBackend, tmp_path: Path
+def test_the_checkpoint_s_repetition_penalty_is_applied_as_in_stock_generate(
+    checkpoint_folder: Path, stock: StockModel, small: TransformersBackend, tmp_path: Path
 ) -> None:
-    copy = shutil.copytree(folder, tmp_path / "penalised")
+    copy = shutil.copytree(checkpoint_folder, tmp_path / "penalised")
     GenerationConfig(eos_token_id=[2, 0], pad_token_id=0, repetition_penalty=1.7).save_pretrained(copy)
     reply = generate(TransformersBackend.load(str(copy)).open_conversation(), ASK)
     assert list(reply.tokens) == StockModel(copy).generate(ASK, 24)
@@ -162,7 +162,7 @@ def test_the_checkpoint_s_own_repetition_penalty_counts_as_in_stock_generate(
 
 
 @pytest.mark.parametrize(("start", "length"), [(3, 4), (0, 9), (17, 1), (30, 12)])
-def test_a_redirect_writes_b_for_a_and_goes_on_from_there(
+def test_redirect_writes_b_for_a_and_decoding_goes_on_from_there(
     small: TransformersBackend, stock: StockModel, start: int, length: int
 ) -> None:
     plain = generate(small.open_conversation(), ASK, Sampling(max_new_tokens=40)).text
@@ -171,59 +171,59 @@ def test_a_redirect_writes_b_for_a_and_goes_on_from_there(
     conversation = small.open_conversation()
     reply = generate(conversation, ASK, Sampling(max_new_tokens=40, redirect=(unwanted, "<Answer>TA=")))
     assert reply.text.startswith(kept + "<Answer>TA=")
-    assert SPELLING.decode(reply.tokens) == reply.text
-    known = next(n for n in range(41) if SPELLING.decode(reply.tokens[:n]) == kept + "<Answer>TA=")
-    assert list(reply.tokens[known:]) == stock.generate(ASK, 40 - known, reply.tokens[:known])
+    assert TOKENIZER.decode(reply.tokens) == reply.text
+    redirected = next(n for n in range(41) if TOKENIZER.decode(reply.tokens[:n]) == kept + "<Answer>TA=")
+    assert list(reply.tokens[redirected:]) == stock.generate(ASK, 40 - redirected, reply.tokens[:redirected])
     more = [*ASK, Message("assistant", (GeneratedText(reply.text, reply.tokens),)), Message("user", (Text("Go on."),))]
     assert generate(conversation, more).tokens == generate(small.open_conversation(), more).tokens
 
 
-def test_a_redirect_that_never_comes_up_changes_nothing(small: TransformersBackend) -> None:
+def test_redirect_of_text_that_is_never_generated_changes_nothing(small: TransformersBackend) -> None:
     assert (
         generate(small.open_conversation(), ASK, Sampling(24, redirect=("no such words", "b"))).text
         == generate(small.open_conversation(), ASK, Sampling(24)).text
     )
 
 
-def test_the_whole_call_is_one_token_and_still_becomes_an_answer() -> None:
-    said = StreamingDetokenizer(SPELLING, ("<tool_call>", "<Answer>"))
-    said.append(SPELLING.encode("clear\n"))
-    assert not said.apply_redirect()
-    said.append(SPELLING.encode(CALL))
-    assert len(SPELLING.encode(CALL)) == 1
-    assert said.apply_redirect()
-    assert said.next_text() + said.flush() == said.text == "clear\n<Answer>"
-    assert list(said.tokens) == SPELLING.encode("clear\n<Answer>")
+def test_call_that_is_one_token_is_redirected_to_an_answer() -> None:
+    detokenizer = StreamingDetokenizer(TOKENIZER, ("<tool_call>", "<Answer>"))
+    detokenizer.append(TOKENIZER.encode("clear\n"))
+    assert not detokenizer.apply_redirect()
+    detokenizer.append(TOKENIZER.encode(CALL))
+    assert len(TOKENIZER.encode(CALL)) == 1
+    assert detokenizer.apply_redirect()
+    assert detokenizer.next_text() + detokenizer.flush() == detokenizer.text == "clear\n<Answer>"
+    assert list(detokenizer.tokens) == TOKENIZER.encode("clear\n<Answer>")
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="ab<", max_size=20), st.text(alphabet="ab<", min_size=1, max_size=4), st.text(alphabet="xy", max_size=3))
-def test_what_is_redirected_was_never_shown(text: str, unwanted: str, wanted: str) -> None:
-    said = StreamingDetokenizer(SPELLING, (unwanted, wanted))
-    for letter in text:
-        said.append(SPELLING.encode(letter))
-        if said.apply_redirect():
+def test_redirected_text_is_never_emitted(text: str, unwanted: str, wanted: str) -> None:
+    detokenizer = StreamingDetokenizer(TOKENIZER, (unwanted, wanted))
+    for character in text:
+        detokenizer.append(TOKENIZER.encode(character))
+        if detokenizer.apply_redirect():
             break
-        assert unwanted not in said.text + said.next_text()
-    said.flush()
+        assert unwanted not in detokenizer.text + detokenizer.next_text()
+    detokenizer.flush()
     before, found, _ = text.partition(unwanted)
-    assert said.text == (before + wanted if found else text)
-    assert sum(said.pieces) == len(said.text)
+    assert detokenizer.text == (before + wanted if found else text)
+    assert sum(detokenizer.pieces) == len(detokenizer.text)
 
 
-# -- failures ------------------------------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------------------------------
 
 
 def raising(error: BaseException, after: int) -> Callable[[], bool]:
-    """A `cancelled` that fails in the middle of a reply, as a model may."""
-    left = iter([False] * after)
+    """A `cancelled` that raises after some calls, in the middle of a reply, as a model may."""
+    answers = iter([False] * after)
 
-    def ask() -> bool:
-        for answer in left:
+    def cancelled() -> bool:
+        for answer in answers:
             return answer
         raise error
 
-    return ask
+    return cancelled
 
 
 @pytest.mark.parametrize("after", [0, 3])
@@ -236,7 +236,7 @@ def raising(error: BaseException, after: int) -> Callable[[], bool]:
     ],
     ids=["memory", "GPU memory", "runtime"],
 )
-def test_a_failure_is_one_sentence_and_the_conversation_lives(
+def test_error_is_one_sentence_and_the_next_call_prefills_from_the_start(
     small: TransformersBackend, error: Exception, sentence: str, after: int
 ) -> None:
     conversation = small.open_conversation()
@@ -247,28 +247,28 @@ def test_a_failure_is_one_sentence_and_the_conversation_lives(
     assert again.reused_tokens == 0
 
 
-def test_an_interrupt_stays_an_interrupt(small: TransformersBackend) -> None:
+def test_keyboard_interrupt_is_not_converted(small: TransformersBackend) -> None:
     with pytest.raises(KeyboardInterrupt):
         list(small.open_conversation().stream(ASK, Sampling(24), raising(KeyboardInterrupt(), 2)))
 
 
-def test_frames_that_are_no_pictures_are_named(small: TransformersBackend) -> None:
-    torn = Message("user", (Image(replace(noise_frame(99), key="torn", rgb=b"123")),))
+def test_frames_that_cannot_be_encoded_are_refused(small: TransformersBackend) -> None:
+    too_few_bytes = Message("user", (Image(replace(noise_frame(99), key="too few bytes", rgb=b"123")),))
     with pytest.raises(BackendFailed, match="not enough image data"):
-        list(small.open_conversation().stream([torn], Sampling(4)))
-    thread = Message("user", (Image(replace(noise_frame(99), key="thread", width=28, height=28_000)),))
+        list(small.open_conversation().stream([too_few_bytes], Sampling(4)))
+    too_narrow = Message("user", (Image(replace(noise_frame(99), key="too narrow", width=28, height=28_000)),))
     with pytest.raises(BackendFailed, match="cannot take a frame"):
-        small.open_conversation().count_tokens([thread])
+        small.open_conversation().count_tokens([too_narrow])
 
 
-def test_a_closed_conversation_says_so(small: TransformersBackend) -> None:
+def test_closed_conversation_refuses_to_stream(small: TransformersBackend) -> None:
     conversation = small.open_conversation()
     conversation.close()
     with pytest.raises(BackendFailed, match="closed"):
         list(conversation.stream(ASK, Sampling(4)))
 
 
-def test_a_backend_that_gave_its_features_back_still_speaks(small: TransformersBackend) -> None:
+def test_backend_generates_after_its_image_features_were_freed(small: TransformersBackend) -> None:
     before = generate(small.open_conversation(), ASK)
     small.close()
     assert generate(small.open_conversation(), ASK).tokens == before.tokens

@@ -1,4 +1,4 @@
-"""The built-in judge as it is shipped. How well it judges is measured by `python -m tests.benchmarks.nano`."""
+"""The built-in judge as it is shipped. How well it judges is what `python -m tests.benchmarks.nano` measures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROMPT = Path(vrthinker_core.__file__).parent / "dialects" / "prompts" / "paired
 ASK = [Message("user", (*(Image(noise_frame(n, 112, 112)) for n in range(8)), Text("Compare the two videos.")))]
 
 
-def test_nano_is_sealed_small_files_and_names_its_protocol(nano: TransformersBackend) -> None:
+def test_nano_names_its_protocol_and_every_file_is_small_and_has_a_checksum(nano: TransformersBackend) -> None:
     assert nano.protocol == "paired"
     files = {path.name: path.stat().st_size for path in NANO.iterdir()}
     sums = json.loads((NANO / "vrthinker.json").read_text())["sha256"]
@@ -27,34 +27,34 @@ def test_nano_is_sealed_small_files_and_names_its_protocol(nano: TransformersBac
     assert max(files.values()) < 9_000_000
 
 
-def test_nano_knows_the_sentences_of_its_protocol_as_single_tokens(nano: TransformersBackend) -> None:
+def test_the_whole_system_prompt_is_one_token(nano: TransformersBackend) -> None:
     system = PROMPT.read_text(encoding="utf-8")
     conversation = nano.open_conversation()
-    with_it, without = ([Message("system", (Text(text),)), *ASK] for text in (system, ""))
-    assert conversation.count_tokens(with_it) - conversation.count_tokens(without) == 1
+    with_prompt, without = ([Message("system", (Text(text),)), *ASK] for text in (system, ""))
+    assert conversation.count_tokens(with_prompt) - conversation.count_tokens(without) == 1
 
 
-def test_nano_speaks_in_the_form_of_its_protocol(nano: TransformersBackend) -> None:
+def test_nano_replies_in_the_form_of_its_protocol(nano: TransformersBackend) -> None:
     reply = generate(nano.open_conversation(), ASK, Sampling(max_new_tokens=300))
     assert reply.text.startswith("<Snapshot>")
 
 
-def test_it_computes_with_one_thread_whoever_asks(nano: TransformersBackend) -> None:
-    """Two threads on a busy machine wait for one another; the setting is the calling thread's own."""
+def test_nano_sets_one_torch_thread_in_any_calling_thread(nano: TransformersBackend) -> None:
+    """Two threads on a busy machine wait for one another; torch keeps the setting for each calling thread."""
     found = []
 
-    def ask() -> None:
+    def run() -> None:
         torch.set_num_threads(2)
         generate(nano.open_conversation(), ASK, Sampling(max_new_tokens=1))
         found.append(torch.get_num_threads())
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=run)
     thread.start()
     thread.join()
     assert found == [1]
 
 
-def test_stock_transformers_opens_it() -> None:
+def test_stock_transformers_loads_nano() -> None:
     _, info = Qwen2_5_VLForConditionalGeneration.from_pretrained(NANO, output_loading_info=True)
     assert not any(info.values())
     tokenizer = AutoTokenizer.from_pretrained(NANO)
@@ -63,10 +63,10 @@ def test_stock_transformers_opens_it() -> None:
     assert processor.size["shortest_edge"] == processor.size["longest_edge"] == 112 * 112
 
 
-def test_its_template_marks_what_the_judge_said() -> None:
-    """So that training can count only the judge's own tokens."""
+def test_chat_template_masks_the_assistant_s_tokens() -> None:
+    """So that training can compute its loss on the judge's own tokens alone."""
     tokenizer = AutoTokenizer.from_pretrained(NANO)
-    said = [{"role": "user", "content": "Compare."}, {"role": "assistant", "content": "smooth"}]
-    made = tokenizer.apply_chat_template(said, return_assistant_tokens_mask=True, return_dict=True)
-    own = [token for token, mine in zip(made["input_ids"], made["assistant_masks"], strict=True) if mine]
-    assert tokenizer.decode(own) == "smooth<|im_end|>"
+    chat = [{"role": "user", "content": "Compare."}, {"role": "assistant", "content": "smooth"}]
+    rendered = tokenizer.apply_chat_template(chat, return_assistant_tokens_mask=True, return_dict=True)
+    generated = [token for token, masked in zip(rendered["input_ids"], rendered["assistant_masks"], strict=True) if masked]
+    assert tokenizer.decode(generated) == "smooth<|im_end|>"

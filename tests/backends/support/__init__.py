@@ -1,1 +1,1 @@
-"""What the tests of backends share: a small random model, and what plain transformers makes of the same messages."""
+"""What the tests of backends share: a small random checkpoint, and plain transformers to compare with."""

@@ -1,4 +1,4 @@
-"""A random Qwen2.5-VL small enough for a test, in the built-in judge's vocabulary, and frames and talk to feed it."""
+"""A random Qwen2.5-VL small enough for a test, with the built-in judge's tokenizer; frames of noise; one whole reply."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ SMALLEST_VISION = {
 
 
 def write_random_checkpoint(folder: Path, seed: int = 0, config: Qwen2_5_VLConfig | None = None, pixels: int | None = None) -> Path:
-    """A whole checkpoint: patches of 14, 2 x 2 merged, one windowed and one full vision layer, untied embeddings.
+    """A complete checkpoint: patches of 14, 2 x 2 merged, one windowed and one full vision layer, untied embeddings.
 
-    `config` takes the place of the smallest one; with `pixels` every picture is brought to that many.
+    `config` replaces the smallest one; with `pixels` the image processor resizes every image to that many.
     """
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
@@ -75,7 +75,7 @@ def write_random_checkpoint(folder: Path, seed: int = 0, config: Qwen2_5_VLConfi
 
 
 def small_config(text: dict[str, Any] | None = None, vision: dict[str, Any] | None = None) -> Qwen2_5_VLConfig:
-    """The smallest configuration, with `text` and `vision` in place of its own numbers."""
+    """The smallest configuration, updated with `text` and `vision`."""
     return Qwen2_5_VLConfig(
         text_config=SMALLEST_TEXT | (text or {}),
         vision_config=SMALLEST_VISION | (vision or {}),
@@ -88,7 +88,7 @@ def small_config(text: dict[str, Any] | None = None, vision: dict[str, Any] | No
 
 
 def noise_frame(slot: int, width: int = 84, height: int = 56, side: Side = Side.FIRST) -> Frame:
-    """A frame of coloured noise, the same for the same slot, side and size."""
+    """A frame of coloured noise, equal for equal slot, side and size."""
     pixels = np.random.default_rng((slot, side, width, height)).integers(0, 256, (height, width, 3), dtype=np.uint8)
     key = f"noise:{slot}:{int(side)}:{width}x{height}"
     return Frame(FrameRef(slot, side), slot, slot / 24, (slot + 1) / 24, width, height, key, pixels.tobytes())
@@ -97,7 +97,7 @@ def noise_frame(slot: int, width: int = 84, height: int = 56, side: Side = Side.
 def generate(
     conversation: Conversation, messages: list[Message], sampling: Sampling | None = None, cancelled: Cancelled = not_cancelled
 ) -> Completion:
-    """The whole reply; checks on the way that a stream is pieces and then one completion that they spell."""
+    """The whole reply; asserts that the stream is pieces of text, then one completion of the same text."""
     *pieces, last = conversation.stream(messages, sampling or Sampling(max_new_tokens=24), cancelled)
     assert isinstance(last, Completion)
     assert all(isinstance(piece, str) and piece for piece in pieces)
