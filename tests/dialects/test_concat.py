@@ -88,17 +88,10 @@ def test_a_call_past_the_list_is_refused_in_the_published_words() -> None:
     assert CONCAT.tool_error(reply.wants, reply.problems).text == expected
 
 
-def test_a_call_for_too_many_is_refused_in_the_published_words_where_that_is_chosen() -> None:
-    dialect = Concat(overflow="refuse")
-    reply = dialect.parse(f'<tool_call>{{"target_frames": {list(range(1, 17))}}}</tool_call>')
-    assert reply.kind == "invalid"
-    assert reply.problems[0].kind is ProblemKind.NO_VALID_FRAMES
-    expected = (
-        "After selecting frames:\nYou have selected 16 frames in total. "
-        "Think again which frames you need to check in details (no more than 8 frames)"
-    )
-    assert dialect.tool_error(reply.wants, reply.problems).text == expected
-    assert CONCAT.parse(reply.text).kind == "tool", "by default the first eight are sent"
+def test_a_call_for_too_many_brings_the_first_eight() -> None:
+    reply = CONCAT.parse(f'<tool_call>{{"target_frames": {list(range(1, 17))}}}</tool_call>')
+    assert reply.kind == "tool"
+    assert reply.wants == FrameSelection(tuple(range(1, 9)), truncated=True, asked=16)
 
 
 def test_other_refusals_keep_the_form() -> None:

@@ -33,8 +33,6 @@ class Concat:
     total: int = 96
     opening_rule: Literal["training", "card"] = "training"
     """How the first frames are chosen and packed."""
-    overflow: Literal["cut", "refuse"] = "cut"
-    """What happens to a call for too many frames: the first ones are sent, or it is refused in the protocol's words."""
 
     @property
     def name(self) -> Literal["concat"]:
@@ -126,7 +124,7 @@ class Concat:
 
     def parse(self, text: str, *, cut: bool = False) -> Reply:
         """The best reading of a reply."""
-        return read_reply(text, CallRules(range(1, self.total + 1), self.frames_per_call, self.overflow), cut=cut)
+        return read_reply(text, CallRules(range(1, self.total + 1), self.frames_per_call), cut=cut)
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """The card's one sentence, then the frames as images. Raises ValueError where they are not one frame per index."""
@@ -135,14 +133,12 @@ class Concat:
         return Message("user", (Text("\nAfter selecting frames: Here are the selected frames"), *map(Image, frames)))
 
     def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:
-        """The card's refusal of too many frames or of frames that do not exist; the bare reason where no call could be read."""
+        """The card's refusal of frames that do not exist; the bare reason where no call could be read.
+
+        The card's other refusal, of too many frames, is not used: a call past the limit brings its first frames.
+        """
         if request is None:
             return _tool_error_text(reason(problems, "The call names no frame."))
-        if request.truncated:
-            return _tool_error_text(
-                f"You have selected {request.asked} frames in total. Think again which frames you need to check in details "
-                f"(no more than {self.frames_per_call} frames)"
-            )
         return _tool_error_text(
             f"There are {self.total} frames numbered in range [1,{self.total}]. Your selection is out of range."
         )

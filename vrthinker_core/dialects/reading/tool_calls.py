@@ -35,8 +35,6 @@ class CallRules:
     """The numbers that are frames."""
     limit: int
     """Most numbers one reply may bring."""
-    overflow: str = "cut"
-    """Past the limit, "cut" keeps the first ones and "refuse" brings none."""
 
 
 @dataclass(slots=True)
@@ -154,9 +152,8 @@ def _selection(entries: list[object], rules: CallRules) -> FrameSelection:
             written = _as_written(entry)
             dropped[type(written), written] = written
     indices = tuple(valid)
-    over = len(indices) > rules.limit
-    kept = () if over and rules.overflow == "refuse" else indices[: rules.limit]
-    return FrameSelection(kept, tuple(dropped.values()), truncated=over, asked=len(entries))
+    truncated = len(indices) > rules.limit
+    return FrameSelection(indices[: rules.limit], tuple(dropped.values()), truncated=truncated, asked=len(entries))
 
 
 def _index(entry: object) -> int | None:
@@ -192,9 +189,7 @@ def _container(entry: object) -> str:
 
 def _no_valid_frames(request: FrameSelection, rules: CallRules) -> Problem:
     first, last = rules.numbers[0], rules.numbers[-1]
-    if request.truncated:
-        detail = f"The call asks for more than {rules.limit} frames, and none were sent."
-    elif request.asked:
+    if request.asked:
         detail = f"None of the frames asked for exists: they are numbered {first} to {last}."
     else:
         detail = "The call names no frame."
