@@ -42,6 +42,8 @@ OTHERS = {
     "objects nested 100,000 deep": f"<tool_call>{DEEP_OBJECT}</tool_call>",
     "lists in a string 100,000 deep": f'<tool_call>{{"arguments": "{DEEP_LIST}"}}</tool_call>',
     "comments without end": "<tool_call>{" + "/* " * 6_000 + "</tool_call>",
+    "single-quoted lists nested 5,000 deep": f"<tool_call>{{'frame_indices': {'[' * 5_000}7{']' * 5_000}}}</tool_call>",
+    "quotes within quotes": '<tool_call>["' + '{"x":"y"z"' * 1_800 + "</tool_call>",
     "quotes without end": "<tool_call>{" + '"\\' * 9_000,
 }
 

@@ -103,6 +103,31 @@ def test_only_one_bracket_is_ever_supplied() -> None:
     assert read('{"arguments": {"frame_indices": [10, 30]').kind == "invalid"
 
 
+@pytest.mark.parametrize(
+    ("body", "indices", "dropped"),
+    [
+        ("[−1, 10]", (10,), ("−1",)),
+        ("[1_2, 10]", (10,), ("1_2",)),
+        ("[5%, +6, 7-, 8e, 10]", (10,), ("5%", "+6", "7-", "8e")),
+        ("[½, ², 10]", (10,), ("½", "²")),
+        ("{'frame_indices': [10 to 30]}", (10, 30), ("to",)),
+        ("{'frame_indices': [10, …, 30]}", (10, 30), ("…",)),
+        ("{'frame_indices': [10]} {'frame_indices': [30]}", (10, 30), ()),
+    ],
+)
+def test_a_repair_changes_no_number_and_loses_none(body: str, indices: tuple[int, ...], dropped: tuple[str, ...]) -> None:
+    assert (wanted(body).indices, wanted(body).dropped) == (indices, dropped)
+
+
+@pytest.mark.parametrize(
+    "body", ["{'frame_indices': 1, 2, 3}", "{'frame_indices': [1, 2] 3, 4]}", "[10:30]", "{'frame_indices': [1, 12"]
+)
+def test_where_a_repair_would_have_to_guess_there_is_no_call(body: str) -> None:
+    reply = read(body)
+    assert reply.wants is None
+    assert [problem.kind for problem in reply.problems] == [ProblemKind.BAD_JSON]
+
+
 def test_a_repair_never_hides_what_was_really_wrong() -> None:
     kinds = [problem.kind for problem in read("{'name': 'zoom'}").problems]
     assert kinds == [ProblemKind.UNKNOWN_TOOL, ProblemKind.REPAIRED]
