@@ -44,6 +44,8 @@ OTHERS = {
     "comments without end": "<tool_call>{" + "/* " * 6_000 + "</tool_call>",
     "single-quoted lists nested 5,000 deep": f"<tool_call>{{'frame_indices': {'[' * 5_000}7{']' * 5_000}}}</tool_call>",
     "quotes within quotes": '<tool_call>["' + '{"x":"y"z"' * 1_800 + "</tool_call>",
+    "200 broken calls, 4 MB": f"<tool_call>{'[1, {x: ' * 2_400}</tool_call>" * 200,
+    "200 broken arguments, 4 MB": f'<tool_call>{{"arguments": "{"[1, {x: " * 2_400}"}}</tool_call>' * 200,
     "quotes without end": "<tool_call>{" + '"\\' * 9_000,
 }
 

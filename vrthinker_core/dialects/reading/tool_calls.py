@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -17,6 +17,9 @@ MAX_CALLS: Final = 200
 """Calls that are read in one reply; a judge at 2,048 tokens cannot write more."""
 MAX_ENTRIES: Final = 1000
 """Entries that are looked at in one request."""
+MAX_REPAIR_CHARS: Final = 20_000
+"""Characters of broken JSON that are repaired in one reply. A judge may write 2,048 tokens: what is longer than this was never a
+call with a slip in it, and repairing 2 MB takes longer than the second that a reply may take."""
 
 _TOOL: Final = "selectframes"
 _NAMES: Final = ("name", "function", "tool", "toolname")
@@ -37,51 +40,96 @@ class CallRules:
     """Most numbers one reply may bring."""
 
 
-@dataclass(slots=True)
-class _CollectedCalls:
-    """Everything the calls held."""
-
-    entries: list[object]
-    problems: list[Problem]
-    readable: bool = False
-    """One call at least was for our tool."""
-
-
 def read_calls(calls: Sequence[Action], rules: CallRules, *, cut: bool) -> tuple[FrameSelection | None, tuple[Problem, ...]]:
     """The request that the calls make together, None where none of them can be read; and what was wrong, the worst first.
 
     `cut`: the token limit ended the reply. Then a call without its closing tag counts only as whole, strict JSON.
     """
-    wishes = _CollectedCalls([], [])
+    reader = _CallReader()
     for call in calls[:MAX_CALLS]:
-        _read(call, wishes, whole_only=cut and not call.closed)
-    if not wishes.readable:
-        return None, first_of_each_kind(wishes.problems)
-    request = _selection(wishes.entries, rules)
-    problems = wishes.problems if request.indices else [_no_valid_frames(request, rules), *wishes.problems]
+        reader.read(call, whole_only=cut and not call.closed)
+    if not reader.readable:
+        return None, first_of_each_kind(reader.problems)
+    request = _selection(reader.entries, rules)
+    problems = reader.problems if request.indices else [_no_valid_frames(request, rules), *reader.problems]
     return request, first_of_each_kind(problems)
 
 
-def _read(call: Action, wishes: _CollectedCalls, *, whole_only: bool) -> None:
-    values = parse_complete(call.body) if whole_only else parse_strict(call.body)
-    if not values and whole_only:
-        wishes.problems.append(Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its call."))
-        return
-    if not values:
-        values = parse_repaired(call.body)
-        if values:
-            wishes.problems.append(Problem(ProblemKind.REPAIRED, "The call was broken JSON and was read all the same."))
-    if values and isinstance(values[0], str):
-        values = parse_strict(values[0])
-    found = False
-    for value in islice(_flat(values), MAX_CALLS):
-        found = True
-        _collect(value, wishes)
-    if not found:
-        wishes.problems.append(Problem(ProblemKind.BAD_JSON, "The call is no JSON object that can be read."))
+# -- from calls to entries -----------------------------------------------------------------------------------------------
 
 
-def _flat(values: Iterable[object]) -> Iterator[dict[str, object]]:
+@dataclass(slots=True)
+class _CallReader:
+    """Collects what the calls of one reply hold."""
+
+    entries: list[object] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    readable: bool = False
+    """One call at least was for our tool."""
+    repairable: int = MAX_REPAIR_CHARS
+    """Characters that may still be repaired."""
+
+    def read(self, call: Action, *, whole_only: bool) -> None:
+        """Collect one call."""
+        values = parse_complete(call.body) if whole_only else parse_strict(call.body)
+        if not values and whole_only:
+            self.problems.append(Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its call."))
+            return
+        if not values:
+            values = self._repair(call.body)
+            if values:
+                self.problems.append(Problem(ProblemKind.REPAIRED, "The call was broken JSON and was read all the same."))
+        if values and isinstance(values[0], str):
+            values = parse_strict(values[0])
+        objects = list(islice(_call_objects(values), MAX_CALLS))
+        for value in objects:
+            self._collect(value)
+        if not objects:
+            self.problems.append(Problem(ProblemKind.BAD_JSON, "The call is no JSON object that can be read."))
+
+    def _repair(self, text: str) -> list[object]:
+        if len(text) > self.repairable:
+            return []
+        self.repairable -= len(text)
+        return parse_repaired(text)
+
+    def _collect(self, value: dict[str, object]) -> None:
+        call = _plain_keys(value)
+        function = call.get("function")
+        if isinstance(function, dict):
+            call = _plain_keys(function)
+        name = next((call[key] for key in _NAMES if call.get(key)), None)
+        if name is not None and _plain_name(name).rpartition(".")[2] != _TOOL:
+            quoted = re.sub(r"[^\w .-]", "", str(name) if isinstance(name, str) else "")[:40]
+            problem = Problem(ProblemKind.UNKNOWN_TOOL, f'There is no tool "{quoted}"; the only one is select_frames.')
+            self.problems.append(problem)
+            return
+        self.readable = True
+        for key in _ARGUMENTS:
+            self.entries += self._argument_entries(call.get(key))
+        self.entries += self._frame_entries(call)
+
+    def _argument_entries(self, arguments: object) -> list[object]:
+        """The entries in a call's arguments, whatever shape they have."""
+        if isinstance(arguments, str):
+            values = parse_strict(arguments) or self._repair(arguments) or [arguments]
+            arguments = values[0]
+        return self._frame_entries(_plain_keys(arguments)) if isinstance(arguments, dict) else self._entries(arguments)
+
+    def _frame_entries(self, fields: dict[str, object]) -> list[object]:
+        return [entry for key, value in fields.items() if key in _FRAMES for entry in self._entries(value)]
+
+    def _entries(self, value: object) -> list[object]:
+        """The entries of one argument."""
+        if isinstance(value, list):
+            return value
+        if isinstance(value, str):
+            values = [found for found in parse_strict(value) or self._repair(value) if isinstance(found, list)]
+            return list(values[0]) if values else list(re.split(r"[\s,;]+", value.strip())) if value.strip() else []
+        return [] if value is None else [value]
+
+
+def _call_objects(values: Iterable[object]) -> Iterator[dict[str, object]]:
     """The call objects in `values`; a bare list of frames counts as one."""
     for value in values:
         if isinstance(value, dict):
@@ -90,44 +138,6 @@ def _flat(values: Iterable[object]) -> Iterator[dict[str, object]]:
             yield from value
         elif isinstance(value, list):
             yield {_FRAMES[0]: value}
-
-
-def _collect(value: dict[str, object], wishes: _CollectedCalls) -> None:
-    call = _plain_keys(value)
-    function = call.get("function")
-    if isinstance(function, dict):
-        call = _plain_keys(function)
-    name = next((call[key] for key in _NAMES if call.get(key)), None)
-    if name is not None and _plain_name(name).rpartition(".")[2] != _TOOL:
-        known = re.sub(r"[^\w .-]", "", str(name) if isinstance(name, str) else "")[:40]
-        wishes.problems.append(Problem(ProblemKind.UNKNOWN_TOOL, f'There is no tool "{known}"; the only one is select_frames.'))
-        return
-    wishes.readable = True
-    for key in _ARGUMENTS:
-        wishes.entries += _argument_entries(call.get(key))
-    wishes.entries += _frame_entries(call)
-
-
-def _argument_entries(arguments: object) -> list[object]:
-    """The entries in a call's arguments, whatever shape they have."""
-    if isinstance(arguments, str):
-        values = parse_strict(arguments) or parse_repaired(arguments) or [arguments]
-        arguments = values[0]
-    return _frame_entries(_plain_keys(arguments)) if isinstance(arguments, dict) else _entries(arguments)
-
-
-def _frame_entries(fields: dict[str, object]) -> list[object]:
-    return [entry for key, value in fields.items() if key in _FRAMES for entry in _entries(value)]
-
-
-def _entries(value: object) -> list[object]:
-    """The entries of one argument."""
-    if isinstance(value, list):
-        return value
-    if isinstance(value, str):
-        values = [found for found in parse_strict(value) or parse_repaired(value) if isinstance(found, list)]
-        return list(values[0]) if values else list(re.split(r"[\s,;]+", value.strip())) if value.strip() else []
-    return [] if value is None else [value]
 
 
 def _plain_keys(fields: dict[str, object]) -> dict[str, object]:
