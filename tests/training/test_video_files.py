@@ -74,12 +74,6 @@ def test_a_second_run_keeps_what_is_there_and_writes_what_is_not(folder: Path) -
     assert kept.stat().st_mtime_ns == stamp
 
 
-def test_two_processes_write_the_same_films(folder: Path, tmp_path: Path) -> None:
-    write_pairs(1, 5, tmp_path, SIZE, workers=2)
-    for name in ("pair_0000_a.mp4", "pair_0000_b.mp4"):
-        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
-
-
 @pytest.mark.parametrize(
     ("numbers", "says"),
     [
@@ -88,7 +82,6 @@ def test_two_processes_write_the_same_films(folder: Path, tmp_path: Path) -> Non
         ({"size": 225}, "even number"),
         ({"size": 110}, "112 to 1080"),
         ({"size": 1082}, "112 to 1080"),
-        ({"workers": 0}, "at least one process"),
     ],
 )
 def test_numbers_out_of_range_are_refused(tmp_path: Path, numbers: dict[str, int], says: str) -> None:

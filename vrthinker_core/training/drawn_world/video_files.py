@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import repeat
-from multiprocessing import get_context
 from pathlib import Path
 
 import av
 import av.error
-import cv2
 import numpy as np
 from av.video.reformatter import ColorRange, Colorspace
 
@@ -65,25 +60,28 @@ class VideoSpec:
         return f"drawn world 1: seed {self.seed}, pair {self.number}, video {self.side.value}, {self.size} px"
 
 
-def write_pairs(count: int, seed: int, out: Path, size: int = 448, progress: Progress | None = None, workers: int = 1) -> Path:
+def write_pairs(count: int, seed: int, out: Path, size: int = 448, progress: Progress | None = None) -> Path:
     """Write `count` drawn pairs of a seed into the folder `out`, as films of `size` x `size` pixels; gives the path of pairs.csv.
 
-    Films of the same seed and size that are already there stay, so a stopped run goes on. With `workers` > 1, so many processes
-    draw.
+    Films of the same seed and size that are already there stay, so a stopped run goes on.
 
     Raises:
         BadInput: a number is out of range, or `out` holds something else or cannot be written.
     """
-    _check(count, seed, size, workers)
+    _check(count, seed, size)
     takes = [VideoSpec(seed, number, side, size) for number in range(count) for side in Side]
     try:
         _prepare_folder(out)
         missing = [take for take in takes if not _already_written(take, out)]
-        for written, _ in enumerate(_write_videos(missing, out, workers)):
+        there = len(takes) - len(missing)
+        if progress:
+            progress(there, len(takes))
+        for done, take in enumerate(missing, start=there + 1):
+            _write_one(take, out)
             if progress:
-                progress(len(takes) - len(missing) + written, len(takes))
+                progress(done, len(takes))
         return _write_list(count, seed, out)
-    except (OSError, av.error.FFmpegError, BrokenProcessPool) as problem:
+    except (OSError, av.error.FFmpegError) as problem:
         raise BadInput(f"The pairs cannot be written to {out}: {getattr(problem, 'strerror', None) or problem}.") from None
 
 
@@ -106,15 +104,13 @@ def pair_of(seed: int, number: int) -> DrawnPair:
     return draw_pair(int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0]))
 
 
-def _check(count: int, seed: int, size: int, workers: int) -> None:
+def _check(count: int, seed: int, size: int) -> None:
     if count < 1:
         raise BadInput(f"There must be at least one pair to write, not {count}.")
     if seed < 0:
         raise BadInput(f"A seed is 0 or larger, not {seed}.")
     if size % 2 or not SMALLEST <= size <= LARGEST:
         raise BadInput(f"A film's side is an even number of pixels from {SMALLEST} to {LARGEST}, not {size}.")
-    if workers < 1:
-        raise BadInput(f"At least one process must draw, not {workers}.")
 
 
 def _prepare_folder(out: Path) -> None:
@@ -143,23 +139,9 @@ def _already_written(take: VideoSpec, out: Path) -> bool:
     return True
 
 
-def _write_videos(takes: list[VideoSpec], out: Path, workers: int) -> Iterator[VideoSpec | None]:
-    """Write films; yields once before the first and once after each."""
-    yield None
-    if workers == 1 or not takes:
-        for take in takes:
-            yield _write_one(take, out)
-    else:
-        # A forked process would inherit the locks of whatever threads run here.
-        spawn = get_context("spawn")
-        with ProcessPoolExecutor(workers, mp_context=spawn, initializer=cv2.setNumThreads, initargs=(1,)) as pool:
-            yield from pool.map(_write_one, takes, repeat(out))
-
-
-def _write_one(take: VideoSpec, out: Path) -> VideoSpec:
+def _write_one(take: VideoSpec, out: Path) -> None:
     scene = pair_of(take.seed, take.number).scenes[take.side]
     write_video(scene, out / take.name, take.size, comment=take.comment)
-    return take
 
 
 def _encode(shot: SceneRenderer, path: Path, size: int, comment: str) -> None:
