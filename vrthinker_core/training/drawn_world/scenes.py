@@ -6,13 +6,11 @@ two scenes. Its labels are not stored: they follow from what the prompt asks for
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vrthinker_core.training.drawn_world.faults import (
-    CLEAR,
     FRAMES,
     MotionFault,
     PictureFault,
@@ -85,10 +83,6 @@ class Scene:
         time, sideways = self._moment(index)
         x, y = (begin + time * way for begin, way in zip(self.start, self.travel, strict=True))
         return (x, y + sideways) if self.travel[0] else (x + sideways, y)
-
-    def picture_state(self, index: int) -> str:
-        """What frame `index` looks like: "clear" or the name of its damage."""
-        return self.picture.state(index) if self.picture else CLEAR
 
     def solids(self, index: int) -> tuple[Solid, ...]:
         """What stands where in frame `index`."""
@@ -174,22 +168,6 @@ def draw_pair(seed: int) -> DrawnPair:
         for side in (0, 1)
     )
     return DrawnPair(seed, draw_prompt(rng, wanted), wanted, first, second)
-
-
-def reworded(rng: np.random.Generator, pair: DrawnPair) -> DrawnPair:
-    """The same films under another prompt, and so other labels.
-
-    Half of the time each wanted fact is any at all, else it is the first scene's, the second's, or any: who is trained on such
-    pairs must read the prompt and cannot guess it from the films.
-    """
-    anything = rng.random() < 0.5
-
-    def want(name: str, pool: Iterable[str]) -> str:
-        stray = str(rng.choice(list(pool)))
-        return stray if anything else (getattr(pair.first.facts, name), getattr(pair.second.facts, name), stray)[rng.integers(3)]
-
-    wanted = SceneFacts(want("colour", COLOURS), want("shape", SHAPES), want("way", WAYS), pair.wanted.ground)
-    return replace(pair, prompt=draw_prompt(rng, wanted), wanted=wanted)
 
 
 def draw_prompt(rng: np.random.Generator, wanted: SceneFacts) -> str:
