@@ -17,7 +17,7 @@ from tests.ui.support.api_calls import META, PROMPT, Clips, answers, check_refus
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings
 from vrthinker_core.types.settings import SETTINGS
-from vrthinker_core.ui.api.settings_input import NOT_AN_OBJECT, SettingsJson, settings_of, settings_schema
+from vrthinker_core.ui.api.settings_input import NOT_AN_OBJECT, SettingsJson, resolve_settings, settings_schema
 
 ONE_TURN = {"max_turns": 1, "temperature": "0.5", "window": "all", "seed": None}
 BOTH_FORMS = pytest.mark.parametrize("settings", [ONE_TURN, json.dumps(ONE_TURN)], ids=["object", "text"])
@@ -80,20 +80,20 @@ def test_each_setting_is_described_by_the_table() -> None:
 
 @pytest.mark.parametrize("given", [None, "", {}, "{}", {"max_turns": None, "window": "own", "protocol": ""}])
 def test_what_is_left_out_is_the_default(given: object) -> None:
-    assert settings_of(given) == Settings()
+    assert resolve_settings(given) == Settings()
 
 
 def test_numbers_come_as_numbers_or_as_text() -> None:
     chosen = Settings(window=2, max_turns=3, temperature=0.7, fit="letterbox")
-    assert settings_of({"window": 2, "max_turns": 3, "temperature": 0.7, "fit": "letterbox"}) == chosen
-    assert settings_of({"window": "2", "max_turns": "3", "temperature": "0.7", "fit": "letterbox"}) == chosen
-    assert settings_of('{"window": 2, "max_turns": "3", "temperature": 0.7, "fit": "letterbox"}') == chosen
+    assert resolve_settings({"window": 2, "max_turns": 3, "temperature": 0.7, "fit": "letterbox"}) == chosen
+    assert resolve_settings({"window": "2", "max_turns": "3", "temperature": "0.7", "fit": "letterbox"}) == chosen
+    assert resolve_settings('{"window": 2, "max_turns": "3", "temperature": 0.7, "fit": "letterbox"}') == chosen
 
 
 @pytest.mark.parametrize("given", ['{"seed": NaN}', '{"seed": 1' + "0" * 5000 + "}", {"temperature": float("inf")}])
 def test_numbers_that_are_none_are_refused(given: object) -> None:
     with pytest.raises(BadInput):
-        settings_of(given)
+        resolve_settings(given)
 
 
 # -- over gradio_client and plain HTTP -----------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def explained(page: Page) -> list[tuple[Locator, str]]:
     said = {Dimension.OA: Preference.FIRST, Dimension.TA: Preference.FIRST, Dimension.VQ: None, Dimension.MQ: Preference.TIE}
     helps = [f"{words.DIMENSION_HELP[dimension]} {words.LABEL_HELP[label]}" for dimension, label in said.items()]
     chips = page.locator(".vrt-chip button").all()
-    sure = page.get_by_role("button", name=words.confidence(2))
+    sure = page.get_by_role("button", name=words.confidence_text(2))
     return [*zip(chips, helps, strict=True), (sure, words.CONFIDENCE_HELP)]
 
 

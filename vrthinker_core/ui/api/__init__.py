@@ -1,1 +1,1 @@
-"""The same judge for programs: endpoints, the videos they name, MCP."""
+"""The API: its endpoints, what their calls can be given, MCP."""

@@ -1,9 +1,9 @@
-"""The same judge for programs: `compare` and `health`, over Gradio's own protocol, plain HTTP, and MCP where it is installed.
+"""The API: `compare` and `health`, over Gradio's own protocol, plain HTTP, and MCP where it is installed.
 
-A program waits in the same queue as the page's visitors and its runs are kept in the same way, until the call is over.
+A call waits in the same queue as the page's visitors, and its run is kept as theirs are, until the call is over.
 """
 
-# No `from __future__ import annotations`: Gradio makes the documentation of the endpoints from the types themselves.
+# No `from __future__ import annotations`: Gradio derives the endpoints' schemas from the annotations themselves.
 
 import asyncio
 import importlib.metadata
@@ -23,7 +23,7 @@ from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.ui.api import mcp
 from vrthinker_core.ui.api.mcp_calls import McpCalls, call_token
-from vrthinker_core.ui.api.settings_input import SettingsJson, settings_of, settings_schema
+from vrthinker_core.ui.api.settings_input import SettingsJson, resolve_settings, settings_schema
 from vrthinker_core.ui.api.video_inputs import UploadedFile, resolve_video
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
@@ -32,28 +32,27 @@ from vrthinker_core.ui.sessions.sessions import Session, Sessions
 from vrthinker_core.ui.view.api_json import HealthJson, JudgeHealthJson, RunJson, refused_json, run_json, settings_json
 
 POLL_SECONDS = 0.05
-"""Seconds between two looks at a run."""
+"""Seconds between two checks of a run."""
 
 HEARTBEAT_SECONDS = 0.5
-"""Seconds between two items at most: Gradio notices only between items that a caller has gone."""
-
+"""Most seconds between two items: Gradio notices only between items that a client has disconnected."""
 
 Item = TypeVar("Item", RunJson, HealthJson)
 
 
 def register_endpoints(
     blocks: CheckedBlocks,
-    opening: JudgeLoader,
-    visits: Sessions,
+    judges: JudgeLoader,
+    sessions: Sessions,
     at_once: int = 1,
     concurrency_id: str = "judge",
-    callers: McpCalls | None = None,
+    mcp_calls: McpCalls | None = None,
 ) -> None:
-    """Offer the endpoints; to be called inside the `with` statement of `blocks`.
+    """Add the endpoints to `blocks`, inside whose `with` statement this is called.
 
-    `concurrency_id` is the page's own, so that all wait in one queue for `at_once` judges. `callers` are those of the MCP tools.
+    With the page's own `concurrency_id`, page and API wait in one queue; `at_once` runs of it go on at the same time.
     """
-    api = Endpoints(blocks, opening, visits, concurrency_id, callers or McpCalls())
+    api = Endpoints(blocks, judges, sessions, concurrency_id, mcp_calls or McpCalls())
     compare = endpoint(api.compare, api_name="compare", concurrency_limit=at_once, concurrency_id=concurrency_id)
     health = endpoint(api.health, api_name="health", queue=False)
     _set_schema(blocks, compare["inputs"][-1], settings_schema())
@@ -64,30 +63,30 @@ def register_endpoints(
 
 
 def _set_schema(blocks: CheckedBlocks, component: int, schema: dict[str, Any]) -> None:
-    """Give a parameter or a return value its JSON schema: Gradio makes none from an iterator, and none with descriptions."""
-    api = blocks.blocks[component]
-    assert isinstance(api, Api)
-    shown = api.api_info()  # the very object that Gradio shows
-    shown.clear()
-    shown.update(schema)
+    """Set the JSON schema of a parameter or a return value: Gradio derives none from an iterator, and none with descriptions."""
+    value = blocks.blocks[component]
+    assert isinstance(value, Api)
+    derived = value.api_info()  # not a copy: the schema that Gradio shows
+    derived.clear()
+    derived.update(schema)
 
 
 def has_mcp() -> bool:
-    """The endpoints can be MCP tools too, by `launch(mcp_server=True)`."""
+    """Whether `launch(mcp_server=True)` can serve the endpoints as MCP tools."""
     return not mcp.why_unavailable()
 
 
 class Endpoints:
-    """What the endpoints do."""
+    """The functions behind the endpoints. Their docstrings are the descriptions that clients show."""
 
     def __init__(
-        self, blocks: CheckedBlocks, opening: JudgeLoader, visits: Sessions, concurrency_id: str, callers: McpCalls
+        self, blocks: CheckedBlocks, judges: JudgeLoader, sessions: Sessions, concurrency_id: str, mcp_calls: McpCalls
     ) -> None:
         self._blocks = blocks
-        self._judges = opening
-        self._sessions = visits
+        self._judges = judges
+        self._sessions = sessions
         self._concurrency_id = concurrency_id
-        self._callers = callers
+        self._mcp_calls = mcp_calls
 
     async def compare(
         self,
@@ -112,19 +111,19 @@ class Endpoints:
             settings: How the run goes, by name, as in {"max_turns": 3}; defaults for those left out. `health` lists all of them.
         """
         token = call_token(request)
-        async with AsyncExitStack() as kept:
+        async with AsyncExitStack() as cleanup:
             try:
                 name = settings_form.parse_judge(judge, self._judges.names)
-                chosen = settings_of(settings)
-                first = await kept.enter_async_context(resolve_video(video1, "Video 1", self._blocks.fetch))
-                second = await kept.enter_async_context(resolve_video(video2, "Video 2", self._blocks.fetch))
-                visit = self._start_run(VideoPair(_text(prompt), first, second), chosen, name, kept)
-            except BadInput as bad:
-                yield _response(refused_json(str(bad)), token)
+                chosen = resolve_settings(settings)
+                first = await cleanup.enter_async_context(resolve_video(video1, "Video 1", self._blocks.fetch))
+                second = await cleanup.enter_async_context(resolve_video(video2, "Video 2", self._blocks.fetch))
+                session = self._start_run(VideoPair(_checked_prompt(prompt), first, second), chosen, name, cleanup)
+            except BadInput as error:
+                yield _response(refused_json(str(error)), token)
                 return
-            async for item in _progress(visit):
+            async for item in _progress(session):
                 yield _response(item, token)
-                if not self._callers.is_waiting(token):
+                if not self._mcp_calls.is_waiting(token):
                     return
 
     def health(self, request: gr.Request) -> HealthJson | str:
@@ -145,12 +144,12 @@ class Endpoints:
         }
         return _response(health, call_token(request))
 
-    def _start_run(self, pair: VideoPair, settings: Settings, judge: str, kept: AsyncExitStack) -> Session:
-        """A run that ends with `kept` at the latest."""
-        caller = f"program {secrets.token_hex(12)}"
-        visit = self._sessions.start_run(caller, pair, settings, judge)
-        kept.callback(self._sessions.end, caller)
-        return visit
+    def _start_run(self, pair: VideoPair, settings: Settings, judge: str, cleanup: AsyncExitStack) -> Session:
+        """Start a run that is ended with `cleanup` at the latest."""
+        session_id = f"program {secrets.token_hex(12)}"
+        session = self._sessions.start_run(session_id, pair, settings, judge)
+        cleanup.callback(self._sessions.end, session_id)
+        return session
 
     def _judge_health(self, name: str) -> JudgeHealthJson:
         health: JudgeHealthJson = {"status": "loading", "judge": "", "protocol": "", "notes": [], "error": ""}
@@ -170,35 +169,35 @@ class Endpoints:
         }
 
 
-async def _progress(visit: Session) -> AsyncIterator[RunJson]:
-    """The run so far, whenever a turn has begun or ended, every `PULSE` seconds in between, and once it is over."""
+async def _progress(session: Session) -> AsyncIterator[RunJson]:
+    """The run so far: when a turn has begun or ended, every `HEARTBEAT_SECONDS` in between, and once it is over."""
     before: object = None
-    looks = 0
-    while not visit.run.over:
-        state = visit.run.state
+    polls = 0
+    while not session.run.over:
+        state = session.run.state
         stage = (state.started is not None, len(state.turns), bool(state.turns and state.turns[-1].turn))
-        if stage != before or looks * POLL_SECONDS >= HEARTBEAT_SECONDS:
-            yield run_json(state, visit.run.seconds)
-            looks = 0
+        if stage != before or polls * POLL_SECONDS >= HEARTBEAT_SECONDS:
+            yield run_json(state, session.run.seconds)
+            polls = 0
         before = stage
-        looks += 1
+        polls += 1
         await asyncio.sleep(POLL_SECONDS)
-    yield run_json(visit.run.state, visit.run.seconds)
+    yield run_json(session.run.state, session.run.seconds)
 
 
 def _response(item: Item, token: str) -> Item | str:
-    """The item itself; as JSON text for the call of an MCP tool, which has a token."""
+    """The item itself; as JSON text for the call of an MCP tool, which is the one that has a token."""
     return json.dumps(item, ensure_ascii=False) if token else item
 
 
-def _text(prompt: object) -> str:
+def _checked_prompt(prompt: object) -> str:
     if not isinstance(prompt, str):
         raise BadInput("The prompt must be a text.")
     return prompt
 
 
 def _version() -> str:
-    """Of this package, "" where it is not installed."""
+    """The version of this package; "" where it is not installed."""
     try:
         return importlib.metadata.version("vrthinker")
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""MCP: the endpoints as tools for assistants. Gradio serves them where a version of `mcp` is installed that it can speak to."""
+"""MCP: the endpoints as tools for assistants. Gradio serves them where a version of `mcp` that it supports is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 MCP_PATH = "/gradio_api/mcp"
 
 MCP_REQUIREMENT = "mcp>=1.24,<2"
-"""What Gradio can speak to, and what goes with the newest pydantic."""
+"""What Gradio supports, and what works with the newest pydantic."""
 
 _REMEDY = f'Run pip install --upgrade "{MCP_REQUIREMENT}" and start again.'
 NOT_INSTALLED = f"MCP is off: it needs one more package. {_REMEDY}"
@@ -24,7 +24,7 @@ NO_SSE = f"The older transport is not offered. Connect to {MCP_PATH}/ by streama
 
 
 def installed_version() -> str:
-    """The installed one, "" where there is none."""
+    """The installed version of `mcp`; "" where there is none."""
     try:
         return importlib.metadata.version("mcp")
     except importlib.metadata.PackageNotFoundError:
@@ -32,32 +32,34 @@ def installed_version() -> str:
 
 
 def why_unavailable() -> str:
-    """Why there is no MCP here, in one sentence and what to do; "" where there is."""
-    found = installed_version()
-    if not found:
+    """Why there is no MCP here, in one sentence, and what to do, in another; "" where there is."""
+    version = installed_version()
+    if not version:
         return NOT_INSTALLED
-    numbers = re.match(r"(\d+)\.(\d+)", found)
+    numbers = re.match(r"(\d+)\.(\d+)", version)
     if numbers is None or not (1, 24) <= (int(numbers[1]), int(numbers[2])) < (2, 0):
-        return WRONG_VERSION.format(found)
+        return WRONG_VERSION.format(version)
     try:
         importlib.import_module("mcp.server.streamable_http_manager")
     except ImportError:
-        return BROKEN.format(found)
+        return BROKEN.format(version)
     return ""
 
 
 def routes() -> list[BaseRoute]:
-    """What is answered in Gradio's place: where there is no MCP, its address says why.
+    """Routes that take precedence over Gradio's: 404 with the reason where there is no MCP, else 404 for the older transport.
 
-    On the older transport an answer does not come on the connection of its call, so nobody could tell when a caller has gone.
+    Over that one (SSE) an answer does not come on the connection of its call, so a client that disconnects would go unnoticed.
     """
     if sentence := why_unavailable():
-        return [Route(MCP_PATH + "{rest:path}", _answering(sentence), methods=["GET", "POST", "DELETE"])]
-    return [Route(f"{MCP_PATH}/sse", _answering(NO_SSE))]
+        return [Route(MCP_PATH + "{rest:path}", _not_found(sentence), methods=["GET", "POST", "DELETE"])]
+    return [Route(f"{MCP_PATH}/sse", _not_found(NO_SSE))]
 
 
-def _answering(sentence: str) -> Callable[[Request], Awaitable[PlainTextResponse]]:
-    async def answer(_request: Request) -> PlainTextResponse:
+def _not_found(sentence: str) -> Callable[[Request], Awaitable[PlainTextResponse]]:
+    """A handler that answers 404 with that sentence."""
+
+    async def handler(_request: Request) -> PlainTextResponse:
         return PlainTextResponse(sentence, 404)
 
-    return answer
+    return handler

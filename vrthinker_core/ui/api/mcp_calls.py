@@ -1,6 +1,6 @@
-"""Callers of the MCP tools: Gradio answers a tool's call by calling itself, and never tells that call when the caller has gone.
+"""Calls of MCP tools: Gradio answers each by a call of its own endpoint, and does not cancel that one when the client disconnects.
 
-So each call carries a token on its way in, in a header that Gradio passes on, and the token dies with the caller's connection.
+So each call gets a token, in a header that Gradio passes on; the token is dropped when the client's connection ends.
 """
 
 from __future__ import annotations
@@ -17,58 +17,58 @@ CALL_HEADER = "x-vr-thinker-tool-call"
 
 
 class McpCalls:
-    """Who still waits for a tool's answer."""
+    """The tokens of all calls whose client is still connected."""
 
     def __init__(self) -> None:
-        self._waiting: set[str] = set()
+        self._tokens: set[str] = set()
 
     def begin_call(self) -> str:
-        """A token for a caller who has come."""
+        """A token for a new call."""
         token = secrets.token_hex(12)
-        self._waiting.add(token)
+        self._tokens.add(token)
         return token
 
     def end_call(self, token: str) -> None:
-        """The caller of that token has gone."""
-        self._waiting.discard(token)
+        """The client of that call has disconnected, or has its answer."""
+        self._tokens.discard(token)
 
     def is_waiting(self, token: str) -> bool:
-        """The caller of that token is still there; so is everybody who has none."""
-        return not token or token in self._waiting
+        """Whether the client of that call is still connected; True for "", which is no call of a tool."""
+        return not token or token in self._tokens
 
 
 def call_token(request: gr.Request) -> str:
-    """The token of a tool's call, "" for every other call."""
+    """The token of a tool's call; "" for every other call."""
     return str(request.headers.get(CALL_HEADER, ""))
 
 
 class McpCallMiddleware:
-    """ASGI middleware that gives every call of a tool its token."""
+    """ASGI middleware that gives every request to the MCP server a token."""
 
-    def __init__(self, app: ASGIApp, callers: McpCalls) -> None:
+    def __init__(self, app: ASGIApp, calls: McpCalls) -> None:
         self._app = app
-        self._callers = callers
+        self._calls = calls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
+        """Pass a request on, those to the MCP server with a token."""
         if scope["type"] != "http" or MCP_PATH not in scope["path"]:
             await self._app(scope, receive, send)
             return
-        token = self._callers.begin_call()
+        token = self._calls.begin_call()
 
-        async def heard() -> Message:
+        async def watched_receive() -> Message:
             message = await receive()
             if message["type"] == "http.disconnect":
-                self._callers.end_call(token)
+                self._calls.end_call(token)
             return message
 
         try:
-            await self._app(_with_token(scope, token), heard, send)
+            await self._app(_with_token(scope, token), watched_receive, send)
         finally:
-            self._callers.end_call(token)
+            self._calls.end_call(token)
 
 
 def _with_token(scope: Scope, token: str) -> Scope:
-    marked = {**scope, "headers": list(scope["headers"])}
-    MutableHeaders(scope=marked)[CALL_HEADER] = token
-    return marked
+    changed = {**scope, "headers": list(scope["headers"])}
+    MutableHeaders(scope=changed)[CALL_HEADER] = token
+    return changed

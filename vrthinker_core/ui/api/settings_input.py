@@ -28,21 +28,21 @@ class SettingsJson(TypedDict, total=False):
     fit: str | None
 
 
-def settings_of(given: object) -> Settings:
+def resolve_settings(given: object) -> Settings:
     """The settings that a program gave; the defaults for None and "". Raises BadInput."""
     if given is None or given == "":
         return Settings()
-    found = _from_text(given) if isinstance(given, str) else given
-    if not isinstance(found, dict):
+    settings = _from_text(given) if isinstance(given, str) else given
+    if not isinstance(settings, dict):
         raise BadInput(NOT_AN_OBJECT)
-    return parse_settings(found)
+    return parse_settings(settings)
 
 
 def settings_schema() -> dict[str, Any]:
     """The JSON schema of the parameter: each setting with its label, help and range, as they stand in `SETTINGS`.
 
-    Unknown names are let through, so that a caller is told which names there are; but never with an object as their value: Gradio's
-    MCP server uploads every file of this machine that an object names.
+    An unknown name fits the schema, so that it is answered with the names there are. Its value may be no object: Gradio's MCP
+    server would upload every file of this machine that an object names.
     """
     by_name = {
         "type": "object",
@@ -53,7 +53,7 @@ def settings_schema() -> dict[str, Any]:
 
 
 def _setting_schema(row: Setting) -> dict[str, Any]:
-    """Numbers out of the range fit as well, and fractions too: the run's own refusal says more than a schema's."""
+    """Any number fits, in the range or not, whole or not: `parse_settings` refuses it with a sentence that names the setting."""
     kinds = _any_of("string", "null") if row.number is None else _any_of("number", "string", "null")
     default = {} if row.default is None else {"default": row.default}
     return {**kinds, "description": f"{row.label}. {row.help} Range: {row.range}.", **default}

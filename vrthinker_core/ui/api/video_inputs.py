@@ -1,6 +1,6 @@
-"""A video as a program names it: by what an upload gave, by a web address, or within the call itself."""
+"""A video as a program gives it in a call: what an upload returned, a web address, or a data URL."""
 
-# No `from __future__ import annotations`: Gradio makes the documentation of the endpoints from the types themselves.
+# No `from __future__ import annotations`: Gradio derives the endpoints' schemas from the annotations themselves.
 
 import asyncio
 import base64
@@ -22,72 +22,72 @@ NOT_BASE64 = "{} cannot be read: after data:video/mp4;base64, only the file itse
 TOO_LARGE = "{} has more than {:g} MB, which is too much for a call itself. Upload it first, and name it by what the upload gave."
 
 MAX_DATA_URL_BYTES = 20_000_000
-"""Bytes of a video that stands in a call itself: two of them fit through the server's doors in Base64."""
+"""Bytes of a video in a data URL: two of them in Base64 are within the limit of a request (`request_limits`)."""
 
 FILE_URL_PREFIX = "/gradio_api/file="
-"""What stands before an uploaded file's path in its address on this server."""
+"""The part of an uploaded file's address on this server that stands before its path."""
 
 
 class FileMarker(TypedDict):
-    """Gradio's sign that a value is a file."""
+    """How Gradio marks a value as a file."""
 
     _type: Literal["gradio.FileData"]
 
 
 class UploadedFile(TypedDict, total=False):
-    """An uploaded file as Gradio's clients name it."""
+    """An uploaded file as Gradio's clients give it."""
 
     path: str
     meta: FileMarker
 
 
 @asynccontextmanager
-async def resolve_video(named: object, what: str, fetch: Fetch) -> AsyncIterator[Path]:
-    """The file of a video; what came within the call is cleared away afterwards.
+async def resolve_video(given: object, label: str, fetch: Fetch) -> AsyncIterator[Path]:
+    """The file of a video; the file of a data URL is deleted afterwards.
 
-    `named` is a `File`, or a text: the path or the address that an upload gave, a web address, a data URL. `what` is what a
-    person calls the video. Raises BadInput, for every other file of this machine too.
+    `given` is an `UploadedFile`, or a string: the path or the address that an upload returned, a web address, a data URL. Raises
+    BadInput for everything else, other files of this machine included; `label` is the video's name in the sentence.
     """
-    text = named.get("path") if isinstance(named, dict) else named
+    text = given.get("path") if isinstance(given, dict) else given
     if not isinstance(text, str):
-        raise BadInput(NOT_UPLOADED.format(what))
-    if isinstance(named, str) and text.startswith("data:"):
-        with tempfile.TemporaryDirectory(dir=_folder(), ignore_cleanup_errors=True) as folder:
-            yield await asyncio.to_thread(_write_data_url, text, what, Path(folder) / "video")
-    elif isinstance(named, str) and text.startswith(("http://", "https://")) and FILE_URL_PREFIX not in text:
+        raise BadInput(NOT_UPLOADED.format(label))
+    if isinstance(given, str) and text.startswith("data:"):
+        with tempfile.TemporaryDirectory(dir=_upload_folder(), ignore_cleanup_errors=True) as folder:
+            yield await asyncio.to_thread(_write_data_url, text, label, Path(folder) / "video")
+    elif isinstance(given, str) and text.startswith(("http://", "https://")) and FILE_URL_PREFIX not in text:
         yield await asyncio.to_thread(fetch, text)
     else:
-        yield _uploaded_path(unquote(text.partition(FILE_URL_PREFIX)[2]) if "://" in text else text, what)
+        yield _uploaded_path(unquote(text.partition(FILE_URL_PREFIX)[2]) if "://" in text else text, label)
 
 
-def _uploaded_path(text: str, what: str) -> Path:
-    """The path of an uploaded file."""
+def _uploaded_path(text: str, label: str) -> Path:
+    """The path of an uploaded file. Raises BadInput for every other one."""
     if not text or "\0" in text:
-        raise BadInput(NOT_UPLOADED.format(what))
+        raise BadInput(NOT_UPLOADED.format(label))
     try:
-        path, folder = Path(text).resolve(strict=True), _folder().resolve()
+        path, folder = Path(text).resolve(strict=True), _upload_folder().resolve()
     except (OSError, RuntimeError):
-        raise BadInput(NOT_UPLOADED.format(what)) from None
+        raise BadInput(NOT_UPLOADED.format(label)) from None
     if not path.is_relative_to(folder) or not path.is_file():
-        raise BadInput(NOT_UPLOADED.format(what))
+        raise BadInput(NOT_UPLOADED.format(label))
     return path
 
 
-def _write_data_url(url: str, what: str, path: Path) -> Path:
-    """The file that a data URL holds."""
+def _write_data_url(url: str, label: str, path: Path) -> Path:
+    """Write the content of a data URL to `path`. Raises BadInput."""
     head, _, body = url.partition(",")
     if not head.endswith(";base64"):
-        raise BadInput(NOT_BASE64.format(what))
+        raise BadInput(NOT_BASE64.format(label))
     if len(body) * 3 // 4 > MAX_DATA_URL_BYTES:
-        raise BadInput(TOO_LARGE.format(what, MAX_DATA_URL_BYTES / 1e6))
+        raise BadInput(TOO_LARGE.format(label, MAX_DATA_URL_BYTES / 1e6))
     try:
         path.write_bytes(base64.b64decode(body, validate=True))
     except (binascii.Error, ValueError):
-        raise BadInput(NOT_BASE64.format(what)) from None
+        raise BadInput(NOT_BASE64.format(label)) from None
     return path
 
 
-def _folder() -> Path:
+def _upload_folder() -> Path:
     folder = Path(get_upload_folder())
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -86,7 +86,7 @@ class Page:
         blocks = CheckedBlocks(title=words.TITLE, analytics_enabled=False, delete_cache=(600, 3600))
         blocks.fetch = self._uploads.fetch
         with blocks:
-            endpoints.register_endpoints(blocks, self._judges, self._sessions, self._at_once, callers=self._callers)
+            endpoints.register_endpoints(blocks, self._judges, self._sessions, self._at_once, mcp_calls=self._callers)
             self._connect_events(blocks, build_layout(self._examples.cards(self._sessions.thumbnail_files), self._judges.names))
         blocks.queue(max_size=self._waiting + self._at_once, default_concurrency_limit=None)
         return blocks
@@ -102,7 +102,7 @@ class Page:
                 "middleware": [
                     Middleware(OriginGuard, names=names),
                     Middleware(RequestLimits),
-                    Middleware(McpCallMiddleware, callers=self._callers),
+                    Middleware(McpCallMiddleware, calls=self._callers),
                 ],
             },
             "run_history": False,

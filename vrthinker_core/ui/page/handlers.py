@@ -24,7 +24,7 @@ from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
 from vrthinker_core.ui.view.example_cards import Examples
 from vrthinker_core.ui.view.page_json import TranscriptJson, ViewJson, replay_status_line, status_line, transcript_json, view_json
-from vrthinker_core.ui.view.tiles import with_captions
+from vrthinker_core.ui.view.tiles import captioned_frames
 
 UPDATE_SECONDS = 0.12
 """Seconds between two updates of the page."""
@@ -192,7 +192,7 @@ class Handlers:
 
     def _gallery_items(self, visit: Session) -> list[tuple[str, str]]:
         turns = visit.run.state.turns
-        found = [(visit.thumbnails.path(half), text) for turn in turns for half, text in with_captions(turn.frames)]
+        found = [(visit.thumbnails.path(half), text) for turn in turns for half, text in captioned_frames(turn.frames)]
         return [(path, text) for path, text in found if path]
 
 

@@ -1,4 +1,4 @@
-"""A saved run in the place of a live one, and a live one as it is saved."""
+"""Saved runs: a trace with the interface of a live run, a live run as a trace, and the videos of a trace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vrthinker_core.ui.view.run_state import RunState, fold, fold_all, frames_in
 
 
 class Replay:
-    """A saved run: the same events through the same fold, and over before it begins."""
+    """A saved run with the interface of `BackgroundRun`: over from the start, its events folded as those of a live run."""
 
     over = True
 
@@ -22,51 +22,53 @@ class Replay:
 
     @property
     def seconds(self) -> float:
-        """How long the run took when it was live; 0 when it never ended."""
+        """How long the run took when it was live; 0 when it was cut off."""
         return self.state.finished.seconds if self.state.finished else 0.0
 
     def request_stop(self) -> None:
-        """Nothing runs."""
+        """Nothing to do: nothing runs."""
 
     def stop(self) -> RunState:
-        """What there is."""
+        """The whole run."""
         return self.state
 
-    def join(self, timeout: float) -> bool:  # noqa: ARG002 - as a run has it
-        """It has ended long ago."""
+    def join(self, timeout: float) -> bool:  # noqa: ARG002 - the interface of `BackgroundRun`
+        """True at once: nothing runs."""
         return True
 
 
 def trace_of(state: RunState) -> Trace | None:
-    """The run as it is saved: its whole turns; None before it has begun."""
+    """The run as a trace, without a turn that has not ended; None before the run has begun."""
     if state.started is None:
         return None
-    return Trace(state.started, tuple(shown.turn for shown in state.turns if shown.turn is not None), state.finished)
+    turns = tuple(turn_state.turn for turn_state in state.turns if turn_state.turn is not None)
+    return Trace(state.started, turns, state.finished)
 
 
 def end_open_turn(state: RunState) -> RunState:
-    """The state with its last turn ended as far as it had come, so that a judge which hangs takes nothing along.
+    """The state with its open turn ended as a cancelled one, so that the text of a judge that hangs is kept.
 
-    A judge that stops by itself has ended the turn already; then nothing changes.
+    The same state where the last turn has ended already, as a judge that stops by itself does it.
     """
-    read = reply_reader(state.started)
-    if read is None or not state.turns or state.turns[-1].turn is not None:
+    read_reply = reply_reader(state.started)
+    if read_reply is None or not state.turns or state.turns[-1].turn is not None:
         return state
     last = state.turns[-1]
     completion = Completion(last.text, "cancelled", pieces=(len(last.text),))
-    turn = Turn(last.number, last.told, last.frames, completion, read(last.text), last.forced, tuple(sorted(frames_in_view(state))))
+    in_view = tuple(sorted(frames_in_view(state)))
+    turn = Turn(last.number, last.told, last.frames, completion, read_reply(last.text), last.forced, in_view)
     return fold(state, TurnEnded(turn))
 
 
-def matching_videos(trace: Trace, at_hand: Iterable[Path]) -> tuple[Path | None, Path | None]:
-    """The very files that were compared, as far as they are at hand: known by their content, never by a path from the trace."""
-    known = {file_digest(path): path for path in at_hand if path.is_file()}
-    first, second = (None if clip is None else known.get(clip.digest) for clip in trace.started.clips)
+def matching_videos(trace: Trace, candidates: Iterable[Path]) -> tuple[Path | None, Path | None]:
+    """The files that were compared, those among `candidates`: found by their digests, never by a path from the trace."""
+    by_digest = {file_digest(path): path for path in candidates if path.is_file()}
+    first, second = (None if clip is None else by_digest.get(clip.digest) for clip in trace.started.clips)
     return first, second
 
 
 def file_digest(path: Path) -> str:
-    """A file's content as a trace names it; "" when it cannot be read."""
+    """SHA-256 of a file's content, as a trace holds it; "" when the file cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

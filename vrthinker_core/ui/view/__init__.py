@@ -1,1 +1,1 @@
-"""What is shown: events folded into a state, and the state as JSON for page, API and report."""
+"""A run as it is shown: events folded into a state, and the state as JSON for page, API and report."""

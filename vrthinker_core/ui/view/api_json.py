@@ -28,7 +28,7 @@ class FrameJson(TypedDict):
     number: str
     """What the judge calls it."""
     index: int
-    """Its place in the file, counted from 0."""
+    """Of the frame in the file, counted from 0."""
     seconds: float
     until: float
 
@@ -144,7 +144,7 @@ def settings_json() -> list[SettingJson]:
 
 
 def _clip_notes(state: RunState) -> list[str]:
-    return words.health([clip.notes if clip else () for clip in state.started.clips]) if state.started else []
+    return words.clip_notes([clip.notes if clip else () for clip in state.started.clips]) if state.started else []
 
 
 def _labels(verdict: Verdict) -> LabelsJson:
@@ -155,19 +155,19 @@ def _number(label: Preference | None) -> int | None:
     return None if label is None else int(label)
 
 
-def _turn(shown: TurnState) -> TurnJson:
-    turn = shown.turn
+def _turn(turn_state: TurnState) -> TurnJson:
+    turn = turn_state.turn
     reply = turn.reply if turn else None
     return {
-        "number": shown.number,
-        "frames": [_frame(frame) for frame in shown.frames],
+        "number": turn_state.number,
+        "frames": [_frame(frame) for frame in turn_state.frames],
         "snapshot": reply.snapshot if reply else "",
         "think": reply.think if reply else "",
         "requested": list(reply.wants.indices) if reply and reply.wants else [],
         "labels": _labels(reply.verdict) if reply and reply.verdict else None,
         "confidence": reply.confidence if reply else None,
-        "remarks": words.remarks(turn) if turn else [],
-        "text": shown.text,
+        "remarks": words.turn_remarks(turn) if turn else [],
+        "text": turn_state.text,
         "over": turn is not None,
     }
 

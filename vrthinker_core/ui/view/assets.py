@@ -1,4 +1,4 @@
-"""The page's own scripts and styles, as they lie in `assets/`."""
+"""The page's own scripts and styles, from `assets/`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ ASSETS = Path(__file__).resolve().parents[3] / "assets"
 EXAMPLES = ASSETS / "examples"
 
 VIEW = ("trace.js", "passage.js", "turn.js", "transcript.js")
-"""What draws a trace: enough for a saved report."""
+"""What draws a trace: all that a saved report needs."""
 
 PAGE = (*VIEW, "players.js", "rail.js", "save.js", "examples.js", "page.js")
 
 
 def script(names: tuple[str, ...]) -> str:
-    """The scripts, one after the other."""
+    """The scripts, joined in that order."""
     return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
 
 
 def style(*names: str) -> str:
-    """The style sheets, one after the other."""
+    """The style sheets, joined in that order."""
     return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)

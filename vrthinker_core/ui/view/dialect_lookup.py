@@ -1,4 +1,4 @@
-"""A run by the rules of its dialect: replies while they are still being written, and the numbers its frames go by."""
+"""What depends on a run's dialect: how unfinished replies are read, and how frames are numbered."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GridJson(TypedDict):
 
 
 def reply_reader(started: Started | None) -> Callable[[str], Reply] | None:
-    """Reads an unfinished reply of this run; None where its dialect is not known."""
+    """A function that reads an unfinished reply of this run; None where its dialect is not known."""
     dialect = _dialect(started)
     return None if dialect is None else lambda text: dialect.parse(text, cut=True)
 

@@ -1,4 +1,4 @@
-"""Examples: saved runs with their videos, shown without any judge."""
+"""Examples: saved runs with their videos, which need no judge."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CardJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class SavedExample:
-    """One saved run. `videos` are the files it compared."""
+    """One saved run, and the files it compared."""
 
     name: str
     trace: Trace
@@ -42,7 +42,7 @@ class SavedExample:
 
 
 class Examples:
-    """What lies in `folder`, in the order of the names; a folder without a whole example is passed over."""
+    """The examples in `folder`, in the order of their names. One whose trace cannot be read is left out."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,34 +50,34 @@ class Examples:
     @cached_property
     def all(self) -> tuple[SavedExample, ...]:
         """Every example."""
-        found = []
+        examples = []
         for folder in sorted(path.parent for path in self.folder.glob("*/trace.json")):
             videos = (folder / VIDEO_NAMES[0], folder / VIDEO_NAMES[1])
             try:
-                found.append(SavedExample(folder.name, load(folder / "trace.json"), videos))
+                examples.append(SavedExample(folder.name, load(folder / "trace.json"), videos))
             except TraceError:
                 continue
-        return tuple(found)
+        return tuple(examples)
 
     def find(self, name: str) -> SavedExample | None:
-        """The example of that name."""
+        """The example of that name; None where there is none."""
         return next((example for example in self.all if example.name == name), None)
 
-    def cards(self, album: Callable[[str], ThumbnailFiles]) -> list[CardJson]:
-        """For the page: what was asked, what came out, who judged. `album(name)` keeps the pictures of one example."""
-        return [_card(example, album(example.name)) for example in self.all]
+    def cards(self, thumbnails_of: Callable[[str], ThumbnailFiles]) -> list[CardJson]:
+        """The examples for the page. `thumbnails_of(name)` holds the thumbnails of one example."""
+        return [_card(example, thumbnails_of(example.name)) for example in self.all]
 
 
-def _card(example: SavedExample, album: ThumbnailFiles) -> CardJson:
+def _card(example: SavedExample, thumbnails: ThumbnailFiles) -> CardJson:
     trace = example.trace
-    shown = group_tiles(trace.turns[0].frames) if trace.turns else []
-    halves = shown[len(shown) // 2].halves if shown else {}
+    tiles = group_tiles(trace.turns[0].frames) if trace.turns else []
+    halves = tiles[len(tiles) // 2].halves if tiles else {}
     verdict = trace.finished.verdict if trace.finished else None
     return {
         "name": example.name,
-        "title": words.title(example.name),
+        "title": words.example_title(example.name),
         "prompt": trace.started.prompt,
-        "outcome": words.headline(verdict) if verdict else words.NO_VERDICT,
-        "judge": words.card_line(trace.started.judge, len(trace.turns)),
-        "pictures": [album(halves[side]).src if side in halves else "" for side in Side],
+        "outcome": words.verdict_headline(verdict) if verdict else words.NO_VERDICT,
+        "judge": words.example_footer(trace.started.judge, len(trace.turns)),
+        "pictures": [thumbnails(halves[side]).src if side in halves else "" for side in Side],
     }

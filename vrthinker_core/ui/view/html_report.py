@@ -1,4 +1,4 @@
-"""A run as one HTML file that opens from the disk and asks for nothing: pictures inside, the page's own view, a strict policy."""
+"""A run as one HTML file that opens from the disk without a request: pictures inside, the page's own view, a strict policy."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ TEMPLATE = """<!doctype html>
 
 
 def render_report(trace: Trace) -> str:
-    """The whole file. The scripts and styles are ours, and the policy knows them by their hash; everything else is data."""
+    """The whole file. The policy allows our script and our style by their hashes, and nothing else; all the rest is data."""
     state = fold_all(trace.events())
-    shown = {"trace": view_json(state, inline_image), "transcript": transcript_json(state)}
+    data = {"trace": view_json(state, inline_image), "transcript": transcript_json(state)}
     style = assets.style("trace.css", "transcript.css", "report.css")
     script = assets.script((*assets.VIEW, "report.js"))
     policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
-    return TEMPLATE.format(title=words.TITLE, policy=policy, style=style, script=script, values=_embedded(shown))
+    return TEMPLATE.format(title=words.TITLE, policy=policy, style=style, script=script, values=_embedded(data))
 
 
 def inline_image(frame: Thumbnail) -> ImageSource:
-    """The picture itself, as a data URI."""
+    """The thumbnail itself, as a data URI."""
     return ImageSource("data:image/jpeg;base64," + base64.b64encode(frame.jpeg).decode(), *jpeg_size(frame.jpeg))
 
 
 def _embedded(values: object) -> str:
-    """JSON that cannot end the element it stands in."""
+    """JSON that cannot close the script element around it."""
     return json.dumps(values).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

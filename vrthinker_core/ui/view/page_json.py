@@ -81,26 +81,26 @@ class TranscriptJson(TypedDict):
     """[heading, text] of each passage."""
 
 
-def view_json(state: RunState, pictures: ImageSources, read: ReplyReader | None = None) -> ViewJson:
+def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | None = None) -> ViewJson:
     """What the page shows of a run.
 
-    `pictures` gives the address of a thumbnail; `read` reads a reply that is still being written (without it, raw text is shown).
+    `images` gives the source of a thumbnail; `read_reply` reads a reply that is still being written (without it, it is shown raw).
     """
     started = state.started
     if started is None:
         return {"turns": [], "ending": state.finished.error if state.finished else ""}
     clips = {side: clip for side, clip in zip(Side, started.clips, strict=True) if clip is not None}
-    visible = frames_in_view(state)
+    in_view = frames_in_view(state)
     return {
         "prompt": started.prompt,
         "judge": words.judge_line(started.judge),
         "notes": [*started.notes, *(state.finished.notes if state.finished else ())],
-        "health": words.health([clip.notes if clip else () for clip in started.clips]),
+        "health": words.clip_notes([clip.notes if clip else () for clip in started.clips]),
         "fps": [clips[side].fps if side in clips else 0 for side in Side],
         "grid": grid_json(started),
         "verdict": _verdict(state.finished),
-        "ending": words.ending(state.finished) if state.finished else "",
-        "turns": [_turn(turn, state.finished is None, clips, visible, pictures, read) for turn in state.turns],
+        "ending": words.end_notice(state.finished) if state.finished else "",
+        "turns": [_turn(turn, state.finished is None, clips, in_view, images, read_reply) for turn in state.turns],
     }
 
 
@@ -108,74 +108,75 @@ def transcript_json(state: RunState) -> TranscriptJson:
     """The exact text that was sent and came back, passage by passage; a turn is added once it, or the run, has ended."""
     passages = [[words.SYSTEM, state.started.system]] if state.started and state.started.system else []
     for turn in (turn for turn in state.turns if turn.turn or state.finished):
-        passages.append([words.sent(turn.number, len(turn.frames)), turn.told])
+        passages.append([words.sent_heading(turn.number, len(turn.frames)), turn.told])
         if turn.text:
-            passages.append([words.received(turn.number), turn.text])
+            passages.append([words.received_heading(turn.number), turn.text])
     return {"passages": passages}
 
 
 def status_line(state: RunState, seconds: float) -> str:
-    """One line about where a run stands, `seconds` after it began."""
+    """The state of a run in one line, `seconds` after it began."""
     started, finished = state.started, state.finished
     if finished is not None:
-        return words.ended(finished, len(state.turns))
+        return words.ended_status(finished, len(state.turns))
     if started is None or not state.turns:
         return words.OPENING
     last = state.turns[-1]
     turns = started.settings.max_turns
-    doing = words.writing(last.number, turns) if last.text else words.looking(last.number, turns, len(last.frames))
-    return f"{doing} · {words.duration(seconds)}"
+    activity = words.writing_status(last.number, turns) if last.text else words.reading_status(last.number, turns, len(last.frames))
+    return f"{activity} · {words.duration(seconds)}"
 
 
 def replay_status_line(state: RunState) -> str:
-    """The same line about a saved run."""
-    return f"{words.REPLAYING} {words.ended(state.finished, len(state.turns)) if state.finished else words.NEVER_ENDED}"
+    """The same line for a saved run."""
+    return f"{words.REPLAYING} {words.ended_status(state.finished, len(state.turns)) if state.finished else words.NEVER_ENDED}"
 
 
 def _turn(
-    shown: TurnState,
+    turn_state: TurnState,
     running: bool,
     clips: dict[Side, ClipInfo],
-    visible: frozenset[FrameRef],
-    pictures: ImageSources,
-    read: ReplyReader | None,
+    in_view: frozenset[FrameRef],
+    images: ImageSources,
+    read_reply: ReplyReader | None,
 ) -> TurnViewJson:
-    found = group_tiles(shown.frames)
-    pairs = sum(len(tile.halves) == 2 for tile in found)
-    state = [words.shown(pairs, len(found) - pairs)] if found else []
-    turn = shown.turn
+    tiles = group_tiles(turn_state.frames)
+    pairs = sum(len(tile.halves) == 2 for tile in tiles)
+    summary = [words.frames_summary(pairs, len(tiles) - pairs)] if tiles else []
+    turn = turn_state.turn
     return {
-        "number": shown.number,
-        "state": " · ".join([*state, words.action(turn.reply)] if turn else state),
-        "foot": words.foot(turn) if turn else "",
+        "number": turn_state.number,
+        "state": " · ".join([*summary, words.reply_summary(turn.reply)] if turn else summary),
+        "foot": words.turn_footer(turn) if turn else "",
         "confidence": _confidence(turn),
         "live": turn is None and running,
-        "tiles": [tile.to_json(clips, visible, pictures) for tile in found],
-        "parts": _parts(shown, read),
-        "remarks": words.remarks(turn) if turn else [],
+        "tiles": [tile.to_json(clips, in_view, images) for tile in tiles],
+        "parts": _parts(turn_state, read_reply),
+        "remarks": words.turn_remarks(turn) if turn else [],
     }
 
 
 def _confidence(turn: Turn | None) -> list[str]:
-    """How sure the judge said it was, and what that means; nothing where it did not say."""
-    said = None if turn is None else turn.reply.confidence
-    return [] if said is None else [words.confidence(said), words.CONFIDENCE_HELP]
+    """[confidence in words, what it means]; [] where the judge did not say."""
+    confidence = None if turn is None else turn.reply.confidence
+    return [] if confidence is None else [words.confidence_text(confidence), words.CONFIDENCE_HELP]
 
 
-def _parts(shown: TurnState, read: ReplyReader | None) -> list[list[str]]:
-    """The reply under its headings; as it came where nothing in it could be read."""
-    reply = shown.turn.reply if shown.turn else read(shown.text) if read and shown.text else None
-    found = []
+def _parts(turn_state: TurnState, read_reply: ReplyReader | None) -> list[list[str]]:
+    """[heading, text] of each part of the reply; the raw text where nothing in it could be read."""
+    turn, text = turn_state.turn, turn_state.text
+    reply = turn.reply if turn else read_reply(text) if read_reply and text else None
+    parts = []
     if reply is not None and reply.snapshot:
-        found.append([words.SNAPSHOT, reply.snapshot])
+        parts.append([words.SNAPSHOT, reply.snapshot])
     if reply is not None and reply.think:
-        found.append([words.THINK, reply.think])
-    if reply is not None and shown.turn is not None and reply.wants is not None and reply.wants.indices:
-        found.append([words.TOOL_CALL, words.tool_call(reply.wants)])
-    unread = not found or (shown.turn is not None and shown.turn.reply.kind == "invalid")
-    if unread and shown.text:
-        found.append([words.RAW if shown.turn else words.WRITING, shown.text])
-    return found
+        parts.append([words.THINK, reply.think])
+    if reply is not None and turn is not None and reply.wants is not None and reply.wants.indices:
+        parts.append([words.TOOL_CALL, words.tool_call_text(reply.wants)])
+    unread = not parts or (turn is not None and turn.reply.kind == "invalid")
+    if unread and text:
+        parts.append([words.RAW if turn else words.WRITING, text])
+    return parts
 
 
 def _verdict(finished: Finished | None) -> VerdictJson | None:
@@ -191,4 +192,4 @@ def _verdict(finished: Finished | None) -> VerdictJson | None:
         }
         for dimension, help_text in words.DIMENSION_HELP.items()
     ]
-    return {"headline": words.headline(finished.verdict), "caveats": words.caveats(finished), "chips": chips}
+    return {"headline": words.verdict_headline(finished.verdict), "caveats": words.verdict_caveats(finished), "chips": chips}

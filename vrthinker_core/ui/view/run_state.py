@@ -12,7 +12,7 @@ from vrthinker_core.types.events import Event, Finished, FramesShown, Started, T
 
 @dataclass(frozen=True, slots=True)
 class TurnState:
-    """A turn as far as it has come; `turn` is None until it has ended."""
+    """A turn so far; `turn` is None until it has ended."""
 
     number: int
     told: str
@@ -24,7 +24,7 @@ class TurnState:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Everything that happened so far."""
+    """A run so far."""
 
     started: Started | None = None
     turns: tuple[TurnState, ...] = ()
@@ -55,7 +55,7 @@ def fold_all(events: Iterable[Event]) -> RunState:
 
 
 def join_text(events: Iterable[Event]) -> Iterator[Event]:
-    """The same events with neighbouring pieces of one text joined: a stranger's trace may hold a million of them."""
+    """The same events with neighbouring pieces of one text joined: an uploaded trace may hold a million of them."""
     for turn, group in groupby(events, key=lambda event: event.turn if isinstance(event, TextArrived) else None):
         if turn is None:
             yield from group
@@ -64,13 +64,13 @@ def join_text(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def frames_in_view(state: RunState) -> frozenset[FrameRef]:
-    """The frames that the judge sees now: those of the last reply that was read, and what has been sent since."""
-    seen: set[FrameRef] = set()
-    for shown in state.turns:
-        if shown.turn is not None:
-            seen = set(shown.turn.in_view)
-        seen.update(frame.ref for frame in shown.frames)
-    return frozenset(seen)
+    """The frames that the judge can see now: those in view at the last turn that has ended, and those sent since."""
+    in_view: set[FrameRef] = set()
+    for turn_state in state.turns:
+        if turn_state.turn is not None:
+            in_view = set(turn_state.turn.in_view)
+        in_view.update(frame.ref for frame in turn_state.frames)
+    return frozenset(in_view)
 
 
 def _with_last(state: RunState, change: Callable[[TurnState], TurnState]) -> RunState:

@@ -1,4 +1,4 @@
-"""Thumbnails as files: each picture is written once, under the name of its content, and never rewritten while it is being read."""
+"""Thumbnails as files: each is written once, named by its content, and never rewritten while a browser reads it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from vrthinker_core.ui.view.tiles import ImageSource
 
 
 class ThumbnailFiles:
-    """Pictures of one run in `folder`, which the server offers under `url` (relative, so that no path of the machine is told)."""
+    """Thumbnails of one run in `folder`, which the server serves under `url` (relative: no path of the machine is shown)."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self._folder = folder
         self._url = url
-        self._known: dict[bytes, ImageSource] = {}
+        self._sources: dict[bytes, ImageSource] = {}
 
     def __call__(self, frame: Thumbnail) -> ImageSource:
-        """Where the browser finds the picture; nowhere when it could not be kept (full disk): the run goes on without it."""
-        if frame.jpeg not in self._known:
-            self._known[frame.jpeg] = ImageSource(self._keep(frame.jpeg), *jpeg_size(frame.jpeg))
-        return self._known[frame.jpeg]
+        """Where the browser finds the thumbnail; `src` is "" when it could not be written (full disk), and the run goes on."""
+        if frame.jpeg not in self._sources:
+            self._sources[frame.jpeg] = ImageSource(self._write(frame.jpeg), *jpeg_size(frame.jpeg))
+        return self._sources[frame.jpeg]
 
     def path(self, frame: Thumbnail) -> str:
-        """Where the picture lies on the disk; "" when it could not be kept."""
+        """The thumbnail's path on the disk; "" when it could not be written."""
         src = self(frame).src
         return str(self._folder / Path(src).name) if src else ""
 
-    def _keep(self, jpeg: bytes) -> str:
+    def _write(self, jpeg: bytes) -> str:
         path = self._folder / f"{hashlib.blake2b(jpeg, digest_size=10).hexdigest()}.jpg"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ class ThumbnailFiles:
 
 
 def jpeg_size(jpeg: bytes) -> tuple[int, int]:
-    """Width and height in pixels, from the header alone; a square for what is no picture."""
+    """(width, height) in pixels, from the header alone; (1, 1) for what is no JPEG."""
     from PIL import Image, UnidentifiedImageError
 
     try:

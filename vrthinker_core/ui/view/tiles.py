@@ -13,7 +13,7 @@ from vrthinker_core.ui.view import words
 
 @dataclass(frozen=True, slots=True)
 class ImageSource:
-    """Where the browser finds a thumbnail (a URL or a data URI), and its size in pixels, so that nothing jumps when it arrives."""
+    """A thumbnail's address (a URL or a data URI) and its size in pixels, so that the layout is stable while it loads."""
 
     src: str
     width: int
@@ -21,6 +21,7 @@ class ImageSource:
 
 
 ImageSources = Callable[[Thumbnail], ImageSource]
+"""Gives the source of a thumbnail."""
 
 
 class HalfJson(TypedDict):
@@ -46,7 +47,7 @@ class TileJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One slot of one turn. A side that was not sent is missing: a partner is never invented."""
+    """One slot of one turn. `halves` holds the sides that were sent, one or both."""
 
     halves: Mapping[Side, Thumbnail]
 
@@ -55,48 +56,48 @@ class Tile:
         """The frame's number as it was printed to the judge; both numbers where the videos are counted apart."""
         return " · ".join(dict.fromkeys(f"#{half.number}" for _, half in sorted(self.halves.items())))
 
-    def to_json(self, clips: Mapping[Side, ClipInfo], visible: Set[FrameRef], pictures: ImageSources) -> TileJson:
-        """For the page: a label, and for each side a picture with its moment, or None."""
-        return {"label": self.label, "halves": [self._half(side, clips, visible, pictures) for side in Side]}
+    def to_json(self, clips: Mapping[Side, ClipInfo], in_view: Set[FrameRef], images: ImageSources) -> TileJson:
+        """The tile for the page. Frames that are not `in_view` are marked as gone."""
+        return {"label": self.label, "halves": [self._half(side, clips, in_view, images) for side in Side]}
 
-    def _half(self, side: Side, clips: Mapping[Side, ClipInfo], visible: Set[FrameRef], pictures: ImageSources) -> HalfJson | None:
+    def _half(self, side: Side, clips: Mapping[Side, ClipInfo], in_view: Set[FrameRef], images: ImageSources) -> HalfJson | None:
         thumbnail = self.halves.get(side)
         if thumbnail is None:
             return None
-        picture = pictures(thumbnail)
+        image = images(thumbnail)
         half: HalfJson = {
-            "src": picture.src,
-            "ratio": round(picture.width / picture.height, 3),
+            "src": image.src,
+            "ratio": round(image.width / image.height, 3),
             "at": seek_time(thumbnail),
             "place": timeline_position(thumbnail, clips.get(side)),
         }
-        if thumbnail.ref not in visible:
+        if thumbnail.ref not in in_view:
             half["gone"] = True
         return half
 
 
 def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
-    """Frames grouped by slot, in the order in which each slot first came."""
+    """Frames grouped by slot, in the order in which each slot came first."""
     slots: dict[int, dict[Side, Thumbnail]] = {}
     for frame in frames:
         slots.setdefault(frame.ref.slot, {}).setdefault(frame.ref.side, frame)
     return [Tile(halves) for halves in slots.values()]
 
 
-def with_captions(frames: Iterable[Thumbnail]) -> list[tuple[Thumbnail, str]]:
-    """Every frame with its caption, the two videos of a slot beside each other."""
+def captioned_frames(frames: Iterable[Thumbnail]) -> list[tuple[Thumbnail, str]]:
+    """Every frame with its caption, the two videos of a slot next to each other."""
     halves = [half for tile in group_tiles(frames) for _, half in sorted(tile.halves.items())]
     return [(half, words.frame_caption(half.ref.side, half.number, half.seconds)) for half in halves]
 
 
 def seek_time(frame: Thumbnail) -> float:
-    """Seconds in the middle of the time for which the frame is shown: the one place where every player shows this very frame."""
+    """Seconds to the middle of the frame's interval: browsers show the exact frame there (17 of 17; at its timestamp 10 to 12)."""
     middle = (frame.seconds + max(frame.seconds, frame.until)) / 2
     return round(middle, 5) if math.isfinite(middle) else 0.0
 
 
 def timeline_position(frame: Thumbnail, clip: ClipInfo | None) -> float:
-    """Where the frame stands in its clip, 0 to 1, by index: the same place in both videos is the same moment."""
+    """The frame's place in its clip by index, 0 to 1: the same place in both videos is the same moment."""
     index = min(max(frame.index, 0), 2**31)
     frames = max(clip.frames if clip else 0, index + 1)
     return round((index + 0.5) / frames, 5)

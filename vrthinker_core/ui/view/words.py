@@ -1,4 +1,4 @@
-"""Every label and sentence of the page, in one place. No word here names a protocol or a model: those are data."""
+"""Every label and sentence of the page, in one place. None names a protocol or a model: those are data."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ LABEL_HELP = {
 }
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def count(number: int, noun: str) -> str:
     """`1 frame`, `2 frames`."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
 def duration(seconds: float) -> str:
@@ -80,59 +80,61 @@ def duration(seconds: float) -> str:
 
 
 def judge_line(name: str) -> str:
-    """Who judges here."""
+    """The line that names the judge."""
     return f"Judge: {name}"
 
 
 def unopened_line(name: str) -> str:
-    """The chosen judge cannot be had; why stands below."""
+    """The line for a judge that cannot be opened; the reason is shown apart from it."""
     return f"{name} cannot be opened."
 
 
-def title(name: str) -> str:
+def example_title(name: str) -> str:
     """An example's folder as a title: `3-a-hidden-jitter` is "A hidden jitter"."""
-    said = name.lstrip("0123456789-").replace("-", " ")
-    return said[:1].upper() + said[1:]
+    text = name.lstrip("0123456789-").replace("-", " ")
+    return text[:1].upper() + text[1:]
 
 
-def card_line(name: str, turns: int) -> str:
-    """Under an example: who judged it, and in how many turns."""
+def example_footer(name: str, turns: int) -> str:
+    """An example's judge and number of turns."""
     return f"{judge_line(name)} · {count(turns, 'turn')}"
 
 
 def frame_caption(side: int, number: str, seconds: float) -> str:
-    """Under a frame that stands alone."""
+    """The caption of a frame in the gallery."""
     return f"Video {side} · #{number} · {seconds:.2f} s"
 
 
 # -- status line ---------------------------------------------------------------------------------------------------------
 
 
-def looking(turn: int, turns: int | None, frames: int) -> str:
-    """While the judge reads frames and has not written anything."""
-    return f"{_turn(turn, turns)} · looking at {count(frames, 'new frame')}" if frames else f"{_turn(turn, turns)} · thinking"
+def reading_status(turn: int, turns: int | None, frames: int) -> str:
+    """While the judge reads frames and has written nothing yet."""
+    return f"{_turn_of(turn, turns)} · looking at {count(frames, 'new frame')}" if frames else f"{_turn_of(turn, turns)} · thinking"
 
 
-def writing(turn: int, turns: int | None) -> str:
+def writing_status(turn: int, turns: int | None) -> str:
     """While the judge writes."""
-    return f"{_turn(turn, turns)} · writing"
+    return f"{_turn_of(turn, turns)} · writing"
 
 
-def _turn(turn: int, turns: int | None) -> str:
+def _turn_of(turn: int, turns: int | None) -> str:
     return f"Turn {turn} of {turns}" if turns else f"Turn {turn}"
 
 
-def ended(finished: Finished, turns: int) -> str:
-    """How the run ended, for the status line."""
-    how = {
+def ended_status(finished: Finished, turns: int) -> str:
+    """How the run ended."""
+    outcome = {
         StopReason.ANSWERED: "Finished",
         StopReason.CANCELLED: "Stopped",
         StopReason.FAILED: "Failed",
     }.get(finished.stop, "Ended without an answer")
-    return f"{how} after {count(turns, 'turn')} in {duration(finished.seconds)}" if turns else f"{how} before the first turn"
+    return (
+        f"{outcome} after {count(turns, 'turn')} in {duration(finished.seconds)}" if turns else f"{outcome} before the first turn"
+    )
 
 
-ENDINGS = {
+END_NOTICES = {
     StopReason.NO_ANSWER: "The judge gave no answer that could be read, even when asked again. Its words stand below as they came.",
     StopReason.TURN_LIMIT: "The judge used all its turns without a final answer.",
     StopReason.TOKEN_LIMIT: "The judge's reply was cut off by the token limit before it answered.",
@@ -142,13 +144,13 @@ ENDINGS = {
 }
 
 
-def ending(finished: Finished) -> str:
+def end_notice(finished: Finished) -> str:
     """What a person must know about the end of a run; "" after an ordinary answer."""
     if finished.stop is StopReason.ANSWERED:
         return ""
     if finished.stop is StopReason.CANCELLED and finished.verdict is not None:
         return "Stopped. What the judge had seen and written is kept."
-    return finished.error or ENDINGS[finished.stop]
+    return finished.error or END_NOTICES[finished.stop]
 
 
 # -- verdict -------------------------------------------------------------------------------------------------------------
@@ -159,7 +161,7 @@ def label_name(label: Preference | None) -> str:
     return LABEL_NAMES[label].capitalize()
 
 
-def headline(verdict: Verdict) -> str:
+def verdict_headline(verdict: Verdict) -> str:
     """The verdict in one line."""
     return {
         Preference.FIRST: "Video 1 is better overall",
@@ -169,21 +171,21 @@ def headline(verdict: Verdict) -> str:
     }[verdict.OA]
 
 
-def caveats(finished: Finished) -> list[str]:
-    """What marks a verdict as less than a free and whole final answer."""
+def verdict_caveats(finished: Finished) -> list[str]:
+    """Why a verdict is less than a free and complete final answer, one sentence each."""
     verdict = finished.verdict
-    found = []
+    caveats = []
     if finished.provisional:
-        found.append("Provisional: the judge recommended this on the way and gave no final answer.")
+        caveats.append("Provisional: the judge recommended this on the way and gave no final answer.")
     if finished.forced:
-        found.append("The judge was asked for its answer on its last turn.")
+        caveats.append("The judge was asked for its answer on its last turn.")
     if verdict is not None and not verdict.whole:
-        found.append("Incomplete: the judge did not label every dimension, and nothing was filled in.")
-    return found
+        caveats.append("Incomplete: the judge did not label every dimension, and nothing was filled in.")
+    return caveats
 
 
-def health(notes: Sequence[Sequence[str]]) -> list[str]:
-    """What a person must know about the files; what holds for both is said once."""
+def clip_notes(notes: Sequence[Sequence[str]]) -> list[str]:
+    """Health notes on the two files; one that holds for both is given once."""
     first, second = notes
     both = [f"Both videos: {note}" for note in first if note in second]
     only_first = [f"Video 1: {note}" for note in first if note not in second]
@@ -202,18 +204,18 @@ WRITING = "Writing"
 CONFIDENCE_HELP = "How sure the judge said it was, in the numbers of its own protocol."
 
 
-def confidence(said: int) -> str:
+def confidence_text(confidence: int) -> str:
     """How sure the judge said it was."""
-    return f"confidence {said}"
+    return f"confidence {confidence}"
 
 
-def shown(pairs: int, singles: int) -> str:
-    """What a turn brought into view."""
+def frames_summary(pairs: int, singles: int) -> str:
+    """The frames that a turn brought into view."""
     parts = [count(pairs, "frame pair") if pairs else "", count(singles, "single frame") if singles else ""]
     return " and ".join(part for part in parts if part) or "no new frames"
 
 
-def action(reply: Reply) -> str:
+def reply_summary(reply: Reply) -> str:
     """What a turn's reply did."""
     if reply.kind == "answer":
         return "final answer"
@@ -226,48 +228,48 @@ def action(reply: Reply) -> str:
     return "no usable answer or request"
 
 
-def tool_call(request: FrameSelection) -> str:
-    """What was really asked for, after repairs."""
+def tool_call_text(request: FrameSelection) -> str:
+    """A request for frames as it was read, after repairs."""
     return f"select_frames([{', '.join(map(str, request.indices))}])"
 
 
-def foot(turn: Turn) -> str:
+def turn_footer(turn: Turn) -> str:
     """Tokens and time of a turn; what is not known is left out."""
-    told = turn.completion
+    completion = turn.completion
     parts = []
-    if told.prompt_tokens is not None:
-        reused = f" ({told.reused_tokens:,} reused)" if told.reused_tokens else ""
-        parts.append(f"{told.prompt_tokens:,} in{reused}")
-    if told.new_tokens is not None:
-        parts.append(f"{told.new_tokens:,} out")
-    if told.seconds:
-        parts.append(duration(told.seconds))
+    if completion.prompt_tokens is not None:
+        reused = f" ({completion.reused_tokens:,} reused)" if completion.reused_tokens else ""
+        parts.append(f"{completion.prompt_tokens:,} in{reused}")
+    if completion.new_tokens is not None:
+        parts.append(f"{completion.new_tokens:,} out")
+    if completion.seconds:
+        parts.append(duration(completion.seconds))
     return " · ".join(parts)
 
 
-def remarks(turn: Turn) -> list[str]:
+def turn_remarks(turn: Turn) -> list[str]:
     """Repairs, refusals and cuts of a turn, one sentence each."""
     reply = turn.reply
-    found = ["The judge was asked to answer now."] if turn.forced else []
-    found += ignored(reply.wants) if reply.wants is not None else []
-    told_already = {ProblemKind.NO_VALID_FRAMES} if found else set()
-    found += [problem.detail for problem in reply.problems if problem.detail and problem.kind not in told_already]
-    found += [f"Frame {frame.number}: {frame.note}" for frame in turn.frames if frame.note]
-    return list(dict.fromkeys(found))
+    remarks = ["The judge was asked to answer now."] if turn.forced else []
+    remarks += ignored_requests(reply.wants) if reply.wants is not None else []
+    covered = {ProblemKind.NO_VALID_FRAMES} if remarks else set()
+    remarks += [problem.detail for problem in reply.problems if problem.detail and problem.kind not in covered]
+    remarks += [f"Frame {frame.number}: {frame.note}" for frame in turn.frames if frame.note]
+    return list(dict.fromkeys(remarks))
 
 
-def ignored(request: FrameSelection) -> list[str]:
-    """Which entries of a request were not followed, and why."""
-    found = []
+def ignored_requests(request: FrameSelection) -> list[str]:
+    """Which entries of a request were ignored, and why, one sentence each."""
+    sentences = []
     if request.dropped:
         entries = ", ".join("nothing" if entry is None else str(entry)[:40] for entry in request.dropped[:12])
         more = f" and {len(request.dropped) - 12} more" if len(request.dropped) > 12 else ""
-        found.append(f"{count(len(request.dropped), 'request')} ignored, no such frame: {entries}{more}.")
+        sentences.append(f"{count(len(request.dropped), 'request')} ignored, no such frame: {entries}{more}.")
     if request.truncated:
-        found.append(f"More was asked for than one call allows; the first {len(request.indices)} were kept.")
+        sentences.append(f"More was asked for than one call allows; the first {len(request.indices)} were kept.")
     elif (repeated := request.asked - len(request.indices) - len(request.dropped)) > 0:
-        found.append(f"{count(repeated, 'repeated request')} ignored.")
-    return found
+        sentences.append(f"{count(repeated, 'repeated request')} ignored.")
+    return sentences
 
 
 # -- transcript ----------------------------------------------------------------------------------------------------------
@@ -275,11 +277,11 @@ def ignored(request: FrameSelection) -> list[str]:
 SYSTEM = "System prompt"
 
 
-def sent(turn: int, frames: int) -> str:
+def sent_heading(turn: int, frames: int) -> str:
     """Heading of what was sent before a reply."""
     return f"Sent, turn {turn}" + (f" (with {count(frames, 'picture')})" if frames else "")
 
 
-def received(turn: int) -> str:
+def received_heading(turn: int) -> str:
     """Heading of a reply."""
     return f"Received, turn {turn}"
