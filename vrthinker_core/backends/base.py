@@ -11,7 +11,7 @@ from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampli
 
 
 def not_cancelled() -> bool:
-    """The `Cancelled` of a run that nobody can stop."""
+    """The `Cancelled` of a run that cannot be stopped."""
     return False
 
 
@@ -28,7 +28,7 @@ class Conversation(typing.Protocol):
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
     ) -> Iterator[str | Completion]:
-        """Yield pieces of text, then exactly one `Completion` (also when cancelled). Each call is given the whole conversation.
+        """Yield pieces of text, then exactly one `Completion` (also when cancelled). `messages` are the whole conversation.
 
         Raises ContextFull when the prompt does not fit, BackendFailed when the model fails.
         """

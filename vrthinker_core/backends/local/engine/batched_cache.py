@@ -11,7 +11,7 @@ from vrthinker_core.backends.local.engine.decode_step import DecodeStep, LayerSt
 from vrthinker_core.backends.local.engine.kv_cache import GrowingLayer, PrefixCache
 
 SPARE_ROWS = 256
-"""Unused cache rows after the longest sequence: the storage is allocated anew after that many tokens."""
+"""Unused cache rows after the longest sequence: the storage is reallocated after that many tokens."""
 
 
 class BatchedCache:

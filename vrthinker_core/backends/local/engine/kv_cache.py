@@ -24,7 +24,7 @@ PREFILL_CHUNK = 1024
 SECONDS_PER_GRID = 1.0
 """Seconds between two temporal patches of a video item, which set its temporal positions.
 
-The protocols send chosen frames, not a film of known rate. A list of frames without a rate counts as two a second in the
+The protocols send chosen frames, not a video of known frame rate. A list of frames without a rate counts as two a second in the
 published code, so a patch of two frames lasts one second; it is also the default of transformers.
 """
 

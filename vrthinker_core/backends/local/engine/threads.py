@@ -8,7 +8,7 @@ from vrthinker_core.cpus import cpu_count
 
 
 def limit_threads(threads: int | None) -> None:
-    """Set torch's thread count in the calling thread (None: leave it). Each token may be computed in another thread: call it often.
+    """Set torch's thread count in the calling thread (None: leave it). Call it before each forward: any may run in another thread.
 
     The threads of a small model's small matrices wait for one another: on a busy machine two threads were many times slower than
     one.
