@@ -1,8 +1,9 @@
-"""The drawn world: labels follow from the scenes, frames are pure, faults stay in their windows."""
+"""The drawn world: labels follow from the scenes, frames depend on nothing else, faults stay in their windows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import filterfalse, pairwise
 
 import cv2
 import numpy as np
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 from vrthinker_core.training.drawn_world.faults import (
     CLEAR,
     DAMAGES,
-    FIRST_LOOK,
     FRAMES,
+    OPENING_FRAMES,
     PICTURE_FAULTS,
     MotionFault,
     PictureFault,
@@ -24,15 +25,15 @@ from vrthinker_core.training.drawn_world.faults import (
 from vrthinker_core.training.drawn_world.renderer import Renderer, draw_background
 from vrthinker_core.training.drawn_world.scenes import (
     COLOURS,
-    WAYS,
+    DIRECTIONS,
     DrawnPair,
     Scene,
     SceneFacts,
     SceneRenderer,
     draw_pair,
     draw_scene,
-    labels,
-    verdict_on,
+    true_verdict,
+    verdict_from_flaws,
 )
 from vrthinker_core.training.drawn_world.solids import SHAPES, Solid
 from vrthinker_core.training.drawn_world.textures import GROUNDS, Pixels, texture
@@ -43,8 +44,8 @@ SEEDS = st.integers(0, 2**63)
 OTHER = {Preference.TIE: Preference.TIE, Preference.FIRST: Preference.SECOND, Preference.SECOND: Preference.FIRST}
 
 
-def scene(way: str = "right", shape: str = "ball", ground: str = "sand", seed: int = 3) -> Scene:
-    return draw_scene(np.random.default_rng(seed), SceneFacts("red", shape, way, ground), None, None)
+def scene(direction: str = "right", shape: str = "ball", ground: str = "sand", seed: int = 3) -> Scene:
+    return draw_scene(np.random.default_rng(seed), SceneFacts("red", shape, direction, ground), None, None)
 
 
 def difference(one: Pixels, other: Pixels) -> float:
@@ -58,21 +59,26 @@ def difference(one: Pixels, other: Pixels) -> float:
 @given(SEEDS)
 def test_labels_swap_when_the_scenes_swap(seed: int) -> None:
     pair = draw_pair(seed)
-    swapped = labels(pair.wanted, pair.second, pair.first)
+    swapped = true_verdict(pair.wanted, pair.second, pair.first)
     assert list(swapped) == [(dimension, OTHER[label]) for dimension, label in pair.verdict]
 
 
-def flaws(pair: DrawnPair, shown: Scene) -> tuple[int, bool, bool]:
-    """Wrong facts, damaged pictures, damaged motion, as far as all the frames show them."""
-    wrong = sum(getattr(pair.wanted, name) != getattr(shown.facts, name) for name in ("colour", "shape", "way"))
-    damaged = shown.picture is not None and any(shown.picture.state(index) != CLEAR for index in range(FRAMES))
-    steady = replace(shown, motion=None)
-    return wrong, damaged, any(shown.position(index) != steady.position(index) for index in range(FRAMES))
+def flaws(pair: DrawnPair, scene: Scene) -> tuple[int, bool, bool]:
+    """(number of wrong facts, a frame is damaged, the motion is damaged) as the 128 frames show them."""
+    wrong = sum(getattr(pair.wanted, name) != getattr(scene.facts, name) for name in ("colour", "shape", "direction"))
+    damaged = scene.picture_fault is not None and any(scene.picture_fault.state(index) != CLEAR for index in range(FRAMES))
+    faultless = replace(scene, motion_fault=None)
+    return wrong, damaged, any(scene.position(index) != faultless.position(index) for index in range(FRAMES))
+
+
+def is_hidden(window: Window) -> bool:
+    """Whether the window lies strictly between two neighbouring opening frames."""
+    return any(before < window.start and window.end <= after for before, after in pairwise(OPENING_FRAMES))
 
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
-def test_labels_say_what_the_scenes_show(seed: int) -> None:
+def test_labels_agree_with_what_the_frames_show(seed: int) -> None:
     pair = draw_pair(seed)
     lead = [np.sign(second - first) for first, second in zip(flaws(pair, pair.first), flaws(pair, pair.second), strict=True)]
     overall = np.sign(1.5 * lead[0] + lead[1] + lead[2])
@@ -90,10 +96,10 @@ def test_labels_say_what_the_scenes_show(seed: int) -> None:
         ((1, 1), (True, True), (False, True), 1),
     ],
 )
-def test_overall_weighs_the_three(
+def test_the_overall_label_weighs_the_other_three(
     wrong: tuple[int, int], picture: tuple[bool, bool], motion: tuple[bool, bool], overall: int
 ) -> None:
-    assert verdict_on(wrong, picture, motion).labels["OA"] == overall
+    assert verdict_from_flaws(wrong, picture, motion).labels["OA"] == overall
 
 
 def test_every_label_and_both_kinds_of_tie_are_drawn() -> None:
@@ -101,38 +107,37 @@ def test_every_label_and_both_kinds_of_tie_are_drawn() -> None:
     for name in ("TA", "VQ", "MQ"):
         shares = np.bincount([pair.verdict.labels[name] for pair in pairs], minlength=3) / len(pairs)
         assert shares.min() > 0.25
-    ties = [pair.first.picture is not None for pair in pairs if pair.verdict.VQ is Preference.TIE]
+    ties = [pair.first.picture_fault is not None for pair in pairs if pair.verdict.VQ is Preference.TIE]
     assert 0.1 < np.mean(ties) < 0.4
 
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS)
-def test_a_prompt_names_what_is_wanted(seed: int) -> None:
+def test_a_prompt_names_all_wanted_facts(seed: int) -> None:
     pair = draw_pair(seed)
-    assert all(word in pair.prompt for word in (pair.wanted.colour, pair.wanted.shape, pair.wanted.way, pair.wanted.ground))
-    assert {shown.facts.ground for shown in pair.scenes.values()} == {pair.wanted.ground}
+    assert all(word in pair.prompt for word in (pair.wanted.colour, pair.wanted.shape, pair.wanted.direction, pair.wanted.ground))
+    assert {scene.facts.ground for scene in pair.scenes.values()} == {pair.wanted.ground}
 
 
 # -- faults --------------------------------------------------------------------------------------------------------------
 
 
-def test_half_of_the_faults_are_hidden_from_the_first_look() -> None:
-    scenes = [shown for seed in range(300) for shown in draw_pair(seed).scenes.values()]
-    faults = [fault for shown in scenes for fault in (shown.picture, shown.motion) if fault]
-    assert 0.4 < np.mean([fault.window.hidden for fault in faults]) < 0.6
-    for window in (fault.window for fault in faults if fault.window.hidden):
-        assert not any(index in window for index in FIRST_LOOK)
-        assert sum(index < window.start for index in FIRST_LOOK) == sum(index < window.end for index in FIRST_LOOK) in (1, 2, 3)
-    for window in (fault.window for fault in faults if not fault.window.hidden):
-        assert any(index in window for index in FIRST_LOOK)
+def test_half_of_the_faults_lie_between_the_opening_frames() -> None:
+    scenes = [scene for seed in range(300) for scene in draw_pair(seed).scenes.values()]
+    windows = [fault.window for scene in scenes for fault in (scene.picture_fault, scene.motion_fault) if fault]
+    assert 0.4 < np.mean([is_hidden(window) for window in windows]) < 0.6
+    for window in filter(is_hidden, windows):
+        before_start = sum(index < window.start for index in OPENING_FRAMES)
+        assert not any(index in window for index in OPENING_FRAMES)
+        assert before_start == sum(index < window.end for index in OPENING_FRAMES) in (1, 2, 3)
+    for window in filterfalse(is_hidden, windows):
+        assert any(index in window for index in OPENING_FRAMES)
 
 
 @pytest.mark.parametrize("kind", PICTURE_FAULTS)
 def test_a_picture_fault_changes_only_the_frames_in_its_window(kind: str) -> None:
-    whole = scene()
     fault = PictureFault(kind, Window(50, 60), 0.1, 8)
-    broken = replace(whole, picture=fault)
-    clean, damaged = SceneRenderer(whole, SIZE), SceneRenderer(broken, SIZE)
+    clean, damaged = SceneRenderer(scene(), SIZE), SceneRenderer(replace(scene(), picture_fault=fault), SIZE)
     for index in (0, 49, 60, 127):
         assert np.array_equal(clean.frame(index), damaged.frame(index))
         assert fault.state(index) == CLEAR
@@ -142,25 +147,25 @@ def test_a_picture_fault_changes_only_the_frames_in_its_window(kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["jittery", "jumpy", "frozen"])
-@pytest.mark.parametrize("way", list(WAYS))
-def test_a_motion_fault_changes_only_the_frames_in_its_window(kind: str, way: str) -> None:
-    whole = scene(way)
-    broken = replace(whole, motion=MotionFault(kind, Window(50, 60), 0.3, 8))
-    off = [index for index in range(FRAMES) if broken.position(index) != whole.position(index)]
-    assert off == [index for index in range(50, 60) if (kind, index) != ("frozen", 50)]
+@pytest.mark.parametrize("direction", list(DIRECTIONS))
+def test_a_motion_fault_changes_only_the_frames_in_its_window(kind: str, direction: str) -> None:
+    faultless = scene(direction)
+    damaged = replace(faultless, motion_fault=MotionFault(kind, Window(50, 60), 0.3, 8))
+    changed = [index for index in range(FRAMES) if damaged.position(index) != faultless.position(index)]
+    assert changed == [index for index in range(50, 60) if (kind, index) != ("frozen", 50)]
 
 
-def test_a_frozen_thing_stands_still_whole() -> None:
-    shot = SceneRenderer(replace(scene(shape="cube"), motion=MotionFault("frozen", Window(50, 60), 0.3, 8)), SIZE)
-    assert np.array_equal(shot.frame(50), shot.frame(59))
-    assert not np.array_equal(shot.frame(59), shot.frame(60))
+def test_a_frozen_solid_neither_moves_nor_rotates() -> None:
+    renderer = SceneRenderer(replace(scene(shape="cube"), motion_fault=MotionFault("frozen", Window(50, 60), 0.3, 8)), SIZE)
+    assert np.array_equal(renderer.frame(50), renderer.frame(59))
+    assert not np.array_equal(renderer.frame(59), renderer.frame(60))
 
 
 @pytest.mark.parametrize("kind", list(DAMAGES))
 def test_damage_is_as_coarse_in_a_large_picture(kind: str) -> None:
-    """Shrunk to what the judge sees, a large damaged picture has lost as much as a small one."""
-    shown, fault = scene(), PictureFault(kind, Window(0, FRAMES), 0.5, 8)
-    small, large = SceneRenderer(shown, SIZE).frame(5), SceneRenderer(shown, 4 * SIZE).frame(5)
+    """Shrunk to what the judge sees, a large damaged picture differs from the undamaged one as much as a small one."""
+    drawn, fault = scene(), PictureFault(kind, Window(0, FRAMES), 0.5, 8)
+    small, large = SceneRenderer(drawn, SIZE).frame(5), SceneRenderer(drawn, 4 * SIZE).frame(5)
     shrunk, shrunk_damaged = (
         cv2.resize(picture, (SIZE, SIZE), interpolation=cv2.INTER_AREA) for picture in (large, fault.apply(large, 5))
     )
@@ -171,35 +176,35 @@ def test_damage_is_as_coarse_in_a_large_picture(kind: str) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_frames_are_pure(seed: int) -> None:
-    shown = draw_pair(seed).first
+def test_a_frame_does_not_depend_on_the_frames_drawn_before_it(seed: int) -> None:
+    drawn = draw_pair(seed).first
     indices = (0, 21, 64, 127)
-    forth, back = SceneRenderer(shown, SIZE, fine=2), SceneRenderer(shown, SIZE, fine=2)
-    frames = {index: forth.frame(index).tobytes() for index in indices}
-    assert {index: back.frame(index).tobytes() for index in reversed(indices)} == frames
-    assert forth.frame(21).tobytes() == frames[21]
+    forwards, backwards = SceneRenderer(drawn, SIZE, supersample=2), SceneRenderer(drawn, SIZE, supersample=2)
+    frames = {index: forwards.frame(index).tobytes() for index in indices}
+    assert {index: backwards.frame(index).tobytes() for index in reversed(indices)} == frames
+    assert forwards.frame(21).tobytes() == frames[21]
     assert draw_pair(seed) == draw_pair(seed)
 
 
-def middle_of_thing(shown: Scene, index: int) -> tuple[float, float]:
-    """Where the picture differs from bare ground by red: x and y in 0..1."""
-    bare, picture = Renderer(shown.background, SIZE).render(()).astype(int), SceneRenderer(shown, SIZE).frame(index).astype(int)
-    change = picture - bare
+def middle_of_solid(scene: Scene, index: int) -> tuple[float, float]:
+    """The mean x and y, 0..1, of the pixels that are redder than the empty ground."""
+    ground, picture = Renderer(scene.background, SIZE).render(()).astype(int), SceneRenderer(scene, SIZE).frame(index).astype(int)
+    change = picture - ground
     y, x = np.nonzero(change[..., 0] - change[..., 2] > 40)
     return float(x.mean() / SIZE), float(y.mean() / SIZE)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("way", list(WAYS))
-def test_the_thing_goes_the_way_of_its_facts(way: str, shape: str) -> None:
-    shown = replace(scene(way, shape, "marble"), standing=())
-    (x0, y0), (x1, y1) = middle_of_thing(shown, 4), middle_of_thing(shown, 123)
-    right, down = WAYS[way]
+@pytest.mark.parametrize("direction", list(DIRECTIONS))
+def test_the_solid_moves_in_the_direction_of_its_facts(direction: str, shape: str) -> None:
+    drawn = replace(scene(direction, shape, "marble"), still_solids=())
+    (x0, y0), (x1, y1) = middle_of_solid(drawn, 4), middle_of_solid(drawn, 123)
+    right, down = DIRECTIONS[direction]
     assert (x1 - x0) * right + (y1 - y0) * down > 0.2
 
 
 def name_of(colour: NDArray[np.floating]) -> str:
-    """What a person would call it."""
+    """The name in COLOURS that comes closest."""
     if np.ptp(colour) < 40:
         return "white" if colour.min() > 128 else "black"
     tints = {name: np.array(rgb) / np.linalg.norm(rgb) for name, rgb in COLOURS.items() if name not in ("white", "black")}
@@ -207,42 +212,41 @@ def name_of(colour: NDArray[np.floating]) -> str:
 
 
 @pytest.mark.parametrize("colour", list(COLOURS))
-def test_the_thing_has_the_colour_of_its_facts(colour: str) -> None:
-    shown = draw_scene(np.random.default_rng(0), SceneFacts(colour, "cylinder", "right", "tiles"), None, None)
-    negative = replace(shown.thing, rgb=tuple(255 - level for level in shown.thing.rgb))
-    picture, other = SceneRenderer(shown, SIZE).frame(64), SceneRenderer(replace(shown, thing=negative), SIZE).frame(64)
-    thing = picture[(picture != other).any(-1)]
-    assert len(thing) > 400
-    assert name_of(np.median(thing, axis=0)) == colour
+def test_the_solid_has_the_colour_of_its_facts(colour: str) -> None:
+    drawn = draw_scene(np.random.default_rng(0), SceneFacts(colour, "cylinder", "right", "tiles"), None, None)
+    inverted = replace(drawn.moving_solid, rgb=tuple(255 - level for level in drawn.moving_solid.rgb))
+    picture, other = SceneRenderer(drawn, SIZE).frame(64), SceneRenderer(replace(drawn, moving_solid=inverted), SIZE).frame(64)
+    pixels = picture[(picture != other).any(-1)]
+    assert len(pixels) > 400
+    assert name_of(np.median(pixels, axis=0)) == colour
 
 
-def test_fine_samples_come_close_to_a_much_larger_picture() -> None:
-    shown = scene(shape="cube", ground="tiles")
-    true = cv2.resize(SceneRenderer(shown, 8 * SIZE).frame(64), (SIZE, SIZE), interpolation=cv2.INTER_AREA)
-    assert difference(SceneRenderer(shown, SIZE, fine=4).frame(64), true) < 0.5 * difference(
-        SceneRenderer(shown, SIZE).frame(64), true
-    )
+def test_supersampling_comes_close_to_a_much_larger_picture() -> None:
+    drawn = scene(shape="cube", ground="tiles")
+    true = cv2.resize(SceneRenderer(drawn, 8 * SIZE).frame(64), (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+    supersampled, plain = SceneRenderer(drawn, SIZE, supersample=4).frame(64), SceneRenderer(drawn, SIZE).frame(64)
+    assert difference(supersampled, true) < 0.5 * difference(plain, true)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_rays_meet_solids_where_they_stand(shape: str) -> None:
+def test_rays_hit_solids_where_they_stand(shape: str) -> None:
     solid = Solid(shape, (200, 40, 40), 0.8, 0.5, -1.0, 0.3)
     rng = np.random.default_rng(4)
     eye = np.array([0.3, 5.0, 9.0], np.float32)
-    towards = solid.foot + rng.uniform([-1, 0, -1], [1, 1.8, 1], (4000, 3)).astype(np.float32) - eye
+    towards = solid.base + rng.uniform([-1, 0, -1], [1, 1.8, 1], (4000, 3)).astype(np.float32) - eye
     rays = (towards / np.linalg.norm(towards, axis=1, keepdims=True)).astype(np.float32)
-    distance, normals = solid.hit(eye, rays)
-    met = np.isfinite(distance)
-    spots = eye + distance[met, None] * rays[met]
-    assert met.mean() > 0.3
-    assert np.allclose(np.linalg.norm(normals[met], axis=1), 1, atol=1e-3)
-    assert ((normals[met] * rays[met]).sum(1) < 0.2).all()
-    assert (spots >= solid.corners.min(0) - 1e-3).all()
-    assert (spots <= solid.corners.max(0) + 1e-3).all()
+    distance, normals = solid.intersect(eye, rays)
+    hit = np.isfinite(distance)
+    positions = eye + distance[hit, None] * rays[hit]
+    assert hit.mean() > 0.3
+    assert np.allclose(np.linalg.norm(normals[hit], axis=1), 1, atol=1e-3)
+    assert ((normals[hit] * rays[hit]).sum(1) < 0.2).all()
+    assert (positions >= solid.corners.min(0) - 1e-3).all()
+    assert (positions <= solid.corners.max(0) + 1e-3).all()
 
 
 @pytest.mark.parametrize("ground", GROUNDS)
-def test_grounds_fill_the_picture(ground: str) -> None:
+def test_grounds_fill_the_picture_and_differ(ground: str) -> None:
     rng = np.random.default_rng(6)
     pictures = [Renderer(draw_background(rng, ground), SIZE).render(()) for _ in range(2)]
     assert all(picture.shape == (SIZE, SIZE, 3) and picture.dtype == np.uint8 for picture in pictures)

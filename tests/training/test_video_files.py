@@ -1,4 +1,4 @@
-"""Drawn pairs as files: the list is true, films show their scenes, a second run goes on, nothing of anyone else is touched."""
+"""Drawn pairs as files: the table is true, videos show their scenes, a second run goes on, files of others are not touched."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def decoded(path: Path) -> list[Pixels]:
-    with av.open(str(path)) as film:
-        return [frame.to_ndarray(format="rgb24") for frame in film.decode(video=0)]
+    with av.open(str(path)) as video:
+        return [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
 
 
-def test_the_list_says_what_is_true(folder: Path) -> None:
+def test_the_table_holds_prompts_and_true_labels(folder: Path) -> None:
     with (folder / "pairs.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["video1", "video2", "prompt", "TA", "VQ", "MQ", "OA"]
@@ -47,35 +47,35 @@ def test_the_list_says_what_is_true(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["pair_0000_a.mp4", "pair_0000_b.mp4", "pairs.csv"]
 
 
-def test_runs_and_numbers_give_other_pairs() -> None:
+def test_every_seed_and_every_number_gives_another_pair() -> None:
     pairs = [pair_of(seed, number) for seed in range(10) for number in range(10)]
     assert len({pair.seed for pair in pairs}) == len(pairs)
     assert pair_of(3, 4) == pairs[34]
 
 
-def test_a_film_shows_its_scene(folder: Path) -> None:
-    with av.open(str(folder / "pair_0000_b.mp4")) as film:
-        stream = film.streams.video[0]
+def test_a_video_shows_its_scene(folder: Path) -> None:
+    with av.open(str(folder / "pair_0000_b.mp4")) as video:
+        stream = video.streams.video[0]
         assert (stream.codec_context.name, stream.pix_fmt, stream.average_rate) == ("h264", "yuv420p", 24)
     frames = decoded(folder / "pair_0000_b.mp4")
     assert [frame.shape for frame in frames] == [(SIZE, SIZE, 3)] * FRAMES
-    shot = SceneRenderer(pair_of(5, 0).scenes[Side.SECOND], SIZE, fine=4)
-    assert max(difference(frames[index], shot.frame(index)) for index in (0, 50, 127)) < 10
+    renderer = SceneRenderer(pair_of(5, 0).scenes[Side.SECOND], SIZE, supersample=4)
+    assert max(difference(frames[index], renderer.frame(index)) for index in (0, 50, 127)) < 10
 
 
-def test_a_second_run_keeps_what_is_there_and_writes_what_is_not(folder: Path) -> None:
+def test_a_second_run_keeps_the_videos_that_are_there_and_writes_the_others(folder: Path) -> None:
     lost, kept = folder / "pair_0000_a.mp4", folder / "pair_0000_b.mp4"
     before, stamp = lost.read_bytes(), kept.stat().st_mtime_ns
     lost.unlink()
-    told: list[tuple[int, int]] = []
-    write_pairs(1, 5, folder, SIZE, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 2), (2, 2)]
+    progress: list[tuple[int, int]] = []
+    write_pairs(1, 5, folder, SIZE, progress=lambda done, total: progress.append((done, total)))
+    assert progress == [(1, 2), (2, 2)]
     assert lost.read_bytes() == before
     assert kept.stat().st_mtime_ns == stamp
 
 
 @pytest.mark.parametrize(
-    ("numbers", "says"),
+    ("numbers", "message"),
     [
         ({"count": 0}, "at least one pair"),
         ({"seed": -1}, "0 or larger"),
@@ -84,39 +84,39 @@ def test_a_second_run_keeps_what_is_there_and_writes_what_is_not(folder: Path) -
         ({"size": 1082}, "112 to 1080"),
     ],
 )
-def test_numbers_out_of_range_are_refused(tmp_path: Path, numbers: dict[str, int], says: str) -> None:
+def test_numbers_out_of_range_are_refused(tmp_path: Path, numbers: dict[str, int], message: str) -> None:
     out = tmp_path / "new"
-    with pytest.raises(BadInput, match=f"(?i){says}"):
+    with pytest.raises(BadInput, match=f"(?i){message}"):
         write_pairs(**{"count": 1, "seed": 0, "size": SIZE, "out": out} | numbers)
     assert not out.exists()
 
 
-def test_no_folder_of_something_else_is_written_to(folder: Path, tmp_path: Path) -> None:
-    mine = tmp_path / "holiday.mp4"
-    mine.write_bytes(b"mine")
+def test_folders_of_other_files_and_of_other_runs_are_refused(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "holiday.mp4"
+    other.write_bytes(b"other")
     with pytest.raises(BadInput, match=r"holiday\.mp4"):
         write_pairs(1, 0, tmp_path, SIZE)
     with pytest.raises(BadInput, match="cannot be written"):
-        write_pairs(1, 0, mine, SIZE)
+        write_pairs(1, 0, other, SIZE)
     with pytest.raises(BadInput, match="another seed or size"):
         write_pairs(1, 6, folder, SIZE)
     with pytest.raises(BadInput, match="another seed or size"):
         write_pairs(1, 5, folder, 2 * SIZE)
-    assert mine.read_bytes() == b"mine"
+    assert other.read_bytes() == b"other"
 
 
-def test_a_list_that_is_not_ours_stays(tmp_path: Path) -> None:
-    (tmp_path / "pairs.csv").write_text("mine")
+def test_a_pairs_csv_without_videos_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("other")
     with pytest.raises(BadInput, match=r"pairs\.csv"):
         write_pairs(1, 0, tmp_path, SIZE)
-    assert (tmp_path / "pairs.csv").read_text() == "mine"
+    assert (tmp_path / "pairs.csv").read_text() == "other"
 
 
-def test_a_film_that_cannot_be_finished_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def tear(self: SceneRenderer, index: int) -> Pixels:
+def test_an_interrupted_video_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: SceneRenderer, index: int) -> Pixels:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SceneRenderer, "frame", tear)
+    monkeypatch.setattr(SceneRenderer, "frame", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        write_video(draw_pair(1).first, tmp_path / "film.mp4", SIZE)
+        write_video(draw_pair(1).first, tmp_path / "video.mp4", SIZE)
     assert list(tmp_path.iterdir()) == []

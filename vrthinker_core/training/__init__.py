@@ -1,1 +1,1 @@
-"""The drawn world, and the training stages that use it."""
+"""Pairs of videos with known labels, to train and to measure judges with."""

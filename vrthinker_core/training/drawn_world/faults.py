@@ -1,13 +1,12 @@
-"""Known faults of a clip of 128 frames: when each one holds, and what it does to the picture or to the motion.
+"""Known faults of a clip of 128 frames: which frames each one damages, and what it does to the picture or to the motion.
 
-A fault knows nothing about what is drawn, so the same faults can be put into any moving picture.
+A fault knows nothing about what is drawn, so the same faults can be put into any video.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import cv2
@@ -18,11 +17,12 @@ from vrthinker_core.training.drawn_world.textures import Pixels
 
 FRAMES = 128
 """Frames of a clip, as many as a `paired` judge can ask for."""
-FIRST_LOOK = (16, 48, 80, 112)
-"""The frames such a judge is shown unasked."""
-GRAIN = 112
-"""The side at which the built-in judge sees a picture: damage is as coarse there as in a clip of any size."""
+OPENING_FRAMES = (16, 48, 80, 112)
+"""The frames that such a judge is shown before it asks for any."""
+REFERENCE_SIDE = 112
+"""Pixels per side at which the built-in judge sees a picture: damage is as coarse there as in a clip of any size."""
 CLEAR = "clear"
+"""State of a frame without damage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +33,23 @@ class Window:
     end: int
 
     def __contains__(self, index: int) -> bool:
-        """The frame lies in it."""
+        """Frame `index` lies in the window."""
         return self.start <= index < self.end
-
-    @property
-    def hidden(self) -> bool:
-        """It lies strictly between two neighbouring frames of the first look: who does not ask for frames cannot know."""
-        return any(before < self.start and self.end <= after for before, after in pairwise(FIRST_LOOK))
 
 
 @dataclass(frozen=True, slots=True)
 class PictureFault:
-    """Damage to the pictures: one of `PICTURE_FAULTS`, faint (0) to obvious (1)."""
+    """Damage to the frames of a window: one of `PICTURE_FAULTS`."""
 
     kind: str
     window: Window
     strength: float
+    """From 0 (faint) to 1 (obvious)."""
     seed: int
-    """Of its noise and its flicker."""
+    """Of the noise and the flicker."""
 
     def state(self, index: int) -> str:
-        """What a frame looks like: "clear" or one of `DAMAGES`."""
+        """What happens to frame `index`: "clear" (nothing) or one of `DAMAGES`."""
         if index not in self.window:
             return CLEAR
         if self.kind != "flicker":
@@ -61,7 +57,7 @@ class PictureFault:
         return "dark" if np.random.default_rng((self.seed, 0, index // 3)).random() < 0.5 else "bright"
 
     def apply(self, picture: Pixels, index: int) -> Pixels:
-        """Frame `index` as it is with this fault; `picture` is RGB [h, w, 3] without it, and stays as it is."""
+        """Frame `index` with this fault; `picture` is the frame without it, RGB [h, w, 3], and is not changed."""
         state = self.state(index)
         if state == CLEAR:
             return picture
@@ -70,24 +66,24 @@ class PictureFault:
 
 @dataclass(frozen=True, slots=True)
 class MotionFault:
-    """Damage to the motion: one of `MOTION_FAULTS`."""
+    """Damage to the motion in a window: one of `MOTION_FAULTS`."""
 
     kind: str
     window: Window
-    leap: float
+    jump: float
     """How far a jump goes, as a share of the ground's width."""
     seed: int
-    """Of its jitter."""
+    """Of the jitter."""
 
-    def at(self, index: int) -> tuple[float, float]:
-        """Where the motion stands in frame `index`: the time, 0..1 over the clip, and how far it is thrown sideways."""
+    def time_and_offset(self, index: int) -> tuple[float, float]:
+        """(time, offset) that frame `index` shows: the time runs 0..1 over the clip, the offset is sideways."""
         time = index / (FRAMES - 1)
         if index not in self.window:
             return time, 0.0
         if self.kind == "frozen":
             return self.window.start / (FRAMES - 1), 0.0
         if self.kind == "jumpy":
-            return time, self.leap
+            return time, self.jump
         rng = np.random.default_rng((self.seed, index))
         return time + rng.uniform(-0.02, 0.02), rng.choice([-1.0, 1.0]) * rng.uniform(0.11, 0.17)
 
@@ -105,28 +101,31 @@ def draw_motion_fault(rng: np.random.Generator) -> MotionFault:
 
 
 def _draw_window(rng: np.random.Generator, kind: str) -> Window:
-    """Half of the windows are hidden; the others show in the first look, where that is possible by the whole clip."""
-    place = rng.random()
-    if place < 0.5:
+    """A random window. Half of them lie strictly between two opening frames, so only a judge that asks for frames can know of them.
+
+    The others hold at least one opening frame; half of those are the whole clip, except for the kinds that would not show then.
+    """
+    position = rng.random()
+    if position < 0.5:
         middle = int(rng.choice([32, 64, 96]))
         return Window(middle - int(rng.integers(10, 16)), middle + int(rng.integers(9, 16)))
     if kind == "frozen":
-        # Standing still shows only between two looks that both lie in it.
+        # Standing still shows only where two opening frames lie in the window.
         k = int(rng.integers(3))
-        return Window(FIRST_LOOK[k] - int(rng.integers(9)), FIRST_LOOK[k + 1] + int(rng.integers(4, 15)))
-    if place < 0.75 and kind != "jumpy":
+        return Window(OPENING_FRAMES[k] - int(rng.integers(9)), OPENING_FRAMES[k + 1] + int(rng.integers(4, 15)))
+    if position < 0.75 and kind != "jumpy":
         return Window(0, FRAMES)
-    look = int(rng.choice(FIRST_LOOK))
-    return Window(max(0, look - int(rng.integers(9, 20))), min(FRAMES, look + int(rng.integers(10, 20))))
+    shown = int(rng.choice(OPENING_FRAMES))
+    return Window(max(0, shown - int(rng.integers(9, 20))), min(FRAMES, shown + int(rng.integers(10, 20))))
 
 
 def _blurry(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
-    return _pixels(cv2.GaussianBlur(picture, (0, 0), (1.6 + 1.6 * strength) * picture.shape[1] / GRAIN))
+    return _pixels(cv2.GaussianBlur(picture, (0, 0), (1.6 + 1.6 * strength) * picture.shape[1] / REFERENCE_SIDE))
 
 
 def _noisy(picture: Pixels, strength: float, rng: np.random.Generator) -> Pixels:
-    """Noise with grains of one pixel at GRAIN: finer ones would vanish before a judge sees them."""
-    grains = rng.standard_normal((GRAIN, GRAIN, 3), np.float32) * np.float32(22 + 22 * strength)
+    """Noise with grains of one pixel at REFERENCE_SIDE: finer grains would vanish when the picture is shrunk for the judge."""
+    grains = rng.standard_normal((REFERENCE_SIDE, REFERENCE_SIDE, 3), np.float32) * np.float32(22 + 22 * strength)
     height, width = picture.shape[:2]
     return _pixels(picture + cv2.resize(grains, (width, height), interpolation=cv2.INTER_NEAREST))
 
@@ -165,5 +164,5 @@ DAMAGES: dict[str, Callable[[Pixels, float, np.random.Generator], Pixels]] = {
     "banded": _banded,
 }
 PICTURE_FAULTS = (*DAMAGES, "flicker")
-"""A flicker is dark and bright by turns."""
+"""A flicker makes runs of three frames dark or bright at random."""
 MOTION_FAULTS = ("jittery", "frozen", "jumpy")

@@ -8,66 +8,66 @@ from numpy.typing import NDArray
 from vrthinker_core.training.drawn_world.solids import Floats, Solid, dot, unit
 from vrthinker_core.training.drawn_world.textures import Pixels
 
-SUN: Floats = unit(np.array([[-0.45, 0.8, 0.4]], np.float32))[0]
-"""Where the light comes from."""
-SKY, DIRECT = 0.34, 0.78
-"""Light on the ground from everywhere, and from the sun."""
-SHADOW = 0.38
-"""What a shadow on the ground leaves of the sun."""
-CONTACT = 2.6
-"""How far the dark around a foot reaches, in sizes of the solid."""
-CLEARANCE = np.float32(0.01)
-"""How far off a surface the way to the sun begins."""
+SUN_DIRECTION: Floats = unit(np.array([[-0.45, 0.8, 0.4]], np.float32))[0]
+"""Unit vector towards the sun, [3]."""
+AMBIENT, DIRECT = 0.34, 0.78
+"""Light on the ground from the sky, and from the sun."""
+SHADOW_SUNLIGHT = 0.38
+"""Share of the sunlight that is left in a shadow on the ground."""
+CONTACT_RADIUS = 2.6
+"""How far the darkening around a solid's base reaches, in sizes of the solid."""
+SHADOW_BIAS = np.float32(0.01)
+"""How far off a surface a shadow ray begins, so that a surface does not shade itself."""
 
 
-def display(light: Floats) -> Pixels:
-    """Light (1 is white) to display levels, any shape."""
+def to_display(light: Floats) -> Pixels:
+    """Light (1 is white) of any shape to display levels, 0..255."""
     levels: Pixels = (np.clip(light, 0, 1) ** np.float32(1 / 1.55) * 255).astype(np.uint8)
     return levels
 
 
-def hidden_from_sun(spots: Floats, solid: Solid) -> NDArray[np.bool_]:
-    """Which of the spots [n, 3] the solid shades."""
-    distance, _ = solid.hit(spots + SUN * CLEARANCE, np.broadcast_to(SUN, spots.shape))
-    hidden: NDArray[np.bool_] = np.isfinite(distance)
-    return hidden
+def in_shadow(positions: Floats, solid: Solid) -> NDArray[np.bool_]:
+    """Which of the positions [n, 3] lie in the solid's shadow, [n]."""
+    distance, _ = solid.intersect(positions + SUN_DIRECTION * SHADOW_BIAS, np.broadcast_to(SUN_DIRECTION, positions.shape))
+    shaded: NDArray[np.bool_] = np.isfinite(distance)
+    return shaded
 
 
-def shadow_of(solid: Solid) -> Floats:
-    """Spots on the ground, [8, 3], whose hull holds the solid's shadow."""
+def shadow_corners(solid: Solid) -> Floats:
+    """Positions on the ground, [8, 3], whose hull holds the solid's shadow."""
     corners = solid.corners
-    shadow: Floats = corners - corners[:, 1:2] * (SUN / SUN[1])
+    shadow: Floats = corners - corners[:, 1:2] * (SUN_DIRECTION / SUN_DIRECTION[1])
     return shadow
 
 
-def surround_of(solid: Solid) -> Floats:
-    """The corners, [4, 3], of the square on the ground within which the solid's foot darkens it."""
+def contact_corners(solid: Solid) -> Floats:
+    """The corners, [4, 3], of the square on the ground within which the solid's base darkens it."""
     signs = np.array([(-1, 0, -1), (-1, 0, 1), (1, 0, -1), (1, 0, 1)], np.float32)
-    return solid.foot + signs * np.float32(CONTACT * solid.size)
+    return solid.base + signs * np.float32(CONTACT_RADIUS * solid.size)
 
 
-def contact(spots: Floats, solid: Solid) -> Floats:
-    """What the nearness of a foot leaves of the light on the spots [..., 3]."""
-    x, z = (spots[..., axis] - solid.foot[axis] for axis in (0, 2))
-    left: Floats = 1 - np.float32(0.45) * np.exp((x * x + z * z) * np.float32(-0.9 / solid.size**2))
-    return left
+def contact_shading(positions: Floats, solid: Solid) -> Floats:
+    """Share of the light that is left at positions [..., 3] on the ground near the solid's base, [...]."""
+    x, z = (positions[..., axis] - solid.base[axis] for axis in (0, 2))
+    share: Floats = 1 - np.float32(0.45) * np.exp((x * x + z * z) * np.float32(-0.9 / solid.size**2))
+    return share
 
 
-def on_solid(solid: Solid, spots: Floats, rays: Floats, normals: Floats, others: tuple[Solid, ...]) -> Floats:
-    """Light [n, 3] from a solid's spots towards an eye that looks along `rays`; `others` may stand in the sun's way."""
-    lit = np.clip(normals @ SUN, 0, 1)
+def shade_solid(solid: Solid, positions: Floats, rays: Floats, normals: Floats, others: tuple[Solid, ...]) -> Floats:
+    """Light [n, 3] from positions [n, 3] on a solid towards a camera that looks along `rays`; `others` may shade it."""
+    lit = np.clip(normals @ SUN_DIRECTION, 0, 1)
     for other in others:
-        if other is not solid and _close(solid, other):
-            lit = np.where(hidden_from_sun(spots, other), np.float32(0.3), lit)
+        if other is not solid and _are_close(solid, other):
+            lit = np.where(in_shadow(positions, other), np.float32(0.3), lit)
     up = normals[:, 1]
-    soft = 0.30 + 0.12 * np.abs(up) + 0.95 * lit
-    halfway = unit(SUN - rays)
-    gloss = np.clip(dot(normals, halfway), 0, 1) ** 38 * 0.5 * (lit > 0)
+    diffuse = 0.30 + 0.12 * np.abs(up) + 0.95 * lit
+    halfway = unit(SUN_DIRECTION - rays)
+    specular = np.clip(dot(normals, halfway), 0, 1) ** 38 * 0.5 * (lit > 0)
     albedo = (np.array(solid.rgb, np.float32) / 255) ** 1.6
-    shown: Floats = albedo * soft[:, None] + gloss[:, None]
-    return shown
+    light: Floats = albedo * diffuse[:, None] + specular[:, None]
+    return light
 
 
-def _close(one: Solid, other: Solid) -> bool:
-    gap = one.foot - other.foot
-    return bool(np.sqrt(gap @ gap) < 2.5 * (one.size + other.size))
+def _are_close(one: Solid, other: Solid) -> bool:
+    offset = one.base - other.base
+    return bool(np.sqrt(offset @ offset) < 2.5 * (one.size + other.size))

@@ -32,15 +32,15 @@ COLOURS = {
     "white": (236, 236, 232),
     "black": (30, 30, 34),
 }
-WAYS = {"right": (1, 0), "left": (-1, 0), "away": (0, -1), "closer": (0, 1)}
+DIRECTIONS = {"right": (1, 0), "left": (-1, 0), "away": (0, -1), "closer": (0, 1)}
 """Directions on the ground, (rightwards, towards the camera)."""
 PROMPTS = (
-    "A {colour} {shape} moves {way} across the {ground}.",
-    "A {colour} {shape} gliding {way} over {ground}.",
-    "On {ground}, a {colour} {shape} slides {way}.",
-    "a close shot of {ground} with a {colour} {shape} that travels {way}",
-    "{ground} in the sun: a {colour} {shape} drifts {way}.",
-    "Video of a {colour} {shape} going {way} on {ground}.",
+    "A {colour} {shape} moves {direction} across the {ground}.",
+    "A {colour} {shape} gliding {direction} over {ground}.",
+    "On {ground}, a {colour} {shape} slides {direction}.",
+    "a close shot of {ground} with a {colour} {shape} that travels {direction}",
+    "{ground} in the sun: a {colour} {shape} drifts {direction}.",
+    "Video of a {colour} {shape} going {direction} on {ground}.",
 )
 """Worded as the built-in judge learnt them."""
 
@@ -51,12 +51,12 @@ class SceneFacts:
 
     colour: str
     shape: str
-    way: str
+    direction: str
     ground: str
 
-    def wrong(self, shown: SceneFacts) -> int:
-        """How many of colour, shape and way are not as wanted here, 0..3."""
-        return sum((self.colour != shown.colour, self.shape != shown.shape, self.way != shown.way))
+    def count_wrong(self, shown: SceneFacts) -> int:
+        """How many of colour, shape and direction are not as wanted here, 0..3."""
+        return sum((self.colour != shown.colour, self.shape != shown.shape, self.direction != shown.direction))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,51 +65,51 @@ class Scene:
 
     facts: SceneFacts
     background: Background
-    thing: Solid
-    """What moves, standing in the middle."""
+    moving_solid: Solid
+    """The solid that the prompt is about, standing in the middle of the ground; `position` says where it is in a frame."""
     spin: float
-    """How far it turns during the clip, radians."""
-    standing: tuple[Solid, ...]
-    """What stands still at the back."""
+    """How far the moving solid rotates during the clip, radians."""
+    still_solids: tuple[Solid, ...]
+    """Solids at the back that do not move."""
     start: tuple[float, float]
-    """Where the thing is at first: the ground's coordinates, 0..1 rightwards and towards the camera."""
+    """Where the moving solid is at first: the ground's coordinates, 0..1 rightwards and towards the camera."""
     travel: tuple[float, float]
-    """How far it goes during the clip."""
-    picture: PictureFault | None = None
-    motion: MotionFault | None = None
+    """How far it moves during the clip, in the same coordinates."""
+    picture_fault: PictureFault | None = None
+    motion_fault: MotionFault | None = None
 
     def position(self, index: int) -> tuple[float, float]:
-        """Where the thing is in frame `index`, in the ground's coordinates."""
-        time, sideways = self._moment(index)
-        x, y = (begin + time * way for begin, way in zip(self.start, self.travel, strict=True))
+        """Where the moving solid is in frame `index`, in the ground's coordinates."""
+        time, sideways = self._time_and_offset(index)
+        x, y = (begin + time * length for begin, length in zip(self.start, self.travel, strict=True))
         return (x, y + sideways) if self.travel[0] else (x + sideways, y)
 
     def solids(self, index: int) -> tuple[Solid, ...]:
-        """What stands where in frame `index`."""
+        """All solids of frame `index`, where they stand then."""
         x, y = self.position(index)
-        turn = self.thing.turn + self.spin * self._moment(index)[0]
-        return (*self.standing, replace(self.thing, x=(x - 0.5) * 5.2, z=(y - 0.55) * 6.4, turn=turn))
+        rotation = self.moving_solid.rotation + self.spin * self._time_and_offset(index)[0]
+        return (*self.still_solids, replace(self.moving_solid, x=(x - 0.5) * 5.2, z=(y - 0.55) * 6.4, rotation=rotation))
 
-    def _moment(self, index: int) -> tuple[float, float]:
-        return self.motion.at(index) if self.motion else (index / (FRAMES - 1), 0.0)
+    def _time_and_offset(self, index: int) -> tuple[float, float]:
+        return self.motion_fault.time_and_offset(index) if self.motion_fault else (index / (FRAMES - 1), 0.0)
 
 
 class SceneRenderer:
     """A scene ready to be drawn at one size: the ground is drawn once, then any frame in any order."""
 
-    def __init__(self, scene: Scene, size: int, fine: int = 1) -> None:
-        """Set the stage, `size` pixels a side, with `fine` x `fine` samples where things end (1: quick, with jagged edges)."""
+    def __init__(self, scene: Scene, size: int, supersample: int = 1) -> None:
+        """Draw the ground, `size` pixels a side. Edges of solids get `supersample` x `supersample` samples a pixel."""
         self.scene = scene
-        self._renderer = Renderer(scene.background, size, fine)
+        self._renderer = Renderer(scene.background, size, supersample)
 
-    def clean(self, index: int) -> Pixels:
-        """Frame `index` (0..127) without damage to its picture: RGB [size, size, 3]."""
+    def undamaged_frame(self, index: int) -> Pixels:
+        """Frame `index` (0..127) without its picture fault: RGB [size, size, 3]."""
         return self._renderer.render(self.scene.solids(index))
 
     def frame(self, index: int) -> Pixels:
         """Frame `index` (0..127) of the clip: RGB [size, size, 3]."""
-        picture = self.clean(index)
-        return self.scene.picture.apply(picture, index) if self.scene.picture else picture
+        pixels = self.undamaged_frame(index)
+        return self.scene.picture_fault.apply(pixels, index) if self.scene.picture_fault else pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +130,23 @@ class DrawnPair:
     @property
     def verdict(self) -> Verdict:
         """The true labels."""
-        return labels(self.wanted, self.first, self.second)
+        return true_verdict(self.wanted, self.first, self.second)
 
 
-def labels(wanted: SceneFacts, first: Scene, second: Scene) -> Verdict:
-    """The labels of two scenes under a prompt: fewer wrong facts, an undamaged picture, an undamaged motion win."""
-    return verdict_on(
-        wrong=(wanted.wrong(first.facts), wanted.wrong(second.facts)),
-        picture=(first.picture is not None, second.picture is not None),
-        motion=(first.motion is not None, second.motion is not None),
+def true_verdict(wanted: SceneFacts, first: Scene, second: Scene) -> Verdict:
+    """The labels of two scenes under a prompt: fewer wrong facts, no picture fault, no motion fault win."""
+    return verdict_from_flaws(
+        wrong_facts=(wanted.count_wrong(first.facts), wanted.count_wrong(second.facts)),
+        picture_faults=(first.picture_fault is not None, second.picture_fault is not None),
+        motion_faults=(first.motion_fault is not None, second.motion_fault is not None),
     )
 
 
-def verdict_on(wrong: tuple[int, int], picture: tuple[bool, bool], motion: tuple[bool, bool]) -> Verdict:
-    """The labels that follow from each side's wrong facts and faults; overall, text alignment counts half as much again."""
-    ta, vq, mq = (second - first for first, second in (wrong, picture, motion))
+def verdict_from_flaws(
+    wrong_facts: tuple[int, int], picture_faults: tuple[bool, bool], motion_faults: tuple[bool, bool]
+) -> Verdict:
+    """The labels that follow from what is wrong on each side; overall, text alignment counts half as much again."""
+    ta, vq, mq = (second - first for first, second in (wrong_facts, picture_faults, motion_faults))
     overall = 1.5 * np.sign(ta) + vq + mq
     return Verdict(TA=_better(ta), MQ=_better(mq), VQ=_better(vq), OA=_better(overall))
 
@@ -156,12 +158,12 @@ def draw_pair(seed: int) -> DrawnPair:
     in four.
     """
     rng = np.random.default_rng(seed)
-    wanted = SceneFacts(*(str(rng.choice(list(pool))) for pool in (COLOURS, SHAPES, WAYS, GROUNDS)))
-    wrong, picture, motion = (_draw_flawed(rng) for _ in range(3))
+    wanted = SceneFacts(*(str(rng.choice(list(pool))) for pool in (COLOURS, SHAPES, DIRECTIONS, GROUNDS)))
+    wrong, picture, motion = (_draw_flawed_sides(rng) for _ in range(3))
     first, second = (
         draw_scene(
             rng,
-            _mistaken(rng, wanted) if wrong[side] else wanted,
+            _with_one_wrong(rng, wanted) if wrong[side] else wanted,
             draw_picture_fault(rng) if picture[side] else None,
             draw_motion_fault(rng) if motion[side] else None,
         )
@@ -172,36 +174,39 @@ def draw_pair(seed: int) -> DrawnPair:
 
 def draw_prompt(rng: np.random.Generator, wanted: SceneFacts) -> str:
     """A random wording of what is wanted."""
-    return str(rng.choice(PROMPTS)).format(colour=wanted.colour, shape=wanted.shape, way=wanted.way, ground=wanted.ground)
+    words = {"colour": wanted.colour, "shape": wanted.shape, "direction": wanted.direction, "ground": wanted.ground}
+    return str(rng.choice(PROMPTS)).format(**words)
 
 
-def draw_scene(rng: np.random.Generator, facts: SceneFacts, picture: PictureFault | None, motion: MotionFault | None) -> Scene:
+def draw_scene(
+    rng: np.random.Generator, facts: SceneFacts, picture_fault: PictureFault | None, motion_fault: MotionFault | None
+) -> Scene:
     """A random scene that shows these facts with these faults."""
     tint = np.clip(np.array(COLOURS[facts.colour]) + rng.integers(-14, 15, 3), 0, 255).tolist()
-    thing = Solid(facts.shape, tuple(tint), rng.uniform(0.68, 0.98), 0.0, 0.0, rng.uniform(-0.35, 0.35))
+    moving_solid = Solid(facts.shape, tuple(tint), rng.uniform(0.68, 0.98), 0.0, 0.0, rng.uniform(-0.35, 0.35))
     length = rng.uniform(0.68, 0.74)
-    begin, beside = 0.5 - length / 2 + rng.uniform(-0.02, 0.02), rng.uniform(0.2, 0.8)
-    right, closer = WAYS[facts.way]
+    along, across = 0.5 - length / 2 + rng.uniform(-0.02, 0.02), rng.uniform(0.2, 0.8)
+    right, closer = DIRECTIONS[facts.direction]
     if right + closer < 0:
-        begin = 1 - begin
-    if motion and beside >= 0.5:
-        # A jump goes towards the middle, so the thing stays in the picture.
-        motion = replace(motion, leap=-motion.leap)
+        along = 1 - along
+    if motion_fault and across >= 0.5:
+        # A jump goes towards the middle, so the solid stays in the picture.
+        motion_fault = replace(motion_fault, jump=-motion_fault.jump)
     return Scene(
         facts=facts,
         background=draw_background(rng, facts.ground),
-        thing=thing,
+        moving_solid=moving_solid,
         spin=rng.uniform(-1, 1) if facts.shape == "cube" else 0.0,
-        standing=_draw_standing(rng),
-        start=(begin, beside) if right else (beside, begin),
+        still_solids=_draw_still_solids(rng),
+        start=(along, across) if right else (across, along),
         travel=(right * length, closer * length),
-        picture=picture,
-        motion=motion,
+        picture_fault=picture_fault,
+        motion_fault=motion_fault,
     )
 
 
-def _draw_standing(rng: np.random.Generator) -> tuple[Solid, ...]:
-    """Two times in five a small thing at the back."""
+def _draw_still_solids(rng: np.random.Generator) -> tuple[Solid, ...]:
+    """Two times in five a small solid at the back."""
     if rng.random() > 0.4:
         return ()
     shape, colour = str(rng.choice(SHAPES)), str(rng.choice(list(COLOURS)))
@@ -209,7 +214,7 @@ def _draw_standing(rng: np.random.Generator) -> tuple[Solid, ...]:
     return (Solid(shape, COLOURS[colour], 0.38, x, -3.6, rng.uniform(-0.3, 0.3)),)
 
 
-def _draw_flawed(rng: np.random.Generator) -> tuple[bool, bool]:
+def _draw_flawed_sides(rng: np.random.Generator) -> tuple[bool, bool]:
     """Which sides are flawed in one dimension."""
     better = Preference(int(rng.integers(3)))
     if better is Preference.TIE:
@@ -218,9 +223,9 @@ def _draw_flawed(rng: np.random.Generator) -> tuple[bool, bool]:
     return better is Preference.SECOND, better is Preference.FIRST
 
 
-def _mistaken(rng: np.random.Generator, facts: SceneFacts) -> SceneFacts:
-    """The facts with another colour, shape or way."""
-    name, pool = (("colour", COLOURS), ("shape", SHAPES), ("way", WAYS))[rng.integers(3)]
+def _with_one_wrong(rng: np.random.Generator, facts: SceneFacts) -> SceneFacts:
+    """The facts with another colour, another shape or another direction."""
+    name, pool = (("colour", COLOURS), ("shape", SHAPES), ("direction", DIRECTIONS))[rng.integers(3)]
     others = [word for word in pool if word != getattr(facts, name)]
     return replace(facts, **{name: str(rng.choice(others))})
 

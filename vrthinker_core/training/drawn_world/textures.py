@@ -1,4 +1,4 @@
-"""Grounds a drawn thing can move over: wood, tiles, grass, sand, marble. Each is made of value noise, in eight variants."""
+"""Textures of the grounds: wood, tiles, grass, sand, marble. Each is made of value noise, in eight variants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 Reals = NDArray[np.floating[Any]]
 Pixels = NDArray[np.uint8]
 Pattern = Callable[[np.random.Generator, Reals, Reals], Reals]
-"""(rng, broad hills, fine hills) -> RGB [SIDE, SIDE, 3], about 0..1."""
+"""(rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1."""
 
 EXTENT = 9.0
 """World units that one texture covers per side."""
@@ -21,40 +21,40 @@ SIDE = 768
 """Pixels of a texture per side."""
 VARIANTS = 8
 """Different textures of one ground."""
-KEPT = 40
-"""Textures kept in memory, 1.8 MB each: all there are."""
+CACHE_SIZE = 40
+"""Textures kept in memory, 1.8 MB each: all that exist."""
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def texture(ground: str, variant: int) -> Pixels:
-    """One variant (0..VARIANTS-1) of a ground: RGB [SIDE, SIDE, 3], read-only. Pure, so it is made once.
+    """One variant (0..VARIANTS-1) of a ground: RGB [SIDE, SIDE, 3], read-only. Made once and kept.
 
     Raises:
         KeyError: there is no such ground.
     """
-    painter = PATTERNS[ground]
+    pattern = PATTERNS[ground]
     rng = np.random.default_rng([GROUNDS.index(ground), variant])
-    broad, fine = value_noise(rng, 6), value_noise(rng, 7, 0.75, 16)
-    colour = painter(rng, broad, fine) * rng.uniform(0.9, 1.1, 3)
-    painted: Pixels = (np.clip(colour, 0.02, 1) * 255).astype(np.uint8)
-    painted.setflags(write=False)
-    return painted
+    coarse, fine = value_noise(rng, 6), value_noise(rng, 7, 0.75, 16)
+    colour = pattern(rng, coarse, fine) * rng.uniform(0.9, 1.1, 3)
+    levels: Pixels = (np.clip(colour, 0.02, 1) * 255).astype(np.uint8)
+    levels.setflags(write=False)
+    return levels
 
 
 def value_noise(rng: np.random.Generator, octaves: int, persistence: float = 0.55, coarsest: int = 4) -> Reals:
-    """Random hills, [SIDE, SIDE] in 0..1.
+    """Value noise, [SIDE, SIDE] in 0..1.
 
-    The first octave has `coarsest` hills a side; each next one has twice as many, `persistence` times as high.
+    The first octave has `coarsest` random values a side; each next one has twice as many, `persistence` times as high.
     """
     total = np.zeros((SIDE, SIDE), np.float32)
     for octave in range(octaves):
         cells = min(coarsest << octave, SIDE)
-        hills = cv2.resize(rng.random((cells, cells), np.float32), (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
-        total += np.float32(persistence**octave) * hills
-    return _spread(total)
+        noise = cv2.resize(rng.random((cells, cells), np.float32), (SIDE, SIDE), interpolation=cv2.INTER_CUBIC)
+        total += np.float32(persistence**octave) * noise
+    return _normalized(total)
 
 
-def _spread(values: Reals) -> Reals:
+def _normalized(values: Reals) -> Reals:
     stretched: Reals = (values - values.min()) / np.ptp(values)
     return stretched
 
@@ -88,25 +88,25 @@ def _tiles(rng: np.random.Generator, _: Reals, fine: Reals) -> Reals:
     return colour
 
 
-def _grass(rng: np.random.Generator, broad: Reals, _: Reals) -> Reals:
+def _grass(rng: np.random.Generator, coarse: Reals, _: Reals) -> Reals:
     """Short upright streaks, lighter and darker in patches."""
     dots: Reals = np.asarray(cv2.GaussianBlur(rng.random((SIDE, SIDE), np.float32), (0, 0), 0.8, sigmaY=2.2), np.float32)
-    blades = _spread(dots)
-    return np.stack([0.12 + 0.25 * blades + 0.1 * broad, 0.28 + 0.34 * blades + 0.12 * broad, 0.06 + 0.12 * blades], -1)
+    blades = _normalized(dots)
+    return np.stack([0.12 + 0.25 * blades + 0.1 * coarse, 0.28 + 0.34 * blades + 0.12 * coarse, 0.06 + 0.12 * blades], -1)
 
 
-def _sand(_: object, broad: Reals, fine: Reals) -> Reals:
-    """Ripples that the broad hills bend."""
+def _sand(_: object, coarse: Reals, fine: Reals) -> Reals:
+    """Ripples that the coarse noise bend."""
     _, row = _axes(110)
-    ripples = 0.5 + 0.5 * np.sin(row + broad * 16)
+    ripples = 0.5 + 0.5 * np.sin(row + coarse * 16)
     colour: Reals = np.array([0.72, 0.58, 0.38]) * (0.72 + 0.22 * ripples + 0.2 * fine)[..., None]
     return colour
 
 
-def _marble(_: object, broad: Reals, fine: Reals) -> Reals:
+def _marble(_: object, coarse: Reals, fine: Reals) -> Reals:
     """Pale stone with thin dark veins."""
     column, row = _axes(1)
-    vein = (1 - np.abs(np.sin((column * 5 + row * 3 + broad * 5) * 3.1))) ** 6
+    vein = (1 - np.abs(np.sin((column * 5 + row * 3 + coarse * 5) * 3.1))) ** 6
     stone = np.array([0.78, 0.78, 0.8]) * (0.85 + 0.2 * fine)[..., None]
     colour: Reals = stone - vein[..., None] * np.array([0.42, 0.4, 0.36])
     return colour
@@ -114,4 +114,4 @@ def _marble(_: object, broad: Reals, fine: Reals) -> Reals:
 
 PATTERNS: dict[str, Pattern] = {"wood": _wood, "tiles": _tiles, "grass": _grass, "sand": _sand, "marble": _marble}
 GROUNDS = tuple(PATTERNS)
-"""What a drawn thing can move over."""
+"""The grounds that can be drawn."""
