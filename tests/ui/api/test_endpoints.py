@@ -35,7 +35,7 @@ def endless(serve: Callable[..., Server]) -> Server:
 
 
 def check_run(items: list[dict[str, Any]], prompt: str = PROMPT) -> None:
-    assert len(items) > 2, "nothing arrived on the way"
+    assert len(items) > 2, "no item came before the last one"
     assert all(item["stop"] is None for item in items if item != items[-1])
     counts = [len(item["turns"]) for item in items]
     assert counts == sorted(counts)
@@ -47,18 +47,18 @@ def check_run(items: list[dict[str, Any]], prompt: str = PROMPT) -> None:
     assert first["requested"] == [10, 60]
     assert first["remarks"] == ["1 request ignored, no such frame: 200."]
     assert (second["snapshot"], second["think"], second["text"]) == ("Steady.", "Video 1 is steadier.", END)
-    asked = [(frame["video"], frame["number"], frame["index"]) for frame in second["frames"]]
-    assert sorted(asked) == [(1, "10", 3), (1, "60", 22), (2, "10", 2), (2, "60", 14)]
+    shown = [(frame["video"], frame["number"], frame["index"]) for frame in second["frames"]]
+    assert sorted(shown) == [(1, "10", 3), (1, "60", 22), (2, "10", 2), (2, "60", 14)]
     assert "jpeg" not in json.dumps(items)
 
 
 def test_a_run_through_gradio_client(server: Server, clips: Clips) -> None:
     one, two = clips
-    judge = client(server)
-    job = judge.submit(handle_file(one), handle_file(two), PROMPT, api_name="/compare")
+    api = client(server)
+    job = api.submit(handle_file(one), handle_file(two), PROMPT, api_name="/compare")
     check_run(list(job))
     check_run(job.outputs())
-    assert judge.predict(handle_file(one), handle_file(two), prompt=PROMPT, api_name="/compare")["stop"] == "answered"
+    assert api.predict(handle_file(one), handle_file(two), prompt=PROMPT, api_name="/compare")["stop"] == "answered"
 
 
 def test_a_run_through_plain_http(server: Server, clips: Clips) -> None:
@@ -99,22 +99,22 @@ def test_the_shape_of_every_answer_is_shown(name: str, shape: type, server: Serv
 
 
 def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -> None:
-    words = tmp_path / "words.mp4"
-    words.write_text("no video at all\n" * 9)
+    text_file = tmp_path / "words.mp4"
+    text_file.write_text("no video at all\n" * 9)
     one, two = uploaded(server, clips)
     check_refused(answers(server, one, two, "  ")[-1], "prompt is empty")
     check_refused(answers(server, one, two, 7)[-1], "prompt must be a text")
     check_refused(answers(server, one, two, "word " * 9000)[-1], "characters")
-    check_refused(answers(server, one, file(upload(server, words)), PROMPT)[-1], "Video 2: words.mp4 is a text file")
-    for nothing in (None, "", 7, [], {}, {"path": None}, {"path": ""}, {"path": "a\0b"}):
-        check_refused(answers(server, nothing, two, PROMPT)[-1], "Video 1 is no uploaded file.")
+    check_refused(answers(server, one, file(upload(server, text_file)), PROMPT)[-1], "Video 2: words.mp4 is a text file")
+    for no_video in (None, "", 7, [], {}, {"path": None}, {"path": ""}, {"path": "a\0b"}):
+        check_refused(answers(server, no_video, two, PROMPT)[-1], "Video 1 is no uploaded file.")
 
 
-# -- several callers -----------------------------------------------------------------------------------------------------
+# -- several clients -----------------------------------------------------------------------------------------------------
 
 
-def test_two_callers_never_mix(server: Server, clips: Clips) -> None:
-    """Also when they are one client with two calls at once."""
+def test_runs_of_several_clients_never_mix(server: Server, clips: Clips) -> None:
+    """Nor do two calls of one client at the same time."""
     files = uploaded(server, clips)
     found: dict[str, list[dict[str, Any]]] = {}
 
@@ -122,12 +122,12 @@ def test_two_callers_never_mix(server: Server, clips: Clips) -> None:
         found[prompt] = answers(server, *files, prompt)
 
     prompts = [f"Prompt number {number}." for number in range(4)]
-    calling = [threading.Thread(target=call, args=(prompt,)) for prompt in prompts]
-    for thread in calling:
+    threads = [threading.Thread(target=call, args=(prompt,)) for prompt in prompts]
+    for thread in threads:
         thread.start()
-    judge = client(server)
-    jobs = [judge.submit(*map(handle_file, clips), prompt, api_name="/compare") for prompt in ("Fifth.", "Sixth.")]
-    for thread in calling:
+    api = client(server)
+    jobs = [api.submit(*map(handle_file, clips), prompt, api_name="/compare") for prompt in ("Fifth.", "Sixth.")]
+    for thread in threads:
         thread.join(60)
     for prompt in prompts:
         check_run(found[prompt], prompt)
@@ -135,22 +135,22 @@ def test_two_callers_never_mix(server: Server, clips: Clips) -> None:
         check_run(list(job), prompt)
 
 
-def test_callers_wait_for_one_judge_and_a_caller_who_leaves_frees_it(endless: Server, clips: Clips) -> None:
-    judge = client(endless)
+def test_clients_wait_for_one_judge_and_a_disconnect_frees_it(endless: Server, clips: Clips) -> None:
+    api = client(endless)
     (folder,) = endless.folder.glob("vr-thinker-page-*")
 
-    def queue() -> tuple[int, int]:
-        found = judge.predict(api_name="/health")
+    def queue_sizes() -> tuple[int, int]:
+        found = api.predict(api_name="/health")
         return found["judging"], found["waiting"]
 
     one, two = uploaded(endless, clips)
     first = messages(begin(endless, one, two, PROMPT))
     until(lambda: next(first)[1][0]["turns"])
     second = messages(begin(endless, one, two, "Another prompt."))
-    until(lambda: queue() == (1, 1))
+    until(lambda: queue_sizes() == (1, 1))
     first.close()
     until(lambda: next(second)[1][0]["turns"])
-    assert queue() == (1, 0)
+    assert queue_sizes() == (1, 0)
     second.close()
-    until(lambda: queue() == (0, 0))
+    until(lambda: queue_sizes() == (0, 0))
     until(lambda: not any((folder / "records").iterdir()))

@@ -1,4 +1,4 @@
-"""The tools as assistants use them: the real client of the package `mcp`, against a real server."""
+"""The MCP tools: the real client of the package `mcp`, against a real server."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def server(serve: Callable[..., Server]) -> Server:
     return serve([LOOK, END], protocol="paired")
 
 
-def connected(url: str, work: Callable[[Any], Awaitable[Any]]) -> Any:
-    """What `work` gives with a session at that address; in a thread, because browser tests keep an event loop in this one."""
+def with_session(url: str, work: Callable[[Any], Awaitable[Any]]) -> Any:
+    """The result of `work` with an MCP session; in a thread, because browser tests keep an event loop running in this one."""
     from mcp import ClientSession
     from mcp.client.streamable_http import streamable_http_client
 
-    async def main() -> Any:
-        async with streamable_http_client(url) as (reading, writing, _), ClientSession(reading, writing) as session:
+    async def run() -> Any:
+        async with streamable_http_client(url) as (read, write, _), ClientSession(read, write) as session:
             await session.initialize()
             return await work(session)
 
-    with ThreadPoolExecutor(1) as elsewhere:
-        return elsewhere.submit(lambda: asyncio.run(main())).result(60)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(run())).result(60)
 
 
 def endpoint(server: Server) -> str:
@@ -56,8 +56,8 @@ def endpoint(server: Server) -> str:
 
 
 def call(server: Server, tool: str, **arguments: object) -> Any:
-    """What a tool answers, which is one JSON text."""
-    result = connected(endpoint(server), lambda session: session.call_tool(tool, arguments))
+    """The answer of a tool, which is one JSON text."""
+    result = with_session(endpoint(server), lambda session: session.call_tool(tool, arguments))
     assert not result.isError, result
     (content,) = result.content
     return json.loads(content.text)
@@ -67,12 +67,12 @@ def compare(server: Server, first: object, second: object, prompt: str = PROMPT)
     return call(server, "compare", video1=first, video2=second, prompt=prompt)
 
 
-def address(server: Server, path: str) -> str:
-    """What Gradio's upload tool gives."""
+def file_url(server: Server, path: str) -> str:
+    """What Gradio's upload tool returns."""
     return f"{server.url}gradio_api/file={quote(path)}"
 
 
-def within(clip: Path) -> str:
+def data_url(clip: Path) -> str:
     return f"data:video/mp4;base64,{base64.b64encode(clip.read_bytes()).decode()}"
 
 
@@ -81,14 +81,14 @@ def within(clip: Path) -> str:
 
 @needs_mcp
 def test_only_these_tools_are_offered(server: Server) -> None:
-    async def everything(session: Any) -> tuple[Any, ...]:
+    async def list_all(session: Any) -> tuple[Any, ...]:
         return (
             (await session.list_tools()).tools,
             (await session.list_resources()).resources,
             (await session.list_prompts()).prompts,
         )
 
-    tools, resources, prompts = connected(endpoint(server), everything)
+    tools, resources, prompts = with_session(endpoint(server), list_all)
     assert [tool.name for tool in tools] == ["compare", "health"]
     assert (resources, prompts) == ([], [])
     schemas = {tool.name: tool.inputSchema for tool in tools}
@@ -111,23 +111,23 @@ def test_health(server: Server) -> None:
 
 
 @needs_mcp
-def test_files_of_every_kind(server: Server, clips: Clips) -> None:
+def test_a_video_can_be_given_in_every_way(server: Server, clips: Clips) -> None:
     paths = [upload(server, clip) for clip in clips]
-    told = compare(server, *paths)
-    assert (told["stop"], told["labels"], told["turns"][1]["think"]) == ("answered", LABELS, "Vidéo 1 is steadier.")
-    assert [turn["requested"] for turn in told["turns"]] == [[10, 60], []]
-    assert told["turns"] == answers(server, *map(file, paths), PROMPT)[-1]["turns"], "what every program is told"
-    assert compare(server, *(address(server, path) for path in paths))["turns"] == told["turns"]
+    run = compare(server, *paths)
+    assert (run["stop"], run["labels"], run["turns"][1]["think"]) == ("answered", LABELS, "Vidéo 1 is steadier.")
+    assert [turn["requested"] for turn in run["turns"]] == [[10, 60], []]
+    assert run["turns"] == answers(server, *map(file, paths), PROMPT)[-1]["turns"], "the same as over HTTP"
+    assert compare(server, *(file_url(server, path) for path in paths))["turns"] == run["turns"]
     before = sorted(files(server.folder))
-    assert compare(server, *map(within, clips))["turns"] == told["turns"]
+    assert compare(server, *map(data_url, clips))["turns"] == run["turns"]
     until(lambda: sorted(files(server.folder)) == before)
 
 
 @needs_mcp
-def test_a_name_with_every_letter(server: Server, clips: Clips, tmp_path: Path) -> None:
-    odd = shutil.copy(clips[0], tmp_path / "größe 100% #1.mp4")
-    path = upload(server, Path(odd))
-    assert compare(server, address(server, path), path)["stop"] == "answered"
+def test_a_file_name_may_hold_any_character(server: Server, clips: Clips, tmp_path: Path) -> None:
+    copy = shutil.copy(clips[0], tmp_path / "größe 100% #1.mp4")
+    path = upload(server, Path(copy))
+    assert compare(server, file_url(server, path), path)["stop"] == "answered"
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_a_name_with_every_letter(server: Server, clips: Clips, tmp_path: Path) 
 
 @needs_mcp
 @pytest.mark.parametrize(
-    ("named", "words"),
+    ("given", "words"),
     [
         ("/etc/passwd", "no uploaded file"),
         ("app.py", "no uploaded file"),
@@ -150,9 +150,9 @@ def test_a_name_with_every_letter(server: Server, clips: Clips, tmp_path: Path) 
         ("data:video/mp4;base64,AAAA", "cannot be opened"),
     ],
 )
-def test_no_other_file_can_be_named(named: str, words: str, server: Server, clips: Clips) -> None:
+def test_no_other_file_can_be_given(given: str, words: str, server: Server, clips: Clips) -> None:
     path = upload(server, clips[0])
-    check_refused(compare(server, named.format(url=server.url), path), words)
+    check_refused(compare(server, given.format(url=server.url), path), words)
 
 
 @needs_mcp
@@ -161,56 +161,56 @@ def test_gradio_is_not_made_to_upload_a_file_of_the_machine(parameter: str, serv
     """Its client would upload every file that such a value names."""
     before = sorted(files(server.folder))
     evil = {"path": str(ROOT / "app.py"), "meta": META}
-    arguments = {"video1": within(clips[0]), "video2": within(clips[1]), "prompt": PROMPT} | {parameter: evil}
-    result = connected(endpoint(server), lambda session: session.call_tool("compare", arguments))
+    arguments = {"video1": data_url(clips[0]), "video2": data_url(clips[1]), "prompt": PROMPT} | {parameter: evil}
+    result = with_session(endpoint(server), lambda session: session.call_tool("compare", arguments))
     assert result.isError
     assert sorted(files(server.folder)) == before
 
 
-def status(server: Server, path: str, method: str = "POST", **headers: str) -> tuple[int, str]:
+def request(server: Server, path: str, method: str = "POST", **headers: str) -> tuple[int, str]:
     host = server.url.split("/")[2]
     connection = http.client.HTTPConnection(host, timeout=10)
-    accepts = {"Host": host, "Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-    connection.request(method, path, '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}', accepts | headers)
-    answer = connection.getresponse()
-    found = answer.status, answer.read().decode()
+    sent = {"Host": host, "Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    connection.request(method, path, '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}', sent | headers)
+    response = connection.getresponse()
+    status_and_text = response.status, response.read().decode()
     connection.close()
-    return found
+    return status_and_text
 
 
 @needs_mcp
 @pytest.mark.parametrize("path", ["", "/", "/http/", "/schema", "/sse", "/messages/"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_the_border_stands_before_the_tools(method: str, path: str, server: Server) -> None:
+def test_the_origin_guard_covers_the_tools(method: str, path: str, server: Server) -> None:
     path = f"/gradio_api/mcp{path}"
-    assert status(server, path, method, Host="evil.example")[0] == 400
+    assert request(server, path, method, Host="evil.example")[0] == 400
     for origin in ("http://evil.example", "null", server.url.replace("127.0.0.1", "localhost")):
-        assert status(server, path, method, Origin=origin)[0] == 403
+        assert request(server, path, method, Origin=origin)[0] == 403
 
 
 @needs_mcp
-def test_its_own_page_and_programs_come_in(server: Server) -> None:
-    assert status(server, "/gradio_api/mcp/")[0] == 200
-    assert status(server, "/gradio_api/mcp/", Origin=server.url.rstrip("/"))[0] == 200
-    assert status(server, "/gradio_api/mcp/sse", "GET") == (404, mcp.NO_SSE)
+def test_its_own_page_and_programs_are_let_through(server: Server) -> None:
+    assert request(server, "/gradio_api/mcp/")[0] == 200
+    assert request(server, "/gradio_api/mcp/", Origin=server.url.rstrip("/"))[0] == 200
+    assert request(server, "/gradio_api/mcp/sse", "GET") == (404, mcp.NO_SSE)
 
 
-# -- callers who leave ---------------------------------------------------------------------------------------------------
+# -- disconnects -------------------------------------------------------------------------------------------------------
 
 
 @needs_mcp
-def test_a_caller_who_leaves_frees_the_judge(serve: Callable[..., Server], clips: Clips) -> None:
+def test_a_disconnect_frees_the_judge(serve: Callable[..., Server], clips: Clips) -> None:
     endless = serve(["on and on " * 4000], pause=0.02)
     first, second = (upload(endless, clip) for clip in clips)
     arguments = {"video1": first, "video2": second, "prompt": PROMPT}
 
-    async def break_off(session: Any) -> None:
-        asked = asyncio.ensure_future(session.call_tool("compare", arguments))
+    async def cancel_while_judging(session: Any) -> None:
+        pending = asyncio.ensure_future(session.call_tool("compare", arguments))
         while json.loads((await session.call_tool("health", {})).content[0].text)["judging"] == 0:
             await asyncio.sleep(0.05)
-        asked.cancel()
+        pending.cancel()
 
-    connected(endpoint(endless), break_off)
+    with_session(endpoint(endless), cancel_while_judging)
     until(lambda: client(endless).predict(api_name="/health")["judging"] == 0)
     (folder,) = endless.folder.glob("vr-thinker-page-*/records")
     until(lambda: not any(folder.iterdir()))
@@ -231,46 +231,46 @@ def test_an_assistant_configured_as_the_readme_says(server: Server, clips: Clips
     page, uploads = json.loads(CONFIGURATION.replace("http://127.0.0.1:7860/", server.url))["mcpServers"].values()
     command, folder = Path(uploads["command"]), uploads["args"][-1]
     assert command.parts[-3:] == (".venv", "bin", "gradio")
-    arguments = [str(tmp_path) if word == folder else word for word in uploads["args"]]
-    process = StdioServerParameters(command=str(Path(sys.executable).with_name("gradio")), args=arguments)
+    command_line = [str(tmp_path) if word == folder else word for word in uploads["args"]]
+    process = StdioServerParameters(command=str(Path(sys.executable).with_name("gradio")), args=command_line)
 
     async def upload_both() -> list[str]:
         with Path(tmp_path / "log").open("w") as log:
             async with stdio_client(process, log) as streams, ClientSession(*streams) as session:
                 await session.initialize()
                 (tool,) = (await session.list_tools()).tools
-                sent = [await session.call_tool(tool.name, {"file": str(shutil.copy(clip, tmp_path))}) for clip in clips]
-                return [result.content[0].text for result in sent]
+                results = [await session.call_tool(tool.name, {"file": str(shutil.copy(clip, tmp_path))}) for clip in clips]
+                return [result.content[0].text for result in results]
 
-    with ThreadPoolExecutor(1) as elsewhere:
-        named = elsewhere.submit(lambda: asyncio.run(upload_both())).result(60)
-    asked = {"video1": named[0], "video2": named[1], "prompt": PROMPT}
-    result = connected(page["url"], lambda session: session.call_tool("compare", asked))
+    with ThreadPoolExecutor(1) as pool:
+        urls = pool.submit(lambda: asyncio.run(upload_both())).result(60)
+    arguments = {"video1": urls[0], "video2": urls[1], "prompt": PROMPT}
+    result = with_session(page["url"], lambda session: session.call_tool("compare", arguments))
     assert json.loads(result.content[0].text)["labels"] == LABELS
 
 
-def test_the_readme_names_the_package_that_is_looked_for() -> None:
+def test_the_readme_names_the_package_that_is_required() -> None:
     assert f'pip install "{mcp.MCP_REQUIREMENT}"' in SECTION
 
 
 # -- without MCP ---------------------------------------------------------------------------------------------------------
 
 
-def pretend(folder: Path, version: str) -> Path:
-    """A folder in which `mcp` seems to be installed in that version."""
-    about = folder / f"mcp-{version}.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: mcp\nVersion: {version}\n")
+def fake_package(folder: Path, version: str) -> Path:
+    """Make `mcp` seem to be installed in that version in `folder`."""
+    metadata = folder / f"mcp-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: mcp\nVersion: {version}\n")
     return folder
 
 
 @pytest.mark.parametrize("version", ["2.0.0b1", "2.3.0", "1.23.3", "0.9.1", "3", "unknown"])
 def test_another_version_is_named(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(pretend(tmp_path, version))
+    monkeypatch.syspath_prepend(fake_package(tmp_path, version))
     assert mcp.why_unavailable() == mcp.WRONG_VERSION.format(version)
 
 
-def test_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
@@ -278,22 +278,22 @@ def test_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert mcp.why_unavailable() == mcp.NOT_INSTALLED
 
 
-def test_one_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
-    (pretend(tmp_path, "1.30.0") / "mcp.py").touch()
+def test_a_broken_package_is_named(tmp_path: Path) -> None:
+    (fake_package(tmp_path, "1.30.0") / "mcp.py").touch()
     code = "from vrthinker_core.ui.api import mcp; print(mcp.why_unavailable())"
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}"]
-    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert said.strip() == mcp.BROKEN.format("1.30.0")
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == mcp.BROKEN.format("1.30.0")
 
 
 def test_a_page_without_mcp_says_so(tmp_path: Path) -> None:
     sentence = mcp.WRONG_VERSION.format("2.3.0")
     judge = write_script(tmp_path / "script.jsonl", [END])
-    server = Server(tmp_path, judge, variables={"PYTHONPATH": str(pretend(tmp_path, "2.3.0"))})
+    server = Server(tmp_path, judge, variables={"PYTHONPATH": str(fake_package(tmp_path, "2.3.0"))})
     try:
         assert client(server).predict(api_name="/health")["status"] == "ready"
         for path in ("/gradio_api/mcp", "/gradio_api/mcp/", "/gradio_api/mcp/sse"):
-            assert status(server, path) == status(server, path, "GET") == (404, sentence)
+            assert request(server, path) == request(server, path, "GET") == (404, sentence)
         assert sentence in server.log.read_text().splitlines()
     finally:
         server.stop()

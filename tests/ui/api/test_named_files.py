@@ -1,4 +1,4 @@
-"""Files are named by what an upload gave: no other file of the machine, and nothing of the web that only this machine can see."""
+"""A file can be given only as an upload returned it: no other file of the machine, no address that only this machine reaches."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ def server(answering: Server) -> Server:
 
 @pytest.fixture(scope="module")
 def clip(server: Server, clips: Clips) -> str:
-    """The path that an upload gave."""
+    """The path that an upload returned."""
     return upload(server, clips[0])
 
 
 @pytest.fixture(scope="module")
-def asked() -> Iterator[tuple[str, list[str]]]:
-    """A server of this machine that nobody should be sent to, and what it was asked for."""
-    heard: list[str] = []
+def local_server() -> Iterator[tuple[str, list[str]]]:
+    """The address of a server on this machine that must never be fetched from, and the paths that were requested of it."""
+    requested: list[str] = []
 
-    class Listens(http.server.BaseHTTPRequestHandler):
+    class RecordingHandler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            heard.append(self.path)
+            requested.append(self.path)
 
-    with http.server.HTTPServer(("127.0.0.1", 0), Listens) as trap:
-        threading.Thread(target=trap.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        yield f"http://127.0.0.1:{trap.server_address[1]}/film.mp4", heard
-        trap.shutdown()
+    with http.server.HTTPServer(("127.0.0.1", 0), RecordingHandler) as http_server:
+        threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        yield f"http://127.0.0.1:{http_server.server_address[1]}/film.mp4", requested
+        http_server.shutdown()
 
 
-def named(path: str, server: Server, clip: str) -> str:
-    """The path as it is on this machine; a link lies among the uploads, though nobody can put one there."""
+def filled_in(path: str, server: Server, clip: str) -> str:
+    """`path` with this machine's folders; there is a symbolic link among the uploads, though no upload can make one."""
     uploads = Path(clip).parents[1]
     link = uploads / "link.mp4"
     link.unlink(missing_ok=True)
@@ -73,56 +73,56 @@ def named(path: str, server: Server, clip: str) -> str:
     return path.format(uploads=uploads, folder=server.folder, link=link)
 
 
-# -- programs ------------------------------------------------------------------------------------------------------------
+# -- the API -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_program_can_name_no_file_of_the_machine(path: str, server: Server, clip: str) -> None:
-    path = named(path, server, clip)
+def test_the_api_takes_no_file_of_the_machine(path: str, server: Server, clip: str) -> None:
+    path = filled_in(path, server, clip)
     check_refused(answers(server, {"path": path}, file(clip), PROMPT)[-1], "Video 1 is no uploaded file.")
-    event, said = list(messages(begin(server, file(path), file(clip), PROMPT)))[-1]
+    event, data = list(messages(begin(server, file(path), file(clip), PROMPT)))[-1]
     if event == "complete":
-        check_refused(said[0], "Video 1 is no uploaded file.")
+        check_refused(data[0], "Video 1 is no uploaded file.")
     else:
-        assert (event, said["error"]) == ("error", NOT_UPLOADED)
+        assert (event, data["error"]) == ("error", NOT_UPLOADED)
     check_refused(answers(server, path, file(clip), PROMPT)[-1], "Video 1")
 
 
-def test_a_program_cannot_send_the_server_to_itself(server: Server, clip: str, asked: tuple[str, list[str]]) -> None:
-    url, heard = asked
-    event, said = list(messages(begin(server, file(url), file(clip), PROMPT)))[-1]
+def test_the_api_fetches_nothing_from_this_machine(server: Server, clip: str, local_server: tuple[str, list[str]]) -> None:
+    url, requested = local_server
+    event, data = list(messages(begin(server, file(url), file(clip), PROMPT)))[-1]
     assert event == "error"
-    assert said["error"].endswith(".")
+    assert data["error"].endswith(".")
     check_refused(answers(server, {"path": url}, file(clip), PROMPT)[-1], "no uploaded file")
     check_refused(answers(server, url, file(clip), PROMPT)[-1], "")
-    assert heard == []
+    assert requested == []
 
 
 # -- the page's own events, sent by hand ---------------------------------------------------------------------------------
 
 
-def events(server: Server) -> Iterator[tuple[int, list[str]]]:
+def file_events(server: Server) -> Iterator[tuple[int, list[str]]]:
     """(event, kinds of its inputs) of every event of the page that takes a file."""
-    told = config(server)
-    kinds = {part["id"]: part["type"] for part in told["components"]}
-    for event in told["dependencies"]:
-        inputs = [kinds[part] for part in event["inputs"]]
+    page = config(server)
+    kinds = {component["id"]: component["type"] for component in page["components"]}
+    for event in page["dependencies"]:
+        inputs = [kinds[component] for component in event["inputs"]]
         if any(kind in TAKES_FILES for kind in inputs):
             yield event["id"], inputs
 
 
-def answered(server: Server, value: object) -> list[dict[str, Any]]:
-    """What every such event answers when all its files are `value`."""
-    return [act(server, event, [value if kind in TAKES_FILES else None for kind in kinds]) for event, kinds in events(server)]
+def event_answers(server: Server, value: object) -> list[dict[str, Any]]:
+    """What every event that takes a file answers, with `value` for each file."""
+    return [act(server, event, [value if kind in TAKES_FILES else None for kind in kinds]) for event, kinds in file_events(server)]
 
 
 @pytest.mark.parametrize("path", [path for path in PATHS if path not in ("", "{uploads}")])
-def test_the_page_can_name_no_file_of_the_machine(path: str, server: Server, clip: str) -> None:
-    path = named(path, server, clip)
+def test_the_page_takes_no_file_of_the_machine(path: str, server: Server, clip: str) -> None:
+    path = filled_in(path, server, clip)
     before = sorted(files(server.folder))
-    found = answered(server, file(path))
+    found = event_answers(server, file(path))
     assert len(found) >= 5
-    assert [said.get("error") for said in found] == [NOT_UPLOADED] * len(found)
+    assert [reply.get("error") for reply in found] == [NOT_UPLOADED] * len(found)
     assert sorted(files(server.folder)) == before, "nothing was fetched, copied or kept"
 
 
@@ -137,21 +137,21 @@ def test_the_page_can_name_no_file_of_the_machine(path: str, server: Server, cli
     ],
     ids=["text", "bare", "nested", "list", "stream"],
 )
-def test_nor_in_any_other_shape(shape: Callable[[str], object], server: Server) -> None:
+def test_the_page_takes_none_in_any_other_shape(shape: Callable[[str], object], server: Server) -> None:
     before = sorted(files(server.folder))
-    for said in answered(server, shape("/etc/passwd")):
-        assert said.keys() >= {"error"}
-        assert "data" not in said
-        assert "root:" not in str(said)
+    for reply in event_answers(server, shape("/etc/passwd")):
+        assert reply.keys() >= {"error"}
+        assert "data" not in reply
+        assert "root:" not in str(reply)
     assert sorted(files(server.folder)) == before
 
 
-def test_the_page_cannot_send_the_server_to_itself(server: Server, clip: str, asked: tuple[str, list[str]]) -> None:
-    url, heard = asked
-    for said in answered(server, file(url)):
-        assert said["error"].endswith(".")
-    answered(server, {**file(clip), "url": url})
-    assert heard == []
+def test_the_page_fetches_nothing_from_this_machine(server: Server, clip: str, local_server: tuple[str, list[str]]) -> None:
+    url, requested = local_server
+    for reply in event_answers(server, file(url)):
+        assert reply["error"].endswith(".")
+    event_answers(server, {**file(clip), "url": url})
+    assert requested == []
 
 
 # -- addresses of the server ---------------------------------------------------------------------------------------------
@@ -160,18 +160,18 @@ def test_the_page_cannot_send_the_server_to_itself(server: Server, clip: str, as
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("address", ["gradio_api/file={}", "gradio_api/file/{}", "gradio_api/proxy={}", "static/{}", "assets/{}"])
 def test_no_address_leads_to_a_file_of_the_machine(address: str, path: str, server: Server, clip: str) -> None:
-    assert status_of(server.url + quote(address.format(named(path, server, clip)), safe="/=:.")) in (400, 403, 404, 405)
+    assert status_of(server.url + quote(address.format(filled_in(path, server, clip)), safe="/=:.")) in (400, 403, 404, 405)
 
 
 @pytest.mark.parametrize("address", ["gradio_api/file={}", "gradio_api/file/{}", "gradio_api/proxy={}"])
-def test_no_address_sends_the_server_out(address: str, server: Server, asked: tuple[str, list[str]]) -> None:
-    url, heard = asked
+def test_no_address_makes_the_server_fetch(address: str, server: Server, local_server: tuple[str, list[str]]) -> None:
+    url, requested = local_server
     assert status_of(server.url + address.format(url)) in (400, 403, 404)
-    assert heard == []
+    assert requested == []
 
 
 @pytest.mark.parametrize("name", ["page.html", "picture.svg", "script.js", "video.mp4.html"])
-def test_what_is_uploaded_is_never_shown_as_a_page(name: str, server: Server, tmp_path: Path) -> None:
+def test_uploads_are_served_as_attachments_only(name: str, server: Server, tmp_path: Path) -> None:
     evil = tmp_path / name
     evil.write_text("<script xmlns='http://www.w3.org/2000/svg'>alert(1)</script>")
     with urllib.request.urlopen(f"{server.url}gradio_api/file={upload(server, evil)}", timeout=10) as response:

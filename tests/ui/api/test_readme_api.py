@@ -1,4 +1,4 @@
-"""What the README says of the API is run, word for word, against a real server."""
+"""The README's API examples are run as they stand, against a real server."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def server(serve: Callable[..., Server]) -> Server:
 def run(command: list[str], server: Server, clips: tuple[Path, Path], folder: Path) -> str:
     for clip, name in zip(clips, ("one.mp4", "two.mp4"), strict=True):
         shutil.copy(clip, folder / name)
-    code = command[-1].replace("http://127.0.0.1:7860", server.url.rstrip("/"))
-    done = subprocess.run([*command[:-1], code], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    script = command[-1].replace("http://127.0.0.1:7860", server.url.rstrip("/"))
+    done = subprocess.run([*command[:-1], script], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_the_python_client(server: Server, clips: tuple[Path, Path], tmp_path: Path) -> None:
-    said = run([sys.executable, "-c", BLOCKS["python"]], server, clips, tmp_path)
-    assert said.splitlines()[-1] == "answered {'TA': 1, 'MQ': 0, 'VQ': 2, 'OA': 1} [[10, 30], []]"
+    printed = run([sys.executable, "-c", BLOCKS["python"]], server, clips, tmp_path)
+    assert printed.splitlines()[-1] == "answered {'TA': 1, 'MQ': 0, 'VQ': 2, 'OA': 1} [[10, 30], []]"
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_curl(server: Server, clips: tuple[Path, Path], tmp_path: Path) -> None:
-    said = run(["bash", "-c", BLOCKS["bash"]], server, clips, tmp_path)
-    assert '"stop": "answered"' in said
-    assert '"OA": 1' in said
+    printed = run(["bash", "-c", BLOCKS["bash"]], server, clips, tmp_path)
+    assert '"stop": "answered"' in printed
+    assert '"OA": 1' in printed

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import pytest
 from gradio_client import handle_file
 
-from tests.ui.api.test_mcp import END, LOOK, call, connected, endpoint, needs_mcp
+from tests.ui.api.test_mcp import END, LOOK, call, endpoint, needs_mcp, with_session
 from tests.ui.conftest import ROOT, Server
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support.api_calls import META, PROMPT, Clips, answers, check_refused, client, upload, uploaded
@@ -118,10 +118,10 @@ def test_the_only_turn_is_a_forced_answer(answering: Server, clips: Clips) -> No
 
 
 def test_bad_settings_are_answered_with_a_sentence(server: Server, clips: Clips) -> None:
-    videos, judge = uploaded(server, clips), client(server)
+    videos, api = uploaded(server, clips), client(server)
     for settings, words in (*REFUSED, *WRONG_TYPES):
         check_refused(answers(server, *videos, PROMPT, "", settings)[-1], words)
-        found = judge.predict(*map(handle_file, clips), prompt=PROMPT, settings=settings, api_name="/compare")
+        found = api.predict(*map(handle_file, clips), prompt=PROMPT, settings=settings, api_name="/compare")
         check_refused(found, words)
 
 
@@ -157,9 +157,9 @@ def test_bad_settings_are_answered_with_a_sentence_over_mcp(server: Server, clip
         check_refused(call(server, "compare", video1=first, video2=second, prompt=PROMPT, settings=settings), words)
 
 
-def refusal(server: Server, arguments: dict[str, Any]) -> str:
+def validation_error(server: Server, arguments: dict[str, Any]) -> str:
     """What MCP's own check of the arguments answers."""
-    result = connected(endpoint(server), lambda session: session.call_tool("compare", arguments))
+    result = with_session(endpoint(server), lambda session: session.call_tool("compare", arguments))
     assert result.isError
     (content,) = result.content
     return str(content.text)
@@ -169,27 +169,27 @@ def refusal(server: Server, arguments: dict[str, Any]) -> str:
 @pytest.mark.parametrize("settings", [settings for settings, _ in WRONG_TYPES], ids=str)
 def test_mcp_refuses_other_types_without_a_traceback(settings: object, server: Server, clips: Clips) -> None:
     path = upload(server, clips[0])
-    sentence = refusal(server, {"video1": path, "video2": path, "prompt": PROMPT, "settings": settings})
+    sentence = validation_error(server, {"video1": path, "video2": path, "prompt": PROMPT, "settings": settings})
     assert sentence.startswith("Input validation error: ")
     assert "Traceback" not in sentence
 
 
 @needs_mcp
 @pytest.mark.parametrize(
-    "nest", [lambda evil: evil, lambda evil: {"window": evil}, lambda evil: {"more": evil}], ids=["", "known", "new"]
+    "wrap", [lambda evil: evil, lambda evil: {"window": evil}, lambda evil: {"more": evil}], ids=["", "known", "new"]
 )
-def test_gradio_is_not_made_to_upload_a_file_that_settings_name(nest: Callable[[Any], Any], server: Server, clips: Clips) -> None:
+def test_gradio_is_not_made_to_upload_a_file_that_settings_name(wrap: Callable[[Any], Any], server: Server, clips: Clips) -> None:
     """Its client would upload every file of the server's machine that an object in the call names."""
     path = upload(server, clips[0])
     before = sorted(files(server.folder))
-    settings = nest({"path": str(ROOT / "app.py"), "meta": META})
-    refusal(server, {"video1": path, "video2": path, "prompt": PROMPT, "settings": settings})
+    settings = wrap({"path": str(ROOT / "app.py"), "meta": META})
+    validation_error(server, {"video1": path, "video2": path, "prompt": PROMPT, "settings": settings})
     assert sorted(files(server.folder)) == before
 
 
 @needs_mcp
 def test_the_tool_describes_every_setting(server: Server) -> None:
-    tools = connected(endpoint(server), lambda session: session.list_tools()).tools
+    tools = with_session(endpoint(server), lambda session: session.list_tools()).tools
     (schema,) = (tool.inputSchema["properties"]["settings"] for tool in tools if tool.name == "compare")
     assert schema["anyOf"] == settings_schema()["anyOf"]
     assert "`health` lists" in schema["description"]

@@ -1,4 +1,4 @@
-"""Videos as programs name them: which file is opened, what becomes of it, and what is no video of anybody's."""
+"""Videos as programs give them: which file is opened, what becomes of it, and what is refused."""
 
 from __future__ import annotations
 
@@ -23,59 +23,59 @@ def uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "uploads"
 
 
-def opened(named: object, fetched: Path = NOWHERE) -> tuple[Path, bytes | None, list[str]]:
-    """(the file, what it holds while it is needed, the addresses that were fetched)."""
-    asked: list[str] = []
+def resolve(given: object, fetched: Path = NOWHERE) -> tuple[Path, bytes | None, list[str]]:
+    """(the file, its content while it is in use, the addresses that were fetched)."""
+    addresses: list[str] = []
 
     def fetch(address: str) -> Path:
-        asked.append(address)
+        addresses.append(address)
         return fetched
 
-    async def look() -> tuple[Path, bytes | None, list[str]]:
-        async with resolve_video(named, "Video 1", fetch) as path:
-            return path, path.read_bytes() if path.exists() else None, asked
+    async def read() -> tuple[Path, bytes | None, list[str]]:
+        async with resolve_video(given, "Video 1", fetch) as path:
+            return path, path.read_bytes() if path.exists() else None, addresses
 
-    with ThreadPoolExecutor(1) as elsewhere:  # the browser tests keep an event loop running in this thread
-        return elsewhere.submit(lambda: asyncio.run(look())).result()
+    with ThreadPoolExecutor(1) as pool:  # the browser tests keep an event loop running in this thread
+        return pool.submit(lambda: asyncio.run(read())).result()
 
 
-def test_an_upload_has_four_names(uploads: Path) -> None:
+def test_an_upload_can_be_given_in_four_ways(uploads: Path) -> None:
     path = uploads / "0f" / "a film, 100%.mp4"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"film")
     address = f"https://demo.example/gradio_api/file={quote(str(path))}"
-    for named in (str(path), {"path": str(path)}, {"path": str(path), "meta": {"_type": "gradio.FileData"}}, address):
-        assert opened(named) == (path, b"film", [])
+    for given in (str(path), {"path": str(path)}, {"path": str(path), "meta": {"_type": "gradio.FileData"}}, address):
+        assert resolve(given) == (path, b"film", [])
     assert path.exists()
 
 
 def test_a_web_address_is_fetched(uploads: Path) -> None:
     for address in ("https://demo.example/film.mp4", "http://demo.example/gradio_api/film.mp4"):
-        assert opened(address) == (NOWHERE, None, [address])
+        assert resolve(address) == (NOWHERE, None, [address])
 
 
-def test_what_came_within_the_call_is_cleared_away(uploads: Path) -> None:
-    path, held, asked = opened("data:video/mp4;base64," + base64.b64encode(b"film").decode())
-    assert (held, asked) == (b"film", [])
+def test_the_file_of_a_data_url_is_deleted_afterwards(uploads: Path) -> None:
+    path, content, addresses = resolve("data:video/mp4;base64," + base64.b64encode(b"film").decode())
+    assert (content, addresses) == (b"film", [])
     assert path.is_relative_to(uploads)
     assert not path.exists()
     assert not any(uploads.iterdir())
 
 
-def test_no_larger_one_is_taken_within_a_call(uploads: Path) -> None:
+def test_a_data_url_that_is_too_large_is_refused(uploads: Path) -> None:
     with pytest.raises(BadInput, match=r"^Video 1 has more than 20 MB"):
-        opened("data:video/mp4;base64," + "A" * (MAX_DATA_URL_BYTES * 4 // 3 + 8))
+        resolve("data:video/mp4;base64," + "A" * (MAX_DATA_URL_BYTES * 4 // 3 + 8))
     assert not any(uploads.iterdir())
 
 
 @pytest.mark.parametrize(
-    "named", [None, 7, [], {}, {"path": 7}, "", "a\0b", "film.mp4", "file:///etc/passwd", "ftp://demo.example/a"]
+    "given", [None, 7, [], {}, {"path": 7}, "", "a\0b", "film.mp4", "file:///etc/passwd", "ftp://demo.example/a"]
 )
-def test_nothing_else_is_a_video(named: object, uploads: Path) -> None:
+def test_nothing_else_is_a_video(given: object, uploads: Path) -> None:
     with pytest.raises(BadInput, match=r"^Video 1 is no uploaded file\."):
-        opened(named)
+        resolve(given)
 
 
-def test_an_address_in_a_file_object_was_for_others_to_fetch(uploads: Path) -> None:
+def test_an_address_in_a_file_object_is_not_fetched_here(uploads: Path) -> None:
     with pytest.raises(BadInput, match=r"^Video 1 is no uploaded file\."):
-        opened({"path": "https://demo.example/film.mp4"})
+        resolve({"path": "https://demo.example/film.mp4"})

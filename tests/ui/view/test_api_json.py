@@ -1,4 +1,4 @@
-"""What a program is told of a run: one shape, whole at every moment, and nothing filled in."""
+"""A run as the API gives it: one shape, whole at every moment, and nothing filled in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def state_of(finished: Finished) -> RunState:
     return fold_all(Trace(trace.started, trace.turns, finished).events())
 
 
-def test_what_was_not_said_is_not_filled_in() -> None:
+def test_missing_labels_are_not_filled_in() -> None:
     partial = Verdict(TA=Preference.FIRST, OA=Preference.TIE)
     item = run_json(state_of(Finished(StopReason.TURN_LIMIT, partial, provisional=True, forced=True)))
     assert item["labels"] == {"TA": 1, "MQ": None, "VQ": None, "OA": 0}
@@ -40,7 +40,7 @@ def test_the_typed_dicts_name_every_key_in_order() -> None:
     assert list(item["turns"][0]["frames"][0]) == list(get_type_hints(FrameJson))
 
 
-def test_every_telling_has_one_shape_and_is_json() -> None:
+def test_every_item_has_one_shape_and_is_json() -> None:
     whole = run_json(fold_all(handmade_runs.three_turns().events()), 4.6)
     for item in (run_json(RunState()), refused_json("No."), whole):
         assert item.keys() == whole.keys()

@@ -1,4 +1,4 @@
-"""The report: one file, no request, and nothing in it runs but our own script."""
+"""The report: one file, no request, and no script runs in it but our own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
-def attacked(attack: str) -> str:
+def report_with(attack: str) -> str:
     trace = handmade_runs.three_turns(prompt=attack, notes=(attack,), judge=attack, system=attack)
     turn = replace(
         trace.turns[0], told=attack, completion=handmade_runs.completion(attack, 4096), reply=Reply(attack, attack, attack)
@@ -29,7 +29,7 @@ def attacked(attack: str) -> str:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_data_never_becomes_markup(attack: str) -> None:
-    page = attacked(attack)
+    page = report_with(attack)
     assert page.count("<script") == page.count("</script>") == 2
     assert "<img" not in re.sub(r"<script>.*", "", page, flags=re.DOTALL)
 
@@ -49,7 +49,7 @@ def test_it_opens_from_the_disk_and_shows_the_whole_run(open_file: Callable[[Pat
 @pytest.mark.parametrize("attack", ATTACKS[:-1])
 def test_attacks_stay_text(open_file: Callable[[Path], Page], tmp_path: Path, attack: str) -> None:
     path = tmp_path / "report.html"
-    path.write_text(attacked(attack), encoding="utf-8")
+    path.write_text(report_with(attack), encoding="utf-8")
     page = open_file(path)
     assert page.locator(".vrt-prompt p").evaluate("node => node.textContent") == attack
     assert page.locator(".vrt-turn").first.locator(".vrt-text p").first.evaluate("node => node.textContent") == attack
@@ -59,7 +59,7 @@ def test_attacks_stay_text(open_file: Callable[[Path], Page], tmp_path: Path, at
 @pytest.mark.browser
 def test_a_megabyte_of_text_does_not_freeze_the_page(open_file: Callable[[Path], Page], tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(attacked("x" * 1_000_000), encoding="utf-8")
+    path.write_text(report_with("x" * 1_000_000), encoding="utf-8")
     page = open_file(path)
     assert len(page.locator(".vrt-prompt p").inner_text()) == 20_000
     assert page.locator(".vrt-prompt .vrt-more").inner_text() == "Show all 1,000,000 characters"

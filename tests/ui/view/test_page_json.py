@@ -31,45 +31,45 @@ ATTACKS = [
 ]
 
 
-def picture(frame: Thumbnail) -> ImageSource:
+def image_of(frame: Thumbnail) -> ImageSource:
     return ImageSource(f"frames/{frame.ref.side}-{frame.ref.slot}.jpg", 96, 96)
 
 
-def shown(trace: Trace) -> dict[str, Any]:
-    return view_json(fold_all(trace.events()), picture)
+def view_of(trace: Trace) -> Any:
+    return view_json(fold_all(trace.events()), image_of)
 
 
 @given(st.integers(0, 40))
 def test_every_moment_of_a_live_run_can_be_shown(moment: int) -> None:
     state = fold_all(list(handmade_runs.three_turns().events())[:moment])
-    json.dumps(view_json(state, picture), allow_nan=False)
+    json.dumps(view_json(state, image_of), allow_nan=False)
     assert status_line(state, 1.5)
 
 
 def test_a_stored_run_looks_like_the_live_one() -> None:
     trace = handmade_runs.three_turns()
-    assert shown(from_json(to_json(trace))) == shown(trace)
+    assert view_of(from_json(to_json(trace))) == view_of(trace)
 
 
-def test_frames_come_before_the_text_about_them() -> None:
+def test_a_turn_with_frames_and_no_text_yet_is_shown() -> None:
     events = list(handmade_runs.three_turns().events())
     first = next(position for position, event in enumerate(events) if isinstance(event, FramesShown))
-    turn = view_json(fold_all(events[: first + 1]), picture)["turns"][0]
+    turn = view_json(fold_all(events[: first + 1]), image_of)["turns"][0]
     assert [tile["label"] for tile in turn["tiles"]] == ["#16", "#48", "#80", "#112"]
     assert turn["parts"] == []
     assert turn["live"]
 
 
-def test_text_streams_and_is_read_on_the_way() -> None:
+def test_an_unfinished_reply_is_shown_raw_or_as_it_is_read() -> None:
     events = list(handmade_runs.three_turns().events())
     state = fold_all(events[:4])
-    assert view_json(state, picture)["turns"][0]["parts"] == [["Writing", "noted 1; thought"]]
-    parts = view_json(state, picture, lambda text: Reply(text, snapshot=text.upper()))["turns"][0]["parts"]
+    assert view_json(state, image_of)["turns"][0]["parts"] == [["Writing", "noted 1; thought"]]
+    parts = view_json(state, image_of, lambda text: Reply(text, snapshot=text.upper()))["turns"][0]["parts"]
     assert parts == [["Snapshot", "NOTED 1; THOUGHT"]]
 
 
-def test_an_answered_run() -> None:
-    view = shown(handmade_runs.three_turns())
+def test_an_answered_run_shows_verdict_and_turns() -> None:
+    view = view_of(handmade_runs.three_turns())
     assert view["verdict"]["headline"] == "Video 1 is better overall"
     assert [(chip["name"], chip["label"]) for chip in view["verdict"]["chips"]] == [
         ("Overall", "Video 1"),
@@ -89,7 +89,7 @@ def test_an_answered_run() -> None:
 
 
 def test_frames_that_left_the_window_are_marked() -> None:
-    turns = shown(handmade_runs.three_turns())["turns"]
+    turns = view_of(handmade_runs.three_turns())["turns"]
     gone = [[tile["label"] for tile in turn["tiles"] if any(half.get("gone") for half in tile["halves"])] for turn in turns]
     assert gone == [[], ["#10", "#30", "#90"], []]  # 60 came back in the third turn
 
@@ -97,7 +97,7 @@ def test_frames_that_left_the_window_are_marked() -> None:
 @pytest.mark.parametrize("stop", list(StopReason))
 def test_no_verdict_is_invented(stop: StopReason) -> None:
     trace = replace(handmade_runs.three_turns(), finished=Finished(stop, error="Why. What to do."))
-    view = shown(trace)
+    view = view_of(trace)
     assert view["verdict"] is None
     assert len(view["turns"]) == 3
     assert not any(turn["live"] for turn in view["turns"])
@@ -106,14 +106,14 @@ def test_no_verdict_is_invented(stop: StopReason) -> None:
 
 def test_a_partial_verdict_is_never_shown_as_whole() -> None:
     partial = Verdict(TA=Preference.FIRST, VQ=Preference.TIE)
-    view = shown(replace(handmade_runs.three_turns(), finished=Finished(StopReason.NO_ANSWER, partial)))
+    view = view_of(replace(handmade_runs.three_turns(), finished=Finished(StopReason.NO_ANSWER, partial)))
     assert view["verdict"]["headline"] == "No overall verdict"
     assert [chip["label"] for chip in view["verdict"]["chips"]] == ["Not said", "Video 1", "Tie", "Not said"]
     assert "Incomplete" in view["verdict"]["caveats"][0]
 
 
-def test_forced_and_provisional_answers_say_so() -> None:
-    caveats = shown(
+def test_forced_and_provisional_answers_have_caveats() -> None:
+    caveats = view_of(
         replace(handmade_runs.three_turns(), finished=Finished(StopReason.TURN_LIMIT, handmade_runs.WHOLE, True, True))
     )["verdict"]["caveats"]
     assert len(caveats) == 2
@@ -125,7 +125,7 @@ def test_text_stays_text_byte_for_byte(attack: str) -> None:
     reply = Reply(attack, attack, attack, problems=(Problem(ProblemKind.NO_ACTION, attack),))
     turn = replace(handmade_runs.three_turns().turns[0], completion=handmade_runs.completion(attack, 4096), reply=reply)
     finished = Finished(StopReason.FAILED, error=attack)
-    view = shown(Trace(handmade_runs.started(prompt=attack, notes=(attack,)), (turn,), finished))
+    view = view_of(Trace(handmade_runs.started(prompt=attack, notes=(attack,)), (turn,), finished))
     assert view["prompt"] == view["notes"][0] == view["ending"] == attack
     assert [text for _, text in view["turns"][0]["parts"]] == [attack] * 3
     assert view["turns"][0]["remarks"] == [attack]
@@ -133,34 +133,34 @@ def test_text_stays_text_byte_for_byte(attack: str) -> None:
 
 def test_an_unreadable_reply_is_shown_as_it_came() -> None:
     turn = replace(handmade_runs.three_turns().turns[0], completion=Completion("mumble"), reply=Reply("mumble"))
-    assert shown(Trace(handmade_runs.started(), (turn,)))["turns"][0]["parts"] == [["Reply as it came", "mumble"]]
+    assert view_of(Trace(handmade_runs.started(), (turn,)))["turns"][0]["parts"] == [["Reply as it came", "mumble"]]
 
 
-def test_refused_requests_stand_on_the_turn() -> None:
+def test_ignored_requests_are_remarks_of_their_turn() -> None:
     wants = FrameSelection((5,), dropped=(140, 151, "x"), asked=6)
     turn = replace(handmade_runs.three_turns().turns[0], reply=Reply("", wants=wants))
-    remarks = shown(Trace(handmade_runs.started(), (turn,)))["turns"][0]["remarks"]
+    remarks = view_of(Trace(handmade_runs.started(), (turn,)))["turns"][0]["remarks"]
     assert remarks == ["3 requests ignored, no such frame: 140, 151, x.", "2 repeated requests ignored."]
 
 
 def test_a_run_that_has_not_begun_has_no_turns() -> None:
-    assert view_json(RunState(), picture)["turns"] == []
+    assert view_json(RunState(), image_of)["turns"] == []
 
 
-def test_what_holds_for_both_files_is_said_once() -> None:
+def test_a_note_on_both_files_is_given_once() -> None:
     clips = (handmade_runs.clip("a.mp4", ("It is short.", "It is dark.")), handmade_runs.clip("b.mp4", ("It is short.",)))
-    assert shown(Trace(handmade_runs.started(clips=clips)))["health"] == ["Both videos: It is short.", "Video 1: It is dark."]
+    assert view_of(Trace(handmade_runs.started(clips=clips)))["health"] == ["Both videos: It is short.", "Video 1: It is dark."]
 
 
-def test_how_sure_the_judge_was_is_told_with_its_meaning() -> None:
+def test_confidence_comes_with_its_meaning() -> None:
     trace = handmade_runs.three_turns()
     sure = replace(trace.turns[0], reply=replace(trace.turns[0].reply, confidence=4))
-    turns = shown(replace(trace, turns=(sure, *trace.turns[1:])))["turns"]
+    turns = view_of(replace(trace, turns=(sure, *trace.turns[1:])))["turns"]
     assert [turn["confidence"] for turn in turns] == [["confidence 4", CONFIDENCE_HELP], [], []]
 
 
-def test_the_grid_is_told_as_data() -> None:
-    assert shown(handmade_runs.three_turns())["grid"] == {"slots": 128, "rule": "floor", "first": [0, 0], "last": "127"}
-    other = shown(replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="concat")))["grid"]
+def test_the_grid_of_each_dialect_is_given_as_data() -> None:
+    assert view_of(handmade_runs.three_turns())["grid"] == {"slots": 128, "rule": "floor", "first": [0, 0], "last": "127"}
+    other = view_of(replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="concat")))["grid"]
     assert other == {"slots": 48, "rule": "even", "first": [1, 49], "last": "96"}
-    assert shown(replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="klingon")))["grid"] is None
+    assert view_of(replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="klingon")))["grid"] is None

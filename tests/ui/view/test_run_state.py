@@ -7,7 +7,7 @@ from vrthinker_core.types.events import TextArrived, TurnEnded
 from vrthinker_core.ui.view.run_state import RunState, fold, fold_all, join_text
 
 
-def test_pieces_do_not_matter() -> None:
+def test_how_the_text_is_split_into_pieces_does_not_matter() -> None:
     events = list(handmade_runs.three_turns().events())
     state = RunState()
     for event in events:
