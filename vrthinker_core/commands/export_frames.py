@@ -9,7 +9,7 @@ from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Frame, ProtocolName, Settings, Side
 from vrthinker_core.types.geometry import Sizing
-from vrthinker_core.video import open_clip
+from vrthinker_core.video import FramePlan, open_clip
 
 
 def export_frames(video: Path, protocol: ProtocolName, slots: Sequence[int], out: Path) -> dict[str, object]:
@@ -22,7 +22,7 @@ def export_frames(video: Path, protocol: ProtocolName, slots: Sequence[int], out
         if not 0 <= slot < grid.slots:
             raise BadInput(f"{protocol} has the slots 0 to {grid.slots - 1} of each video; {slot} is none of them.")
     native = Sizing("native")
-    with open_clip(video, Side.FIRST, grid, opening=native, later=native, first=list(slots)) as clip:
+    with open_clip(video, Side.FIRST, FramePlan(grid, native, native, frozenset(slots))) as clip:
         frames = clip.frames(list(slots))
         written = [_write(frame, out) for frame in frames]
         return {

@@ -1,7 +1,8 @@
 """Open hostile files, map slots to real frames, decode each needed frame once."""
 
 from vrthinker_core.video.clip import Clip, open_clip
+from vrthinker_core.video.frames.plan import FramePlan
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.processes.pool import DecoderPool
 
-__all__ = ["Clip", "DecoderPool", "Limits", "open_clip"]
+__all__ = ["Clip", "DecoderPool", "FramePlan", "Limits", "open_clip"]

@@ -13,9 +13,8 @@ from typing import Any, Self
 
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
-from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video.files import open_local, shown_name
-from vrthinker_core.video.frames.plan import ReadMode
+from vrthinker_core.video.frames.plan import FramePlan, ReadMode
 from vrthinker_core.video.limits import DEFAULT, Limits
 from vrthinker_core.video.processes.pool import DecoderPool
 from vrthinker_core.video.processes.process import CLIP_WORKER, start_worker
@@ -25,18 +24,14 @@ from vrthinker_core.video.worker_io import Header
 def open_clip(
     path: Path,
     side: Side,
-    grid: Grid,
+    plan: FramePlan,
     *,
-    opening: Sizing,
-    later: Sizing,
-    first: Sequence[int],
     limits: Limits = DEFAULT,
     read_mode: ReadMode = "auto",
     decoders: DecoderPool | None = None,
 ) -> Clip:
     """Open a video file for one comparison.
 
-    `first` are the slots that are sent before the judge's first turn, sized by `opening`; all other slots are sized by `later`.
     `read_mode` is chosen by the length of the clip unless it is forced. `decoders` starts the worker process, and may make this
     wait until there is room to open a clip; without it a fresh process is started at once. Raises VideoError with one sentence
     about the file, DecoderDied when the worker crashed, hung or passed its limits.
@@ -45,15 +40,12 @@ def open_clip(
     open_local(path).close()
     request = {
         "path": str(path.resolve()),
-        "grid": asdict(grid),
-        "opening": asdict(opening),
-        "later": asdict(later),
-        "first": list(first),
+        "plan": asdict(plan) | {"first": list(plan.first)},
         "limits": asdict(limits),
         "read_mode": read_mode,
     }
     with decoders.opening_slot() if decoders else contextlib.nullcontext():
-        clip = Clip(path, side, grid, limits, decoders)
+        clip = Clip(path, side, plan.grid.slots, limits, decoders)
         try:
             clip._request(request)
         except BaseException:
@@ -70,11 +62,11 @@ class Clip:
     read_mode: ReadMode
     """How frames are found: "whole" or "seek", never "auto"."""
 
-    def __init__(self, path: Path, side: Side, grid: Grid, limits: Limits, decoders: DecoderPool | None = None) -> None:
+    def __init__(self, path: Path, side: Side, slots: int, limits: Limits, decoders: DecoderPool | None = None) -> None:
         """Use `open_clip`."""
         self._name = shown_name(path)
         self._side = side
-        self._grid = grid
+        self._slots = slots
         self._limits = limits
         self._lock = threading.RLock()
         self._failure: str | None = None
@@ -88,8 +80,8 @@ class Clip:
 
     def frames(self, slots: Sequence[int]) -> tuple[Frame, ...]:
         """The frames of `slots`, in the same order. Raises VideoError, DecoderDied; ValueError for a number that is no slot."""
-        if not all(0 <= slot < self._grid.slots for slot in slots):
-            raise ValueError(f"slots run from 0 to {self._grid.slots - 1}, not {list(slots)}")
+        if not all(0 <= slot < self._slots for slot in slots):
+            raise ValueError(f"slots run from 0 to {self._slots - 1}, not {list(slots)}")
         found = {frame.ref.slot: frame for frame in self._request({"slots": sorted(set(slots))})} if slots else {}
         if not found.keys() >= set(slots):
             raise VideoError(f"{self._name}: the decoder left frames out.")

@@ -10,7 +10,7 @@ from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.geometry import FrameLayout
-from vrthinker_core.video import Clip, DecoderPool, open_clip
+from vrthinker_core.video import Clip, DecoderPool, FramePlan, open_clip
 
 
 def submit_opening(pair: VideoPair, layout: FrameLayout, decoders: DecoderPool, pool: Executor) -> list[Future[Clip]]:
@@ -52,5 +52,5 @@ def frame_source(clips: tuple[Clip, Clip]) -> FrameSource:
 
 
 def _open_one(path: Path, side: Side, layout: FrameLayout, decoders: DecoderPool) -> Clip:
-    first = [ref.slot for ref in layout.opening_refs if ref.side is side]
-    return open_clip(path, side, layout.grid, opening=layout.opening, later=layout.later, first=first, decoders=decoders)
+    first = frozenset(ref.slot for ref in layout.opening_refs if ref.side is side)
+    return open_clip(path, side, FramePlan(layout.grid, layout.opening, layout.later, first), decoders=decoders)

@@ -10,7 +10,7 @@ import numpy as np
 
 from vrthinker_core.types import Frame, Side
 from vrthinker_core.types.geometry import Grid, Sizing
-from vrthinker_core.video import Clip, open_clip
+from vrthinker_core.video import Clip, FramePlan, open_clip
 
 PAIRED = Grid(128, "floor")
 CONCAT = Grid(48, "even")
@@ -21,9 +21,8 @@ FIRST = (16, 48, 80, 112)
 
 def opened(path: Path, *, grid: Grid = PAIRED, opening: Sizing = NATIVE, first: Sequence[int] = FIRST, **rest: Any) -> Clip:
     """An open clip of side 1; `later` is `opening` unless given."""
-    return open_clip(
-        path, rest.pop("side", Side.FIRST), grid, opening=opening, later=rest.pop("later", opening), first=first, **rest
-    )
+    plan = FramePlan(grid, opening, rest.pop("later", opening), frozenset(first))
+    return open_clip(path, rest.pop("side", Side.FIRST), plan, **rest)
 
 
 def pixels(frame: Frame) -> np.ndarray[Any, np.dtype[np.uint8]]:

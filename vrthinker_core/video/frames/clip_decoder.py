@@ -15,7 +15,7 @@ from vrthinker_core.video.frames.convert import Pixels
 from vrthinker_core.video.frames.decode import DecodedFrame, DecodeStats, SeekingReader, SequentialReader, TimestampMismatch
 from vrthinker_core.video.frames.frame_cache import FrameCache
 from vrthinker_core.video.frames.health import ClipFacts, health_notes
-from vrthinker_core.video.frames.plan import FrameRequest, Plan, ReadMode
+from vrthinker_core.video.frames.plan import FramePlan, FrameRequest, ReadMode
 from vrthinker_core.video.frames.timeline import make_frame_times, read_timeline
 from vrthinker_core.video.limits import CpuBudget, Limits, near_memory_limit
 
@@ -47,7 +47,7 @@ class ConvertedFrame:
 class ClipDecoder:
     """An opened clip. Not for two threads at once."""
 
-    def __init__(self, path: Path, plan: Plan, limits: Limits, read_mode: ReadMode, budget: CpuBudget) -> None:
+    def __init__(self, path: Path, plan: FramePlan, limits: Limits, read_mode: ReadMode, budget: CpuBudget) -> None:
         """Opens the file and prepares at least the first slots. Raises VideoError."""
         self._plan = plan
         self._limits = limits

@@ -10,7 +10,7 @@ from vrthinker_core.video.frames.container import VideoSource
 from vrthinker_core.video.frames.convert import DisplayGeometry, FrameConverter, Pixels, read_orientation
 from vrthinker_core.video.frames.decode import DecodedFrame
 from vrthinker_core.video.frames.health import SAMPLES, GreySample, grey_sample
-from vrthinker_core.video.frames.plan import FrameRequest, Plan
+from vrthinker_core.video.frames.plan import FramePlan, FrameRequest
 
 _MOST_BYTES = 100_000_000
 """Room for the pictures of every slot of the published protocols: 128 of 448 x 448 pixels are 77 MB."""
@@ -23,7 +23,7 @@ _HDR_TRANSFERS = (16, 18)
 class FrameCache:
     """Makes pictures and keeps them."""
 
-    def __init__(self, source: VideoSource, plan: Plan) -> None:
+    def __init__(self, source: VideoSource, plan: FramePlan) -> None:
         """Empty. How the clip is seen is taken from the first frame that is added."""
         self._source = source
         self._plan = plan

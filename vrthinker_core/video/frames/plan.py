@@ -21,13 +21,16 @@ class FrameRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How slots become pictures: the first ones have a size of their own."""
+class FramePlan:
+    """Which slots a clip has, and at what size the frame of each is sent."""
 
     grid: Grid
     opening: Sizing
+    """Of the slots in `first`."""
     later: Sizing
+    """Of all others."""
     first: frozenset[int]
+    """The slots that are sent before the judge's first turn."""
 
     def request(self, slot: int, total: int) -> FrameRequest:
         """What `slot` means in a clip of `total` frames."""

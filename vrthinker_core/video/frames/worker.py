@@ -13,7 +13,7 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video.files import shown_name
 from vrthinker_core.video.frames.clip_decoder import ClipDecoder, ConvertedFrame
-from vrthinker_core.video.frames.plan import Plan
+from vrthinker_core.video.frames.plan import FramePlan
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
 from vrthinker_core.video.worker_io import Header, connect_to_parent, request_queue, respond
 
@@ -61,7 +61,8 @@ class DecodeService:
         path = Path(request["path"])
         self._name = shown_name(path)
         self._budget = CpuBudget(self._name, limits)
-        plan = Plan(Grid(**request["grid"]), Sizing(**request["opening"]), Sizing(**request["later"]), frozenset(request["first"]))
+        sent = request["plan"]
+        plan = FramePlan(Grid(**sent["grid"]), Sizing(**sent["opening"]), Sizing(**sent["later"]), frozenset(sent["first"]))
         return ClipDecoder(path, plan, limits, request["read_mode"], self._budget)
 
     def _send_frames(self, decoder: ClipDecoder, slots: list[int]) -> None:
