@@ -1,4 +1,4 @@
-"""A run in its thread: nothing lost, stopped at once, and never two judges on one seat."""
+"""A run in its thread: no event is lost, it stops at once, and no two judges share a slot."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from vrthinker_core.ui.view.run_state import fold_all
 @pytest.fixture
 def job(tmp_path: Path) -> RunJob:
     pair = VideoPair("A ball pans steadily.", tmp_path / "a.mp4", tmp_path / "b.mp4")
-    return RunJob(pair, Settings(), tmp_path / "trace.json", tmp_path / "halt")
+    return RunJob(pair, Settings(), tmp_path / "trace.json", tmp_path / "stop")
 
 
-def recite(job: RunJob) -> Generator[Event, None, None]:
+def finish_at_once(job: RunJob) -> Generator[Event, None, None]:
     yield from handmade_runs.three_turns().events()
 
 
-def talk(job: RunJob) -> Generator[Event, None, None]:
-    """Talks until it is told to stop."""
+def run_until_stopped(job: RunJob) -> Generator[Event, None, None]:
+    """Writes until the stop file exists."""
     yield handmade_runs.started()
     yield FramesShown(1, "told", handmade_runs.pairs([16]))
     while not job.stop_file.exists():
@@ -42,32 +42,32 @@ def talk(job: RunJob) -> Generator[Event, None, None]:
 def until(ready: Callable[[], object], seconds: float = 10) -> None:
     end = time.monotonic() + seconds
     while not ready():
-        assert time.monotonic() < end, "it never came"
+        assert time.monotonic() < end, f"not within {seconds} s"
         time.sleep(0.005)
 
 
-def start(job: RunJob, judging: JobRunner, seats: threading.Semaphore | None = None) -> BackgroundRun:
-    return BackgroundRun(job, judging, seats or threading.Semaphore(1))
+def start(job: RunJob, run_job: JobRunner, judge_slots: threading.Semaphore | None = None) -> BackgroundRun:
+    return BackgroundRun(job, run_job, judge_slots or threading.Semaphore(1))
 
 
-def test_nothing_is_lost(job: RunJob) -> None:
-    run = start(job, recite)
+def test_every_event_reaches_the_state(job: RunJob) -> None:
+    run = start(job, finish_at_once)
     until(lambda: run.over)
     assert run.state == fold_all(handmade_runs.three_turns().events())
 
 
 def test_stop_keeps_everything_and_takes_half_a_second_at_most(job: RunJob) -> None:
-    run = start(job, talk)
+    run = start(job, run_until_stopped)
     until(lambda: run.state.turns and run.state.turns[0].text)
-    began = time.monotonic()
+    started_at = time.monotonic()
     state = run.stop()
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - started_at < 0.5
     assert state.finished == Finished(StopReason.CANCELLED, seconds=1)
     assert state.turns[0].text
     assert run.join(5)
 
 
-def test_a_judge_that_hangs_does_not_hold_up_the_page_but_keeps_its_seat(job: RunJob) -> None:
+def test_a_judge_that_hangs_is_given_up_and_keeps_its_slot_until_it_ends(job: RunJob) -> None:
     let_go = threading.Event()
 
     def hang(job: RunJob) -> Generator[Event, None, None]:
@@ -75,23 +75,23 @@ def test_a_judge_that_hangs_does_not_hold_up_the_page_but_keeps_its_seat(job: Ru
         let_go.wait()
         yield TextArrived(1, "too late")
 
-    seats = threading.Semaphore(1)
-    run = start(job, hang, seats)
+    judge_slots = threading.Semaphore(1)
+    run = start(job, hang, judge_slots)
     until(lambda: run.state.started)
-    began = time.monotonic()
+    started_at = time.monotonic()
     state = run.stop()
-    assert time.monotonic() - began < 0.5
+    assert time.monotonic() - started_at < 0.5
     assert state.finished is not None
     assert state.finished.stop is StopReason.CANCELLED
-    following = start(job, recite, seats)
-    assert not following.join(0.3)
-    assert following.state.started is None
+    next_run = start(job, finish_at_once, judge_slots)
+    assert not next_run.join(0.3)
+    assert next_run.state.started is None
     let_go.set()
-    until(lambda: following.over)
-    assert run.state == state, "what comes after the end is not heard"
+    until(lambda: next_run.over)
+    assert run.state == state, "events after the end change nothing"
 
 
-def test_what_a_hanging_judge_had_seen_and_written_is_kept_in_the_trace(job: RunJob) -> None:
+def test_the_open_turn_of_a_hanging_judge_is_kept_in_the_trace(job: RunJob) -> None:
     let_go = threading.Event()
 
     def hang(job: RunJob) -> Generator[Event, None, None]:
@@ -113,10 +113,10 @@ def test_what_a_hanging_judge_had_seen_and_written_is_kept_in_the_trace(job: Run
     assert fold_all(trace.events()) == run.state
 
 
-def test_a_judge_that_does_not_listen_is_closed(job: RunJob) -> None:
+def test_a_judge_that_ignores_the_stop_file_is_closed(job: RunJob) -> None:
     closed = threading.Event()
 
-    def babble(job: RunJob) -> Generator[Event, None, None]:
+    def never_stop(job: RunJob) -> Generator[Event, None, None]:
         try:
             yield handmade_runs.started()
             while True:
@@ -125,7 +125,7 @@ def test_a_judge_that_does_not_listen_is_closed(job: RunJob) -> None:
         finally:
             closed.set()
 
-    run = start(job, babble)
+    run = start(job, never_stop)
     run.request_stop()
     assert run.join(5)
     assert closed.is_set()
@@ -149,9 +149,9 @@ def test_a_judge_that_fails_ends_with_a_sentence(job: RunJob, error: Exception) 
     assert finished.error.endswith(".")
 
 
-def test_who_leaves_while_waiting_never_starts(job: RunJob) -> None:
-    seats = threading.Semaphore(0)
-    run = start(job, recite, seats)
+def test_a_run_stopped_while_it_waits_for_a_slot_never_starts(job: RunJob) -> None:
+    judge_slots = threading.Semaphore(0)
+    run = start(job, finish_at_once, judge_slots)
     run.request_stop()
     until(lambda: run.over)
     assert run.state.started is None

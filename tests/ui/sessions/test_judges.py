@@ -1,4 +1,4 @@
-"""Several judges behind one page: what they are called, how they are opened, and who speaks in which run."""
+"""Several judges behind one page: their names, how they are opened, and which one does which run."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from vrthinker_core.ui.sessions.sessions import Sessions
 FIRST = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 SECOND = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
 
-Open = Callable[..., JudgeLoader]
+LoadJudges = Callable[..., JudgeLoader]
 
 
-def speaking(reply: str, name: str) -> OpenJudge:
+def scripted(reply: str, name: str) -> OpenJudge:
     return lambda: OpenedBackend(ScriptedBackend([reply], name=name))
 
 
 @pytest.fixture
-def opening() -> Iterator[Open]:
-    """Opens judges, by name."""
-    begun: list[JudgeLoader] = []
+def load_judges() -> Iterator[LoadJudges]:
+    """Makes loaders of the given judges, by name; all are closed at the end."""
+    started: list[JudgeLoader] = []
 
     def start(**judges: OpenJudge) -> JudgeLoader:
-        begun.append(JudgeLoader(judges))
-        return begun[-1]
+        started.append(JudgeLoader(judges))
+        return started[-1]
 
     yield start
-    for one in begun:
-        one.close()
+    for loader in started:
+        loader.close()
 
 
 def failing() -> OpenedBackend:
@@ -51,7 +51,7 @@ def failing() -> OpenedBackend:
 # -- names ---------------------------------------------------------------------------------------------------------------
 
 
-def test_names_tell_judges_apart_and_reveal_no_path(tmp_path: Path) -> None:
+def test_names_are_distinct_and_contain_no_path(tmp_path: Path) -> None:
     folder = tmp_path / "models" / "mine"
     folder.mkdir(parents=True)
     chosen = {
@@ -68,11 +68,11 @@ def test_names_tell_judges_apart_and_reveal_no_path(tmp_path: Path) -> None:
     assert list(judge_openers(list(chosen))) == list(chosen.values())
 
 
-def test_a_number_is_never_taken_twice() -> None:
+def test_a_numbered_name_is_never_given_twice() -> None:
     assert list(judge_openers(["hf:/x/a 2", "hf:/x/a", "hf:/y/a", "hf:/z/a"])) == ["a 2", "a", "a 3", "a 4"]
 
 
-def test_the_trace_names_a_judge_as_the_page_does(tmp_path: Path) -> None:
+def test_a_backend_has_the_name_that_the_page_shows(tmp_path: Path) -> None:
     scripts = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -82,14 +82,14 @@ def test_the_trace_names_a_judge_as_the_page_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("choice", ["hf:{}/nothing", "hf:{}", "scripted:{}/nothing.jsonl", "{}/nothing"])
-def test_what_is_wrong_is_said_without_a_path(choice: str, tmp_path: Path) -> None:
+def test_errors_name_the_judge_and_no_path(choice: str, tmp_path: Path) -> None:
     ((name, open_judge),) = judge_openers([choice.format(tmp_path)]).items()
-    with pytest.raises((BadInput, CheckpointError), match=name) as told:
+    with pytest.raises((BadInput, CheckpointError), match=name) as raised:
         open_judge()
-    assert str(tmp_path) not in str(told.value)
+    assert str(tmp_path) not in str(raised.value)
 
 
-# -- what a server is told -----------------------------------------------------------------------------------------------
+# -- which judges a server offers ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_is_wrong_is_said_without_a_path(choice: str, tmp_path: Path) -> No
         ([], "", []),
     ],
 )
-def test_judges_are_chosen_by_option_or_variable(
+def test_judges_are_chosen_by_option_or_environment_variable(
     arguments: list[str], variable: str, chosen: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["app.py", *arguments])
@@ -110,31 +110,31 @@ def test_judges_are_chosen_by_option_or_variable(
 
 
 @pytest.mark.parametrize(("gpu", "names"), [(False, ["nano (built in)"]), (True, ["qunwang13/vrthinker", "nano (built in)"])])
-def test_without_a_choice_it_is_the_best_one_and_the_built_in_one(
+def test_without_a_choice_the_best_judge_and_the_built_in_one_are_offered(
     gpu: bool, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     assert list(judge_openers([])) == names
 
 
-def test_without_a_gpu_the_built_in_judge_says_why_it_speaks() -> None:
+def test_without_a_gpu_the_built_in_judge_notes_why_it_was_chosen() -> None:
     (open_judge,) = judge_openers([]).values()
     opened = open_judge()
     assert opened.backend.name == "nano (built in)"
     assert opened.notes[0].startswith("No GPU was found")
 
 
-# -- opening -------------------------------------------------------------------------------------------------------------
+# -- load_judges -------------------------------------------------------------------------------------------------------------
 
 
-def test_judges_are_opened_in_their_order_and_none_waits_for_those_after_it(opening: Open) -> None:
+def test_judges_open_in_order_and_each_is_ready_before_the_next(load_judges: LoadJudges) -> None:
     go_on = threading.Event()
 
     def slow() -> OpenedBackend:
         go_on.wait()
         return OpenedBackend(ScriptedBackend([SECOND], name="slow"))
 
-    judges = opening(one=speaking(FIRST, "one"), slow=slow, last=speaking(FIRST, "last"))
+    judges = load_judges(one=scripted(FIRST, "one"), slow=slow, last=scripted(FIRST, "last"))
     assert judges.names == ("one", "slow", "last")
     assert judges.get().backend.name == judges.get("one").backend.name == "one"
     assert judges.is_loaded()
@@ -144,39 +144,39 @@ def test_judges_are_opened_in_their_order_and_none_waits_for_those_after_it(open
     assert judges.get("last").backend.name == "last"
 
 
-def test_settling_is_waiting_for_all_of_them(opening: Open) -> None:
+def test_wait_all_waits_for_every_judge(load_judges: LoadJudges) -> None:
     go_on = threading.Event()
 
     def slow() -> OpenedBackend:
         go_on.wait()
         return failing()
 
-    judges = opening(one=speaking(FIRST, "one"), slow=slow)
-    settling = threading.Thread(target=judges.wait_all, daemon=True)
-    settling.start()
+    judges = load_judges(one=scripted(FIRST, "one"), slow=slow)
+    waiting = threading.Thread(target=judges.wait_all, daemon=True)
+    waiting.start()
     until(lambda: judges.is_loaded("one"))
-    settling.join(0.2)
-    assert settling.is_alive()
+    waiting.join(0.2)
+    assert waiting.is_alive()
     go_on.set()
-    settling.join(5)
-    assert not settling.is_alive()
+    waiting.join(5)
+    assert not waiting.is_alive()
     assert judges.is_loaded("slow")
 
 
 @pytest.mark.parametrize("broken", [failing, lambda: sys.exit(1), lambda: OpenedBackend(*[1 / 0])])
-def test_one_that_cannot_be_opened_spoils_no_other(opening: Open, broken: OpenJudge) -> None:
-    judges = opening(broken=broken, whole=speaking(SECOND, "whole"))
+def test_a_judge_that_cannot_be_opened_leaves_the_others_alone(load_judges: LoadJudges, broken: OpenJudge) -> None:
+    judges = load_judges(broken=broken, whole=scripted(SECOND, "whole"))
     assert judges.get("whole").backend.name == "whole"
     depths = []
     for _ in range(3):
-        with pytest.raises(CheckpointError) as told:
+        with pytest.raises(CheckpointError) as raised:
             judges.get()
-        depths.append(len(told.traceback))
-    assert len(set(depths)) == 1, "an error that is told again and again must not grow"
+        depths.append(len(raised.traceback))
+    assert len(set(depths)) == 1, "an error that is raised again and again must not grow"
 
 
-def test_a_name_that_is_not_offered_is_one_sentence(opening: Open) -> None:
-    judges = opening(one=speaking(FIRST, "one"), two=speaking(SECOND, "two"))
+def test_an_unknown_name_is_one_sentence(load_judges: LoadJudges) -> None:
+    judges = load_judges(one=scripted(FIRST, "one"), two=scripted(SECOND, "two"))
     for wrong in ("three", "One", "one ", 7, ["one"], True, "x" * 999):
         with pytest.raises(BadInput, match=r"^There is no judge .{1,42} here\. Choose one, two\.$"):
             settings_form.parse_judge(wrong, judges.names)
@@ -188,19 +188,19 @@ def test_a_name_that_is_not_offered_is_one_sentence(opening: Open) -> None:
 # -- runs ----------------------------------------------------------------------------------------------------------------
 
 
-def test_visitors_with_different_judges_never_mix(opening: Open, pair: VideoPair, tmp_path: Path) -> None:
-    judges = opening(one=speaking(FIRST, "one"), two=speaking(SECOND, "two"))
-    visits = Sessions(tmp_path, judges.run_job, at_once=4)
+def test_runs_with_different_judges_never_mix(load_judges: LoadJudges, pair: VideoPair, tmp_path: Path) -> None:
+    judges = load_judges(one=scripted(FIRST, "one"), two=scripted(SECOND, "two"))
+    sessions = Sessions(tmp_path, judges.run_job, at_once=4)
     names = ["one", "two", "", "two", "one", "two"]
-    begun = [visits.start_run(str(number), pair, Settings(), name) for number, name in enumerate(names)]
-    until(lambda: all(visit.run.over for visit in begun), 60)
-    for name, visit in zip(names, begun, strict=True):
-        state = visit.run.state
+    started = [sessions.start_run(str(number), pair, Settings(), name) for number, name in enumerate(names)]
+    until(lambda: all(session.run.over for session in started), 60)
+    for name, session in zip(names, started, strict=True):
+        state = session.run.state
         assert state.started is not None
         assert state.finished is not None
         assert state.finished.verdict is not None
-        assert visit.judge == name
+        assert session.judge == name
         assert state.started.judge == (name or "one")
         better = Preference.SECOND if name == "two" else Preference.FIRST
         assert state.finished.verdict.OA is better
-    visits.close()
+    sessions.close()

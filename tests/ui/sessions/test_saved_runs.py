@@ -1,4 +1,4 @@
-"""Saved runs without a browser: replay, shelf, examples, settings and the waiting room."""
+"""Saved runs without a browser: replay, shared traces, examples, settings and the waiting room."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ui.sessions.test_background_run import talk, until
+from tests.ui.sessions.test_background_run import run_until_stopped, until
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import PROMPT, write_example
@@ -33,12 +33,12 @@ from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("examples")
-    write_example(place / "b-block")
-    write_example(place / "a-block", hue=40)
-    (place / "broken").mkdir()
-    (place / "broken" / "trace.json").write_text("{}")
-    return place
+    folder = tmp_path_factory.mktemp("examples")
+    write_example(folder / "b-block")
+    write_example(folder / "a-block", hue=40)
+    (folder / "broken").mkdir()
+    (folder / "broken" / "trace.json").write_text("{}")
+    return folder
 
 
 def test_saving_and_replaying_is_the_identity() -> None:
@@ -64,13 +64,13 @@ def test_a_turn_that_never_ended_is_not_saved() -> None:
     assert trace_of(RunState()) is None
 
 
-def test_a_replay_says_what_it_is() -> None:
+def test_a_replays_status_says_that_it_is_one() -> None:
     trace = handmade_runs.three_turns()
     assert replay_status_line(Replay(trace).state) == "Replaying a saved trace. Finished after 3 turns in 4.6 s"
     assert "cut off" in replay_status_line(Replay(replace(trace, finished=None)).state)
 
 
-def test_videos_are_known_by_their_content(folder: Path, tmp_path: Path) -> None:
+def test_videos_are_matched_by_their_content(folder: Path, tmp_path: Path) -> None:
     first, second = folder / "a-block" / "first.mp4", folder / "a-block" / "second.mp4"
     trace = load(folder / "a-block" / "trace.json")
     assert matching_videos(trace, [second, tmp_path / "gone.mp4", first]) == (first, second)
@@ -79,33 +79,33 @@ def test_videos_are_known_by_their_content(folder: Path, tmp_path: Path) -> None
     assert file_digest(tmp_path) == ""
 
 
-def test_the_shelf_gives_back_what_it_was_given(tmp_path: Path) -> None:
-    shelf = SharedTraces(tmp_path)
+def test_a_shared_trace_comes_back_as_it_was(tmp_path: Path) -> None:
+    shared = SharedTraces(tmp_path)
     trace = handmade_runs.three_turns()
-    name = shelf.add("run", trace)
-    assert shelf.get(name) == trace
-    assert shelf.add("run", trace) == name
-    assert shelf.add("another run", trace) != name
+    name = shared.add("run", trace)
+    assert shared.get(name) == trace
+    assert shared.add("run", trace) == name
+    assert shared.add("another run", trace) != name
 
 
 @pytest.mark.parametrize("name", ["", "x", "../trace", "0" * 24, "0" * 23 + "G", "..%2f" * 5])
-def test_no_other_name_leads_anywhere(tmp_path: Path, name: str) -> None:
+def test_no_other_name_finds_a_trace(tmp_path: Path, name: str) -> None:
     with pytest.raises(TraceError, match="leads nowhere"):
         SharedTraces(tmp_path).get(name)
 
 
-@pytest.mark.parametrize("bounds", [{"most": 3}, {"most_bytes": 3 * 215_000}])
-def test_the_shelf_never_overflows(tmp_path: Path, bounds: dict[str, int]) -> None:
-    shelf = SharedTraces(tmp_path, **bounds)
-    heavy = Trace(handmade_runs.started(system="x" * 199_000))
-    names = [shelf.add(str(number), heavy) for number in range(8)]
+@pytest.mark.parametrize("bounds", [{"max_traces": 3}, {"max_bytes": 3 * 215_000}])
+def test_the_oldest_shared_traces_are_dropped(tmp_path: Path, bounds: dict[str, int]) -> None:
+    shared = SharedTraces(tmp_path, **bounds)
+    large = Trace(handmade_runs.started(system="x" * 199_000))
+    names = [shared.add(str(number), large) for number in range(8)]
     assert {path.stem for path in tmp_path.iterdir()} == set(names[5:])
-    assert shelf.get(names[-1]) == heavy
+    assert shared.get(names[-1]) == large
     with pytest.raises(TraceError):
-        shelf.get(names[0])
+        shared.get(names[0])
 
 
-def test_examples_come_in_the_order_of_their_names_and_only_whole_ones(folder: Path, tmp_path: Path) -> None:
+def test_examples_are_sorted_by_name_and_broken_ones_left_out(folder: Path, tmp_path: Path) -> None:
     examples = Examples(folder)
     assert [example.name for example in examples.all] == ["a-block", "b-block"]
     cards = examples.cards(lambda name: ThumbnailFiles(tmp_path / name, f"frames/{name}"))
@@ -120,17 +120,17 @@ def test_examples_come_in_the_order_of_their_names_and_only_whole_ones(folder: P
 
 
 def test_showing_a_saved_run_stops_the_live_one(tmp_path: Path) -> None:
-    visits = Sessions(tmp_path, talk)
-    live = visits.start_run("anna", VideoPair("p", Path("a.mp4"), Path("b.mp4")), Settings())
+    sessions = Sessions(tmp_path, run_until_stopped)
+    live = sessions.start_run("anna", VideoPair("p", Path("a.mp4"), Path("b.mp4")), Settings())
     until(lambda: live.run.state.turns)
-    shown = visits.start_replay("anna", handmade_runs.three_turns())
+    shown = sessions.start_replay("anna", handmade_runs.three_turns())
     assert live.run.join(5)
-    assert visits.get("anna") is visits.find_run(shown.name) is shown
-    assert visits.find_run(live.name) is None
+    assert sessions.get("anna") is sessions.find_run(shown.name) is shown
+    assert sessions.find_run(live.name) is None
     assert shown.is_replay
     assert not live.is_replay
     assert live.files == (Path("a.mp4"), Path("b.mp4"))
-    visits.end("anna")
+    sessions.end("anna")
     until(lambda: not files(tmp_path))
 
 
@@ -141,12 +141,12 @@ def test_the_form_as_settings() -> None:
 
 
 @given(st.lists(st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.lists(st.text())), min_size=4, max_size=4))
-def test_nothing_else_becomes_a_setting(values: list[object]) -> None:
+def test_other_values_never_become_settings(values: list[object]) -> None:
     with contextlib.suppress(BadInput):
         assert parse_settings(*values).protocol in ("auto", "concat", "paired")
 
 
-def test_the_room_has_so_many_places_and_no_more() -> None:
+def test_the_waiting_room_never_exceeds_its_capacity() -> None:
     room = WaitingRoom(2)
     assert room.join("anna")
     assert room.join("bert")
@@ -157,12 +157,12 @@ def test_the_room_has_so_many_places_and_no_more() -> None:
     assert room.join("cleo")
 
 
-def test_nobody_is_left_when_a_replay_leaves(tmp_path: Path) -> None:
+def test_a_replay_needs_no_judge(tmp_path: Path) -> None:
     def fail(job: object) -> Generator[object, None, None]:
         raise AssertionError("a replay needs no judge")
 
-    visits = Sessions(tmp_path, fail)  # type: ignore[arg-type]
-    visit = visits.start_replay("anna", handmade_runs.three_turns(), "example")
-    assert visit.link == "example"
-    assert visit.files == ()
-    visits.close()
+    sessions = Sessions(tmp_path, fail)  # type: ignore[arg-type]
+    session = sessions.start_replay("anna", handmade_runs.three_turns(), "example")
+    assert session.link == "example"
+    assert session.files == ()
+    sessions.close()

@@ -1,4 +1,4 @@
-"""Visitors: their runs never mix, and nothing of them stays."""
+"""Sessions: their runs never mix, and their files are removed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.sessions.test_background_run import recite, talk, until
+from tests.ui.sessions.test_background_run import finish_at_once, run_until_stopped, until
 from tests.ui.support import handmade_runs
 from vrthinker_core.types import Settings, Side, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason
@@ -21,39 +21,39 @@ PAIR = VideoPair("A ball pans steadily.", Path("a.mp4"), Path("b.mp4"))
 
 
 def files(folder: Path) -> list[Path]:
-    """Every file below; folders may vanish meanwhile."""
+    """Every file below `folder`; folders may be removed meanwhile."""
     return [Path(place, name) for place, _, names in os.walk(folder) for name in names]
 
 
-def test_leaving_stops_the_judge_and_leaves_no_file(tmp_path: Path) -> None:
-    visits = Sessions(tmp_path, talk)
-    visit = visits.start_run("anna", PAIR, Settings())
-    until(lambda: visit.run.state.turns)
-    visit.thumbnails(handmade_runs.thumbnail(16, Side.FIRST))
+def test_ending_a_session_stops_the_judge_and_removes_its_files(tmp_path: Path) -> None:
+    sessions = Sessions(tmp_path, run_until_stopped)
+    session = sessions.start_run("anna", PAIR, Settings())
+    until(lambda: session.run.state.turns)
+    session.thumbnails(handmade_runs.thumbnail(16, Side.FIRST))
     assert files(tmp_path)
-    visits.end("anna")
-    assert visit.run.join(5)
+    sessions.end("anna")
+    assert session.run.join(5)
     until(lambda: not files(tmp_path))
-    assert visits.get("anna") is None
-    visits.end("anna")
+    assert sessions.get("anna") is None
+    sessions.end("anna")
 
 
-def test_a_new_run_takes_the_place_of_the_former(tmp_path: Path) -> None:
-    visits = Sessions(tmp_path, talk)
-    former = visits.start_run("anna", PAIR, Settings())
-    latter = visits.start_run("anna", PAIR, Settings())
-    assert former.run.join(5)
-    until(lambda: latter.run.state.turns)
-    assert visits.get("anna") is latter
-    visits.end("anna")
+def test_a_new_run_replaces_the_old_one(tmp_path: Path) -> None:
+    sessions = Sessions(tmp_path, run_until_stopped)
+    old = sessions.start_run("anna", PAIR, Settings())
+    new = sessions.start_run("anna", PAIR, Settings())
+    assert old.run.join(5)
+    until(lambda: new.run.state.turns)
+    assert sessions.get("anna") is new
+    sessions.end("anna")
 
 
 def test_closing_stops_every_judge(tmp_path: Path) -> None:
-    visits = Sessions(tmp_path, talk, at_once=2)
-    begun = [visits.start_run(name, PAIR, Settings()) for name in ("anna", "bert", "cleo")]
-    until(lambda: sum(bool(visit.run.state.turns) for visit in begun) == 2)
-    visits.close()
-    assert all(visit.run.over for visit in begun)
+    sessions = Sessions(tmp_path, run_until_stopped, at_once=2)
+    started = [sessions.start_run(name, PAIR, Settings()) for name in ("anna", "bert", "cleo")]
+    until(lambda: sum(bool(session.run.state.turns) for session in started) == 2)
+    sessions.close()
+    assert all(session.run.over for session in started)
 
 
 def test_runs_never_mix(tmp_path: Path) -> None:
@@ -61,67 +61,67 @@ def test_runs_never_mix(tmp_path: Path) -> None:
         yield handmade_runs.started(prompt=job.pair.prompt)
         yield from list(handmade_runs.three_turns().events())[1:]
 
-    visits = Sessions(tmp_path, echo, at_once=4)
+    sessions = Sessions(tmp_path, echo, at_once=4)
     names = [f"visitor {number}" for number in range(40)]
-    begun = [visits.start_run(name, VideoPair(name, Path("a"), Path("b")), Settings()) for name in names]
-    until(lambda: all(visit.run.over for visit in begun))
-    assert [visit.run.state.started.prompt for visit in begun if visit.run.state.started] == names
-    assert len({visit.name for visit in begun}) == len(begun)
+    started = [sessions.start_run(name, VideoPair(name, Path("a"), Path("b")), Settings()) for name in names]
+    until(lambda: all(session.run.over for session in started))
+    assert [session.run.state.started.prompt for session in started if session.run.state.started] == names
+    assert len({session.name for session in started}) == len(started)
 
 
-def test_one_seat_means_one_judge_at_a_time(tmp_path: Path) -> None:
-    thinking = threading.Semaphore(1)
+def test_one_slot_means_one_judge_at_a_time(tmp_path: Path) -> None:
+    running = threading.Semaphore(1)
 
     def alone(job: RunJob) -> Generator[Event, None, None]:
-        assert thinking.acquire(blocking=False), "two judges at once"
-        yield from recite(job)
-        thinking.release()
+        assert running.acquire(blocking=False), "two judges at once"
+        yield from finish_at_once(job)
+        running.release()
 
-    visits = Sessions(tmp_path, alone)
-    begun = [visits.start_run(str(number), PAIR, Settings()) for number in range(8)]
-    until(lambda: all(visit.run.over for visit in begun))
-    assert all(visit.run.state.finished and not visit.run.state.finished.fault for visit in begun)
+    sessions = Sessions(tmp_path, alone)
+    started = [sessions.start_run(str(number), PAIR, Settings()) for number in range(8)]
+    until(lambda: all(session.run.over for session in started))
+    assert all(session.run.state.finished and not session.run.state.finished.fault for session in started)
 
 
-def test_a_picture_is_written_once(tmp_path: Path) -> None:
-    visit = Sessions(tmp_path, recite).start_run("anna", PAIR, Settings())
+def test_a_thumbnail_is_written_once(tmp_path: Path) -> None:
+    session = Sessions(tmp_path, finish_at_once).start_run("anna", PAIR, Settings())
     frame = handmade_runs.thumbnail(16, Side.FIRST)
-    found = visit.thumbnails(frame)
+    found = session.thumbnails(frame)
     (path,) = (tmp_path / "pictures").rglob("*.jpg")
     assert path.read_bytes() == frame.jpeg
-    assert found.src == f"frames/{visit.name}/{path.name}"
+    assert found.src == f"frames/{session.name}/{path.name}"
     assert (found.width, found.height) == (96, 96)
     path.unlink()
-    assert visit.thumbnails(handmade_runs.thumbnail(16, Side.FIRST)) == found
+    assert session.thumbnails(handmade_runs.thumbnail(16, Side.FIRST)) == found
     assert not path.exists()
 
 
-def test_a_visitor_of_whom_no_farewell_came_leaves_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    visits = Sessions(tmp_path, recite)
+def test_an_old_session_without_an_unload_event_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = Sessions(tmp_path, finish_at_once)
     long_ago = replace(handmade_runs.three_turns(), finished=Finished(StopReason.ANSWERED, handmade_runs.WHOLE, seconds=1e6))
-    visits.start_replay("anna", long_ago)
-    visits.start_replay("bert", handmade_runs.three_turns())
-    assert visits.get("anna") is not None, "how long the run once took does not matter"
+    sessions.start_replay("anna", long_ago)
+    sessions.start_replay("bert", handmade_runs.three_turns())
+    assert sessions.get("anna") is not None, "how long the run once took does not matter"
     monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.KEEP_SECONDS", -1.0)
-    visits.start_replay("cleo", handmade_runs.three_turns())
-    assert (visits.get("anna"), visits.get("bert")) == (None, None)
-    assert visits.get("cleo") is not None
+    sessions.start_replay("cleo", handmade_runs.three_turns())
+    assert (sessions.get("anna"), sessions.get("bert")) == (None, None)
+    assert sessions.get("cleo") is not None
 
 
-def test_visits_never_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_beyond_the_maximum_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.MAX_SESSIONS", 3)
-    visits = Sessions(tmp_path, talk)
-    live = visits.start_run("live", PAIR, Settings())
+    sessions = Sessions(tmp_path, run_until_stopped)
+    live = sessions.start_run("live", PAIR, Settings())
     for number in range(9):
-        visits.start_replay(str(number), handmade_runs.three_turns())
-    assert visits.get("live") is live
-    assert [name for name in map(str, range(9)) if visits.get(name)] == ["6", "7", "8"]
-    visits.close()
+        sessions.start_replay(str(number), handmade_runs.three_turns())
+    assert sessions.get("live") is live
+    assert [name for name in map(str, range(9)) if sessions.get(name)] == ["6", "7", "8"]
+    sessions.close()
 
 
 @pytest.mark.parametrize("jpeg", [b"", b"<svg onload=alert(1)>", b"\xff\xd8\xff"])
-def test_what_is_no_picture_breaks_nothing(tmp_path: Path, jpeg: bytes) -> None:
-    visit = Sessions(tmp_path, recite).start_run("anna", PAIR, Settings())
-    found = visit.thumbnails(replace(handmade_runs.thumbnail(16, Side.FIRST), jpeg=jpeg))
+def test_a_broken_jpeg_raises_nothing(tmp_path: Path, jpeg: bytes) -> None:
+    session = Sessions(tmp_path, finish_at_once).start_run("anna", PAIR, Settings())
+    found = session.thumbnails(replace(handmade_runs.thumbnail(16, Side.FIRST), jpeg=jpeg))
     assert (found.width, found.height) == (1, 1)
     assert found.src.endswith(".jpg")

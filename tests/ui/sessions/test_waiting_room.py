@@ -1,4 +1,4 @@
-"""The waiting room, and who finds a place in it."""
+"""The waiting room: who gets a place, and for how long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.ui.support.saved_examples import SCRIPT
 from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 
 
-def test_who_is_judged_has_a_place_until_that_ends() -> None:
+def test_a_run_holds_its_place_until_it_ends() -> None:
     room = WaitingRoom(1)
     assert room.join("anna")
     with room.active("anna"):
@@ -23,17 +23,17 @@ def test_who_is_judged_has_a_place_until_that_ends() -> None:
     assert room.leave("bert"), "still waiting"
 
 
-def test_whose_turn_has_come_waits_no_more() -> None:
+def test_leaving_during_the_run_gives_the_place_back() -> None:
     room = WaitingRoom(1)
     assert room.join("anna")
     with room.active("anna"):
         assert not room.leave("anna")
         assert room.join("bert")
-    assert not room.join("anna"), "an old turn's end sends nobody away"
+    assert not room.join("anna"), "the end of an old run gives back no place but its own"
     assert room.leave("bert")
 
 
-def test_who_comes_in_anew_keeps_the_place_when_the_old_turn_ends() -> None:
+def test_a_place_taken_anew_outlives_the_old_run() -> None:
     room = WaitingRoom(1)
     assert room.join("anna")
     with room.active("anna"):
@@ -42,8 +42,7 @@ def test_who_comes_in_anew_keeps_the_place_when_the_old_turn_ends() -> None:
     assert room.leave("anna")
 
 
-def test_a_free_judge_takes_whoever_comes(serve: Callable[..., Server], tmp_path: Path) -> None:
-    """Also where nobody may wait."""
+def test_a_free_judge_takes_a_visitor_though_nobody_may_wait(serve: Callable[..., Server], tmp_path: Path) -> None:
     server = serve(SCRIPT, "--at-once", "2", "--waiting", "0", protocol="paired", pause=0.02)
 
     async def three() -> list[ObservedRun]:

@@ -1,4 +1,4 @@
-"""A Space that lends a GPU: `app.py` under the real `spaces` package, with a lender of our own in the place of Hugging Face's."""
+"""ZeroGPU: `app.py` under the real `spaces` package, with a scheduler of our own in the place of Hugging Face's."""
 
 from __future__ import annotations
 
@@ -21,36 +21,37 @@ REPLIES = [
     '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>',
     "<Think>Video 1 is steadier.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>",
 ]
-OTHER = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
+OTHER_ANSWER = "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
 REFUSAL = {"left": 10, "wait": 3600}
-LOAN = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "GPU-0", "allowToken": "a token"}
+GRANT = {"idle": True, "nvidiaIndex": 0, "nvidiaUUID": "GPU-0", "allowToken": "a token"}
 
 
-class Lender:
-    """Lends to everybody at once as long as it lends, and remembers who asked for what."""
+class Scheduler:
+    """Grants every request while `accepts` is true, and records all of them."""
 
     def __init__(self) -> None:
-        self.lends = True
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.url = ""
+        self.accepts = True
+        self.received: list[tuple[str, dict[str, str]]] = []
 
-    def told(self, what: str) -> list[dict[str, str]]:
-        return [values for name, values in self.asked if name == what]
+    def requests(self, path: str) -> list[dict[str, str]]:
+        return [values for name, values in self.received if name == path]
 
     def answer(self, path: str) -> tuple[int, bytes]:
-        what, values = urlsplit(path).path, dict(parse_qsl(urlsplit(path).query))
-        self.asked.append((what, values))
-        if what != "/schedule":
+        name, values = urlsplit(path).path, dict(parse_qsl(urlsplit(path).query))
+        self.received.append((name, values))
+        if name != "/schedule":
             return 200, b"{}"
-        return (200, json.dumps(LOAN).encode()) if self.lends else (429, json.dumps(REFUSAL).encode())
+        return (200, json.dumps(GRANT).encode()) if self.accepts else (429, json.dumps(REFUSAL).encode())
 
 
 @pytest.fixture(scope="module")
-def lender() -> Iterator[tuple[Lender, str]]:
-    known = Lender()
+def scheduler() -> Iterator[Scheduler]:
+    running = Scheduler()
 
-    class Desk(http.server.BaseHTTPRequestHandler):
+    class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            status, body = known.answer(self.path)
+            status, body = running.answer(self.path)
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -58,21 +59,30 @@ def lender() -> Iterator[tuple[Lender, str]]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Quiet."""
+            """Log nothing."""
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Desk) as desk:
-        threading.Thread(target=desk.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        yield known, f"http://127.0.0.1:{desk.server_address[1]}"
-        desk.shutdown()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as service:
+        threading.Thread(target=service.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        running.url = f"http://127.0.0.1:{service.server_address[1]}"
+        yield running
+        service.shutdown()
 
 
 @pytest.fixture(scope="module")
-def space(lender: tuple[Lender, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Without torch, which would look for the GPU that was lent: the script needs none."""
+def space(scheduler: Scheduler, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server without torch, which would look for the granted GPU; a scripted judge needs none."""
     folder = tmp_path_factory.mktemp("space")
     (folder / "torch.py").write_text("raise ImportError('no torch here')\n")
-    variables = {"SPACES_ZERO_GPU": "true", "SPACES_ZERO_DEVICE_API_URL": lender[1], "PYTHONPATH": str(folder), "HOME": str(folder)}
-    first, second = write_script(folder / "script.jsonl", REPLIES, protocol="paired"), write_script(folder / "other.jsonl", [OTHER])
+    variables = {
+        "SPACES_ZERO_GPU": "true",
+        "SPACES_ZERO_DEVICE_API_URL": scheduler.url,
+        "PYTHONPATH": str(folder),
+        "HOME": str(folder),
+    }
+    first, second = (
+        write_script(folder / "script.jsonl", REPLIES, protocol="paired"),
+        write_script(folder / "other.jsonl", [OTHER_ANSWER]),
+    )
     server = Server(folder, first, "--judge", second, variables=variables)
     yield server
     server.stop()
@@ -80,48 +90,45 @@ def space(lender: tuple[Lender, str], tmp_path_factory: pytest.TempPathFactory) 
 
 def seconds(settings: Settings) -> str:
     pair = VideoPair(PROMPT, Path("one.mp4"), Path("two.mp4"))
-    return str(gpu_seconds(RunJob(pair, settings, Path("trace.json"), Path("halt"))))
+    return str(gpu_seconds(RunJob(pair, settings, Path("trace.json"), Path("stop"))))
 
 
-def test_a_whole_run_happens_in_the_process_that_holds_the_gpu(space: Server, lender: tuple[Lender, str], clips: Clips) -> None:
-    """Job and events cross the border between the processes on the way."""
+def test_a_run_happens_in_the_process_that_holds_the_gpu(space: Server, scheduler: Scheduler, clips: Clips) -> None:
+    """The job and its events are pickled between the processes on the way."""
     items = answers(space, *uploaded(space, clips), PROMPT)
     assert (items[-1]["stop"], items[-1]["labels"]) == ("answered", {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1})
     assert [turn["requested"] for turn in items[-1]["turns"]] == [[10, 30], []]
-    known, _ = lender
-    assert len(known.told("/startup-report")) == 1, "the Space found a function that borrows"
-    assert int(known.told("/allow")[0]["pid"]) != space.process.pid
-    assert known.told("/release") == [{"allowToken": "a token", "fail": "false"}] * len(known.told("/schedule"))
+    assert len(scheduler.requests("/startup-report")) == 1, "the Space found a function that asks for a GPU"
+    assert int(scheduler.requests("/allow")[0]["pid"]) != space.process.pid
+    assert scheduler.requests("/release") == [{"allowToken": "a token", "fail": "false"}] * len(scheduler.requests("/schedule"))
 
 
-def test_the_chosen_judge_speaks_there(space: Server, clips: Clips) -> None:
-    told = answers(space, *uploaded(space, clips), PROMPT, "other")[-1]
-    assert (told["judge"], told["labels"]) == ("other", {"TA": 2, "MQ": 2, "VQ": 2, "OA": 2})
+def test_the_chosen_judge_runs_there(space: Server, clips: Clips) -> None:
+    item = answers(space, *uploaded(space, clips), PROMPT, "other")[-1]
+    assert (item["judge"], item["labels"]) == ("other", {"TA": 2, "MQ": 2, "VQ": 2, "OA": 2})
 
 
-def test_a_visitor_borrows_for_as_long_as_the_settings_need(space: Server, lender: tuple[Lender, str], clips: Clips) -> None:
+def test_the_requested_seconds_follow_the_settings(space: Server, scheduler: Scheduler, clips: Clips) -> None:
     event, inputs = comparing(space)
-    known, _ = lender
     for turns, settings in ((None, Settings()), ("1", Settings(max_turns=1))):
         values = [*uploaded(space, clips), PROMPT, None, None, None, turns, *[None] * (inputs - 7)]
         assert "error" not in act(space, event, values)
-        assert known.told("/schedule")[-1]["durationSeconds"] == seconds(settings)
+        assert scheduler.requests("/schedule")[-1]["durationSeconds"] == seconds(settings)
 
 
-def test_the_quota_is_the_visitors_own(space: Server, lender: tuple[Lender, str], clips: Clips) -> None:
-    visitor = "header.eyJ1c2VyIjoiYW5uYSJ9.signature"
-    url = begin(space, *uploaded(space, clips), PROMPT, **{"X-IP-Token": visitor})
+def test_the_request_carries_the_visitors_token(space: Server, scheduler: Scheduler, clips: Clips) -> None:
+    token = "header.eyJ1c2VyIjoiYW5uYSJ9.signature"
+    url = begin(space, *uploaded(space, clips), PROMPT, **{"X-IP-Token": token})
     assert list(messages(url))[-1][0] == "complete"
-    assert lender[0].told("/schedule")[-1]["token"] == visitor
+    assert scheduler.requests("/schedule")[-1]["token"] == token
 
 
-def test_who_is_lent_nothing_is_told_why(space: Server, lender: tuple[Lender, str], clips: Clips) -> None:
-    known, _ = lender
+def test_a_refusal_is_shown_with_its_reason(space: Server, scheduler: Scheduler, clips: Clips) -> None:
     files = uploaded(space, clips)
-    known.lends = False
-    visitor = "header.eyJ1c2VyIjoiYW5uYSJ9.signature"
-    refused = [data[0] for _, data in messages(begin(space, *files, PROMPT, **{"X-IP-Token": visitor})) if data][-1]
-    known.lends = True
+    scheduler.accepts = False
+    token = "header.eyJ1c2VyIjoiYW5uYSJ9.signature"
+    refused = [data[0] for _, data in messages(begin(space, *files, PROMPT, **{"X-IP-Token": token})) if data][-1]
+    scheduler.accepts = True
     assert (refused["stop"], refused["labels"]) == ("failed", None)
     assert refused["error"].startswith("No GPU could be borrowed. You have exceeded your")
     assert "Try again in 1:00:00" in refused["error"]

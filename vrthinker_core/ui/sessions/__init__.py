@@ -1,1 +1,1 @@
-"""Who is on the page: sessions, their runs in threads of their own, the waiting room, the judges, saved runs."""
+"""What the server keeps: sessions, their runs in threads of their own, the waiting room, the loaded judges, saved runs."""

@@ -1,4 +1,4 @@
-"""One run in a thread of its own, so that a page which draws slowly never slows the judge."""
+"""One run in a thread of its own: a page that updates slowly never slows the judge."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from vrthinker_core.ui.sessions.replay import end_open_turn
 from vrthinker_core.ui.view.run_state import RunState, fold
 
 STOP_SECONDS = 0.4
-"""Seconds that a stopped judge has to end by itself; after that the page goes on without it."""
+"""Seconds that a stopped judge has to end by itself; after that the run counts as over without it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunJob:
-    """What is to be judged. It crosses process borders, so it holds values and paths only."""
+    """What is to be compared, and how. It is pickled for the process that holds the GPU: values and paths only."""
 
     pair: VideoPair
     settings: Settings
     trace: Path
-    """The record, written turn by turn."""
+    """Where the trace is written, turn by turn."""
     stop_file: Path
     """The judge stops as soon as this file exists."""
     judge: str = ""
@@ -36,24 +36,24 @@ class RunJob:
 
 
 JobRunner = Callable[[RunJob], Generator[Event, None, None]]
-"""Does a job: the events of one comparison."""
+"""Runs one comparison; yields its events."""
 
 
 class BackgroundRun:
-    """A job being done. `state` is what has happened so far, a value that is replaced and never changed."""
+    """A job that runs in a thread. `state` is what has happened so far: an immutable value, replaced with each event."""
 
-    def __init__(self, job: RunJob, judging: JobRunner, seats: threading.Semaphore) -> None:
-        """`seats` counts how many judges may think at once; a stopped judge keeps its seat until it has really ended."""
+    def __init__(self, job: RunJob, run_job: JobRunner, judge_slots: threading.Semaphore) -> None:
+        """`judge_slots`: one for each judge that may run at once; a stopped judge holds its slot until its thread has ended."""
         self.job = job
         self.state = RunState()
-        self._run_job = judging
-        self._judge_slots = seats
+        self._run_job = run_job
+        self._judge_slots = judge_slots
         self._started_at = time.monotonic()
         self._lock = threading.Lock()
-        self._give_up_at = math.inf
+        self._stop_deadline = math.inf
         self._over = threading.Event()
-        asking = contextvars.copy_context()  # a lent GPU counts against the quota of the visitor whose request this is
-        self._thread = threading.Thread(target=asking.run, args=(self._work,), name="run", daemon=True)
+        context = contextvars.copy_context()  # ZeroGPU charges the quota of the visitor whose request this is
+        self._thread = threading.Thread(target=context.run, args=(self._work,), name="run", daemon=True)
         self._thread.start()
 
     @property
@@ -63,26 +63,26 @@ class BackgroundRun:
 
     @property
     def over(self) -> bool:
-        """Nothing more will happen."""
+        """The run has ended; `state` changes no more."""
         return self._over.is_set()
 
     def request_stop(self) -> None:
         """Ask the judge to stop; returns at once."""
-        self._give_up_at = min(self._give_up_at, time.monotonic() + STOP_SECONDS)
+        self._stop_deadline = min(self._stop_deadline, time.monotonic() + STOP_SECONDS)
         try:
             self.job.stop_file.touch()
         except OSError:
-            return  # the file is the quick way; the thread loses its patience after every event as well
+            return  # the file is the quick way; without it `_consume` stops at the first event after the deadline
 
     def stop(self) -> RunState:
-        """Stop, and return what is kept, at the latest after `GRACE` seconds."""
+        """Stop, and return the final state, after `STOP_SECONDS` at the latest."""
         self.request_stop()
         self._over.wait(STOP_SECONDS)
-        self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
+        self._add(Finished(StopReason.CANCELLED, seconds=self.seconds))
         return self.state
 
     def join(self, timeout: float) -> bool:
-        """Wait until the judge has really ended; False when it has not."""
+        """Wait until the thread has ended; False when `timeout` seconds were not enough."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -90,25 +90,25 @@ class BackgroundRun:
 
     def _work(self) -> None:
         while not self._judge_slots.acquire(timeout=0.1):
-            if self._give_up_at < math.inf:
-                self._end(Finished(StopReason.CANCELLED))
+            if self._stop_deadline < math.inf:
+                self._add(Finished(StopReason.CANCELLED))
                 return
         try:
             self._consume()
-        except Exception as error:  # noqa: BLE001 - the border of the thread: every run ends with a sentence
-            self._end(Finished(StopReason.FAILED, error=_sentence(error), fault=type(error).__name__, seconds=self.seconds))
+        except Exception as error:  # noqa: BLE001 - outermost in the thread: every run ends with a sentence
+            self._add(Finished(StopReason.FAILED, error=_sentence(error), fault=type(error).__name__, seconds=self.seconds))
         finally:
             self._judge_slots.release()
-            self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
+            self._add(Finished(StopReason.CANCELLED, seconds=self.seconds))
 
     def _consume(self) -> None:
         with closing(self._run_job(self.job)) as events:
             for event in events:
-                if not self._add(event) or time.monotonic() > self._give_up_at:
+                if not self._add(event) or time.monotonic() > self._stop_deadline:
                     break
 
     def _add(self, event: Event) -> bool:
-        """Fold an event; False when the run was already over."""
+        """Fold an event into the state; False when the run was already over."""
         with self._lock:
             if self._over.is_set():
                 return False
@@ -116,10 +116,6 @@ class BackgroundRun:
             if isinstance(event, Finished):
                 self._over.set()
             return True
-
-    def _end(self, finished: Finished) -> None:
-        """End the run unless it has ended."""
-        self._add(finished)
 
 
 def _sentence(error: Exception) -> str:

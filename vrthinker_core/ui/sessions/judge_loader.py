@@ -1,4 +1,4 @@
-"""Opening the judges while the page is already there."""
+"""Judges are loaded in a thread, while the page is already being served."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.video import DecoderPool
 
 OpenJudge = Callable[[], OpenedBackend]
-"""Opens one judge. Raises VrThinkerError when that cannot be done."""
+"""Opens one judge. Raises VrThinkerError when it cannot be opened."""
 
 DEFAULT_TURNS = 6
 """Replies of a run in which nobody chose their number."""
 
 TRACE_NOT_KEPT = "The server could not keep its own record of this run. Download the trace if you need it."
-"""What a visitor is told when the record could not be written; where it was to be written is the server's own matter."""
+"""The note on a run whose trace could not be written, in the place of one that names a path of the server."""
 
 MAX_GPU_SECONDS = 75
 """Seconds: what a visitor of a shared machine may ask for at once."""
@@ -41,36 +41,36 @@ def gpu_seconds(job: RunJob) -> int:
 
 
 class JudgeLoader:
-    """Judges that are being opened in a thread, one after the other, and what decodes their videos."""
+    """Opens judges in a thread, one after the other, and runs jobs with them; all share one `DecoderPool`."""
 
     def __init__(self, judges: Mapping[str, OpenJudge]) -> None:
-        """`judges` are their names and how each is opened, in this order; the first one is the default."""
+        """`judges`: name and opener of each, in the order in which they are opened; the first one is the default."""
         self.decoder_pool = DecoderPool()
         self._futures: dict[str, futures.Future[OpenedBackend]] = {name: futures.Future() for name in judges}
-        threading.Thread(target=self._load_all, args=(dict(judges),), name="opening", daemon=True).start()
+        threading.Thread(target=self._load_all, args=(dict(judges),), name="load judges", daemon=True).start()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all judges that are offered, those that cannot be opened included."""
+        """The names of all judges, those that cannot be opened included."""
         return tuple(self._futures)
 
     def is_loaded(self, name: str = "") -> bool:
-        """The judge of that name ("" for the default) is there, or cannot be opened."""
+        """Whether the judge of that name ("" for the default) has been opened, or has failed to."""
         return self._future(name).done()
 
     def get(self, name: str = "") -> OpenedBackend:
-        """The judge of that name. Raises VrThinkerError when it cannot be opened, BadInput when there is none of that name."""
-        coming = self._future(name)
-        if error := coming.exception():
+        """The judge of that name; waits for it. Raises VrThinkerError when it cannot be opened, BadInput for an unknown name."""
+        future = self._future(name)
+        if error := future.exception():
             raise error.with_traceback(None)  # else each raise would make the traceback longer
-        return coming.result()
+        return future.result()
 
     def wait_all(self) -> None:
-        """Wait until every judge is there, or cannot be opened."""
+        """Wait until every judge has been opened, or has failed to."""
         futures.wait(self._futures.values())
 
     def run_job(self, job: RunJob) -> Generator[Event, None, None]:
-        """Do a job: the one generator that a GPU machine runs."""
+        """Run a job and yield its events (a `JobRunner`). On ZeroGPU this is the generator that runs in the GPU's process."""
         opened = self.get(job.judge)
         for event in judge(
             job.pair,
@@ -84,7 +84,7 @@ class JudgeLoader:
             yield replace(event, notes=(TRACE_NOT_KEPT,)) if isinstance(event, Finished) and event.notes else event
 
     def close(self) -> None:
-        """Nothing is decoded any more."""
+        """Stop the decoder processes."""
         self.decoder_pool.close()
 
     def _future(self, name: str) -> futures.Future[OpenedBackend]:
@@ -97,7 +97,7 @@ class JudgeLoader:
                 self._futures[name].set_result(open_judge())
             except VrThinkerError as error:
                 self._futures[name].set_exception(error)
-            except BaseException as error:  # noqa: BLE001 - the border of the thread: the page says what happened
+            except BaseException as error:  # noqa: BLE001 - outermost in the thread: the page shows what happened
                 self._futures[name].set_exception(_unexpected(error))
 
 
@@ -106,9 +106,9 @@ def _unexpected(error: BaseException) -> CheckpointError:
 
 
 def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:
-    """The judges that were chosen (as `open_backend` takes them), by name and in order, and how each is opened.
+    """Name and opener of each judge in `chosen` (written as for `open_backend`), in that order.
 
-    Without a choice: the best judge this machine can run and, where that is another one, the built-in judge.
+    Without a choice: the best judge this machine can run and, unless it is the same, the built-in judge.
     """
     if chosen:
         return {name: _opener(choice, name) for choice, name in zip(chosen, _distinct(map(_name, chosen)), strict=True)}
@@ -136,7 +136,7 @@ def _name(choice: str) -> str:
 
 
 def _distinct(names: Iterable[str]) -> list[str]:
-    """The same names, with a number where one has come before."""
+    """The same names, with a number behind each that has come before: a, a 2, a 3."""
     found: list[str] = []
     for name in names:
         numbered = (f"{name} {number}" for number in count(2))
@@ -145,9 +145,9 @@ def _distinct(names: Iterable[str]) -> list[str]:
 
 
 def _without_paths(sentence: str, choice: str, name: str) -> str:
-    """The same sentence, which says where the judge lies, with its name in that place."""
+    """The same sentence with the judge's name in the place of its path."""
     source = choice.partition(":")[2] or choice
     path = Path(source).expanduser()
-    for place in (str(path.absolute()), str(path), source):
-        sentence = sentence.replace(place, name) if os.sep in place else sentence
+    for written in (str(path.absolute()), str(path), source):
+        sentence = sentence.replace(written, name) if os.sep in written else sentence
     return sentence

@@ -1,4 +1,7 @@
-"""Who is on the page: each visitor's run and files, and what is cleared away when they leave."""
+"""One `Session` for each open page: its latest run and that run's files, which are removed when the page is closed.
+
+A session id is Gradio's `session_hash` (a new one each time a page is opened or reloaded), or an id made for an API call.
+"""
 
 from __future__ import annotations
 
@@ -16,122 +19,125 @@ from vrthinker_core.ui.sessions.replay import Replay
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 
 THUMBNAILS_URL = "frames"
-"""Where the server offers the pictures of all runs."""
-
+"""The URL path below which the server offers the thumbnails of all runs."""
 
 KEEP_SECONDS = 3600.0
-"""Seconds after a visit's beginning for which its files are kept, when nobody says that the visitor has left."""
+"""Seconds after its start for which a session is kept when its page's unload event never came."""
 
 MAX_SESSIONS = 400
-"""Visits that are kept at once; beyond them, the oldest that only hold a run which is over make room."""
+"""Sessions that are kept at once; beyond them, the oldest whose run is over are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A visitor's latest run, live or replayed. Its name cannot be guessed, so nobody finds another visitor's pictures."""
+    """The latest run of one open page, live or replayed.
+
+    `name` stands in the URLs of the run's files; it cannot be guessed, so no visitor finds another's.
+    """
 
     name: str
     run: BackgroundRun | Replay
     thumbnails: ThumbnailFiles
     link: str = ""
-    """Where a link to this run leads already."""
+    """The name in `?trace=NAME` that leads to this run already, "" when there is none."""
     started_at: float = field(default_factory=time.monotonic)
-    """When it began, in seconds of this machine's clock."""
+    """`time.monotonic()` when the session began."""
 
     @property
     def is_replay(self) -> bool:
-        """It was saved, here or elsewhere."""
+        """The run is a saved one."""
         return isinstance(self.run, Replay)
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The videos of a live run."""
+        """The two videos of a live run, () for a replay."""
         pair = self.run.job.pair if isinstance(self.run, BackgroundRun) else None
         return (Path(pair.first), Path(pair.second)) if pair else ()
 
     @property
     def judge(self) -> str:
-        """The name of the judge who was chosen for a live run."""
+        """The judge chosen for a live run, "" for the default judge and for a replay."""
         return self.run.job.judge if isinstance(self.run, BackgroundRun) else ""
 
 
 class Sessions:
-    """All visitors of one server. Files live below `root`: the pictures that are offered, and the records that are not."""
+    """All sessions of one server. Below `root` lie the thumbnails, which the server offers, and the traces, which it does not."""
 
-    def __init__(self, root: Path, judging: JobRunner, at_once: int = 1) -> None:
+    def __init__(self, root: Path, run_job: JobRunner, at_once: int = 1) -> None:
         self.thumbnail_root = root / "pictures"
         self.trace_root = root / "records"
         for folder in (self.thumbnail_root, self.trace_root):
             folder.mkdir(parents=True, exist_ok=True)
-        self._run_job = judging
+        self._run_job = run_job
         self._judge_slots = threading.Semaphore(at_once)
         self._sessions: dict[str, Session] = {}
         self._lock = threading.Lock()
 
-    def start_run(self, visitor: str, pair: VideoPair, settings: Settings, judge: str = "") -> Session:
-        """Start a run with the judge of that name; the visitor's former run is stopped and cleared away."""
-        self.end(visitor)
+    def start_run(self, session_id: str, pair: VideoPair, settings: Settings, judge: str = "") -> Session:
+        """Start a run with the judge of that name ("" for the default); the former run is stopped and its files are removed."""
+        self.end(session_id)
         self.expire()
         name = secrets.token_hex(12)
-        record = self.trace_root / name
-        record.mkdir()
-        run = BackgroundRun(RunJob(pair, settings, record / "trace.json", record / "halt", judge), self._run_job, self._judge_slots)
-        return self._keep(visitor, Session(name, run, self.thumbnail_files(name)))
+        folder = self.trace_root / name
+        folder.mkdir()
+        job = RunJob(pair, settings, folder / "trace.json", folder / "stop", judge)
+        run = BackgroundRun(job, self._run_job, self._judge_slots)
+        return self._add(session_id, Session(name, run, self.thumbnail_files(name)))
 
-    def start_replay(self, visitor: str, trace: Trace, link: str = "") -> Session:
-        """Replay a saved run; the visitor's former run is stopped and cleared away."""
-        self.end(visitor)
+    def start_replay(self, session_id: str, trace: Trace, link: str = "") -> Session:
+        """Show a saved run; the former run is stopped and its files are removed."""
+        self.end(session_id)
         self.expire()
         name = secrets.token_hex(12)
-        return self._keep(visitor, Session(name, Replay(trace), self.thumbnail_files(name), link))
+        return self._add(session_id, Session(name, Replay(trace), self.thumbnail_files(name), link))
 
     def thumbnail_files(self, name: str) -> ThumbnailFiles:
-        """Where the pictures of that name are kept and offered."""
+        """The thumbnails of the run (or example) of that name."""
         return ThumbnailFiles(self.thumbnail_root / name, f"{THUMBNAILS_URL}/{name}")
 
-    def _keep(self, visitor: str, visit: Session) -> Session:
+    def _add(self, session_id: str, session: Session) -> Session:
         with self._lock:
-            self._sessions[visitor] = visit
-        return visit
+            self._sessions[session_id] = session
+        return session
 
     def expire(self) -> None:
-        """Clear away runs of visitors of whom no farewell came, long after they ended, or when there are too many."""
+        """End sessions whose run is over: those older than `KEEP_SECONDS`, and the oldest beyond `MAX_SESSIONS`."""
         oldest = time.monotonic() - KEEP_SECONDS
         with self._lock:
-            over = [(visitor, visit.started_at) for visitor, visit in self._sessions.items() if visit.run.over]
+            over = [(session_id, session.started_at) for session_id, session in self._sessions.items() if session.run.over]
             too_many = max(0, len(self._sessions) - MAX_SESSIONS)
-        for number, (visitor, since) in enumerate(over):
-            if number < too_many or since < oldest:
-                self.end(visitor)
+        for number, (session_id, started_at) in enumerate(over):
+            if number < too_many or started_at < oldest:
+                self.end(session_id)
 
-    def get(self, visitor: str) -> Session | None:
-        """The visitor's latest run, None when there is none."""
+    def get(self, session_id: str) -> Session | None:
+        """The session of that id; None before its first run, and after it has ended."""
         with self._lock:
-            return self._sessions.get(visitor)
+            return self._sessions.get(session_id)
 
     def find_run(self, name: str) -> Session | None:
-        """The run of that name, None when there is none (any more)."""
+        """The session whose run has that name, None when there is none (any more)."""
         with self._lock:
-            return next((visit for visit in self._sessions.values() if visit.name == name), None)
+            return next((session for session in self._sessions.values() if session.name == name), None)
 
-    def end(self, visitor: str) -> None:
-        """The visitor has gone: their judge stops, their files go."""
+    def end(self, session_id: str) -> None:
+        """Stop the session's run and remove its files, in a thread; returns at once."""
         with self._lock:
-            visit = self._sessions.pop(visitor, None)
-        if visit is not None:
-            visit.run.request_stop()
-            threading.Thread(target=self._clear, args=(visit,), name="clear", daemon=True).start()
+            session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.run.request_stop()
+            threading.Thread(target=self._remove_files, args=(session,), name="remove files", daemon=True).start()
 
     def close(self) -> None:
-        """The server ends: every judge stops first, so that none writes its record where no folder is any more."""
+        """Stop every run and wait for it, so that none writes its trace into a folder that is removed next."""
         with self._lock:
-            visits, self._sessions = list(self._sessions.values()), {}
-        for visit in visits:
-            visit.run.request_stop()
-        for visit in visits:
-            visit.run.join(2)
+            sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
+            session.run.request_stop()
+        for session in sessions:
+            session.run.join(2)
 
-    def _clear(self, visit: Session) -> None:
-        visit.run.join(600)
-        for folder in (self.thumbnail_root / visit.name, self.trace_root / visit.name):
+    def _remove_files(self, session: Session) -> None:
+        session.run.join(600)
+        for folder in (self.thumbnail_root / session.name, self.trace_root / session.name):
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Traces that a link leads to. They live as long as the server, and only as many as there is room for."""
+"""Traces behind links `?trace=NAME`. They are kept as long as the server runs, up to a number and a total size."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ MAX_BYTES = 512 * 2**20
 
 
 class SharedTraces:
-    """At most `most` traces and `most_bytes` bytes in `folder`; the oldest leave first."""
+    """At most `max_traces` traces and `max_bytes` bytes in `folder`; the oldest are dropped first."""
 
-    def __init__(self, folder: Path, most: int = MAX_TRACES, most_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, folder: Path, max_traces: int = MAX_TRACES, max_bytes: int = MAX_BYTES) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        self._most = most
-        self._most_bytes = most_bytes
+        self._max_traces = max_traces
+        self._max_bytes = max_bytes
         self._sizes: dict[str, int] = {}
         self._links: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def add(self, run: str, trace: Trace) -> str:
-        """Keep the trace of a run; gives a name that cannot be guessed, the same one each time. Raises OSError for a full disk."""
+        """Keep the trace of the run `run`; returns its name, which cannot be guessed, the same one each time. Raises OSError."""
         with self._lock:
             if (known := self._links.get(run)) in self._sizes:
                 return str(known)
@@ -38,7 +38,7 @@ class SharedTraces:
             write_atomically(self._path(name), data)
             self._sizes[name] = len(data)
             self._links[run] = name
-            self._make_room()
+            self._drop_oldest()
             return name
 
     def get(self, name: str) -> Trace:
@@ -47,8 +47,8 @@ class SharedTraces:
             raise TraceError(words.NO_SUCH_LINK)
         return load(self._path(name))
 
-    def _make_room(self) -> None:
-        while len(self._sizes) > self._most or (len(self._sizes) > 1 and sum(self._sizes.values()) > self._most_bytes):
+    def _drop_oldest(self) -> None:
+        while len(self._sizes) > self._max_traces or (len(self._sizes) > 1 and sum(self._sizes.values()) > self._max_bytes):
             oldest = next(iter(self._sizes))
             del self._sizes[oldest]
             self._links = {run: name for run, name in self._links.items() if name != oldest}

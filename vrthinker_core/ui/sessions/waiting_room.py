@@ -1,4 +1,4 @@
-"""The waiting room: who waits for a judge or has one, and whether there is a place for one more."""
+"""How many sessions may wait for a judge: beyond that, a visitor is refused at once."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ class _Place:
 
 
 class WaitingRoom:
-    """Holds at most `most` visitors, those who are being judged included; each of them once."""
+    """Places for at most `capacity` sessions, those with a run included; one place a session."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
         self._places: dict[str, _Place] = {}
         self._lock = threading.Lock()
 
-    def join(self, visitor: str) -> bool:
+    def join(self, session_id: str) -> bool:
         """Take a place; False when all are taken."""
         with self._lock:
-            if visitor not in self._places and len(self._places) >= self._most:
+            if session_id not in self._places and len(self._places) >= self._capacity:
                 return False
-            self._places[visitor] = _Place()
+            self._places[session_id] = _Place()
             return True
 
     @contextmanager
-    def active(self, visitor: str) -> Iterator[None]:
-        """The visitor is judged, and leaves when that has ended. Who has come in anew meanwhile stays."""
+    def active(self, session_id: str) -> Iterator[None]:
+        """The session has its run, and leaves when that has ended; a place taken anew meanwhile is kept."""
         with self._lock:
-            place = self._places.get(visitor, _Place())
+            place = self._places.get(session_id, _Place())
             place.waiting = False
         try:
             yield
         finally:
             with self._lock:
-                if self._places.get(visitor) is place:
-                    del self._places[visitor]
+                if self._places.get(session_id) is place:
+                    del self._places[session_id]
 
-    def leave(self, visitor: str) -> bool:
-        """The visitor has gone; True when they were still waiting for their turn."""
+    def leave(self, session_id: str) -> bool:
+        """Give the place back; True when the session was still waiting for its run."""
         with self._lock:
-            place = self._places.pop(visitor, None)
+            place = self._places.pop(session_id, None)
             return place is not None and place.waiting

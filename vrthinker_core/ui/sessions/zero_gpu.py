@@ -1,4 +1,4 @@
-"""A borrowed GPU may be refused: what is said then."""
+"""ZeroGPU, where a Hugging Face Space lends a GPU for the seconds of one run and may refuse to."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from vrthinker_core.types.events import Event
 from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
 
 
-def naming_gpu_errors(judging: JobRunner) -> JobRunner:
-    """The same judging, in which a lender's refusal is one of our errors: a visitor must know why, and when to come back."""
+def naming_gpu_errors(run_job: JobRunner) -> JobRunner:
+    """The same runner, with ZeroGPU's refusal raised as BackendFailed; its message says why, and when to try again."""
 
     def events(job: RunJob) -> Generator[Event, None, None]:
         try:
-            yield from judging(job)
+            yield from run_job(job)
         except gr.Error as refusal:
             raise BackendFailed(f"No GPU could be borrowed. {str(refusal.message).strip()}") from None
 
