@@ -21,8 +21,8 @@ from typing import NoReturn
 
 from vrthinker_core.ui.fetch.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
 from vrthinker_core.ui.page.app import MAX_WAITING, Page
-from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, gpu_seconds, judge_openers
-from vrthinker_core.ui.sessions.zero_gpu import naming_gpu_errors
+from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, judge_openers
+from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds, naming_gpu_errors
 from vrthinker_core.ui.view.assets import EXAMPLES
 
 

@@ -16,7 +16,8 @@ from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, Started, StopReason
 from vrthinker_core.ui.sessions.background_run import RunJob
-from vrthinker_core.ui.sessions.judge_loader import TRACE_NOT_KEPT, JudgeLoader, gpu_seconds
+from vrthinker_core.ui.sessions.judge_loader import TRACE_NOT_KEPT, JudgeLoader
+from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds
 from vrthinker_core.ui.view.page_json import view_json
 from vrthinker_core.ui.view.run_state import fold_all
 from vrthinker_core.ui.view.tiles import ImageSource

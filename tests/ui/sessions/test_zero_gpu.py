@@ -15,7 +15,7 @@ from tests.ui.conftest import Server, write_script
 from tests.ui.support.api_calls import PROMPT, Clips, act, answers, begin, comparing, messages, uploaded
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.ui.sessions.background_run import RunJob
-from vrthinker_core.ui.sessions.judge_loader import gpu_seconds
+from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds
 
 REPLIES = [
     '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>',

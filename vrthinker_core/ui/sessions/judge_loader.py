@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -24,20 +23,8 @@ from vrthinker_core.video import DecoderPool
 OpenJudge = Callable[[], OpenedBackend]
 """Opens one judge. Raises VrThinkerError when it cannot be opened."""
 
-DEFAULT_TURNS = 6
-"""Replies of a run in which nobody chose their number."""
-
 TRACE_NOT_KEPT = "The server could not keep its own record of this run. Download the trace if you need it."
 """The note on a run whose trace could not be written, in the place of one that names a path of the server."""
-
-MAX_GPU_SECONDS = 75
-"""Seconds: what a visitor of a shared machine may ask for at once."""
-
-
-def gpu_seconds(job: RunJob) -> int:
-    """Seconds for which a job needs a borrowed GPU: ten to begin, then reading (1 s) and writing (25 tokens a second) each turn."""
-    turns = min(max(job.settings.max_turns or DEFAULT_TURNS, 1), MAX_GPU_SECONDS)
-    return min(MAX_GPU_SECONDS, math.ceil(10 + turns * (1 + min(job.settings.max_new_tokens, 300) / 25)))
 
 
 class JudgeLoader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 
 import gradio as gr
@@ -9,6 +10,18 @@ import gradio as gr
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.types.events import Event
 from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
+
+DEFAULT_TURNS = 6
+"""Replies of a run in which nobody chose their number."""
+
+MAX_GPU_SECONDS = 75
+"""The most that a job asks for: ZeroGPU refuses a run for which a visitor's remaining quota is too small."""
+
+
+def gpu_seconds(job: RunJob) -> int:
+    """Seconds for which a job asks for the GPU: ten to start, then each turn 1 s to prefill and 25 tokens a second to decode."""
+    turns = min(max(job.settings.max_turns or DEFAULT_TURNS, 1), MAX_GPU_SECONDS)
+    return min(MAX_GPU_SECONDS, math.ceil(10 + turns * (1 + min(job.settings.max_new_tokens, 300) / 25)))
 
 
 def naming_gpu_errors(run_job: JobRunner) -> JobRunner:
