@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from vrthinker_core.ui.fetch.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
-from vrthinker_core.ui.page.app import MAX_WAITING, Page
+from vrthinker_core.ui.page.app import MAX_WAITING, Page, PageOptions
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, judge_openers
 from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds, naming_gpu_errors
 from vrthinker_core.ui.view.assets import EXAMPLES
 
 
 def options() -> argparse.Namespace:
-    """What a person chose."""
+    """The command line's options; the judges also from VRTHINKER_JUDGE."""
     parser = argparse.ArgumentParser(description="VR-Thinker: which of two videos follows the prompt better, and why.")
     parser.add_argument(
         "--judge", action="append", help="nano, hf:ID_OR_PATH or scripted:FILE; give it again to offer several, the default first"
@@ -51,15 +51,15 @@ def options() -> argparse.Namespace:
 
 
 def serve(chosen: argparse.Namespace, folder: Path) -> None:
-    """Serve the page until it is interrupted; everything that visitors bring stays below `folder`."""
+    """Serve the page until it is interrupted; all files of visitors stay below `folder`."""
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
     names = [*chosen.name, *filter(None, [os.environ.get("SPACE_HOST")])]
-    opening = JudgeLoader(judge_openers(chosen.judge))
-    judging = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(opening.run_job))
+    judges = JudgeLoader(judge_openers(chosen.judge))
+    run_job = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(judges.run_job))
     policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY
-    page = Page(opening, folder, judging, at_once=chosen.at_once, waiting=chosen.waiting, examples=chosen.examples, policy=policy)
+    page = Page(judges, run_job, folder, PageOptions(chosen.at_once, chosen.waiting, chosen.examples, policy))
     if os.environ.get("SPACE_ID"):
-        opening.wait_all()  # a borrowed GPU sees only what was loaded before the first visitor came
+        judges.wait_all()  # the process that holds the GPU is forked: it has only what was loaded before
     try:
         page.blocks().launch(server_name=chosen.host, server_port=chosen.port, **page.launch_options(names))
     finally:
@@ -67,14 +67,14 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> None:
-    """Serve, and leave no file behind."""
-    signal.signal(signal.SIGTERM, _leave)
+    """Serve from a temporary folder, which is removed at the end, also after SIGTERM."""
+    signal.signal(signal.SIGTERM, _exit)
     with tempfile.TemporaryDirectory(prefix="vr-thinker-page-", ignore_cleanup_errors=True) as folder:
         serve(options(), Path(folder))
 
 
-def _leave(*_: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the clearing away
+def _exit(*_: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second signal must not interrupt the removal of files
     sys.exit(0)
 
 

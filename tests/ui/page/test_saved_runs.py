@@ -110,6 +110,7 @@ def test_a_link_shows_the_very_run(server: Server, open_page: Open, clips: Clips
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
+    expect(page.locator("#go")).to_be_visible(timeout=LONG)  # until then Gradio's progress stands in the trace as well
     live = shown(page)
     address = link(page)
     assert re.search(r"\?trace=[0-9a-f]{24}$", address)

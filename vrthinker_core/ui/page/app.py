@@ -1,9 +1,9 @@
-"""The page: its parts, what they do, and how it is served."""
+"""The page: its components, their handlers, and how it is served."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,13 @@ from starlette.responses import FileResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from vrthinker_core.types import Side
 from vrthinker_core.ui.api import endpoints, mcp
 from vrthinker_core.ui.api.mcp_calls import McpCallMiddleware, McpCalls
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.ui.fetch.uploads import Uploads
-from vrthinker_core.ui.page.handlers import Handlers, idle, session_id_of, turned_away
-from vrthinker_core.ui.page.judge_banner import JudgeBanner
-from vrthinker_core.ui.page.layout import PageComponents, build_layout, theme
-from vrthinker_core.ui.page.upload_handlers import UploadHandlers
+from vrthinker_core.ui.page.events import JUDGE_QUEUE, connect_events
+from vrthinker_core.ui.page.layout import build_layout, theme
+from vrthinker_core.ui.page.services import Services
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.server.origin_guard import OriginGuard
@@ -37,62 +35,60 @@ from vrthinker_core.ui.view import assets, words
 from vrthinker_core.ui.view.example_cards import Examples
 
 MAX_WAITING = 24
-"""Visitors that may wait; who comes later is told that all seats are taken."""
+"""Visitors that may wait; later ones are told BUSY."""
 
 LIGHT_THREADS = 40
-"""Events that are handled beside the runs: a page opens and a video arrives also while everybody is judged."""
+"""Threads for events beside the runs: a page opens and a video arrives also while every judge is busy."""
 
 GRADIO_SESSIONS = 256
-"""Visitors and calls of whom Gradio remembers the page; for others it makes it anew."""
+"""Sessions whose component values Gradio keeps; for others it starts from the page's own."""
 
-QUIET_EVENT: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+
+@dataclass(frozen=True, slots=True)
+class PageOptions:
+    """What the command line may set."""
+
+    at_once: int = 1
+    """Runs at the same time."""
+    waiting: int = MAX_WAITING
+    """Visitors that may wait for one."""
+    examples: Path = assets.EXAMPLES
+    policy: FetchPolicy = PUBLIC_ONLY
+    """Which web addresses a video may be fetched from."""
 
 
 class Page:
-    """One server's page.
+    """One server's page. `run_job` runs comparisons with the judges of `judges`; all files of visitors go to `folder`."""
 
-    `opening` holds the judges, `judging` does a job with one (on a Space: on a borrowed GPU); what visitors bring goes to `folder`.
-    `policy` says which web addresses a video may be fetched from.
-    """
-
-    def __init__(
-        self,
-        opening: JudgeLoader,
-        folder: Path,
-        judging: JobRunner | None = None,
-        *,
-        at_once: int = 1,
-        waiting: int = MAX_WAITING,
-        examples: Path = assets.EXAMPLES,
-        policy: FetchPolicy = PUBLIC_ONLY,
-    ) -> None:
-        self._judges = opening
-        self._sessions = Sessions(folder, judging or opening.run_job, at_once)
-        self._shared = SharedTraces(folder / "shelf")
-        self._examples = Examples(examples)
-        self._uploads = Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", policy)
-        self._handlers = Handlers(
-            opening, self._sessions, self._shared, self._examples, WaitingRoom(waiting + at_once), self._uploads
+    def __init__(self, judges: JudgeLoader, run_job: JobRunner, folder: Path, options: PageOptions) -> None:
+        self._options = options
+        self._services = Services(
+            judges,
+            Sessions(folder, run_job, options.at_once),
+            SharedTraces(folder / "shared"),
+            Examples(options.examples),
+            WaitingRoom(options.waiting + options.at_once),
+            Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", options.policy),
         )
-        self._judge_banner = JudgeBanner(opening, self._sessions)
-        self._upload_handlers = UploadHandlers(self._sessions, self._uploads)
-        self._callers = McpCalls()
-        self._at_once = at_once
-        self._waiting = waiting
+        self._mcp_calls = McpCalls()
 
     def blocks(self) -> gr.Blocks:
         """The page itself, ready to be launched with `launch_options`."""
-        gr.set_static_paths([self._sessions.thumbnail_root, self._examples.folder])
+        services, at_once = self._services, self._options.at_once
+        gr.set_static_paths([services.sessions.thumbnail_root, services.examples.folder])
         blocks = CheckedBlocks(title=words.TITLE, analytics_enabled=False, delete_cache=(600, 3600))
-        blocks.fetch = self._uploads.fetch
+        blocks.fetch = services.uploads.fetch
         with blocks:
-            endpoints.register_endpoints(blocks, self._judges, self._sessions, self._at_once, mcp_calls=self._callers)
-            self._connect_events(blocks, build_layout(self._examples.cards(self._sessions.thumbnail_files), self._judges.names))
-        blocks.queue(max_size=self._waiting + self._at_once, default_concurrency_limit=None)
+            endpoints.register_endpoints(
+                blocks, services.judges, services.sessions, at_once, concurrency_id=JUDGE_QUEUE, mcp_calls=self._mcp_calls
+            )
+            parts = build_layout(services.examples.cards(services.sessions.thumbnail_files), services.judges.names)
+            connect_events(blocks, parts, services, at_once)
+        blocks.queue(max_size=self._options.waiting + at_once, default_concurrency_limit=None)
         return blocks
 
     def launch_options(self, names: Sequence[str] = ()) -> dict[str, Any]:
-        """What `launch` must be told: the page neither works nor is safe without it. `names`: its further host names."""
+        """Arguments for `launch`, without which the page is neither complete nor safe. `names`: the server's further host names."""
         return {
             "theme": theme(),
             "css": assets.style("trace.css", "transcript.css", "page.css", "gradio.css"),
@@ -102,14 +98,14 @@ class Page:
                 "middleware": [
                     Middleware(OriginGuard, names=names),
                     Middleware(RequestLimits),
-                    Middleware(McpCallMiddleware, calls=self._callers),
+                    Middleware(McpCallMiddleware, calls=self._mcp_calls),
                 ],
             },
             "run_history": False,
             "enable_monitoring": False,
-            "allowed_paths": [str(self._examples.folder.resolve())],
+            "allowed_paths": [str(self._services.examples.folder.resolve())],
             "max_file_size": "100mb",
-            "max_threads": self._at_once + LIGHT_THREADS,
+            "max_threads": self._options.at_once + LIGHT_THREADS,
             "state_session_capacity": GRADIO_SESSIONS,
             "footer_links": ["api"],
             "ssr_mode": False,
@@ -118,75 +114,20 @@ class Page:
         }
 
     def close(self) -> None:
-        """Stop every judge."""
-        self._sessions.close()
-        self._judges.close()
+        """Stop every run, and the decoder processes."""
+        self._services.sessions.close()
+        self._services.judges.close()
 
     def _routes(self) -> list[BaseRoute]:
-        """The pictures of all runs, what can be taken home, and nothing for the video component's cutter, which is not used."""
+        """Thumbnails, downloads and MCP. Gradio's video trimmer, which the page does not use, gets an empty script."""
+        services = self._services
         return [
-            Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=self._sessions.thumbnail_root)),
-            *DownloadRoutes(self._sessions, self._shared).routes(),
+            Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
+            *DownloadRoutes(services.sessions, services.shared_traces).routes(),
             *mcp.routes(),
             Route("/static/ffmpeg/ffmpeg-core.js", _no_trimmer),
             Route("/static/ffmpeg/ffmpeg-core.wasm", _no_trimmer),
         ]
-
-    def _connect_events(self, blocks: CheckedBlocks, parts: PageComponents) -> None:
-        acts = self._handlers
-        enter = parts.go.click(acts.join_queue, None, [*parts.buttons, parts.status], queue=False, **QUIET_EVENT)
-        run = enter.success(
-            acts.compare,
-            parts.asked,
-            parts.shown,
-            api_visibility="private",
-            show_progress="minimal",
-            show_progress_on=[parts.place],
-            concurrency_limit=self._at_once,
-            concurrency_id="judge",
-        )
-        run.success(None, None, parts.buttons, js=_constant_js(idle()), **QUIET_EVENT)
-        enter.failure(None, None, [*parts.buttons, parts.status], js=_constant_js(turned_away()), **QUIET_EVENT)
-        run.failure(acts.on_failure, None, [*parts.buttons, parts.status], queue=False, **QUIET_EVENT)
-        parts.stop.click(acts.stop, None, [*parts.shown, *parts.buttons], queue=False, cancels=[run], **QUIET_EVENT)
-        self._connect_uploads(parts)
-        self._connect_replays(blocks, parts, {"queue": False, "cancels": [run], **QUIET_EVENT})
-        sides = [parts.first, parts.second]
-        parts.rail.click(acts.swap_videos, sides, [*sides, *parts.shown], queue=False, **QUIET_EVENT)
-        parts.tabs.select(acts.select_tab, None, parts.gallery, queue=False, **QUIET_EVENT)
-        introduced = [parts.head, parts.trace]
-        blocks.load(self._judge_banner.on_load, None, introduced, **QUIET_EVENT)
-        parts.judge.input(self._judge_banner.on_choose, parts.judge, introduced, trigger_mode="multiple", **QUIET_EVENT)
-
-        def leave(request: gr.Request) -> None:
-            acts.on_unload(request)
-            self._judge_banner.on_unload(request)
-            blocks.forget_session(session_id_of(request))
-
-        blocks.unload(leave)
-
-    def _connect_uploads(self, parts: PageComponents) -> None:
-        arrivals = self._upload_handlers
-        limits: dict[str, Any] = {"concurrency_limit": 2, **QUIET_EVENT}
-        for side, player, address in zip(Side, (parts.first, parts.second), parts.addresses, strict=True):
-            changed = [player, *parts.shown]
-            player.upload(arrivals.on_upload(side), player, changed, concurrency_id="copies", **limits)
-            player.clear(arrivals.on_clear, None, parts.shown, queue=False, **QUIET_EVENT)
-            address.submit(lambda: words.FETCHING, None, parts.status, queue=False, **QUIET_EVENT).then(
-                arrivals.on_address(side), address, changed, concurrency_id="fetched", **limits
-            )
-
-    def _connect_replays(self, blocks: gr.Blocks, parts: PageComponents, how: dict[str, Any]) -> None:
-        acts = self._handlers
-        replayed = [parts.first, parts.second, parts.prompt, *parts.shown, *parts.buttons]
-        parts.examples.click(acts.show_example, None, replayed, **how)
-        parts.open.upload(acts.open_trace, parts.open, replayed, **how)
-        blocks.load(acts.open_linked_trace, None, replayed, **QUIET_EVENT)
-
-
-def _constant_js(answer: tuple[Any, ...]) -> str:
-    """An answer that is always the same, given by the browser itself: a crowd that is turned away is told at once."""
-    return f"() => {json.dumps(answer)}"
 
 
 async def _no_trimmer(_request: Request) -> FileResponse:

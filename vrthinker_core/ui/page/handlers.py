@@ -1,9 +1,9 @@
-"""What happens when the parts of the page are used. Everything that is shown comes from `view`."""
+"""Event handlers: a run, and saved runs. What they show of a run is made by `view`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,229 +13,201 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.traces import load
 from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import Trace
-from vrthinker_core.ui.fetch.uploads import Uploads
+from vrthinker_core.ui.page.layout import PageComponents
+from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of
+from vrthinker_core.ui.page.updates import Updates, idle_buttons, no_updates, refused_entry, without_run
 from vrthinker_core.ui.sessions import settings_form
-from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.replay import matching_videos
-from vrthinker_core.ui.sessions.sessions import Session, Sessions
-from vrthinker_core.ui.sessions.shared_traces import SharedTraces
-from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
+from vrthinker_core.ui.sessions.sessions import Session
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
-from vrthinker_core.ui.view.example_cards import Examples
-from vrthinker_core.ui.view.page_json import TranscriptJson, ViewJson, replay_status_line, status_line, transcript_json, view_json
+from vrthinker_core.ui.view.page_json import ViewJson, replay_status_line, status_line, transcript_json, view_json
 from vrthinker_core.ui.view.tiles import captioned_frames
 
 UPDATE_SECONDS = 0.12
-"""Seconds between two updates of the page."""
+"""Seconds between two updates of the page, at least."""
+
+CLOCK_SECONDS = 1.0
+"""Seconds between two updates, at most: the status line shows the seconds."""
 
 POLL_SECONDS = 0.03
 """Seconds between two looks at the run."""
 
 
 class Handlers:
-    """Each act takes what a visitor brings and gives what their page shows next."""
+    """Handlers of the events of `parts`; each returns the components that change."""
 
-    def __init__(
-        self, opening: JudgeLoader, visits: Sessions, shelf: SharedTraces, examples: Examples, room: WaitingRoom, uploads: Uploads
-    ) -> None:
-        self._judges = opening
-        self._sessions = visits
-        self._shared = shelf
-        self._examples = examples
-        self._waiting_room = room
-        self._uploads = uploads
+    def __init__(self, parts: PageComponents, services: Services) -> None:
+        self._parts = parts
+        self._services = services
         self._gallery_viewers: set[str] = set()
-        """Visitors who look at the frames."""
+        """Sessions whose Frames tab is open."""
 
     # -- a run ---------------------------------------------------------------------------------------------------------
 
-    async def join_queue(self, request: gr.Request) -> tuple[Any, ...]:
-        """Take a place in the waiting room. Fails without a word when there is none: `turned_away` says it."""
-        if not self._waiting_room.join(session_id_of(request)):
+    async def join_queue(self, request: gr.Request) -> Updates:
+        """Take a place in the waiting room. Raises a silent gr.Error when it is full; the page shows BUSY (`refused_entry`)."""
+        if not self._services.waiting_room.join(session_id_of(request)):
             raise gr.Error(words.BUSY, visible=False, print_exception=False)
-        return gr.update(visible=False), gr.update(visible=True), words.WAITING
+        parts = self._parts
+        return {parts.go: gr.update(visible=False), parts.stop: gr.update(visible=True), parts.status: words.WAITING}
 
-    async def compare(
-        self,
-        first: str | None,
-        second: str | None,
-        prompt: str,
-        judge: object,
-        protocol: object,
-        window: object,
-        turns: object,
-        frames: object,
-        request: gr.Request,
-    ) -> AsyncIterator[tuple[Any, ...]]:
-        """One run, as it goes."""
-        visitor = session_id_of(request)
-        with self._waiting_room.active(visitor):
-            if not first or not second:
-                yield nothing(words.MISSING_VIDEOS, words.MISSING_VIDEOS)
-                return
+    async def compare(self, values: Mapping[Any, Any], request: gr.Request) -> AsyncIterator[Updates]:
+        """Run a comparison, and show it as it goes. `values` are those of `PageComponents.compare_inputs`."""
+        session_id = session_id_of(request)
+        with self._services.waiting_room.active(session_id):
             try:
-                who = settings_form.parse_judge(judge, self._judges.names)
-                settings = settings_form.parse_settings(protocol, window, turns, frames)
+                session = self._start_run(session_id, values)
             except BadInput as bad:
-                yield nothing(str(bad), str(bad))
+                yield without_run(self._parts, str(bad), str(bad))
                 return
-            pair = VideoPair(prompt or "", self._uploads.original_of(Path(first)), self._uploads.original_of(Path(second)))
-            visit = self._sessions.start_run(visitor, pair, settings, who)
-            sent = -1
             try:
-                over = False
-                while not over and self._sessions.get(visitor) is visit:
-                    over = visit.run.over
-                    shown = sum(len(turn.frames) for turn in visit.run.state.turns) if visitor in self._gallery_viewers else sent
-                    yield *self._run_outputs(visit), gr.skip() if shown == sent else self._gallery_items(visit)
-                    sent = shown
-                    if not over:  # Gradio says the last update again at the end: nothing must come in between
-                        await _next_change(visit)
+                async for updates in self._run_progress(session_id, session):
+                    yield updates
             finally:
-                visit.run.request_stop()
+                session.run.request_stop()
 
-    async def stop(self, request: gr.Request) -> tuple[Any, ...]:
-        """Stop the visitor's judge; everything it had seen and written stays."""
-        self._waiting_room.leave(session_id_of(request))
-        visit = self._sessions.get(session_id_of(request))
-        if visit is None or visit.run.over:
-            return words.READY, *same(3), *idle()
-        await asyncio.to_thread(visit.run.stop)
-        return *self._run_outputs(visit), gr.skip(), *idle()
+    async def stop(self, request: gr.Request) -> Updates:
+        """Stop the visitor's run; everything the judge had seen and written stays."""
+        self._services.waiting_room.leave(session_id_of(request))
+        session = self._services.session_of(request)
+        if session is None or session.run.over:
+            return {self._parts.status: words.READY, **idle_buttons(self._parts)}
+        await asyncio.to_thread(session.run.stop)
+        return {**self._run_updates(session), **idle_buttons(self._parts)}
 
-    async def on_failure(self, request: gr.Request) -> tuple[Any, ...]:
-        """The queue did not take the run, or it was taken out of the queue."""
-        if self._waiting_room.leave(session_id_of(request)):
-            return *idle(), words.BUSY
-        visit = self._sessions.get(session_id_of(request))
-        if visit is None:
-            return *idle(), gr.skip()
-        await asyncio.to_thread(visit.run.stop)
-        return *idle(), self._run_outputs(visit)[0]
+    async def on_failure(self, request: gr.Request) -> Updates:
+        """`compare` failed: the queue refused it, or Stop took it out of the queue."""
+        if self._services.waiting_room.leave(session_id_of(request)):
+            return refused_entry(self._parts)
+        session = self._services.session_of(request)
+        if session is None:
+            return idle_buttons(self._parts)
+        await asyncio.to_thread(session.run.stop)
+        return {**idle_buttons(self._parts), self._parts.status: self._status_line(session)}
 
-    def select_tab(self, event: gr.SelectData, request: gr.Request) -> Any:
-        """The frames, for who looks at them; nobody else is sent them."""
+    def select_tab(self, event: gr.SelectData, request: gr.Request) -> Updates:
+        """Fill the gallery for a visitor who opens the Frames tab; it is not sent to anybody else."""
         if event.value != words.TAB_FRAMES:
             self._gallery_viewers.discard(session_id_of(request))
-            return gr.skip()
+            return no_updates()
         self._gallery_viewers.add(session_id_of(request))
-        visit = self._sessions.get(session_id_of(request))
-        return [] if visit is None else self._gallery_items(visit)
+        session = self._services.session_of(request)
+        return {self._parts.gallery: [] if session is None else self._gallery_items(session)}
 
-    def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> tuple[Any, ...]:
-        """Video 1 becomes video 2. A verdict belongs to the order in which the videos were judged, so it goes."""
-        visitor = session_id_of(request)
-        visit = self._sessions.get(visitor)
-        if visit is not None and not visit.run.over:
-            return same(6)
-        self._sessions.end(visitor)
-        return second, first, *nothing(words.READY if visit is None else words.SWAPPED)
+    def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
+        """Video 1 becomes video 2. A verdict belongs to the order in which the videos were compared, so it goes."""
+        session = self._services.session_of(request)
+        if session is not None and not session.run.over:
+            return no_updates()
+        self._services.sessions.end(session_id_of(request))
+        line = words.READY if session is None else words.SWAPPED
+        return {self._parts.first: second, self._parts.second: first, **without_run(self._parts, line)}
 
     # -- saved runs ----------------------------------------------------------------------------------------------------
 
-    def show_example(self, event: gr.EventData, request: gr.Request) -> tuple[Any, ...]:
-        """An example, with its videos."""
-        example = self._examples.find(str(event.example))
+    def show_example(self, event: gr.EventData, request: gr.Request) -> Updates:
+        """Show an example, with its videos."""
+        example = self._services.examples.find(str(event.example))
         if example is None:
-            return refused(words.NO_RUN)
+            return {self._parts.status: words.NO_RUN}
         return self._show_replay(request, example.trace, example.name)
 
-    def open_trace(self, path: str | None, request: gr.Request) -> tuple[Any, ...]:
-        """A trace from a file that a person chose."""
+    def open_trace(self, path: str | None, request: gr.Request) -> Updates:
+        """Show the trace in an uploaded file. What was shown before stays when the file is no trace."""
         try:
-            return self._show_replay(request, load(Path(path))) if path else refused(words.NO_FILE)
+            return self._show_replay(request, load(Path(path))) if path else {self._parts.status: words.NO_FILE}
         except TraceError as error:
-            return refused(str(error))
+            return {self._parts.status: str(error)}
 
-    def open_linked_trace(self, request: gr.Request) -> tuple[Any, ...]:
-        """The trace that the page's address names."""
+    def open_linked_trace(self, request: gr.Request) -> Updates:
+        """Show the trace that the page's address names."""
         name = linked_trace(request)
         if not name:
-            return same(9)
-        example = self._examples.find(name)
+            return no_updates()
+        example = self._services.examples.find(name)
         try:
-            return self._show_replay(request, example.trace if example else self._shared.get(name), name)
+            return self._show_replay(request, example.trace if example else self._services.shared_traces.get(name), name)
         except TraceError as error:
-            return refused(str(error))
+            return {self._parts.status: str(error)}
 
-    def _show_replay(self, request: gr.Request, trace: Trace, link: str = "") -> tuple[Any, ...]:
-        visitor = session_id_of(request)
-        former = self._sessions.get(visitor)
-        at_hand = [*(former.files if former else ()), *(path for example in self._examples.all for path in example.videos)]
-        found = [None if path is None else str(self._uploads.playable_of(path)) for path in matching_videos(trace, at_hand)]
-        visit = self._sessions.start_replay(visitor, trace, link)
-        gallery = self._gallery_items(visit) if visitor in self._gallery_viewers else gr.skip()
-        return *found, trace.started.prompt, *self._run_outputs(visit), gallery, *idle()
-
-    # -- coming and going ----------------------------------------------------------------------------------------------
+    # -- closing -------------------------------------------------------------------------------------------------------
 
     def on_unload(self, request: gr.Request) -> None:
         """A visitor has closed or reloaded the page."""
-        self._waiting_room.leave(session_id_of(request))
+        self._services.waiting_room.leave(session_id_of(request))
         self._gallery_viewers.discard(session_id_of(request))
-        self._sessions.end(session_id_of(request))
+        self._services.sessions.end(session_id_of(request))
 
-    # -- what is shown -------------------------------------------------------------------------------------------------
+    # -- private -------------------------------------------------------------------------------------------------------
 
-    def _run_outputs(self, visit: Session) -> tuple[str, ViewJson, TranscriptJson]:
-        state = visit.run.state
-        shown: ViewJson = {
-            "run": visit.name,
-            "over": visit.run.over,
-            **view_json(state, visit.thumbnails, reply_reader(state.started)),
-        }
-        if visit.is_replay:
-            return replay_status_line(state), {**shown, "notes": [shown["judge"], *shown["notes"]]}, transcript_json(state)
-        line = status_line(state, visit.run.seconds) if self._judges.is_loaded(visit.judge) else words.LOADING
-        return line, shown, transcript_json(state)
+    def _start_run(self, session_id: str, values: Mapping[Any, Any]) -> Session:
+        """Raises BadInput when a video is missing, or for a judge or setting that is not offered."""
+        parts, uploads = self._parts, self._services.uploads
+        first, second = values[parts.first], values[parts.second]
+        if not first or not second:
+            raise BadInput(words.MISSING_VIDEOS)
+        judge = settings_form.parse_judge(values[parts.judge], self._services.judges.names)
+        settings = settings_form.parse_settings(*(values[part] for part in parts.settings))
+        pair = VideoPair(values[parts.prompt] or "", uploads.original_of(Path(first)), uploads.original_of(Path(second)))
+        return self._services.sessions.start_run(session_id, pair, settings, judge)
 
-    def _gallery_items(self, visit: Session) -> list[tuple[str, str]]:
-        turns = visit.run.state.turns
-        found = [(visit.thumbnails.path(half), text) for turn in turns for half, text in captioned_frames(turn.frames)]
-        return [(path, text) for path, text in found if path]
+    async def _run_progress(self, session_id: str, session: Session) -> AsyncIterator[Updates]:
+        """The run as it goes, until it is over or another one has taken its place."""
+        over, sent = False, -1
+        while not over and self._services.sessions.get(session_id) is session:
+            over = session.run.over
+            updates = self._run_updates(session)
+            frames = sum(len(turn.frames) for turn in session.run.state.turns)
+            if session_id in self._gallery_viewers and frames != sent:
+                updates[self._parts.gallery] = self._gallery_items(session)
+                sent = frames
+            yield updates
+            if not over:  # Gradio sends the last update again at the end: nothing may come in between
+                await _next_change(session)
+
+    def _show_replay(self, request: gr.Request, trace: Trace, link: str = "") -> Updates:
+        services, parts, session_id = self._services, self._parts, session_id_of(request)
+        old = services.session_of(request)
+        known = [*(old.files if old else ()), *(path for example in services.examples.all for path in example.videos)]
+        first, second = (
+            None if path is None else str(services.uploads.playable_of(path)) for path in matching_videos(trace, known)
+        )
+        session = services.sessions.start_replay(session_id, trace, link)
+        updates: Updates = {parts.first: first, parts.second: second, parts.prompt: trace.started.prompt}
+        if session_id in self._gallery_viewers:
+            updates[parts.gallery] = self._gallery_items(session)
+        return {**updates, **self._run_updates(session), **idle_buttons(parts)}
+
+    def _run_updates(self, session: Session) -> Updates:
+        """Status, trace and transcript of a run as far as it has come."""
+        state = session.run.state
+        whole = view_json(state, session.thumbnails, reply_reader(state.started))
+        view: ViewJson = {"run": session.name, "over": session.run.over, **whole}
+        if session.is_replay:
+            view["notes"] = [view["judge"], *view["notes"]]
+        parts = self._parts
+        return {parts.status: self._status_line(session), parts.trace: view, parts.transcript: transcript_json(state)}
+
+    def _status_line(self, session: Session) -> str:
+        if session.is_replay:
+            return replay_status_line(session.run.state)
+        if not self._services.judges.is_loaded(session.judge):
+            return words.LOADING
+        return status_line(session.run.state, session.run.seconds)
+
+    def _gallery_items(self, session: Session) -> list[tuple[str, str]]:
+        """(path, caption) of every frame that was shown and could be kept."""
+        turns = session.run.state.turns
+        items = [(session.thumbnails.path(half), text) for turn in turns for half, text in captioned_frames(turn.frames)]
+        return [(path, text) for path, text in items if path]
 
 
-async def _next_change(visit: Session) -> None:
-    """Wait until there is something new to show, at most a second for the clock's sake."""
-    before = visit.run.state
+async def _next_change(session: Session) -> None:
+    """Wait until the run has changed, at most `CLOCK_SECONDS`."""
+    before = session.run.state
     await asyncio.sleep(UPDATE_SECONDS)
-    for _ in range(round((1 - UPDATE_SECONDS) / POLL_SECONDS)):
-        if visit.run.state is not before or visit.run.over:
+    for _ in range(round((CLOCK_SECONDS - UPDATE_SECONDS) / POLL_SECONDS)):
+        if session.run.state is not before or session.run.over:
             return
         await asyncio.sleep(POLL_SECONDS)
-
-
-def same(count: int) -> tuple[Any, ...]:
-    """That many parts stay as they are."""
-    return (gr.skip(),) * count
-
-
-def nothing(line: str, ending: str = "") -> tuple[Any, ...]:
-    """The parts that a run writes to (status, trace, transcript, gallery), without a run."""
-    return line, {"turns": [], "ending": ending}, {"passages": []}, []
-
-
-def idle() -> tuple[Any, ...]:
-    """Compare can be pressed, Stop cannot."""
-    return gr.update(visible=True), gr.update(visible=False)
-
-
-def turned_away() -> tuple[Any, ...]:
-    """No place in the waiting room."""
-    return *idle(), words.BUSY
-
-
-def refused(sentence: str) -> tuple[Any, ...]:
-    """A saved run that cannot be shown: what stood there before stays, and the reason is said."""
-    return *same(3), sentence, *same(3), *same(2)
-
-
-def session_id_of(request: gr.Request) -> str:
-    """The visitor's own name, which lasts as long as the page is open."""
-    return str(request.session_hash)
-
-
-def linked_trace(request: gr.Request) -> str:
-    """The name that a link `?trace=NAME` leads to, "" where the page was opened without one."""
-    return str(request.query_params.get("trace") or "")

@@ -1,4 +1,4 @@
-"""Who judges: said when a visitor comes, and again when they choose another judge."""
+"""The line that names the judge, and what must be known of that judge: shown on load, and when another judge is chosen."""
 
 from __future__ import annotations
 
@@ -10,60 +10,64 @@ from typing import Any
 import gradio as gr
 
 from vrthinker_core.errors import BadInput, VrThinkerError
-from vrthinker_core.ui.page.handlers import linked_trace, session_id_of
+from vrthinker_core.ui.page.layout import PageComponents
+from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of
+from vrthinker_core.ui.page.updates import Updates
 from vrthinker_core.ui.sessions import settings_form
-from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
-from vrthinker_core.ui.sessions.sessions import Sessions
 from vrthinker_core.ui.view import words
 
 POLL_SECONDS = 0.25
 """Seconds between two looks at a judge that is still being loaded."""
 
 BANNER_ONLY: Mapping[str, Any] = MappingProxyType({"introduction": True, "turns": ()})
-"""A trace without a run. A page that shows a run by then leaves it out (`page.js`)."""
+"""A trace without a run. A page that shows a run by the time it arrives ignores it (`page.js`)."""
 
 
 class JudgeBanner:
-    """Answers with the line that names the judge, and with the trace: what must be known of the judge stands there.
+    """Writes the judge's name to the page's head; its notes, or why it cannot be opened, go to the trace.
 
     A run that is shown stays as it is, live or saved; its own judge is named as long as it is (`page.js`).
     """
 
-    def __init__(self, opening: JudgeLoader, visits: Sessions) -> None:
-        self._judges = opening
-        self._sessions = visits
+    def __init__(self, parts: PageComponents, services: Services) -> None:
+        self._parts = parts
+        self._services = services
         self._chosen: dict[str, str] = {}
-        """The judge that each visitor chose last, where one was chosen."""
+        """Session id to the judge that was chosen last, where one was chosen."""
 
-    async def on_load(self, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
+    async def on_load(self, request: gr.Request) -> AsyncIterator[Updates]:
         """A visitor has opened the page."""
-        async for told in self._banner(session_id_of(request), bool(linked_trace(request))):
-            yield told
+        async for updates in self._banner(session_id_of(request), bool(linked_trace(request))):
+            yield updates
 
-    async def on_choose(self, judge: object, request: gr.Request) -> AsyncIterator[tuple[Any, ...]]:
+    async def on_choose(self, judge: object, request: gr.Request) -> AsyncIterator[Updates]:
         """A visitor has chosen another judge, for the next run."""
         try:
-            self._chosen[session_id_of(request)] = settings_form.parse_judge(judge, self._judges.names)
+            self._chosen[session_id_of(request)] = settings_form.parse_judge(judge, self._services.judges.names)
         except BadInput as bad:
             raise gr.Error(str(bad), print_exception=False) from None
-        async for told in self._banner(session_id_of(request)):
-            yield told
+        async for updates in self._banner(session_id_of(request)):
+            yield updates
 
     def on_unload(self, request: gr.Request) -> None:
         """A visitor has closed or reloaded the page."""
         self._chosen.pop(session_id_of(request), None)
 
-    async def _banner(self, who: str, reading: bool = False) -> AsyncIterator[tuple[Any, ...]]:
-        """`reading`: a saved run is about to be shown. Whoever chooses anew meanwhile is told of the newest choice only."""
-        while not self._judges.is_loaded(self._chosen.get(who, "")):
-            yield words.LOADING, gr.skip()
+    async def _banner(self, session_id: str, opens_trace: bool = False) -> AsyncIterator[Updates]:
+        """LOADING until the judge is loaded, then the banner. `opens_trace`: a saved run is about to be shown.
+
+        The choice is read anew each time: of several choices while a judge is being loaded, only the newest is shown.
+        """
+        while not self._services.judges.is_loaded(self._chosen.get(session_id, "")):
+            yield {self._parts.head: words.LOADING}
             await asyncio.sleep(POLL_SECONDS)
-        line, trace = self._banner_values(self._chosen.get(who, ""))
-        yield line, gr.skip() if reading or self._sessions.get(who) else trace
+        line, trace = self._banner_values(self._chosen.get(session_id, ""))
+        shows_run = opens_trace or self._services.sessions.get(session_id) is not None
+        yield {self._parts.head: line} | ({} if shows_run else {self._parts.trace: trace})
 
     def _banner_values(self, name: str) -> tuple[str, dict[str, Any]]:
         try:
-            opened = self._judges.get(name)
+            opened = self._services.judges.get(name)
         except VrThinkerError as error:
-            return words.unopened_line(name or self._judges.names[0]), {**BANNER_ONLY, "ending": str(error)}
+            return words.unopened_line(name or self._services.judges.names[0]), {**BANNER_ONLY, "ending": str(error)}
         return words.judge_line(opened.backend.name), {**BANNER_ONLY, "notes": opened.notes}

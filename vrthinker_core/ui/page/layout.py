@@ -1,4 +1,4 @@
-"""Where everything stands on the page: Gradio components, and nothing about what they do."""
+"""The page's Gradio components and where they stand; what they do is connected in `events`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLE = f"<h1>{words.TITLE}</h1><p>{words.CLAIM}</p><p class='vrt-judge'></p>"
 
 @dataclass(frozen=True, slots=True)
 class PageComponents:
-    """The components that take part in what happens."""
+    """The components that take part in events."""
 
     head: gr.HTML
     first: gr.Video
@@ -31,8 +31,8 @@ class PageComponents:
     settings: tuple[Any, ...]
     """The others, in the order in which `choices.chosen` takes them."""
     status: gr.Textbox
-    place: gr.Textbox
-    """Where Gradio shows the place in the queue. No event writes to it: the end of one would wipe the place away."""
+    queue_position: gr.Textbox
+    """Where Gradio shows the place in the queue. No event writes to it: at its end Gradio would clear the place."""
     tabs: gr.Tabs
     trace: gr.HTML
     gallery: gr.Gallery
@@ -41,12 +41,17 @@ class PageComponents:
     examples: gr.HTML
 
     @property
-    def asked(self) -> list[Any]:
-        """What a person brings to a comparison."""
-        return [self.first, self.second, self.prompt, self.judge, *self.settings]
+    def videos(self) -> tuple[gr.Video, gr.Video]:
+        """Both players."""
+        return self.first, self.second
 
     @property
-    def shown(self) -> list[Any]:
+    def compare_inputs(self) -> set[Any]:
+        """What a comparison takes; from a set, Gradio makes one dict of component and value."""
+        return {self.first, self.second, self.prompt, self.judge, *self.settings}
+
+    @property
+    def run_outputs(self) -> list[Any]:
         """What a run writes to."""
         return [self.status, self.trace, self.transcript, self.gallery]
 
@@ -57,14 +62,14 @@ class PageComponents:
 
 
 def build_layout(cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> PageComponents:
-    """Build the page. `cards` are its examples, `judges` the names of who can be chosen."""
+    """Build the page. `cards` are its examples, `judges` the names that can be chosen."""
     head = _html(f"<header class='vrt vrt-header'>{TITLE}</header>", "mountHead(host, props, watch)", "", "head")
     with gr.Row(elem_id="players"):
         first, second = _player(1, "first"), _player(2, "second")
     rail = _html("<div></div>", "mountRail(host, trigger)", None, "rail")
     prompt, go, stop = _prompt_row()
     addresses, (judge, *settings) = _addresses(), _settings(judges)
-    state, place = _status()
+    status, queue_position = _status()
     with gr.Tabs() as tabs:
         with gr.Tab(words.TAB_TRACE):
             trace = _html("<div></div>", f"mountTrace(host, props, watch, {words.EMPTY!r})", {"turns": []}, "trace")
@@ -86,13 +91,13 @@ def build_layout(cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> P
             opened = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
     examples = _html("<div></div>", f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
     return PageComponents(
-        head, first, second, addresses, rail, prompt, go, stop, judge, tuple(settings), state, place, tabs, trace, gallery, raw,
-        opened, examples,
+        head, first, second, addresses, rail, prompt, go, stop, judge, tuple(settings), status, queue_position, tabs, trace,
+        gallery, raw, opened, examples,
     )  # fmt: skip
 
 
 def theme() -> gr.themes.Base:
-    """Calm and without a request: the machine's own fonts."""
+    """Calm colours, and fonts that every machine has: nothing is requested from elsewhere."""
     return gr.themes.Monochrome(
         font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"], spacing_size="md", radius_size="sm"
     ).set(layout_gap="14px", button_secondary_text_color_hover="*neutral_700", button_border_width="1px")
@@ -110,10 +115,10 @@ def _prompt_row() -> tuple[gr.Textbox, gr.Button, gr.Button]:
 
 
 def _status() -> tuple[gr.Textbox, gr.Textbox]:
-    """Where a run stands, and the place in the queue."""
+    """The status line, and the place in the queue."""
     with gr.Row(elem_id="standing"):
-        state = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
-        return state, gr.Textbox(label="Place in the queue", elem_id="place", interactive=False, lines=1, max_lines=1)
+        status = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
+        return status, gr.Textbox(label="Place in the queue", elem_id="place", interactive=False, lines=1, max_lines=1)
 
 
 def _settings(judges: Sequence[str]) -> tuple[gr.Dropdown, ...]:
@@ -143,7 +148,7 @@ def _player(number: int, name: str) -> gr.Video:
 
 
 def _addresses() -> tuple[gr.Textbox, gr.Textbox]:
-    """One for each video, folded away: most people have files."""
+    """One for each video, folded away: most visitors have files."""
     with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():
         return _address(1), _address(2)
 
@@ -161,7 +166,7 @@ def _address(number: int) -> gr.Textbox:
 
 
 def _html(template: str, mount: str, value: Any, name: str) -> gr.HTML:
-    """A constant template; what is shown comes as data and is written as text by the page's own script."""
+    """A constant template; the value comes as data, and the page's script (`VRThinker.mount`) writes it as text."""
     return gr.HTML(
         value,
         html_template=template,

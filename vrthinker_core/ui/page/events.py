@@ -1,0 +1,89 @@
+"""Which event of which component calls which handler, and how: in the judge's queue, in one of its own, or at once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import gradio as gr
+
+from vrthinker_core.types import Side
+from vrthinker_core.ui.page.handlers import Handlers
+from vrthinker_core.ui.page.judge_banner import JudgeBanner
+from vrthinker_core.ui.page.layout import PageComponents
+from vrthinker_core.ui.page.services import Services, session_id_of
+from vrthinker_core.ui.page.updates import Updates, idle_buttons, refused_entry
+from vrthinker_core.ui.page.upload_handlers import UploadHandlers
+from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
+from vrthinker_core.ui.view import words
+
+JUDGE_QUEUE = "judge"
+"""The concurrency id of the one queue in which the page's runs and the API's wait."""
+
+QUIET_EVENT: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+
+
+def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Services, at_once: int) -> None:
+    """Connect all events; to be called inside the `with` statement of `blocks`. `at_once`: runs at the same time."""
+    handlers, banner = Handlers(parts, services), JudgeBanner(parts, services)
+    run = _connect_run(parts, handlers, at_once)
+    _connect_uploads(parts, UploadHandlers(parts, services))
+    _connect_replays(blocks, parts, handlers, run)
+    parts.rail.click(handlers.swap_videos, parts.videos, [*parts.videos, *parts.run_outputs], queue=False, **QUIET_EVENT)
+    parts.tabs.select(handlers.select_tab, None, parts.gallery, queue=False, **QUIET_EVENT)
+    announced = [parts.head, parts.trace]
+    blocks.load(banner.on_load, None, announced, **QUIET_EVENT)
+    parts.judge.input(banner.on_choose, parts.judge, announced, trigger_mode="multiple", **QUIET_EVENT)
+
+    def on_unload(request: gr.Request) -> None:
+        handlers.on_unload(request)
+        banner.on_unload(request)
+        blocks.forget_session(session_id_of(request))
+
+    blocks.unload(on_unload)
+
+
+def _connect_run(parts: PageComponents, handlers: Handlers, at_once: int) -> Any:
+    """Compare and Stop; returns the event of the run itself, which others cancel."""
+    line_and_buttons = [*parts.buttons, parts.status]
+    joined = parts.go.click(handlers.join_queue, None, line_and_buttons, queue=False, **QUIET_EVENT)
+    run = joined.success(
+        handlers.compare,
+        parts.compare_inputs,
+        parts.run_outputs,
+        api_visibility="private",
+        show_progress="minimal",
+        show_progress_on=[parts.queue_position],
+        concurrency_limit=at_once,
+        concurrency_id=JUDGE_QUEUE,
+    )
+    run.success(**_in_browser(idle_buttons(parts)))
+    joined.failure(**_in_browser(refused_entry(parts)))
+    run.failure(handlers.on_failure, None, line_and_buttons, queue=False, **QUIET_EVENT)
+    parts.stop.click(handlers.stop, None, [*parts.run_outputs, *parts.buttons], queue=False, cancels=[run], **QUIET_EVENT)
+    return run
+
+
+def _connect_uploads(parts: PageComponents, handlers: UploadHandlers) -> None:
+    limits: dict[str, Any] = {"concurrency_limit": 2, **QUIET_EVENT}
+    for side, player, address in zip(Side, parts.videos, parts.addresses, strict=True):
+        changed = [player, *parts.run_outputs]
+        player.upload(handlers.on_upload(side), player, changed, concurrency_id="copies", **limits)
+        player.clear(handlers.on_clear, None, parts.run_outputs, queue=False, **QUIET_EVENT)
+        address.submit(lambda: words.FETCHING, None, parts.status, queue=False, **QUIET_EVENT).then(
+            handlers.on_address(side), address, changed, concurrency_id="fetched", **limits
+        )
+
+
+def _connect_replays(blocks: CheckedBlocks, parts: PageComponents, handlers: Handlers, run: Any) -> None:
+    changed = [*parts.videos, parts.prompt, *parts.run_outputs, *parts.buttons]
+    immediate: dict[str, Any] = {"queue": False, "cancels": [run], **QUIET_EVENT}
+    parts.examples.click(handlers.show_example, None, changed, **immediate)
+    parts.open.upload(handlers.open_trace, parts.open, changed, **immediate)
+    blocks.load(handlers.open_linked_trace, None, changed, **QUIET_EVENT)
+
+
+def _in_browser(updates: Updates) -> dict[str, Any]:
+    """An event that always has the same answer: the browser gives it itself, so many refused visitors cost the server nothing."""
+    answer = f"() => {json.dumps(list(updates.values()))}"
+    return {"fn": None, "inputs": None, "outputs": list(updates), "js": answer, **QUIET_EVENT}

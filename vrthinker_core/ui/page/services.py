@@ -1,0 +1,40 @@
+"""What the handlers of one page work with, and what they read from a request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import gradio as gr
+
+from vrthinker_core.ui.fetch.uploads import Uploads
+from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
+from vrthinker_core.ui.sessions.sessions import Session, Sessions
+from vrthinker_core.ui.sessions.shared_traces import SharedTraces
+from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
+from vrthinker_core.ui.view.example_cards import Examples
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The state of one server, shared by all handlers of its page."""
+
+    judges: JudgeLoader
+    sessions: Sessions
+    shared_traces: SharedTraces
+    examples: Examples
+    waiting_room: WaitingRoom
+    uploads: Uploads
+
+    def session_of(self, request: gr.Request) -> Session | None:
+        """The visitor's session; None before their first run."""
+        return self.sessions.get(session_id_of(request))
+
+
+def session_id_of(request: gr.Request) -> str:
+    """Gradio's id of the open page; a reload gives a new one."""
+    return str(request.session_hash)
+
+
+def linked_trace(request: gr.Request) -> str:
+    """NAME of a page that was opened as `?trace=NAME`, "" for any other."""
+    return str(request.query_params.get("trace") or "")
