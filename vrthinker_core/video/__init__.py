@@ -1,4 +1,4 @@
-"""Open hostile files, map slots to real frames, decode each needed frame once."""
+"""Open hostile video files, find the frame of each slot, decode every frame at most once."""
 
 from vrthinker_core.video.clip import Clip, open_clip
 from vrthinker_core.video.frames.plan import FramePlan

@@ -1,4 +1,4 @@
-"""A clip as the engine holds it. Decoding happens in a process of its own: a file that crashes or hangs a decoder costs one run."""
+"""An opened clip. A worker process decodes it: a file that crashes or hangs the decoder fails one comparison and nothing else."""
 
 from __future__ import annotations
 

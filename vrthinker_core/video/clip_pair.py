@@ -1,4 +1,4 @@
-"""Both clips of a comparison: opened side by side, each in a process of its own, and asked for frames as one."""
+"""Both clips of a comparison: opened at the same time, each by a worker process of its own, and read as one source of frames."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from vrthinker_core.video import Clip, DecoderPool, FramePlan, open_clip
 
 
 def submit_opening(pair: VideoPair, layout: FrameLayout, decoders: DecoderPool, pool: Executor) -> list[Future[Clip]]:
-    """Open the first clip and the second, as `layout` says. Whoever asks for it must `close_opened` each."""
+    """Start to open the first clip and the second. The caller must pass each future to `close_clip`."""
     sides = ((Side.FIRST, Path(pair.first)), (Side.SECOND, Path(pair.second)))
     return [pool.submit(_open_one, path, side, layout, decoders) for side, path in sides]
 
 
 def opened_clips(opening: Sequence[Future[Clip]]) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
-    """Both clips, once they are open; the first error, if any, beside what could be opened."""
-    found: list[Clip | None] = []
-    trouble: VrThinkerError | None = None
+    """Wait for both clips; None for one that cannot be opened, and the first error."""
+    clips: list[Clip | None] = []
+    first_error: VrThinkerError | None = None
     for side, future in zip(Side, opening, strict=True):
         try:
-            found.append(future.result())
+            clips.append(future.result())
         except VrThinkerError as error:
-            found.append(None)
-            trouble = trouble or type(error)(f"Video {int(side)}: {error}")
-    return found[0], found[1], trouble
+            clips.append(None)
+            first_error = first_error or type(error)(f"Video {int(side)}: {error}")
+    return clips[0], clips[1], first_error
 
 
 def close_clip(opening: Future[Clip]) -> None:
-    """Close a clip that was opened, or is being opened."""
+    """Close a clip that was opened, or is being opened. Waits for the latter."""
     if not opening.cancel() and opening.exception() is None:
         opening.result().close()
 
 
 def frame_source(clips: tuple[Clip, Clip]) -> FrameSource:
-    """Frames of both clips, in the order they are asked for. Both processes work at the same time."""
+    """Reads frames of both clips, in the order of the references. Both worker processes decode at the same time."""
 
     def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        wanted = [[ref.slot for ref in refs if ref.side is side] for side in Side]
+        slots_by_side = [[ref.slot for ref in refs if ref.side is side] for side in Side]
         with ThreadPoolExecutor(len(clips)) as pool:
-            both = pool.map(lambda clip, slots: clip.frames(slots), clips, wanted)
-            found = {frame.ref: frame for frames in both for frame in frames}
+            frames_by_side = pool.map(lambda clip, slots: clip.frames(slots), clips, slots_by_side)
+            found = {frame.ref: frame for frames in frames_by_side for frame in frames}
         return tuple(found[ref] for ref in refs)
 
     return frames

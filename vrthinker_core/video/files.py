@@ -1,4 +1,4 @@
-"""Which paths may be opened at all: local, resolved, regular files. Standard library only, so that the parent can ask first."""
+"""Which paths may be opened: local, resolved, regular files. Standard library only, so that the parent can check first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from vrthinker_core.errors import VideoError
 from vrthinker_core.video.sniff import HEAD_BYTES, why_not_a_video
 
-# What FFmpeg, or anything above it, takes for an address rather than for a file. A drive letter (C:) is none of them.
+# What FFmpeg, or a library that wraps it, takes for an address instead of a file. A drive letter (C:) does not match.
 _ADDRESS = re.compile(
     r"(?:[a-z][a-z0-9+.-]+:/|(?:async|cache|concat|concatf|crypto|data|fd|file|gopher|gophers|hls|ipfs|ipns|md5|mmsh|mmst|pipe|"
     r"rtmp[a-z]*|rtp|rtsp|sftp|smb|srt|srtp|subfile|tcp|tee|tls|udp|unix):)",
@@ -20,16 +20,16 @@ _ADDRESS = re.compile(
 
 
 def shown_name(path: Path) -> str:
-    """The file's name as it can be shown: printable, without its folders."""
+    """The file's name without its folders, every unprintable character replaced."""
     name = path.name.encode("utf-8", "replace").decode("utf-8")
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name)
 
 
 def open_local(path: Path) -> BufferedReader:
-    """The file, open for reading from its start, after everything that can be known without a decoder was checked.
+    """The file, open for reading, after all checks that need no decoder.
 
     Raises VideoError: an address, missing, a folder, no regular file, no permission, empty, or by its first bytes an image, a
-    playlist, text or sound.
+    playlist, text or audio.
     """
     if not path.name:
         raise VideoError("No video file was given.")
@@ -42,8 +42,8 @@ def open_local(path: Path) -> BufferedReader:
         raise VideoError(f"{name} does not exist.") from None
     except PermissionError:
         raise VideoError(f"{name} cannot be read: permission denied.") from None
-    except (OSError, RuntimeError, ValueError) as problem:
-        raise VideoError(f"{name} cannot be opened: {getattr(problem, 'strerror', None) or 'not a usable path'}.") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise VideoError(f"{name} cannot be opened: {getattr(error, 'strerror', None) or 'not a usable path'}.") from None
     try:
         _check_content(file, name)
     except BaseException:
@@ -55,7 +55,7 @@ def open_local(path: Path) -> BufferedReader:
 def _open_regular(path: Path, name: str) -> BufferedReader:
     if path.is_dir():
         raise VideoError(f"{name} is a folder, not a video.")
-    # Without blocking: opening a named pipe would otherwise wait for a writer for ever.
+    # Not blocking: opening a named pipe would wait for a writer for ever.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -66,8 +66,8 @@ def _open_regular(path: Path, name: str) -> BufferedReader:
 def _check_content(file: BufferedReader, name: str) -> None:
     try:
         head = file.read(HEAD_BYTES)
-    except OSError as problem:
-        raise VideoError(f"{name} cannot be read: {problem.strerror}.") from None
+    except OSError as error:
+        raise VideoError(f"{name} cannot be read: {error.strerror}.") from None
     if not head:
         raise VideoError(f"{name} is empty.")
     reason = why_not_a_video(head)

@@ -1,4 +1,4 @@
-"""What one clip may cost. The parent holds the clock, the decoding process binds itself before it touches a file."""
+"""Limits of one clip. The parent enforces wall time; the worker limits its own memory and processor time before it opens a file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if sys.platform != "win32":
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one clip; what passes them ends in a named error, never in a server that hangs."""
+    """What one clip may cost. A clip that passes a limit ends with a VideoError or DecoderDied, never with a server that hangs."""
 
     cpu_seconds: float = 20.0
     """Processor time for opening, and again for every later request."""
     wall_seconds: float = 120.0
-    """Time on the clock for opening, and again for every later request: well above the processor time, for busy machines."""
+    """Wall time for opening, and again for every later request: well above the processor time, for busy machines."""
     memory_bytes: int = 1_400_000_000
-    """Resident memory of the decoding process."""
+    """Resident memory of the worker process."""
     side: int = 8192
     """Pixels per side that a header may declare."""
     pixels: int = 40_000_000
@@ -35,17 +35,17 @@ _MEMORY_MARGIN_BYTES = 64 << 20
 
 
 class CpuBudget:
-    """Processor time left for the request in hand, asked often while decoding."""
+    """Processor time left for the current request; checked often while decoding."""
 
     def __init__(self, name: str, limits: Limits) -> None:
-        """`name` is the file, for the sentence that is said when the time is used up."""
+        """`name` is the file's, for the error message."""
         self._name = name
         self._seconds = limits.cpu_seconds
         self._end = 0.0
         self.restart()
 
     def restart(self) -> None:
-        """A new request: it has the whole time again, and the kernel's own limit moves with it, a little later than ours."""
+        """A new request has the whole time again; the kernel's own limit is moved along, to 5 s after ours."""
         self._end = time.process_time() + self._seconds
         if sys.platform != "win32":
             _limit(resource.RLIMIT_CPU, int(self._end) + 5)
@@ -64,25 +64,25 @@ class CpuBudget:
 
 
 def confine_process(limits: Limits) -> None:
-    """Bind this process: memory, no core dump, no writing into files. Does nothing where the system has no such limits."""
+    """Limit this process: memory, no core dump, no writing into files. Does nothing on Windows."""
     if sys.platform == "win32":
         return
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, 0)
-    # Loaded libraries reserve address space that never becomes memory: what is already mapped but not resident comes on top.
+    # Loaded libraries reserve address space that is never used: what is already mapped but not resident is added.
     _limit(resource.RLIMIT_AS, limits.memory_bytes + _mapped_not_resident())
 
 
 def near_memory_limit() -> bool:
-    """This process came close to its limit: decoders often report that as damage."""
+    """Whether this process came close to its memory limit: decoders often report that as damage."""
     if sys.platform == "win32":
         return False
     try:
         peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmPeak"))
     except (OSError, StopIteration):
         return False
-    most = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return most != resource.RLIM_INFINITY and int(peak.split()[1]) * 1024 + _MEMORY_MARGIN_BYTES > most
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return limit != resource.RLIM_INFINITY and int(peak.split()[1]) * 1024 + _MEMORY_MARGIN_BYTES > limit
 
 
 def _limit(kind: int, value: int) -> None:

@@ -1,7 +1,7 @@
-"""What the first bytes of a file say against it, before any decoder sees them.
+"""Why a file is refused from its first bytes, before any decoder reads it.
 
 Playlists are the reason: `.m3u8`, ffconcat, SDP and the like make a demuxer open other files or addresses, whatever the file is
-called. Images, sound and text are named too, because "invalid data" helps nobody.
+called. Images, audio and text are named too, because "invalid data" helps nobody.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 HEAD_BYTES = 4096
 
-_IMAGES = (
+_IMAGE_MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "PNG"),
     (b"\xff\xd8\xff", "JPEG"),
     (b"BM", "BMP"),
@@ -22,7 +22,7 @@ _IMAGES = (
     (b"\x00\x00\x00\x0cJXL \r\n\x87\n", "JPEG XL"),
     (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG 2000"),
 )
-_SOUNDS = (b"ID3", b"fLaC", b"#!AMR", b".snd", b"caff", b"MThd")
+_AUDIO_MAGIC = (b"ID3", b"fLaC", b"#!AMR", b".snd", b"caff", b"MThd")
 _STILL_BRANDS = (b"avif", b"heic", b"heix", b"heim", b"heis", b"mif1", b"mif2")
 _PLAYLIST = re.compile(
     rb"#EXT|ffconcat|v=0\s|\[playlist\]|\[reference\]|\[internetshortcut\]|RTSPtext|<\?xml|<mpd|<smil|<asx|<playlist", re.IGNORECASE
@@ -30,11 +30,11 @@ _PLAYLIST = re.compile(
 
 
 def why_not_a_video(head: bytes) -> str | None:
-    """Why a file that begins with `head` (its first HEAD_BYTES bytes) is no video ("is an image …"), or None."""
-    image = _image(head)
+    """Why a file with these first HEAD_BYTES bytes is no video ("is an image …"); None where they do not tell."""
+    image = _image_format(head)
     if image:
         return f"is an image ({image}), not a video"
-    if head.startswith(_SOUNDS) or head[8:12] in (b"WAVE", b"AIFF", b"AIFC") or _is_mp3(head):
+    if head.startswith(_AUDIO_MAGIC) or head[8:12] in (b"WAVE", b"AIFF", b"AIFC") or _is_mp3(head):
         return "holds sound only, no video"
     if _PLAYLIST.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()):
         return "is a playlist that points at other files, not a video"
@@ -43,8 +43,8 @@ def why_not_a_video(head: bytes) -> str | None:
     return None
 
 
-def _image(head: bytes) -> str | None:
-    for magic, name in _IMAGES:
+def _image_format(head: bytes) -> str | None:
+    for magic, name in _IMAGE_MAGIC:
         if head.startswith(magic):
             return name
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
@@ -61,5 +61,5 @@ def _is_mp3(head: bytes) -> bool:
 def _is_text(head: bytes) -> bool:
     if head.startswith(b"YUV4MPEG2 "):
         return False
-    odd = sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in head)
-    return odd == 0 and sum(byte >= 127 for byte in head) * 4 < len(head)
+    control = sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in head)
+    return control == 0 and sum(byte >= 127 for byte in head) * 4 < len(head)

@@ -1,4 +1,4 @@
-"""What a browser makes of a file, from its header and its packets, without decoding any."""
+"""Whether browsers play a file, from its header and its packets, without decoding any."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.video.frames.container import VideoSource
 from vrthinker_core.video.limits import CpuBudget
 
-_CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}
-_PIXELS = ("yuv420p", "yuvj420p")
-_SOUNDS = ("aac", "mp3", "opus", "vorbis", "flac")
+_VIDEO_CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}
+_PIXEL_FORMATS = ("yuv420p", "yuvj420p")
+_AUDIO_CODECS = ("aac", "mp3", "opus", "vorbis", "flac")
 _SUFFIXES = {".mp4": "mp4", ".m4v": "mp4", ".webm": "webm"}
-# Files that say "qt  " are played by Safari, and elsewhere only sometimes.
+# Files of the brand "qt  " are played by Safari, and by other browsers only sometimes.
 _QUICKTIME = "qt"
-# Containers whose packets carry the frames' own timestamps.
+# Containers whose packets have the timestamps of the frames.
 _REMUXABLE = ("mp4", "webm", "mov", "matroska")
 _WEBM = re.compile(rb"\x42\x82[\x40-\xff]?[\x80-\xff]?\x00*webm")
 _HEAD_BYTES = 64
-_IDR = 5
+_IDR_UNIT = 5
 _MAX_AUDIO_LEAD = 0.1
-"""Seconds by which sound may begin before the picture: what its codec needs to start, which browsers leave out."""
+"""Seconds by which audio may begin before the video: what its codec needs to start, which browsers do not play."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrowserSupport:
-    """What there is to do."""
+    """What a browser can do with a file."""
 
     playable: bool
-    """Browsers play the file as it is, and count its time as we do."""
+    """Browsers play the file as it is, with the same timestamps as the judge."""
     remuxable: bool
-    """The packets can be put into an MP4 as they are."""
+    """The packets can be copied into an MP4 without decoding them."""
     packet_times: tuple[int, ...] = ()
-    """Timestamps of the packets as they are stored, in units of the stream's time base; only of movable ones."""
+    """Timestamps of the packets in stored order, in units of the stream's time base; () where these cannot be used."""
 
 
 def check_browser_support(source: VideoSource, path: Path, budget: CpuBudget) -> BrowserSupport:
-    """Walks over the packets of an opened source and leaves it at its end. Raises VideoError."""
+    """Reads all packets of an opened source and leaves it at its end. Raises VideoError."""
     container = _container(source, path)
-    pixels = source.stream.codec_context.pix_fmt in _PIXELS
-    if not pixels or container not in _REMUXABLE:
+    plain_pixels = source.stream.codec_context.pix_fmt in _PIXEL_FORMATS
+    if not plain_pixels or container not in _REMUXABLE:
         return BrowserSupport(False, False)
-    header = _header_is_plain(source, container) and _SUFFIXES.get(path.suffix.lower()) == container
+    plain_header = _header_is_plain(source, container) and _SUFFIXES.get(path.suffix.lower()) == container
     times = _packet_times(source, budget)
     if not times:
         return BrowserSupport(False, False)
-    return BrowserSupport(header and min(times) == 0, source.codec in _CODECS["mp4"], times)
+    return BrowserSupport(plain_header and min(times) == 0, source.codec in _VIDEO_CODECS["mp4"], times)
 
 
 def _container(source: VideoSource, path: Path) -> str:
-    """Which kind of file it is by its content; one demuxer reads MP4 and QuickTime, another WebM and Matroska."""
+    """The container by its content: one demuxer reads MP4 and QuickTime, another one WebM and Matroska."""
     kind = source.format.split(",")[0]
     if kind == "mov":
         return "mov" if source.container.metadata.get("major_brand", _QUICKTIME).strip() == _QUICKTIME else "mp4"
@@ -64,51 +64,53 @@ def _container(source: VideoSource, path: Path) -> str:
 
 
 def _header_is_plain(source: VideoSource, container: str) -> bool:
-    """The codecs fit the container, no other picture can be played, and length and beginning are as they should be."""
-    opened = source.container
-    fits = source.codec in _CODECS.get(container, ()) and all(audio.codec_context.name in _SOUNDS for audio in _sounds(source))
-    alone = len(opened.streams.video) == 1
-    # Without frames in its table, an MP4 is in fragments; a recorded WebM does not know its length. Browsers seek badly in both.
-    known = bool(opened.duration) and (container != "mp4" or source.header_frames > 0)
-    begins = opened.start_time is None or -_MAX_AUDIO_LEAD * av.time_base <= opened.start_time <= 0
-    return fits and alone and known and begins
+    """The codecs fit the container, there is one video stream, the length is known and the start is at 0."""
+    header = source.container
+    fits = source.codec in _VIDEO_CODECS.get(container, ()) and all(
+        audio.codec_context.name in _AUDIO_CODECS for audio in _audio_streams(source)
+    )
+    single = len(header.streams.video) == 1
+    # An MP4 without frames in its table is fragmented, a recorded WebM has no length. Browsers seek badly in both.
+    seekable = bool(header.duration) and (container != "mp4" or source.header_frames > 0)
+    starts_at_zero = header.start_time is None or -_MAX_AUDIO_LEAD * av.time_base <= header.start_time <= 0
+    return fits and single and seekable and starts_at_zero
 
 
-def _sounds(source: VideoSource) -> list[av.AudioStream]:
+def _audio_streams(source: VideoSource) -> list[av.AudioStream]:
     return [stream for stream in source.container.streams.audio if stream.codec_context is not None]
 
 
 def _packet_times(source: VideoSource, budget: CpuBudget) -> tuple[int, ...]:
-    """The packets' timestamps as they are stored; () when one is damaged or hidden, has no time, or is no true key frame."""
-    found: list[int] = []
+    """The packets' timestamps in stored order; () when one is damaged, hidden, without a timestamp, or a key frame but no IDR."""
+    times: list[int] = []
     extra = source.stream.codec_context.extradata or b""
-    lengths = (extra[4] & 3) + 1 if source.codec == "h264" and len(extra) > 4 and extra[0] == 1 else 0
+    length_bytes = (extra[4] & 3) + 1 if source.codec == "h264" and len(extra) > 4 and extra[0] == 1 else 0
     try:
         for packet in source.container.demux(source.stream):
             if not packet.size:
                 continue
-            if packet.pts is None or packet.is_discard or packet.is_corrupt or not (found or packet.is_keyframe):
+            if packet.pts is None or packet.is_discard or packet.is_corrupt or not (times or packet.is_keyframe):
                 return ()
-            if lengths and packet.is_keyframe and not holds_idr(bytes(packet), lengths):
+            if length_bytes and packet.is_keyframe and not holds_idr(bytes(packet), length_bytes):
                 return ()
-            found.append(packet.pts)
-            if len(found) % 1024 == 0:
+            times.append(packet.pts)
+            if len(times) % 1024 == 0:
                 budget.check()
     except MemoryError:
         raise VideoError(f"{source.name} needs more memory than a video may take.") from None
     except av.FFmpegError:
         return ()
-    return tuple(found) if len(set(found)) == len(found) else ()
+    return tuple(times) if len(set(times)) == len(times) else ()
 
 
-def holds_idr(packet: bytes, lengths: int) -> bool:
-    """Whether an H.264 packet, its units headed by `lengths` bytes each, holds an IDR picture.
+def holds_idr(packet: bytes, length_bytes: int) -> bool:
+    """Whether an H.264 packet, in which each NAL unit follows its length in `length_bytes` bytes, holds an IDR picture.
 
-    Chromium fails for good after a seek to a key frame that is none (open GOPs, intra refresh).
+    After a seek to a key frame without one (open GOPs, intra refresh), Chromium stops playing for good.
     """
-    place = 0
-    while place + lengths < len(packet):
-        if packet[place + lengths] & 31 == _IDR:
+    offset = 0
+    while offset + length_bytes < len(packet):
+        if packet[offset + length_bytes] & 31 == _IDR_UNIT:
             return True
-        place += lengths + int.from_bytes(packet[place : place + lengths], "big")
+        offset += length_bytes + int.from_bytes(packet[offset : offset + length_bytes], "big")
     return False

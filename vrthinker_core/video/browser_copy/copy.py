@@ -1,7 +1,7 @@
-"""A copy of a video that every browser plays, for the page alone: the judge reads the original.
+"""Make, and keep in a folder, a copy of a video that every browser plays.
 
-The copy is an MP4 without sound whose frames have the times of the original, the first one at 0, so that the moment of a frame is
-the same in both. It is made in a process of its own, which sees the file, writes nowhere and hands back bytes.
+The copy is an MP4 without audio, with the timestamps of the original shifted so that the first frame is at 0. A worker process
+makes it, which reads the file, writes no file and sends the copy as bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vrthinker_core.video.processes.process import start_worker
 from vrthinker_core.video.worker_io import Header
 
 COPY_LIMITS = Limits(cpu_seconds=60.0, wall_seconds=90.0)
-"""What a copy may cost: more than a comparison's own decoding, because encoding comes on top."""
+"""More than a comparison's own decoding, because encoding is added to it."""
 
 MAX_COPY_BYTES = 300_000_000
 """The largest copy that is kept."""
@@ -33,9 +33,8 @@ _WORKER = "vrthinker_core.video.browser_copy.worker"
 def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -> Path | None:
     """None when Chromium, Firefox and Safari play the file as it is, else the path of an MP4 in `folder` that they play.
 
-    The copy's name tells its content and nothing else; one that is there already is given back as it is. Raises VideoError with
-    one sentence when the file is no video or no copy can be made, DecoderDied when the process that makes it crashed or passed
-    its limits.
+    The copy is named by a hash of the source; one that exists is returned as it is. Raises VideoError with one sentence when the
+    file is no video or no copy can be made, DecoderDied when the worker process crashed or passed its limits.
     """
     source = Path(source)
     copy = folder / f"{_digest(source)}.mp4"
@@ -44,36 +43,36 @@ def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return _write_copy(copy, _copy_chunks(source, limits), shown_name(source))
-    except OSError as problem:
-        raise VideoError(f"No playable copy of {shown_name(source)} could be kept: {problem.strerror}.") from None
+    except OSError as error:
+        raise VideoError(f"No playable copy of {shown_name(source)} could be kept: {error.strerror}.") from None
 
 
 def _digest(source: Path) -> str:
-    """Content and suffix: the same bytes under another suffix may need a copy where these do not."""
-    hashed = hashlib.blake2b(_VERSION + source.suffix.lower().encode("utf-8", "replace"), digest_size=16)
+    """Hash of content and suffix: with another suffix the same bytes may need a copy."""
+    digest = hashlib.blake2b(_VERSION + source.suffix.lower().encode("utf-8", "replace"), digest_size=16)
     with open_local(source) as file:
         try:
-            while piece := file.read(1 << 20):
-                hashed.update(piece)
-        except OSError as problem:
-            raise VideoError(f"{shown_name(source)} cannot be read: {problem.strerror}.") from None
-    return hashed.hexdigest()
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+        except OSError as error:
+            raise VideoError(f"{shown_name(source)} cannot be read: {error.strerror}.") from None
+    return digest.hexdigest()
 
 
-def _write_copy(copy: Path, pieces: Generator[bytes, None, None], name: str) -> Path | None:
-    """The whole copy or none: it is written beside itself and renamed. None when there are no pieces."""
+def _write_copy(copy: Path, chunks: Generator[bytes, None, None], name: str) -> Path | None:
+    """Written to a temporary file beside it and renamed, so that no half copy is ever found. None when there are no chunks."""
     handle, path = tempfile.mkstemp(dir=copy.parent, prefix=".", suffix=".part")
     part = Path(path)
     try:
         size = 0
-        with os.fdopen(handle, "wb") as file, contextlib.closing(pieces):
-            for piece in pieces:
-                size += len(piece)
+        with os.fdopen(handle, "wb") as file, contextlib.closing(chunks):
+            for chunk in chunks:
+                size += len(chunk)
                 if size > MAX_COPY_BYTES:
                     raise VideoError(
                         f"A playable copy of {name} would have more than {MAX_COPY_BYTES // 1_000_000} MB: cut it shorter."
                     )
-                file.write(piece)
+                file.write(chunk)
         if not size:
             return None
         part.replace(copy)

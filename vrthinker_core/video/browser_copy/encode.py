@@ -1,8 +1,9 @@
-"""Every frame made anew as 8-bit H.264, at the times of the original."""
+"""Encode every frame anew as 8-bit H.264, with the timestamps of the original."""
 
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 from statistics import median
@@ -24,106 +25,106 @@ from vrthinker_core.video.limits import CpuBudget
 MAX_SIDE = 1280
 """Pixels of the longer side of a copy, at most."""
 
-# No B-frames: the first frame is at 0 without an edit list. Many key frames: stepping through the copy is quick.
+# No B-frames: the first frame is at 0 without an edit list. Many key frames: seeking in the copy is quick.
 _OPTIONS = {"preset": "veryfast", "crf": "20", "bf": "0", "g": "12", "threads": "2"}
 _BT709, _LIMITED = 1, 1
-_FINE = Fraction(1, 90_000)
-_FINEST = Fraction(1, 1_000_000)
-"""Time bases below this are more than an MP4 can count in; they are rounded to `_FINE`."""
+_FALLBACK_TIME_BASE = Fraction(1, 90_000)
+_SMALLEST_TIME_BASE = Fraction(1, 1_000_000)
+"""Time bases below this are too small for an MP4; they are rounded to the fallback."""
 
 
 class UnusableTimestamps(Exception):
-    """The decoder's timestamps are missing, or do not grow."""
+    """The decoder's timestamps are missing or not ascending."""
 
 
 def encode(source: VideoSource, budget: CpuBudget) -> io.BytesIO:
-    """The copy. Times that cannot be used are counted by the declared rate, as the judge's own clock does. Raises VideoError."""
+    """The copy. Without usable timestamps it has the declared frame rate, as in `make_frame_times`. Raises VideoError."""
     if source.time_base > 0:
         try:
-            return _encoded(source, budget, counted=False)
+            return _encode(source, budget, by_rate=False)
         except UnusableTimestamps:
             pass
-    return _encoded(source, budget, counted=True)
+    return _encode(source, budget, by_rate=True)
 
 
-def _encoded(source: VideoSource, budget: CpuBudget, *, counted: bool) -> io.BytesIO:
+def _encode(source: VideoSource, budget: CpuBudget, *, by_rate: bool) -> io.BytesIO:
     copy = io.BytesIO()
-    film: Mp4Writer | None = None
-    tick = 1 / source.rate if counted else source.time_base
+    writer: Mp4Writer | None = None
+    tick = 1 / source.rate if by_rate else source.time_base
     with av.open(copy, "w", format="mp4") as output:
         for index, (pts, pixels) in enumerate(_display_frames(source, budget)):
-            if film is None:
-                film = Mp4Writer(output, pixels, tick, source.rate)
-            film.add(pixels, index if counted else pts)
-        if film is None:
+            if writer is None:
+                writer = Mp4Writer(output, pixels, tick, source.rate)
+            writer.add(pixels, index if by_rate else pts)
+        if writer is None:
             raise VideoError(f"{source.name} holds no frame that can be decoded.")
-        film.close()
+        writer.close()
     return copy
 
 
 def _display_frames(source: VideoSource, budget: CpuBudget) -> Iterator[tuple[int | None, Pixels]]:
-    """(pts, picture as it is to be seen) of every frame; one size for all, sides even."""
-    painter: FrameConverter | None = None
+    """(pts, pixels in display orientation) of every frame; one size for all, sides even."""
+    converter: FrameConverter | None = None
     for frame in SequentialReader(source, budget).read_all(DecodeStats()):
-        if painter is None:
-            painter = FrameConverter(
+        if converter is None:
+            converter = FrameConverter(
                 DisplayGeometry((frame.width, frame.height), source.pixel_aspect, read_orientation(frame)), source.name
             )
-        yield frame.pts, _displayed(painter, frame)
+        yield frame.pts, _displayed(converter, frame)
 
 
-def _displayed(painter: FrameConverter, frame: VideoFrame) -> Pixels:
-    look = painter.geometry
-    scale = min(1.0, MAX_SIDE / max(look.displayed_size))
-    width, height = (max(1, round(side * scale)) for side in look.displayed_size)
-    across, down = (height, width) if look.orientation.transpose else (width, height)
-    picture = look.orientation.apply(resize(painter.to_rgb(frame), across, down))
-    return np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+def _displayed(converter: FrameConverter, frame: VideoFrame) -> Pixels:
+    geometry = converter.geometry
+    scale = min(1.0, MAX_SIDE / max(geometry.displayed_size))
+    width, height = (max(1, round(side * scale)) for side in geometry.displayed_size)
+    stored = (height, width) if geometry.orientation.transpose else (width, height)
+    pixels = geometry.orientation.apply(resize(converter.to_rgb(frame), *stored))
+    return np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
 
 
 class Mp4Writer:
-    """An H.264 stream that is being written."""
+    """Writes one H.264 stream into an MP4."""
 
     def __init__(self, output: OutputContainer, first: Pixels, tick: Fraction, rate: Fraction) -> None:
-        """Timestamps will come in units of `tick` seconds; `rate` is how many frames a second has, as far as is known."""
+        """Timestamps come in units of `tick` seconds; `rate` is the declared frames per second."""
         self._output = output
         self._tick = tick
-        self._base = tick if tick >= _FINEST else _FINE
+        self._time_base = tick if tick >= _SMALLEST_TIME_BASE else _FALLBACK_TIME_BASE
         self._rate = rate
         self._start: int | None = None
-        self._stamps: list[int] = []
+        self._written: list[int] = []
         self._held: Packet[VideoStream] | None = None
         self._stream = output.add_stream("libx264", rate=rate, options=_OPTIONS)
         self._stream.height, self._stream.width = first.shape[:2]
         self._stream.pix_fmt = "yuv420p"
-        self._stream.time_base = self._stream.codec_context.time_base = self._base
+        self._stream.time_base = self._stream.codec_context.time_base = self._time_base
         context = self._stream.codec_context
         context.colorspace = context.color_primaries = context.color_trc = _BT709
         context.color_range = _LIMITED
 
     def add(self, pixels: Pixels, pts: int | None) -> None:
-        """The next frame. Raises NoTimes when its time is missing or not later than the last one's."""
+        """The next frame. Raises UnusableTimestamps when `pts` is None or not later than the last one."""
         if pts is None:
             raise UnusableTimestamps
         self._start = pts if self._start is None else self._start
-        stamp = round((pts - self._start) * self._tick / self._base)
-        if self._stamps and stamp <= self._stamps[-1]:
+        stamp = round((pts - self._start) * self._tick / self._time_base)
+        if self._written and stamp <= self._written[-1]:
             raise UnusableTimestamps
-        self._stamps.append(stamp)
-        drawn = VideoFrame.from_ndarray(pixels, format="rgb24")
-        frame = drawn.reformat(format="yuv420p", dst_colorspace=Colorspace.ITU709, dst_color_range=ColorRange.MPEG)
-        frame.pts, frame.time_base = stamp, self._base
+        self._written.append(stamp)
+        rgb = VideoFrame.from_ndarray(pixels, format="rgb24")
+        frame = rgb.reformat(format="yuv420p", dst_colorspace=Colorspace.ITU709, dst_color_range=ColorRange.MPEG)
+        frame.pts, frame.time_base = stamp, self._time_base
         self._mux(self._stream.encode(frame))
 
     def close(self) -> None:
-        """The last frame lasts as long as most do."""
+        """Write what is left; the last frame lasts as long as the median one."""
         self._mux(self._stream.encode())
-        lengths = [late - early for early, late in zip(self._stamps, self._stamps[1:], strict=False)]
-        typical = round(median(lengths)) if lengths else round(1 / self._rate / self._base)
+        durations = [end - start for start, end in itertools.pairwise(self._written)]
+        typical = round(median(durations)) if durations else round(1 / self._rate / self._time_base)
         self._release(max(1, typical))
 
     def _mux(self, packets: list[Packet[VideoStream]]) -> None:
-        """A packet waits for the next one, which says how long it lasts."""
+        """Each packet is held until the next one, whose timestamp is its end."""
         for packet in packets:
             if self._held is not None and packet.pts is not None and self._held.pts is not None:
                 self._release(packet.pts - self._held.pts)

@@ -1,4 +1,4 @@
-"""The same packets in an MP4: nothing is decoded, so nothing is lost."""
+"""Copy the packets into an MP4 without decoding them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from vrthinker_core.video.limits import CpuBudget
 def remux(source: VideoSource, times: Sequence[int], budget: CpuBudget) -> io.BytesIO | None:
     """The copy, its first frame at 0; None when the packets do not fit into an MP4 after all.
 
-    `times` are the packets' timestamps as they are stored.
+    `times` are the packets' timestamps in stored order.
     """
     copy = io.BytesIO()
-    first, order = min(times), decoding_times(times)
+    first, decoding = min(times), decoding_times(times)
     try:
         source.reopen()
         with av.open(copy, "w", format="mp4") as output:
             stream = output.add_stream_from_template(source.stream)
             packets = (packet for packet in source.container.demux(source.stream) if packet.size)
-            for packet, pts, dts in zip(packets, times, order, strict=True):
+            for packet, pts, dts in zip(packets, times, decoding, strict=True):
                 budget.check()
                 packet.pts, packet.dts, packet.stream = pts - first, dts - first, stream
                 output.mux(packet)
@@ -35,7 +35,7 @@ def remux(source: VideoSource, times: Sequence[int], budget: CpuBudget) -> io.By
 
 
 def decoding_times(times: Sequence[int]) -> list[int]:
-    """When each packet is to be decoded: growing, and never after it is shown. Some containers do not store this."""
-    shown = sorted(times)
-    delay = max(early - late for early, late in zip(shown, times, strict=True))
-    return [stamp - delay for stamp in shown]
+    """Decoding timestamps for presentation timestamps: ascending, and never later than these. Some containers do not store them."""
+    ascending = sorted(times)
+    delay = max(dts - pts for dts, pts in zip(ascending, times, strict=True))
+    return [pts - delay for pts in ascending]

@@ -1,4 +1,4 @@
-"""The process that makes a playable copy: what is wrong for a browser is found out, and as little as possible is made anew."""
+"""The worker process that makes a browser copy: remuxed where that is enough, encoded anew otherwise."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def main(handle: int) -> None:
         respond(parent, {"error": str(error), "died": False})
     except MemoryError:
         respond(parent, {"error": f"{shown_name(path)} needs more memory to copy than a video may take.", "died": True})
-    except Exception as fault:  # noqa: BLE001 - the border: whatever a hostile file provokes is one sentence about that file
-        respond(parent, {"error": f"No playable copy of {shown_name(path)} can be made ({type(fault).__name__}).", "died": False})
+    except Exception as error:  # noqa: BLE001 - whatever a hostile file provokes becomes one sentence about that file
+        respond(parent, {"error": f"No playable copy of {shown_name(path)} can be made ({type(error).__name__}).", "died": False})
     else:
         _send_copy(parent, copy)
 
@@ -46,10 +46,10 @@ def _make_copy(path: Path, limits: Limits) -> io.BytesIO | None:
     budget = CpuBudget(shown_name(path), limits)
     with open_local(path) as file:
         source = VideoSource(file, shown_name(path), limits)
-        found = check_browser_support(source, path, budget)
-        if found.playable:
+        support = check_browser_support(source, path, budget)
+        if support.playable:
             return None
-        if found.remuxable and (copy := remux(source, found.packet_times, budget)) is not None:
+        if support.remuxable and (copy := remux(source, support.packet_times, budget)) is not None:
             return copy
         return encode(source, budget)
 

@@ -1,4 +1,4 @@
-"""One clip inside the decoding process: which frame a slot means, and its picture, each decoded as rarely as possible."""
+"""One clip in its worker process: finds the frame of each slot and converts it, and decodes every frame as rarely as possible."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from vrthinker_core.video.limits import CpuBudget, Limits, near_memory_limit
 
 # Up to 640 million pixels (10 s of 1080p at 30 per second) a clip is decoded once, as a whole. Measured: 3 to 8 s of processor time
 # per thousand million pixels. Generated clips mostly have a single key frame, so that reaching slot 112 of 128 means decoding 87 %
-# of them anyway, and every later request is then free. Longer clips are read on demand: four frames of a minute cost a quarter.
+# of them anyway, and every later request costs nothing. Longer clips are read on demand: four frames of a minute cost a quarter.
 _MAX_WHOLE_PIXELS = 640_000_000
 _SECONDS_PER_PIXEL = 8e-9
 NEAREST_NOTE = "nearest decodable neighbour"
 _HIDDEN_FRAME_CODECS = ("vp8", "vp9", "av1")
-"""Codecs that store pictures which are only there to be copied from: fewer frames than packets are no loss."""
+"""Codecs with frames that are only referred to and never shown: fewer frames than packets are no loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedFrame:
-    """A picture that was asked for, and the slots it is for."""
+    """A frame as it is sent, and the slots that it is for."""
 
     slots: list[int]
     index: int
@@ -45,12 +45,11 @@ class ConvertedFrame:
 
 
 class ClipDecoder:
-    """An opened clip. Not for two threads at once."""
+    """An opened clip. Not safe for threads."""
 
     def __init__(self, path: Path, plan: FramePlan, limits: Limits, read_mode: ReadMode, budget: CpuBudget) -> None:
-        """Opens the file and prepares at least the first slots. Raises VideoError."""
+        """Opens the file and decodes at least the frames of the first slots. Raises VideoError."""
         self._plan = plan
-        self._limits = limits
         self._budget = budget
         self._name = shown_name(path)
         file = open_local(path)
@@ -68,11 +67,11 @@ class ClipDecoder:
 
     @property
     def read_mode(self) -> ReadMode:
-        """How frames are found now."""
+        """How frames are found from now on."""
         return "seek" if self._seeking_reader else "whole"
 
     def read(self, slots: Collection[int]) -> Iterator[ConvertedFrame]:
-        """What `slots` mean, in no order. If the container is caught lying, a slot may come twice: the last one counts."""
+        """The frames of `slots`, in any order. Where timestamps prove wrong, a slot may come twice: the last one counts."""
         try:
             yield from self._read_slots(slots)
         except TimestampMismatch:
@@ -82,7 +81,7 @@ class ClipDecoder:
             except TimestampMismatch:
                 raise VideoError(f"{self._name} is damaged: neither the frames asked for nor their neighbours decode.") from None
 
-    # -- two ways of knowing a clip ----------------------------------------------------------------------------------------
+    # -- read modes --------------------------------------------------------------------------------------------------------
 
     @property
     def _total_pixels(self) -> int:
@@ -90,32 +89,32 @@ class ClipDecoder:
         return self._timeline.stored * width * height
 
     def _decode_all(self) -> None:
-        """One pass that keeps what slots can ever ask for; a second one only where the packets promised another count."""
+        """One pass that keeps what slots can ask for; a second one where the packets announced another number of frames."""
         self._seeking_reader = None
-        promised = max(1, self._timeline.stored)
-        self._decode_pass(promised, self._stats)
+        announced = max(1, self._timeline.stored)
+        self._decode_pass(announced, self._stats)
         self._total = len(self._stats.pts)
         if not self._total and near_memory_limit():
             raise VideoError(f"{self._name} needs more memory to decode than a video may take.")
         if not self._total:
-            raise VideoError(f"{self._name} is damaged: not one frame can be decoded, of {promised} stored.")
+            raise VideoError(f"{self._name} is damaged: not one frame can be decoded, of {announced} stored.")
         self._times = make_frame_times(self._stats.pts, self._source.time_base, self._source.rate)
-        if self._total != promised:
+        if self._total != announced:
             self._decode_pass(self._total, DecodeStats())
         self._info = self._describe()
         self._source.close_decoder()
 
-    def _decode_pass(self, total: int, tally: DecodeStats) -> None:
-        worth = self._cache.missing_requests(total)
-        indices = worth.keys() | (self._plan.frame_indices(total) - self._cache.samples.keys())
+    def _decode_pass(self, total: int, stats: DecodeStats) -> None:
+        missing = self._cache.missing_requests(total)
+        indices = missing.keys() | (self._plan.frame_indices(total) - self._cache.samples.keys())
         if not indices:
             return
-        for index, frame in enumerate(SequentialReader(self._source, self._budget).read_all(tally)):
+        for index, frame in enumerate(SequentialReader(self._source, self._budget).read_all(stats)):
             if index in indices:
-                self._cache.add(DecodedFrame(index, index, frame), worth.get(index, ()))
+                self._cache.add(DecodedFrame(index, index, frame), missing.get(index, ()))
 
     def _use_timestamps(self) -> None:
-        """Believe the packets' timestamps; every frame that comes is held against them."""
+        """Find frames by the packets' timestamps; every decoded frame is checked against them."""
         self._total = len(self._timeline.pts)
         self._times = make_frame_times(self._timeline.pts, self._source.time_base, self._source.rate)
         self._seeking_reader = SeekingReader(self._source, self._timeline, self._budget)
@@ -124,38 +123,38 @@ class ClipDecoder:
         self._info = self._describe()
 
     def _fall_back(self) -> None:
-        """The container was caught lying: decode everything where that can be afforded, else let neighbours stand in."""
+        """The timestamps are wrong: decode everything where the budget allows it, else let neighbours replace missing frames."""
         if self._strict and self._budget.can_afford(self._total_pixels * _SECONDS_PER_PIXEL):
             self._cache.clear()
             self._decode_all()
         self._strict = False
 
-    # -- pictures ----------------------------------------------------------------------------------------------------------
+    # -- frames ------------------------------------------------------------------------------------------------------------
 
     def _read_slots(self, slots: Collection[int]) -> Iterator[ConvertedFrame]:
-        served = self._plan.by_request(slots, self._total)
+        slots_of = self._plan.by_request(slots, self._total)
         missing: dict[int, list[FrameRequest]] = {}
-        for need, its in served.items():
-            pixels = self._cache.find(need)
+        for request in slots_of:
+            pixels = self._cache.find(request)
             if pixels is None:
-                missing.setdefault(need.index, []).append(need)
+                missing.setdefault(request.index, []).append(request)
             else:
-                yield self._converted(its, need, need.index, pixels)
-        for shot, needs in self._decode_missing(missing):
-            for need, pixels in self._cache.add(shot, needs).items():
-                if need in served:
-                    yield self._converted(served[need], need, shot.index, pixels)
+                yield self._converted(slots_of[request], request, request.index, pixels)
+        for decoded, requests in self._decode_missing(missing):
+            for request, pixels in self._cache.add(decoded, requests).items():
+                if request in slots_of:
+                    yield self._converted(slots_of[request], request, decoded.index, pixels)
 
     def _decode_missing(self, missing: dict[int, list[FrameRequest]]) -> Iterator[tuple[DecodedFrame, set[FrameRequest]]]:
-        """The frames that are missing, and those passed on the way that a slot may ask for later."""
+        """The frames that are missing, and those decoded to reach them that a slot may ask for later."""
         if not missing:
             return
-        worth = self._cache.missing_requests(self._total)
-        for shot in self._read_indices(list(missing)):
-            also = worth.pop(shot.index, None) if shot.requested == shot.index else None
-            needs = {*missing.pop(shot.requested, ()), *(also or ())}
-            if needs or also is not None:
-                yield shot, needs
+        later = self._cache.missing_requests(self._total)
+        for decoded in self._read_indices(list(missing)):
+            also = later.pop(decoded.index, None) if decoded.requested == decoded.index else None
+            requests = {*missing.pop(decoded.requested, ()), *(also or ())}
+            if requests or also is not None:
+                yield decoded, requests
         if missing:
             raise VideoError(f"{self._name} changed while it was read.")
 
@@ -164,7 +163,7 @@ class ClipDecoder:
             return self._seeking_reader.read(indices, strict=self._strict)
         return SequentialReader(self._source, self._budget).read_until(indices)
 
-    def _converted(self, slots: list[int], need: FrameRequest, index: int, pixels: Pixels) -> ConvertedFrame:
+    def _converted(self, slots: list[int], request: FrameRequest, index: int, pixels: Pixels) -> ConvertedFrame:
         height, width = pixels.shape[:2]
         return ConvertedFrame(
             slots=slots,
@@ -173,21 +172,21 @@ class ClipDecoder:
             until=self._times.end_of(index),
             width=width,
             height=height,
-            key=f"{self._digest[:32]}:{index}:{width}x{height}:{need.sizing.mode}",
-            note="" if index == need.index else NEAREST_NOTE,
+            key=f"{self._digest[:32]}:{index}:{width}x{height}:{request.sizing.mode}",
+            note="" if index == request.index else NEAREST_NOTE,
             rgb=pixels.tobytes(),
         )
 
-    # -- what is known -----------------------------------------------------------------------------------------------------
+    # -- information -------------------------------------------------------------------------------------------------------
 
     @property
     def info(self) -> ClipInfo:
-        """The clip as it is known now."""
+        """What is known about the clip now."""
         return self._info
 
     def _describe(self) -> ClipInfo:
-        look = self._cache.geometry
-        width, height = look.displayed_size
+        geometry = self._cache.geometry
+        width, height = geometry.displayed_size
         return ClipInfo(
             name=self._name,
             digest=self._digest,
@@ -198,17 +197,17 @@ class ClipDecoder:
             frames=self._total,
             fps=self._total / self._times.seconds,
             seconds=self._times.seconds,
-            rotation=look.orientation.clockwise,
+            rotation=geometry.orientation.clockwise,
             variable_rate=self._times.variable,
             notes=health_notes(self._facts()),
         )
 
     def _facts(self) -> ClipFacts:
-        silent = self._timeline.stored - self._total
+        missing = self._timeline.stored - self._total
         if self._stats.refused or self._source.codec in _HIDDEN_FRAME_CODECS:
-            silent = 0
+            missing = 0
         indices = self._plan.frame_indices(self._total)
-        thumbs = {index: sample for index, sample in self._cache.samples.items() if index in indices}
+        samples = {index: sample for index, sample in self._cache.samples.items() if index in indices}
         return ClipFacts(
             grid=self._plan.grid,
             frames=self._total,
@@ -217,10 +216,10 @@ class ClipDecoder:
             square="square" in (self._plan.opening.mode, self._plan.later.mode),
             stored=self._timeline.stored,
             header_frames=self._source.header_frames,
-            missing_frames=silent,
+            missing_frames=missing,
             stats=self._stats,
             declared_rate=float(self._source.rate),
             hdr=self._cache.hdr,
             video_streams=self._source.video_streams,
-            samples=None if self._seeking_reader else thumbs,
+            samples=None if self._seeking_reader else samples,
         )

@@ -1,4 +1,4 @@
-"""Open a file that may be hostile: FFmpeg gets bytes, never a name, and may open nothing else."""
+"""Open a file that may be hostile: FFmpeg is given an open file, never a name, and may open nothing else."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.video.limits import Limits
 
 # Demuxers that read one self-contained file of video. Everything that can point elsewhere (hls, dash, concat, sdp, image2, …) is
-# missing on purpose, and so are the image and sound formats.
+# missing on purpose, and so are the image and audio formats.
 _FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,flv,live_flv,mpegts,mpeg,mpegvideo,ogg,asf,gif,ivf,obu,h263,h264,hevc,vvc,m4v,"
     "yuv4mpegpipe,mxf,nut,rm,dv,nsv,vc1,vc1test,cavsvideo,avs2,avs3,dirac,wtv"
 )
-# The default of PyAV is slice threading on all cores. Two threads decode the same pictures, damaged ones included (one thread alone
-# would conceal errors in another way), and hold a busy server to a fixed width.
+# PyAV's default is slice threading on all cores. Two threads give the same frames, damaged ones included (one thread alone conceals
+# errors in another way), and limit what a busy server spends on one clip.
 _THREADS = 2
 _READ_BYTES = 1 << 18
 CONTAINER_ERRORS = (av.FFmpegError, IndexError)
-"""How a damaged container ends before its time. PyAV's own IndexError is among them: a stream turned up that was not announced."""
+"""What reading a damaged container raises. PyAV's IndexError is for a packet of a stream that the header did not announce."""
 
 
 class VideoSource:
-    """One open file; a container at a time reads it."""
+    """An open file, and the one container and video stream that read it at a time."""
 
     size: tuple[int, int]
     """(width, height) in stored pixels, as the header declares them."""
     header_frames: int
-    """Frames that the header announces, 0 where it does not say."""
+    """Frames that the header announces, 0 where it announces none."""
 
     def __init__(self, file: BufferedReader, name: str, limits: Limits) -> None:
-        """Takes the file over. Raises VideoError when it is no video within the limits."""
+        """Owns the file from now on. Raises VideoError when it is no video within the limits."""
         self._file = file
         self._limits = limits
         self.name = name
         self.container, self.stream = self._open()
-        # Taken once: a stream of a closed container must not be asked for anything, PyAV would read freed memory.
+        # Read once: after its container is closed, PyAV would read freed memory of a stream.
         self.format: str = self.container.format.name
         self.codec: str = self.stream.codec_context.codec.canonical_name
         self.video_streams = len(_video_streams(self.container))
@@ -53,17 +53,17 @@ class VideoSource:
         self._check_size()
 
     def reopen(self) -> None:
-        """Start again from the first packet, with a fresh decoder; what was given out before may not be used any more."""
+        """Start again from the first packet, with a new decoder. Container and stream of before must not be used any more."""
         self.container.close()
         self.container, self.stream = self._open()
 
     def close_decoder(self) -> None:
-        """Give back the decoder until the next `reopen`."""
+        """Free the decoder until the next `reopen`."""
         self.container.close()
 
     @property
     def pixel_aspect(self) -> Fraction:
-        """Width of a stored pixel over its height, known for sure once a frame has come; 1 where the file says nothing usable."""
+        """Width of a stored pixel over its height, reliable after the first decoded frame; 1 where the file says nothing usable."""
         aspect = (
             _fraction(self.stream.sample_aspect_ratio) or _fraction(self.stream.codec_context.sample_aspect_ratio) or Fraction(1)
         )
@@ -83,12 +83,12 @@ class VideoSource:
                 f"{self.name} cannot be opened: it is damaged, encrypted, or in no video format that is read."
             ) from None
         try:
-            return container, self._choose(container)
+            return container, self._choose_stream(container)
         except BaseException:
             container.close()
             raise
 
-    def _choose(self, container: InputContainer) -> VideoStream:
+    def _choose_stream(self, container: InputContainer) -> VideoStream:
         candidates = _video_streams(container)
         if not candidates:
             raise VideoError(f"{self.name} {_why_no_video(container)}.")
@@ -100,24 +100,24 @@ class VideoSource:
         return stream
 
     def _check_size(self) -> None:
-        (width, height), most = self.size, self._limits
+        (width, height), limits = self.size, self._limits
         if width <= 0 or height <= 0:
-            raise VideoError(f"{self.name} has no picture size, or one above {most.pixels // 1_000_000} megapixels.")
-        if max(width, height) > most.side or width * height > most.pixels:
+            raise VideoError(f"{self.name} has no picture size, or one above {limits.pixels // 1_000_000} megapixels.")
+        if max(width, height) > limits.side or width * height > limits.pixels:
             raise VideoError(
-                f"{self.name} is too large: {width} x {height} pixels, where {most.side} per side and "
-                f"{most.pixels // 1_000_000} megapixels are the most that is decoded."
+                f"{self.name} is too large: {width} x {height} pixels, where {limits.side} per side and "
+                f"{limits.pixels // 1_000_000} megapixels are the most that is decoded."
             )
 
 
 def _rate(stream: VideoStream) -> Fraction:
-    """Frames per second as declared, for files without timestamps and for a single frame's length."""
+    """Declared frames per second, for files without timestamps and for the duration of a single frame."""
     rate = _fraction(stream.guessed_rate) or _fraction(stream.average_rate) or Fraction(25)
     return rate if 0 < rate <= 1000 else Fraction(25)
 
 
 def _fraction(value: Fraction | None) -> Fraction | None:
-    """None for nothing and for 0. Newer PyAV has a rational type of its own."""
+    """None for None and for 0. Newer PyAV has a rational type of its own."""
     return Fraction(value.numerator, value.denominator) if value else None
 
 
@@ -126,7 +126,7 @@ def _refuse_other_files(url: str, flags: int, options: dict[str, str]) -> NoRetu
 
 
 def _video_streams(container: InputContainer) -> list[VideoStream]:
-    """Video streams that move and can be decoded; a cover picture is none."""
+    """Video streams that can be decoded, without cover pictures and other stills."""
     cover = Disposition.attached_pic | Disposition.timed_thumbnails | Disposition.still_image
     return [stream for stream in container.streams.video if stream.codec_context is not None and not stream.disposition & cover]
 

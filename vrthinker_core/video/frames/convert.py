@@ -1,4 +1,4 @@
-"""From a decoded frame to the pixels that are sent: colours, pixel aspect, rotation, size."""
+"""Convert a decoded frame to the pixels that are sent: colours, pixel aspect, rotation, size."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Orientation:
-    """How a file asks its pictures to be turned: first transposed, then mirrored."""
+    """How the file says that its frames are rotated or mirrored for display. First transposed, then mirrored, then flipped."""
 
     transpose: bool = False
     mirror: bool = False
-    """Left and right change places."""
+    """Left and right are swapped."""
     flip: bool = False
-    """Top and bottom change places."""
+    """Top and bottom are swapped."""
     skewed: bool = False
-    """The file asks for an angle that is no quarter turn; it is not turned."""
+    """The file asks for an angle that is no quarter turn; frames are not rotated."""
 
     @property
     def clockwise(self) -> int:
-        """Degrees of the rotation, counted as FFmpeg does where a reflection comes on top: 0, 90, 180 or 270."""
+        """Degrees of the rotation, as FFmpeg counts them where there is a reflection too: 0, 90, 180 or 270."""
         if self.transpose:
             return 270 if self.flip else 90
         return 180 if self.mirror else 0
 
     @property
     def reflected(self) -> bool:
-        """No rotation alone does this."""
+        """Whether this is more than a rotation."""
         return (self.mirror != self.flip) != self.transpose
 
     def apply(self, pixels: Pixels) -> Pixels:
-        """The picture as it is to be seen."""
-        turned = pixels.transpose(1, 0, 2) if self.transpose else pixels
-        turned = turned[:, ::-1] if self.mirror else turned
-        turned = turned[::-1] if self.flip else turned
-        return np.ascontiguousarray(turned)
+        """The pixels as they are displayed."""
+        pixels = pixels.transpose(1, 0, 2) if self.transpose else pixels
+        pixels = pixels[:, ::-1] if self.mirror else pixels
+        pixels = pixels[::-1] if self.flip else pixels
+        return np.ascontiguousarray(pixels)
 
 
 def read_orientation(frame: VideoFrame) -> Orientation:
@@ -72,7 +72,7 @@ def _matrix(frame: VideoFrame) -> tuple[float, float, float, float] | None:
     try:
         entry = frame.side_data.get(Type.DISPLAYMATRIX)  # type: ignore[call-overload]
     except ValueError:
-        # PyAV cannot list side data as soon as one entry is of a kind it has no name for (stereo clips): the angle remains.
+        # PyAV cannot list side data when one entry is of a kind unknown to it (stereo clips), but still gives the angle.
         angle = math.radians(frame.rotation)
         return math.cos(angle), -math.sin(angle), math.sin(angle), math.cos(angle)
     if entry is None:
@@ -83,7 +83,7 @@ def _matrix(frame: VideoFrame) -> tuple[float, float, float, float] | None:
 
 @dataclass(frozen=True, slots=True)
 class DisplayGeometry:
-    """How a clip is to be seen; one for all its frames, taken from the first."""
+    """How the frames of a clip are displayed; read from the first one."""
 
     stored_size: tuple[int, int]
     """(width, height) in stored pixels."""
@@ -92,32 +92,32 @@ class DisplayGeometry:
 
     @property
     def displayed_size(self) -> tuple[int, int]:
-        """(width, height) after pixel aspect and rotation. The short side of a pixel is stretched: nothing is thrown away."""
+        """(width, height) after pixel aspect and rotation. Pixels are made square by enlarging, so that no detail is lost."""
         (width, height), aspect = self.stored_size, self.pixel_aspect
         width, height = (round(width * aspect), height) if aspect >= 1 else (width, round(height / aspect))
         return (height, width) if self.orientation.transpose else (width, height)
 
 
-_NEAR = 2.2
-"""Ratio up to which interpolating what was halved before leaves nothing out."""
+_MAX_LINEAR_RATIO = 2.2
+"""Ratio up to which interpolating between pixels of a halved frame uses all of them."""
 
 
 class FrameConverter:
-    """Makes pictures of one clip's frames."""
+    """Converts the frames of one clip to RGB."""
 
-    def __init__(self, look: DisplayGeometry, name: str) -> None:
-        """`name` is the file's, for errors."""
-        self.geometry = look
+    def __init__(self, geometry: DisplayGeometry, name: str) -> None:
+        """`name` is the file's, for error messages."""
+        self.geometry = geometry
         self._name = name
-        self._reformatter, self._sampler = VideoReformatter(), VideoReformatter()  # each keeps the tables of its one size
+        self._reformatter, self._sampler = VideoReformatter(), VideoReformatter()  # each caches the tables of one size
 
     def to_rgb(self, frame: VideoFrame) -> Pixels:
-        """The frame in RGB at its stored size: PyAV's own conversion, with the colour space and range that the file says."""
+        """The frame in RGB at its stored size, by PyAV's conversion, with the colour space and range that the file declares."""
         return self._converted(self._reformatter, frame)
 
-    def sample_points(self, frame: VideoFrame, most: int) -> Pixels:
-        """The frame in RGB, `most` to twice as many points across and down (fewer where there are fewer), with none averaged."""
-        across, down = (-(-side // max(1, side // most)) for side in (frame.width, frame.height))
+    def sample_points(self, frame: VideoFrame, least: int) -> Pixels:
+        """The frame in RGB, reduced by point sampling to between `least` and twice as many pixels a side; smaller ones stay."""
+        across, down = (-(-side // max(1, side // least)) for side in (frame.width, frame.height))
         return self._converted(self._sampler, frame, width=across, height=down, interpolation="POINT")
 
     def _converted(self, reformatter: VideoReformatter, frame: VideoFrame, **size: Any) -> Pixels:
@@ -128,7 +128,7 @@ class FrameConverter:
         return pixels.astype(np.uint8, copy=False)
 
     def resize_for(self, pixels: Pixels, sizing: Sizing) -> Pixels:
-        """The picture that is sent, from what `colours` gave."""
+        """The pixels that are sent, from those of `to_rgb`."""
         width, height = self.geometry.displayed_size
         across, down = sizing.size(width, height)
         if sizing.mode != "letterbox":
@@ -146,20 +146,20 @@ class FrameConverter:
 
 
 def resize(pixels: Pixels, width: int, height: int) -> Pixels:
-    """Averages areas where it shrinks, interpolates (cubic) where it enlarges; each axis by its own rule."""
+    """Area average where it shrinks, cubic interpolation where it enlarges, for each axis on its own."""
     down, across = pixels.shape[:2]
-    how = cv2.INTER_AREA
+    interpolation = cv2.INTER_AREA
     # OpenCV averages 2 x 2 far faster than odd ratios: 1080p to 448 x 448 takes 1.3 ms instead of 8.6 when it is halved first and
     # interpolated from there, and is 0.3 of 255 levels from the published resizing on average, where plain averaging is 0.2.
     while across >= 2 * width and down >= 2 * height and across % 2 == down % 2 == 0:
         across, down = across // 2, down // 2
         pixels = _cv_resize(pixels, across, down, cv2.INTER_AREA)
-        how = cv2.INTER_LINEAR if max(across / width, down / height) < _NEAR else cv2.INTER_AREA
-    pixels = _cv_resize(pixels, min(across, width), min(down, height), how)
+        interpolation = cv2.INTER_LINEAR if max(across / width, down / height) < _MAX_LINEAR_RATIO else cv2.INTER_AREA
+    pixels = _cv_resize(pixels, min(across, width), min(down, height), interpolation)
     return _cv_resize(pixels, width, height, cv2.INTER_CUBIC)
 
 
-def _cv_resize(pixels: Pixels, width: int, height: int, how: int) -> Pixels:
+def _cv_resize(pixels: Pixels, width: int, height: int, interpolation: int) -> Pixels:
     if pixels.shape[:2] == (height, width):
         return pixels
-    return cv2.resize(pixels, (width, height), interpolation=how).astype(np.uint8, copy=False)
+    return cv2.resize(pixels, (width, height), interpolation=interpolation).astype(np.uint8, copy=False)

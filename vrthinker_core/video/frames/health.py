@@ -1,4 +1,4 @@
-"""What a person should know about a clip before trusting a verdict on it: plain sentences, measured on the clip itself."""
+"""What is unusual about a clip, in sentences for people who read a verdict on it, measured on the clip itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GreySample = NDArray[np.uint8]
 """About 64 x 64 grey samples of a frame."""
 
 SAMPLES = 64
-"""Points of a thumb across and down, at least."""
+"""Points of a grey sample across and down, at least."""
 
 _BLACK = 24
 _CHANGED = 12
@@ -37,29 +37,29 @@ class ClipFacts:
     times: FrameTimes
     geometry: DisplayGeometry
     square: bool
-    """Frames are squashed into a square before they are sent."""
+    """Frames are resized to a square, whatever their aspect, before they are sent."""
     stored: int
     """Frames in the file that are to be shown."""
     header_frames: int
     """Frames that the header announces, 0 where it does not say."""
     missing_frames: int
-    """Stored frames that gave no picture although no packet was refused."""
+    """Stored frames that were not decoded although no packet was refused."""
     stats: DecodeStats
-    """What the full decode met; empty where there was none."""
+    """Of the decode of the whole clip; empty where there was none."""
     declared_rate: float
     hdr: bool
     video_streams: int
     samples: Mapping[int, GreySample] | None
-    """Of every frame that a slot means; None where the clip was not decoded as a whole."""
+    """Of every frame that some slot means; None where the clip was not decoded as a whole."""
 
 
 def grey_sample(points: Pixels) -> GreySample:
-    """Grey samples, from points of a picture: points, not averages, so that a small movement is not lost."""
+    """Grey values of points of a frame: of points, not averages, so that a small movement is not lost."""
     return cv2.cvtColor(points, cv2.COLOR_RGB2GRAY).astype(np.uint8, copy=False)
 
 
 def health_notes(facts: ClipFacts) -> tuple[str, ...]:
-    """One sentence each, the gravest first; () for a clip about which nothing needs to be said."""
+    """One sentence each, the most serious first; () for a clip with nothing unusual."""
     parts = (_decoding, _length, _picture, _stretches, _slots)
     return tuple(note for part in parts for note in part(facts))
 
@@ -88,7 +88,7 @@ def _length(facts: ClipFacts) -> Iterator[str]:
         yield "The clip is a single picture: there is no motion to judge."
     elif facts.frames < 4:
         yield f"The clip has only {facts.frames} frames."
-    if facts.times.counted:
+    if facts.times.from_rate:
         yield f"The file has no usable timestamps: seconds are counted at {facts.declared_rate:.4g} frames per second."
         return
     if facts.times.variable:
@@ -100,15 +100,15 @@ def _length(facts: ClipFacts) -> Iterator[str]:
 
 
 def _picture(facts: ClipFacts) -> Iterator[str]:
-    look, (width, height) = facts.geometry, facts.geometry.displayed_size
-    if look.orientation.skewed:
+    geometry, (width, height) = facts.geometry, facts.geometry.displayed_size
+    if geometry.orientation.skewed:
         yield "The file asks to be turned by an angle that is no quarter turn; it is shown unturned."
-    if look.orientation.clockwise:
-        yield f"Turned by {look.orientation.clockwise}° clockwise, as the file asks."
-    if look.orientation.reflected:
+    if geometry.orientation.clockwise:
+        yield f"Turned by {geometry.orientation.clockwise}° clockwise, as the file asks."
+    if geometry.orientation.reflected:
         yield "Mirrored, as the file asks."
-    if look.pixel_aspect != 1:
-        aspect = look.pixel_aspect
+    if geometry.pixel_aspect != 1:
+        aspect = geometry.pixel_aspect
         yield f"Pixels are not square ({aspect.numerator}:{aspect.denominator}): shown as {width} x {height}."
     if facts.stats.resized_at is not None:
         yield f"The picture size changes at frame {facts.stats.resized_at}; every frame is brought to the size of the first."
@@ -153,25 +153,25 @@ def _stretches(facts: ClipFacts) -> Iterator[str]:
 
 
 def _describe_stretches(facts: ClipFacts, what: str, runs: list[tuple[int, int]], seen: list[int]) -> Iterator[str]:
-    """A stretch ends where the next frame that was looked at begins."""
+    """`runs` are positions in `seen`, the indices of the sampled frames. A stretch ends where the next sampled frame begins."""
     edges = [*(float(facts.times.starts[index]) for index in seen), facts.times.seconds]
     if (0, len(seen) - 1) in runs and len(seen) > 1:
         yield f"{what} throughout."
         return
-    told = [f"from {edges[a]:.2f} s to {edges[b + 1]:.2f} s" for a, b in runs if edges[b + 1] - edges[a] >= _LEAST_SECONDS]
-    if told:
-        more = f" and in {len(told) - _MAX_STRETCHES} more stretches" if len(told) > _MAX_STRETCHES else ""
-        yield f"{what} {', '.join(told[:_MAX_STRETCHES])}{more}."
+    intervals = [f"from {edges[a]:.2f} s to {edges[b + 1]:.2f} s" for a, b in runs if edges[b + 1] - edges[a] >= _LEAST_SECONDS]
+    if intervals:
+        more = f" and in {len(intervals) - _MAX_STRETCHES} more stretches" if len(intervals) > _MAX_STRETCHES else ""
+        yield f"{what} {', '.join(intervals[:_MAX_STRETCHES])}{more}."
 
 
 def _equal_runs(samples: Sequence[GreySample], same: Callable[[GreySample, GreySample], bool]) -> Iterator[tuple[int, int]]:
-    """First and last position of every stretch whose samples are all the same as its FIRST one, so that a slow movement ends it."""
+    """First and last position of every run whose samples all equal its FIRST one, so that a slow movement ends it."""
     start = 0
-    for place in range(1, len(samples) + 1):
-        if place == len(samples) or not same(samples[start], samples[place]):
+    for position in range(1, len(samples) + 1):
+        if position == len(samples) or not same(samples[start], samples[position]):
             if same(samples[start], samples[start]):
-                yield start, place - 1
-            start = place
+                yield start, position - 1
+            start = position
 
 
 def _within(run: tuple[int, int], other: tuple[int, int]) -> bool:
@@ -179,12 +179,12 @@ def _within(run: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def _is_black(sample: GreySample) -> bool:
-    """At most two samples in a thousand are light: a dot on black is a picture, a speck of noise is none."""
+    """At most two points in a thousand are light: noise is let pass, a dot on black is not."""
     return int(np.count_nonzero(sample >= _BLACK)) * 500 <= sample.size
 
 
 def _is_same(one: GreySample, other: GreySample) -> bool:
-    """At most two samples in a thousand changed visibly: encoding a still picture does that much."""
+    """At most two points in a thousand changed visibly: encoding a still picture changes as many."""
     if one.shape != other.shape:
         return False
     changed = int(np.count_nonzero(cv2.absdiff(one, other) > _CHANGED))

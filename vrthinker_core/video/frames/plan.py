@@ -1,4 +1,4 @@
-"""Which pictures slots mean: pure arithmetic on top of the grid."""
+"""Which frame a slot means, and at what size: arithmetic on top of the grid."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Literal
 from vrthinker_core.types.geometry import Grid, Sizing
 
 ReadMode = Literal["auto", "whole", "seek"]
-"""How frames are found: by one decode of everything, or by timestamp from the nearest key frame; chosen by the clip's length."""
+"""How frames are found: by decoding the whole clip once, or by seeking to the nearest key frame; "auto" chooses by its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameRequest:
-    """A real frame at a size."""
+    """A frame of the clip and the size it is sent at."""
 
     index: int
     sizing: Sizing
@@ -33,20 +33,20 @@ class FramePlan:
     """The slots that are sent before the judge's first turn."""
 
     def request(self, slot: int, total: int) -> FrameRequest:
-        """What `slot` means in a clip of `total` frames."""
+        """The frame that `slot` means in a clip of `total` frames."""
         return FrameRequest(self.grid.index(slot, total), self.opening if slot in self.first else self.later)
 
     def by_request(self, slots: Iterable[int], total: int) -> dict[FrameRequest, list[int]]:
-        """Each needed picture once, with the slots that it is for."""
-        served: dict[FrameRequest, list[int]] = {}
+        """Each request once, with the slots that it is for."""
+        slots_of: dict[FrameRequest, list[int]] = {}
         for slot in slots:
-            served.setdefault(self.request(slot, total), []).append(slot)
-        return served
+            slots_of.setdefault(self.request(slot, total), []).append(slot)
+        return slots_of
 
     def frame_indices(self, total: int) -> set[int]:
-        """Every real frame that any slot means."""
+        """Every frame that some slot means."""
         return {self.grid.index(slot, total) for slot in range(self.grid.slots)}
 
     def all_requests(self, total: int) -> set[FrameRequest]:
-        """Every picture that can ever be asked for."""
+        """Everything that can ever be requested."""
         return set(self.by_request(range(self.grid.slots), total))

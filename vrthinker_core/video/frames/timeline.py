@@ -1,4 +1,4 @@
-"""When each frame is shown, from one walk over the packets, without decoding any."""
+"""When each frame is shown, from one pass over the packets, without decoding any."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.video.frames.container import CONTAINER_ERRORS, VideoSource
 from vrthinker_core.video.limits import CpuBudget
 
-# Where a packet's timestamp is the frame's own, and a key frame is a place to start. MPEG-TS, AVI, raw streams and the like number
-# their frames only while decoding; VP8 stores pictures that are never shown.
-_TRUE_FORMATS = ("mov", "matroska")
-_TRUE_CODECS = ("h264", "hevc", "vp9", "av1")
+# Where a packet has the timestamp of its frame, and decoding can start at a key frame. In MPEG-TS, AVI, raw streams and the like
+# frames get their number only while decoding; VP8 stores frames that are never shown.
+_RELIABLE_FORMATS = ("mov", "matroska")
+_RELIABLE_CODECS = ("h264", "hevc", "vp9", "av1")
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What the packets promise; only a decoder knows whether it is true."""
+    """Timestamps according to the packets; what the decoder gives may differ."""
 
     pts: NDArray[np.int64]
-    """Timestamps of the frames in the order they are shown, in units of the stream's time base."""
+    """Timestamps of the frames in display order, in units of the stream's time base."""
     keyframes: NDArray[np.int64]
     """Timestamps of the key frames, ascending."""
     stored: int
-    """Packets that are to be shown: those that an edit list hides are not counted."""
+    """Packets of frames to be shown: without those that an edit list hides."""
     seekable: bool
-    """Frames can be found by timestamp: one per packet, none missing, in a container that tells the truth about this."""
+    """Frames can be found by timestamp: one per packet, none missing, in a container whose timestamps are reliable."""
 
     def interval_start(self, index: int) -> int:
         """Index of the first frame that is shown at or after the key frame from which frame `index` can be decoded."""
@@ -38,16 +38,16 @@ class Timeline:
         return int(np.searchsorted(self.pts, self.keyframes[key])) if key >= 0 else 0
 
     def index_of(self, pts: int) -> int | None:
-        """The frame that is shown at `pts`, None where there is none."""
-        place = int(np.searchsorted(self.pts, pts))
-        return place if place < len(self.pts) and int(self.pts[place]) == pts else None
+        """Index of the frame with the timestamp `pts`, or None."""
+        index = int(np.searchsorted(self.pts, pts))
+        return index if index < len(self.pts) and int(self.pts[index]) == pts else None
 
 
 def read_timeline(source: VideoSource, budget: CpuBudget) -> Timeline:
-    """Walk over all packets of an opened source. Leaves it at its end."""
+    """Read all packets of an opened source. Leaves it at its end."""
     pts, keys = array("q"), array("q")
     stored = 0
-    whole = True
+    complete = True
     try:
         for packet in source.container.demux(source.stream):
             if not packet.size:
@@ -57,7 +57,7 @@ def read_timeline(source: VideoSource, budget: CpuBudget) -> Timeline:
             if packet.is_discard:
                 continue
             stored += 1
-            whole = whole and packet.pts is not None and not packet.is_corrupt
+            complete = complete and packet.pts is not None and not packet.is_corrupt
             if packet.pts is not None:
                 pts.append(packet.pts)
             if stored % 1024 == 0:
@@ -65,38 +65,38 @@ def read_timeline(source: VideoSource, budget: CpuBudget) -> Timeline:
     except MemoryError:
         raise VideoError(f"{source.name} needs more memory than a video may take.") from None
     except CONTAINER_ERRORS:
-        whole = False
+        complete = False
     shown = _ascending(pts)
-    honest = source.format.split(",")[0] in _TRUE_FORMATS and source.codec in _TRUE_CODECS
-    seekable = whole and honest and len(keys) > 0 and len(shown) == stored > 0
+    reliable = source.format.split(",")[0] in _RELIABLE_FORMATS and source.codec in _RELIABLE_CODECS
+    seekable = complete and reliable and len(keys) > 0 and len(shown) == stored > 0
     return Timeline(shown, _ascending(keys), stored, seekable)
 
 
 def _ascending(times: array[int]) -> NDArray[np.int64]:
-    """Each once. NumPy's own `unique` and `median` load its masked arrays first, which takes longer than decoding a short clip."""
+    """Each value once. NumPy's `unique` and `median` load its masked arrays, which takes longer than decoding a short clip."""
     return np.array(sorted(set(times)), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class FrameTimes:
-    """Seconds of every frame, 0 for the first."""
+    """When every frame is shown, in seconds from the first."""
 
     starts: NDArray[np.float64]
     typical_duration: float
-    """Seconds that a frame usually lasts; the last one is taken to last as long."""
+    """Median seconds that a frame is shown; also assumed for the last one."""
     tick: float
-    """The time base: what timestamps are rounded to."""
-    counted: bool = False
-    """The file has no usable timestamps: the declared rate was counted."""
+    """The time base in seconds: timestamps are multiples of it."""
+    from_rate: bool = False
+    """The file has no usable timestamps: these follow from the declared rate."""
 
     def end_of(self, index: int) -> float:
-        """When frame `index` is replaced."""
+        """When the next frame replaces frame `index`."""
         last = len(self.starts) - 1
         return float(self.starts[index + 1]) if index < last else float(self.starts[last]) + self.typical_duration
 
     @property
     def seconds(self) -> float:
-        """Length of the clip."""
+        """Duration of the clip."""
         return self.end_of(len(self.starts) - 1)
 
     @property
@@ -106,19 +106,19 @@ class FrameTimes:
 
     @property
     def variable(self) -> bool:
-        """Some frame lasts clearly longer or shorter than usual, beyond what rounding to ticks explains."""
+        """Some frame lasts clearly longer or shorter than the median, beyond what rounding to ticks explains."""
         if len(self.starts) < 3:
             return False
         return bool(np.any(np.abs(self.durations - self.typical_duration) > max(0.05 * self.typical_duration, 1.5 * self.tick)))
 
 
 def make_frame_times(pts: list[int | None] | NDArray[np.int64], time_base: Fraction, rate: Fraction) -> FrameTimes:
-    """From the timestamps of the frames as they come out of the decoder, or from the packets'."""
+    """From the timestamps of the decoded frames or of the packets, in units of `time_base`."""
     tick = float(time_base)
     usable = tick > 0 and not any(value is None for value in pts)
     starts = np.asarray((np.array(pts, dtype=np.int64) - int(pts[0] or 0)) * tick if usable else (), dtype=np.float64)
     if not usable or bool(np.any(np.diff(starts) <= 0)):
-        return FrameTimes(np.arange(len(pts)) / float(rate), 1 / float(rate), 0.0, counted=True)
+        return FrameTimes(np.arange(len(pts)) / float(rate), 1 / float(rate), 0.0, from_rate=True)
     typical = _median(np.diff(starts)) if len(starts) > 1 else 1 / float(rate)
     return FrameTimes(starts, typical, tick)
 

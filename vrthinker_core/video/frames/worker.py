@@ -40,7 +40,7 @@ class DecodeService:
         self._name = ""
 
     def handle(self, request: Header) -> None:
-        """Respond with frames as they become ready, then with what is known of the clip; or with a sentence about what is wrong."""
+        """Respond with frames as they are decoded, then with what is known of the clip; or with a sentence about what is wrong."""
         try:
             if self._decoder is None:
                 self._decoder = self._open(request)
@@ -48,10 +48,10 @@ class DecodeService:
                 self._send_frames(self._decoder, request["slots"])
         except VideoError as error:
             respond(self._parent, {"error": str(error), "died": False})
-        except Exception as fault:  # noqa: BLE001 - the border: whatever a hostile file provokes is one sentence about that file
-            short = isinstance(fault, MemoryError) or near_memory_limit()  # decoders give it many names
-            cause = "needs more memory to decode than a video may take" if short else f"cannot be decoded ({type(fault).__name__})"
-            respond(self._parent, {"error": f"{self._name} {cause}.", "died": short})
+        except Exception as error:  # noqa: BLE001 - whatever a hostile file provokes becomes one sentence about that file
+            full = isinstance(error, MemoryError) or near_memory_limit()  # decoders raise many errors for it
+            cause = "needs more memory to decode than a video may take" if full else f"cannot be decoded ({type(error).__name__})"
+            respond(self._parent, {"error": f"{self._name} {cause}.", "died": full})
         else:
             respond(self._parent, {"info": asdict(self._decoder.info), "read_mode": self._decoder.read_mode, "done": True})
 
