@@ -1,4 +1,4 @@
-"""The published prompt protocols: how a comparison is put to a judge, and how its replies are read."""
+"""The two published prompt protocols: the messages a judge is sent, and how its replies are read."""
 
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.dialects.concat import Concat

@@ -1,4 +1,4 @@
-"""What the engine asks of a protocol. One comparison knows its protocol only through this."""
+"""The interface of a prompt protocol: all that the engine knows of `concat` and `paired`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from vrthinker_core.types.messages import Message
 
 
 class Dialect(Protocol):
-    """A published prompt protocol: how a comparison is put to a judge, and how its replies are read.
+    """A published prompt protocol: the messages a judge is sent, and how its replies are read.
 
-    Indices are always in the protocol's own numbers, as the judge writes them; `FrameRef`s are 0-based slots of one video.
+    Indices are always in the protocol's own numbers, as the judge writes them; a `FrameRef` is a 0-based slot of one video.
     """
 
     @property
     def name(self) -> Literal["concat", "paired"]:
-        """The protocol."""
+        """Name of the protocol."""
 
     @property
     def preset(self) -> Literal["card", "clean"]:
@@ -30,64 +30,64 @@ class Dialect(Protocol):
 
     @property
     def frames_per_call(self) -> int:
-        """Most indices one reply may bring."""
+        """Most indices that the calls of one reply may bring."""
 
     @property
     def max_turns(self) -> int:
-        """The card's own number of replies."""
+        """Replies at most, as the card says."""
 
     @property
     def window(self) -> int | None:
-        """Rounds of tool frames the card keeps in view; None keeps all."""
+        """Rounds of tool frames that stay in the conversation, as the card says; None keeps all."""
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """How the card's open points were decided, one sentence each, for the trace."""
+        """What the card leaves open and how it was decided, one sentence each, for the trace."""
 
     @property
     def redirect(self) -> tuple[str, str]:
-        """What a judge writes to begin a call, and what it writes to begin its answer."""
+        """(text that begins a call, text that begins an answer): a forced answer has the second in place of the first."""
 
     @property
     def opening_refs(self) -> tuple[FrameRef, ...]:
-        """The first frames, in sending order."""
+        """The frames of the first user message, in sending order."""
 
     @property
     def system(self) -> str:
         """The system prompt."""
 
     def sizing(self, opening: bool) -> Sizing:
-        """How frames are resized: those of the opening, or those a call brings."""
+        """How frames are resized: those of the first user message (`opening`), or those that a call brings."""
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
-        """The system and the first user message. `prompt` is neutral already; `frames` are those of `opening_refs`, in order."""
+        """The system and the first user message. `prompt` is sanitised already; `frames` are those of `opening_refs`, in order."""
 
     def frame_number(self, ref: FrameRef) -> str:
-        """What the protocol calls a frame."""
+        """The number by which the protocol calls a frame."""
 
     def frame_refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
-        """The frames that valid indices mean, in sending order."""
+        """The frames that these valid indices mean, in sending order."""
 
     def parse(self, text: str, *, cut: bool = False) -> Reply:
-        """The best reading of a reply; never raises. `cut`: the token limit ended it."""
+        """The best reading of a reply, with the problems met; never raises. `cut`: the token limit ended it."""
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
-        """The answer to a call that brought these indices: `frames` are those of `refs(indices)`, in order."""
+        """The message after a call for these indices: `frames` are those of `frame_refs(indices)`, in order."""
 
     def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:
-        """The answer to a call that brought nothing, in the protocol's form."""
+        """The message after a call that brought no frames, in the protocol's form."""
 
     def already_shown(self, indices: Sequence[int]) -> Message:
-        """The answer to a call for frames that are all in view."""
+        """The message after a call for frames that are all in the conversation already."""
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
-        """The answer to a reply that cannot be acted on: the reason, and what is accepted."""
+        """The message after a reply that is neither answer nor call: the reason, and what is accepted."""
 
     def force_answer(self) -> str:
-        """What is added to the last message on the last turn."""
+        """Text added to the last message on the last turn, which asks for the answer."""
 
     def render_answer(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
-        """An answer as the protocol writes it: `parse` reads the same verdict back."""
+        """An answer as the protocol writes it: the inverse of `parse`."""
 
 
 def answer_text(verdict: Verdict, confidence: int | None) -> str:

@@ -1,4 +1,4 @@
-"""The `concat` protocol (checkpoint qunwang13/vr-thinker): one list of frames over both videos, counted from 1."""
+"""The `concat` protocol (checkpoint qunwang13/vr-thinker): one list of frames over both videos, numbered from 1."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from vrthinker_core.types.geometry import PATCH, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text, Video
 
 MAX_PER_CALL: Final = 8
-FIRST_FRAMES: Final = 8
+OPENING_COUNT: Final = 8
 OPENING_AREA: Final = 512 * PATCH * PATCH
-"""Pixels a first frame may have."""
-LATER_AREA: Final = 400 * PATCH * PATCH
-"""Pixels a frame brought by a call may have."""
+"""Pixels at most of a frame of the first user message."""
+TOOL_AREA: Final = 400 * PATCH * PATCH
+"""Pixels at most of a frame that a call brings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Concat:
 
     @property
     def name(self) -> Literal["concat"]:
-        """The protocol."""
+        """Name of the protocol."""
         return "concat"
 
     @property
@@ -46,21 +46,21 @@ class Concat:
 
     @property
     def max_turns(self) -> int:
-        """Three calls, then the answer."""
+        """Three calls, then the answer: four replies."""
         return 4
 
     @property
     def window(self) -> int | None:
-        """The paper's default: the frames of one round stay in view."""
+        """The paper's default: the frames of one round stay in the conversation."""
         return 1
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """How the open points were decided."""
+        """What the card leaves open and how it was decided."""
         half = self.total // 2
-        first = ", ".join(self.frame_number(ref) for ref in self.opening_refs)
+        numbers = ", ".join(self.frame_number(ref) for ref in self.opening_refs)
         chosen = (
-            f"every {self.total / FIRST_FRAMES:g}th of the list"
+            f"every {self.total / OPENING_COUNT:g}th of the list"
             if self.opening_rule == "training"
             else "four spread evenly over each video"
         )
@@ -71,14 +71,14 @@ class Concat:
         return (
             f"Frames 1 to {half} are spread evenly over video 1 and {half + 1} to {self.total} over video 2, both ends included; "
             "the card does not publish its rule.",
-            f"First frames: {first} ({chosen}).",
+            f"First frames: {numbers} ({chosen}).",
             f"Packing of the first frames: {packed[self.opening_rule]}.",
-            f"Frames keep their aspect, with at most {OPENING_AREA:,} pixels at first and {LATER_AREA:,} after a call.",
+            f"Frames keep their aspect, with at most {OPENING_AREA:,} pixels at first and {TOOL_AREA:,} after a call.",
         )
 
     @property
     def redirect(self) -> tuple[str, str]:
-        """What begins a call, and what begins an answer."""
+        """(text that begins a call, text that begins an answer)."""
         return "<tool_call>", "<final answer>"
 
     @property
@@ -86,7 +86,7 @@ class Concat:
         """Four frames of video 1, then four of video 2."""
         half = self.total // 2
         if self.opening_rule == "training":
-            return self.frame_refs([k * self.total // FIRST_FRAMES + 1 for k in range(FIRST_FRAMES)])
+            return self.frame_refs([k * self.total // OPENING_COUNT + 1 for k in range(OPENING_COUNT)])
         return tuple(FrameRef(round(k * (half - 1) / 3), side) for side in Side for k in range(4))
 
     @property
@@ -95,8 +95,8 @@ class Concat:
         return prompt_text("concat_system")
 
     def sizing(self, opening: bool) -> Sizing:
-        """Aspect kept, area bounded."""
-        return Sizing("area", area=OPENING_AREA if opening else LATER_AREA)
+        """The aspect is kept and the area is bounded."""
+        return Sizing("area", area=OPENING_AREA if opening else TOOL_AREA)
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """The system prompt; then the first frames as video items, and the question.
@@ -105,25 +105,25 @@ class Concat:
         """
         half = f"{self.total / 2}" if self.preset == "card" else f"{self.total // 2}"
         question = prompt_text(f"concat_user_{self.preset}", prompt=prompt, total=f"{self.total}", half=half)
-        return Message("system", (Text(self.system),)), Message("user", (*self._packed(frames), Text(question)))
+        return Message("system", (Text(self.system),)), Message("user", (*self._video_items(frames), Text(question)))
 
-    def _packed(self, frames: Sequence[Frame]) -> tuple[Video, ...]:
+    def _video_items(self, frames: Sequence[Frame]) -> tuple[Video, ...]:
         one_size = len({(frame.width, frame.height) for frame in frames}) == 1
         if self.opening_rule == "training" and one_size:
             return (Video(tuple(frames)),)
         return tuple(Video(tuple(group)) for _, group in groupby(frames, key=lambda frame: frame.ref.side))
 
     def frame_number(self, ref: FrameRef) -> str:
-        """Its place in the one list, from 1."""
+        """The position in the one list, from 1."""
         return str(ref.slot + 1 + (self.total // 2 if ref.side is Side.SECOND else 0))
 
     def frame_refs(self, indices: Sequence[int]) -> tuple[FrameRef, ...]:
-        """The frames in the order they are listed."""
+        """The frames in the order of the indices."""
         half = self.total // 2
         return tuple(FrameRef((index - 1) % half, Side.FIRST if index <= half else Side.SECOND) for index in indices)
 
     def parse(self, text: str, *, cut: bool = False) -> Reply:
-        """The best reading of a reply."""
+        """The best reading of a reply, with the problems met."""
         return read_reply(text, CallRules(range(1, self.total + 1), self.frames_per_call), cut=cut)
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
@@ -144,11 +144,11 @@ class Concat:
         )
 
     def already_shown(self, indices: Sequence[int]) -> Message:
-        """No frames: they are in view."""
+        """Text only: the frames are in the conversation."""
         return _tool_error_text(f"The frames {list(indices)} are already shown above. Select other frames, or give your answer.")
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
-        """The reason and the accepted forms."""
+        """The reason and all accepted forms."""
         why = reason(problems, "A recommended answer does not end the comparison.")
         call = '<tool_call>{"name": "select_frames", "arguments": {"target_frames": [...]}}</tool_call>'
         labels = "TA=..., VQ=..., MQ=..., OA=..."
@@ -164,7 +164,7 @@ class Concat:
         return "\nThis is the last turn: no more frames can be selected. Give your <final answer></final answer> now."
 
     def render_answer(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
-        """A final or a recommended answer."""
+        """The labels in the tag of a final or of a recommended answer."""
         tag = "final answer" if final else "recommend answer"
         return f"<{tag}>{answer_text(verdict, confidence)}</{tag}>"
 

@@ -1,4 +1,4 @@
-"""The `paired` protocol (checkpoint qunwang13/vrthinker): one index means that frame of BOTH videos, 0 to 127."""
+"""The `paired` protocol (checkpoint qunwang13/vrthinker): one index, 0 to 127, means that frame of BOTH videos."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text
 
 SLOTS: Final = 128
-SIDE: Final = 448
+FRAME_SIDE: Final = 448
+"""Pixels per side of every frame."""
 MAX_PER_CALL: Final = 12
-FIRST_SLOTS: Final = (16, 48, 80, 112)
+OPENING_SLOTS: Final = (16, 48, 80, 112)
 """The middles of four equal bins."""
 
 
@@ -27,13 +28,13 @@ class Paired:
     """The dialect of `paired`."""
 
     preset: Literal["card", "clean"] = "card"
-    """Both are the same here: the card's wording has nothing to mend."""
+    """Both are the same here: the card's wording has no faults."""
     frames_per_call: int = MAX_PER_CALL
     fit: Literal["squash", "letterbox"] = "squash"
 
     @property
     def name(self) -> Literal["paired"]:
-        """The protocol."""
+        """Name of the protocol."""
         return "paired"
 
     @property
@@ -48,15 +49,15 @@ class Paired:
 
     @property
     def window(self) -> int | None:
-        """None is published: every frame stays."""
+        """None is published: every frame stays in the conversation."""
         return None
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """How the open points were decided."""
+        """What the card leaves open and how it was decided."""
         fits = {
-            "squash": f"Frames are squashed to {SIDE} x {SIDE} pixels, as the judge was trained.",
-            "letterbox": f"Frames are letterboxed to {SIDE} x {SIDE} pixels; the judge was trained on squashed ones.",
+            "squash": f"Frames are squashed to {FRAME_SIDE} x {FRAME_SIDE} pixels, as the judge was trained.",
+            "letterbox": f"Frames are letterboxed to {FRAME_SIDE} x {FRAME_SIDE} pixels; the judge was trained on squashed ones.",
         }
         return (
             f"Index i is the real frame min(int(i / {SLOTS} * total), total - 1) of both videos.",
@@ -67,13 +68,13 @@ class Paired:
 
     @property
     def redirect(self) -> tuple[str, str]:
-        """What begins a call, and what begins an answer."""
+        """(text that begins a call, text that begins an answer)."""
         return "<tool_call>", "<Answer>"
 
     @property
     def opening_refs(self) -> tuple[FrameRef, ...]:
         """Four frames of video 1, then the same four of video 2."""
-        return tuple(FrameRef(slot, side) for side in Side for slot in FIRST_SLOTS)
+        return tuple(FrameRef(slot, side) for side in Side for slot in OPENING_SLOTS)
 
     @property
     def system(self) -> str:
@@ -82,7 +83,7 @@ class Paired:
 
     def sizing(self, opening: bool) -> Sizing:  # noqa: ARG002 - the same for all frames of this protocol
         """448 x 448 for every frame."""
-        return Sizing("letterbox" if self.fit == "letterbox" else "square", side=SIDE)
+        return Sizing("letterbox" if self.fit == "letterbox" else "square", side=FRAME_SIDE)
 
     def opening_messages(self, prompt: str, frames: Sequence[Frame]) -> tuple[Message, ...]:
         """The system prompt; then the first frames as images, and the question."""
@@ -98,32 +99,33 @@ class Paired:
         return tuple(FrameRef(index, side) for index in indices for side in Side)
 
     def parse(self, text: str, *, cut: bool = False) -> Reply:
-        """The best reading of a reply."""
+        """The best reading of a reply, with the problems met."""
         return read_reply(text, CallRules(range(SLOTS), self.frames_per_call), cut=cut)
 
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """The frames as images, then how many pairs they are. Raises ValueError where they are not two frames per index."""
         if len(frames) != 2 * len(indices):
             raise ValueError(f"{len(indices)} indices are {2 * len(indices)} frames, not {len(frames)}")
-        told = f"Retrieved {len(indices)} frame pairs ({list(indices)}) symmetrically from both videos."
-        return Message("user", (*map(Image, frames), _response(told)))
+        text = f"Retrieved {len(indices)} frame pairs ({list(indices)}) symmetrically from both videos."
+        return Message("user", (*map(Image, frames), _tool_response(text)))
 
     def tool_error(self, request: FrameSelection | None, problems: Sequence[Problem]) -> Message:  # noqa: ARG002 - the problems say it all
-        """The reason, in the form of a tool's answer."""
+        """The reason, in the tags of a tool response."""
         why = reason(problems, "The call names no frame.")
-        return Message("user", (_response(f"{why} No frames were retrieved: {self._accepted}."),))
+        return Message("user", (_tool_response(f"{why} No frames were retrieved: {self._accepted_calls}."),))
 
     def already_shown(self, indices: Sequence[int]) -> Message:
-        """No frames: they are in view."""
-        told = f"The frame pairs ({list(indices)}) are already shown above. Select other frames, or give your answer."
-        return Message("user", (_response(told),))
+        """Text only: the frames are in the conversation."""
+        text = f"The frame pairs ({list(indices)}) are already shown above. Select other frames, or give your answer."
+        return Message("user", (_tool_response(text),))
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
         """The reason and both accepted forms."""
         why = reason(problems, "A recommended answer does not end the comparison.")
         call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [...]}}</tool_call>'
         forms = (
-            f"either a tool call, {call} ({self._accepted}), or the final judgment, <Answer>TA=..., VQ=..., MQ=..., OA=...</Answer>"
+            f"either a tool call, {call} ({self._accepted_calls}), "
+            "or the final judgment, <Answer>TA=..., VQ=..., MQ=..., OA=...</Answer>"
         )
         text = f"Your last reply could not be used. {why} Reply again and end with {forms}, where each label is 0, 1 or 2."
         return Message("user", (Text(text),))
@@ -135,14 +137,14 @@ class Paired:
         )
 
     def render_answer(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
-        """An answer; a recommended one borrows the tag of `concat`, as this protocol has none."""
+        """The labels in the tag of an answer; a recommended answer has the tag of `concat`, as this protocol has none."""
         tag = "Answer" if final else "recommend answer"
         return f"<{tag}>{answer_text(verdict, confidence)}</{tag}>"
 
     @property
-    def _accepted(self) -> str:
+    def _accepted_calls(self) -> str:
         return f"each call takes 1 to {self.frames_per_call} of the indices 0 to {SLOTS - 1}"
 
 
-def _response(text: str) -> Text:
+def _tool_response(text: str) -> Text:
     return Text(f"<tool_response>{text}</tool_response>")

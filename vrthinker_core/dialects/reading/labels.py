@@ -14,7 +14,7 @@ MAX_MENTIONS: Final = 1000
 
 _NAME: Final = r"""(?<!\w)(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*[=:]+"""
 _LABEL: Final = re.compile(_NAME + r"""[\s"'*_`]*""", re.IGNORECASE)
-_NOTHING: Final = re.compile(rf"[,;{{}}<]|\Z|{_NAME}", re.IGNORECASE)
+_NO_VALUE: Final = re.compile(rf"[,;{{}}<]|\Z|{_NAME}", re.IGNORECASE)
 _DIGIT: Final = re.compile(
     r"([0-5])(?![\w%]|[.,]\d|[ \t]{0,8}[/|\\~=–—-]?[ \t]{0,8}\d|[ \t]{1,8}(?:or|to|and)[ \t]{1,8}\d)", re.IGNORECASE
 )
@@ -23,7 +23,7 @@ _DIGIT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What one answer says."""
+    """The labels of one answer, its confidence, and the problems met."""
 
     verdict: Verdict
     confidence: int | None
@@ -31,12 +31,12 @@ class Labels:
 
 
 def read_labels(body: str) -> Labels:
-    """The labels of an answer, with the problem that matters most first. `body` is narrow (`plain.narrow`)."""
-    said = _values(body)
-    labels = {name: _agreed(said[name]) for name in Dimension}
+    """The labels of an answer, with the worst problem first. `body` has passed `to_narrow`."""
+    values = _values(body)
+    labels = {name: _single_value(values[name]) for name in Dimension}
     verdict = Verdict(**{name: None if label is None else Preference(label) for name, label in labels.items()})
-    confidence = _agreed(said["CF"])
-    return Labels(verdict, confidence, (*_label_problems(said), *_confidence_problems(said["CF"], confidence)))
+    confidence = _single_value(values["CF"])
+    return Labels(verdict, confidence, (*_label_problems(values), *_confidence_problems(values["CF"], confidence)))
 
 
 def _values(body: str) -> dict[str, list[int | None]]:
@@ -45,7 +45,7 @@ def _values(body: str) -> dict[str, list[int | None]]:
     for mention in islice(_LABEL.finditer(body), MAX_MENTIONS):
         name = mention[1].upper()
         digit = _DIGIT.match(body, mention.end())
-        if digit is None and _NOTHING.match(body, mention.end()):
+        if digit is None and _NO_VALUE.match(body, mention.end()):
             continue
         value = int(digit[1]) if digit else None
         allowed = range(1, 6) if name == "CF" else range(3)
@@ -53,15 +53,15 @@ def _values(body: str) -> dict[str, list[int | None]]:
     return found
 
 
-def _agreed(values: list[int | None]) -> int | None:
-    """The one value that all mentions give."""
+def _single_value(values: list[int | None]) -> int | None:
+    """The value that all mentions give; None where they differ or there is none."""
     return values[0] if len(set(values)) == 1 else None
 
 
-def _label_problems(said: dict[str, list[int | None]]) -> list[Problem]:
-    conflict = [name for name in Dimension if len(set(said[name]) - {None}) > 1]
-    bad = [name for name in Dimension if None in said[name]]
-    missing = [name for name in Dimension if not said[name]]
+def _label_problems(values: dict[str, list[int | None]]) -> list[Problem]:
+    conflict = [name for name in Dimension if len(set(values[name]) - {None}) > 1]
+    bad = [name for name in Dimension if None in values[name]]
+    missing = [name for name in Dimension if not values[name]]
     found = []
     if conflict:
         found.append(Problem(ProblemKind.CONFLICT, f"The answer gives {_listed(conflict)} two different labels."))

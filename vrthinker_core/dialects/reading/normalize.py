@@ -1,4 +1,4 @@
-"""The characters of a reply, as they are read: invisible ones gone, full-width ones narrow."""
+"""The characters of a reply as they are read: invisible ones removed, full-width ones made narrow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 INVISIBLE: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-"""Control, zero-width and direction characters, byte order marks: nobody sees them, and between two letters they hide a word."""
+"""Control, zero-width and direction characters, byte order marks: between two letters they would hide a tag or a label."""
 
 _SPACES = "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _NARROW: Final = {0xFF01 + k: 0x21 + k for k in range(94)} | {ord(space): " " for space in _SPACES} | {0x2028: "\n", 0x2029: "\n"}
@@ -23,9 +23,9 @@ def to_narrow(text: str) -> str:
 
 
 def original_offset(text: str, at: int) -> int:
-    """The place in `text` that place `at` of `visible(text)` came from."""
-    for gone in INVISIBLE.finditer(text):
-        if gone.start() >= at:
+    """The offset in `text` of the character at offset `at` of `strip_invisible(text)`."""
+    for removed in INVISIBLE.finditer(text):
+        if removed.start() >= at:
             break
         at += 1
     return at

@@ -1,4 +1,4 @@
-"""Lists of named problems: in order of weight, each kind once."""
+"""Lists of named problems: the worst first, each kind once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def first_of_each_kind(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 
 
 def by_severity(problems: Sequence[Problem]) -> tuple[Problem, ...]:
-    """The same problems, each kind once, with the remarks at the end."""
+    """The same problems, each kind once, with the minor ones at the end."""
     return first_of_each_kind(sorted(problems, key=lambda problem: problem.kind in MINOR_PROBLEMS))
 
 
 def reason(problems: Sequence[Problem], otherwise: str) -> str:
-    """The sentence that says why a reply was not usable; `otherwise` where no problem says it."""
+    """Why a reply could not be used: the detail of the first problem that is not minor, else `otherwise`."""
     return next((problem.detail for problem in problems if problem.kind not in MINOR_PROBLEMS), otherwise)

@@ -14,7 +14,7 @@ from vrthinker_core.dialects.reading.tool_calls import CallRules, read_calls
 from vrthinker_core.types import Problem, ProblemKind, Reply
 
 MAX_ANSWERS: Final = 200
-"""Answers that are read in one reply, from the last one back: a judge at 2,048 tokens cannot write more."""
+"""Answers that are read in one reply, the last ones: a judge at 2,048 tokens cannot write more."""
 
 _CUT_OFF: Final = Problem(ProblemKind.TRUNCATED, "The reply was cut off by the token limit.")
 _CUT_ANSWER: Final = Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its answer.")
@@ -26,31 +26,31 @@ _INVENTED: Final = Problem(ProblemKind.INVENTED, "The judge went on to invent wh
 
 def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
     """The best reading of `text` under the rules of a protocol. `cut`: the token limit ended it, not the judge."""
-    shown = strip_invisible(text)
-    read = to_narrow(shown)
-    end = invention_start(read)
+    visible = strip_invisible(text)
+    narrow = to_narrow(visible)
+    end = invention_start(narrow)
     if end is not None:
-        text, shown, read, cut = text[: original_offset(text, end)], shown[:end], read[:end], False
+        text, visible, narrow, cut = text[: original_offset(text, end)], visible[:end], narrow[:end], False
     extra = [] if end is None else [_INVENTED]
-    if not read.strip():
+    if not narrow.strip():
         return Reply(text, problems=(_EMPTY, *extra))
-    return _read(text, split_reply(shown, read, cut=cut), rules, extra, cut=cut)
+    return _read(text, split_reply(visible, narrow, cut=cut), rules, extra, cut=cut)
 
 
-def _read(text: str, layout: ReplySegments, rules: CallRules, extra: list[Problem], *, cut: bool) -> Reply:
-    calls = [action for action in layout.actions if action.kind == "call"]
+def _read(text: str, segments: ReplySegments, rules: CallRules, extra: list[Problem], *, cut: bool) -> Reply:
+    calls = [action for action in segments.actions if action.kind == "call"]
     wants, call_problems = read_calls(calls, rules, cut=cut)
-    labels, final, answer_problems = _answer(layout.actions, cut=cut)
-    if not layout.actions:
+    labels, final, answer_problems = _answer(segments.actions, cut=cut)
+    if not segments.actions:
         extra = [*([_CUT_OFF] if cut else []), _NO_ACTION, *extra]
-    elif cut and layout.unfinished_reasoning:
+    elif cut and segments.unfinished_reasoning:
         extra = [_CUT_OFF, *extra]
     if calls and final and labels is not None and labels.verdict.whole:
         extra = [_IGNORED, *extra]
     return Reply(
         text=text,
-        snapshot=layout.snapshot,
-        think=layout.think,
+        snapshot=segments.snapshot,
+        think=segments.think,
         wants=wants,
         verdict=None if labels is None else labels.verdict,
         confidence=None if labels is None else labels.confidence,
@@ -60,8 +60,10 @@ def _read(text: str, layout: ReplySegments, rules: CallRules, extra: list[Proble
 
 
 def _answer(actions: Sequence[Action], *, cut: bool) -> tuple[Labels | None, bool, list[Problem]]:
-    """(labels, they are final, problems) of the answer that counts: the last whole final one, else the last whole recommended one,
-    else the last final one that says anything, else the last one."""
+    """(labels, they are final, problems) of the answer that counts.
+
+    The last complete final one, else the last complete recommended one, else the last final one that has any label, else the last.
+    """
     answers = [action for action in actions if action.kind != "call"][-MAX_ANSWERS:]
     read = [(action, read_labels(action.body)) for action in reversed(answers)]
     if not read:
@@ -75,8 +77,8 @@ def _answer(actions: Sequence[Action], *, cut: bool) -> tuple[Labels | None, boo
 
 
 def _answer_rank(action: Action, labels: Labels) -> tuple[bool, bool, bool]:
-    says_anything = not any(problem.kind is ProblemKind.EMPTY_ANSWER for problem in labels.problems)
-    return labels.verdict.whole, says_anything, action.kind == "final"
+    has_labels = not any(problem.kind is ProblemKind.EMPTY_ANSWER for problem in labels.problems)
+    return labels.verdict.whole, has_labels, action.kind == "final"
 
 
 def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
@@ -85,7 +87,7 @@ def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
     return [*([_CUT_ANSWER] if lost else []), *labels.problems]
 
 
-# -- as values of the conformance cases ----------------------------------------------------------------------------------
+# -- as the values of the conformance cases ----------------------------------------------------------------------------------
 
 
 def to_expected(reply: Reply) -> dict[str, object]:

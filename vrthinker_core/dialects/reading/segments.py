@@ -1,4 +1,4 @@
-"""What stands where in a reply: its reasoning, and the answers and calls outside it."""
+"""The parts of a reply: its reasoning, and the answers and calls outside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags
 
 
 class Action(NamedTuple):
-    """An answer or a call outside reasoning."""
+    """An answer or a call outside the reasoning."""
 
     kind: Literal["final", "recommend", "call"]
     body: str
@@ -26,25 +26,25 @@ class ReplySegments:
     think: str
     actions: tuple[Action, ...]
     unfinished_reasoning: bool
-    """It ends in the middle of reasoning."""
+    """The reply ends inside its reasoning."""
 
 
-def split_reply(shown: str, read: str, *, cut: bool) -> ReplySegments:
+def split_reply(visible: str, narrow: str, *, cut: bool) -> ReplySegments:
     """The parts of a reply.
 
-    `shown` is the text that reasoning is quoted from, and `read` the same text, character for character, as it is read
-    (`plain.narrow`). `cut`: the token limit ended it.
+    The reasoning is taken from `visible`; tags, answers and calls are read from `narrow`, which is `to_narrow(visible)`. `cut`: the
+    token limit ended it.
     """
-    return _Splitter(shown, read, cut=cut).segments()
+    return _Splitter(visible, narrow, cut=cut).segments()
 
 
 class _Splitter:
     """One pass over the tags; every step goes forward, so the whole is linear in the length of the reply."""
 
-    def __init__(self, shown: str, read: str, *, cut: bool) -> None:
-        self._shown, self._read, self._cut = shown, read, cut
-        self._tags = list(find_tags(read))
-        self._partners = self._pair()
+    def __init__(self, visible: str, narrow: str, *, cut: bool) -> None:
+        self._visible, self._narrow, self._cut = visible, narrow, cut
+        self._tags = list(find_tags(narrow))
+        self._closings = self._pair_reasoning()
         self._last_close = {tag.kind: i for i, tag in enumerate(self._tags) if not tag.opens}
         self._last_action = max((i for i, tag in enumerate(self._tags) if tag.opens and tag.acts), default=-1)
 
@@ -59,7 +59,7 @@ class _Splitter:
                 i += 1
             elif tag.kind == "think" or tag.kind == "snapshot":
                 end = self._segment_end(i)
-                segments[tag.kind].append(self._text(self._shown, i, end).strip())
+                segments[tag.kind].append(self._text(self._visible, i, end).strip())
                 unfinished = end == len(self._tags)
                 i = end + 1 if not unfinished and not self._tags[end].opens else end
             else:
@@ -78,31 +78,31 @@ class _Splitter:
             return False
         before, tag = self._tags[i - 1], self._tags[i]
         same = before.kind == tag.kind and before.opens and tag.opens
-        return same and not self._read[before.end : tag.start].strip()
+        return same and not self._narrow[before.end : tag.start].strip()
 
-    def _pair(self) -> dict[int, int]:
-        """For openings of reasoning, the closing that belongs to each: nested ones from the inside out."""
+    def _pair_reasoning(self) -> dict[int, int]:
+        """For each tag that opens reasoning, the tag that closes it; nested ones from the inside out."""
         found: dict[int, int] = {}
-        waiting: dict[str, list[int]] = {"think": [], "snapshot": []}
+        open_tags: dict[str, list[int]] = {"think": [], "snapshot": []}
         for i, tag in enumerate(self._tags):
             if tag.acts:
                 continue
-            if not tag.opens and waiting[tag.kind]:
-                found[waiting[tag.kind].pop()] = i
+            if not tag.opens and open_tags[tag.kind]:
+                found[open_tags[tag.kind].pop()] = i
             elif tag.opens and not self._doubled(i):
-                waiting[tag.kind].append(i)
+                open_tags[tag.kind].append(i)
         return found
 
     def _segment_end(self, i: int) -> int:
-        """The tag that ends the reasoning opened by tag `i`; the number of tags where nothing does.
+        """The tag that ends the reasoning opened by tag `i`; the number of tags where none does.
 
-        Without a closing of its own, a later closing of the same kind ends it, provided that an action is left behind it: all
-        between may be quotation. Else the next opening does. A reply that the token limit cut may have been about to close it,
-        so there nothing ends it, except that a snapshot ends where the thinking begins.
+        Without a closing tag of its own, the last closing tag of its kind ends it, provided that an action follows that one: all
+        between may be quotation. Else the next opening tag ends it. A reply that the token limit cut may have been about to close
+        it, so there no opening tag ends it, except that a snapshot ends where the thinking begins.
         """
         kind = self._tags[i].kind
-        if i in self._partners:
-            return self._partners[i]
+        if i in self._closings:
+            return self._closings[i]
         last = self._last_close.get(kind, -1)
         if last > i and (self._cut or self._last_action > last):
             return last
@@ -112,18 +112,18 @@ class _Splitter:
         return tag.opens and (not self._cut or (kind == "snapshot" and tag.kind == "think"))
 
     def _action(self, i: int, kind: Literal["final", "recommend", "call"]) -> tuple[int, Action | None]:
-        """The action opened by tag `i`, and the tag to go on from. None for the first of two equal openings."""
+        """(tag to go on from, the action that tag `i` opens); no action for the first of two equal opening tags."""
         if self._doubled(i + 1):
             return i + 1, None
         end = self._call_end(i) if kind == "call" else i + 1
         closings: tuple[TagKind, ...] = ("call",) if kind == "call" else ("final", "recommend")
         closed = end < len(self._tags) and not self._tags[end].opens and self._tags[end].kind in closings
-        return end, Action(kind, self._text(self._read, i, end), closed)
+        return end, Action(kind, self._text(self._narrow, i, end), closed)
 
     def _call_end(self, i: int) -> int:
-        """The tag that ends the call opened by tag `i`: the next one, unless that is quoted in the call's own JSON."""
+        """The tag that ends the call opened by tag `i`: the next one, unless that stands in a string of the call's JSON."""
         end = i + 1
         while end < len(self._tags) and self._tags[end].kind != "call":
             end += 1
-        quotes = i + 1 < end < len(self._tags) and not self._tags[end].opens and parse_strict(self._text(self._read, i, end))
+        quotes = i + 1 < end < len(self._tags) and not self._tags[end].opens and parse_strict(self._text(self._narrow, i, end))
         return end if quotes else i + 1

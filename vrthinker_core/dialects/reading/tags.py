@@ -14,7 +14,7 @@ TagKind = Literal["think", "snapshot", "recommend", "final", "call"]
 _GAP = r"[\s_-]{0,8}"
 _OPENING = r"<\s{0,8}([/\\]?)\s{0,8}"
 _REST = r"(?:[\s/][^<>‹›]{0,400})?>"
-"""Attributes; never guillemets, which stand where `neutral` took a tag's brackets away."""
+"""Attributes; never guillemets, which `sanitize_prompt` writes for the brackets of a tag."""
 
 TAG: Final = re.compile(
     f"{_OPENING}(?:(?P<think>think)|(?P<snapshot>snap{_GAP}shot|synthesis)|(?P<recommend>recommend(?:ed)?{_GAP}answer)"
@@ -28,20 +28,20 @@ ENVIRONMENT: Final = re.compile(
     rf"|(?P<call><\s{{0,8}}[/\\]\s{{0,8}}tool{_GAP}call{_REST}\s*+)(?=After selecting frames:)",
     re.IGNORECASE,
 )
-"""Where a model stops being itself and plays its environment: a control token, a tool's answer, or, right behind a call, the
-words that such an answer begins with."""
+"""Where a model begins to invent its environment: a control token, a tool response, or, right behind a call, the words that the
+message after a call begins with."""
 
 PROTOCOL: Final = re.compile(
     rf"{_OPENING}(?:think|snap{_GAP}shot|synthesis|(?:(?:final|recommend(?:ed)?){_GAP})?answer|tool{_GAP}(?:call|response)|tools){_REST}",
     re.IGNORECASE,
 )
-"""Every tag that means something in either protocol, whoever writes it."""
+"""Every tag of either protocol, also those that only its environment writes."""
 
 
 def invention_start(text: str) -> int | None:
-    """Where in `text` the model begins to invent its environment; None where it never does.
+    """The offset in `text` where the model begins to invent its environment; None where it never does.
 
-    Quoting is no excuse: a verdict that rests on invented frames is worse than a reply that is asked again.
+    Quoting it in reasoning is no exception: a verdict that rests on invented frames is worse than a reply that is asked again.
     """
     found = ENVIRONMENT.search(text)
     if found is None:
@@ -50,7 +50,7 @@ def invention_start(text: str) -> int | None:
 
 
 class Tag(NamedTuple):
-    """A tag as found."""
+    """A tag and its offsets."""
 
     kind: TagKind
     opens: bool

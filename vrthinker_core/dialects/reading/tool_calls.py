@@ -1,4 +1,4 @@
-"""What the calls of a reply ask for."""
+"""The frames that the calls of a reply ask for."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MAX_CALLS: Final = 200
 MAX_ENTRIES: Final = 1000
 """Entries that are looked at in one request."""
 MAX_REPAIR_CHARS: Final = 20_000
-"""Characters of broken JSON that are repaired in one reply. A judge may write 2,048 tokens: what is longer than this was never a
-call with a slip in it, and repairing 2 MB takes longer than the second that a reply may take."""
+"""Characters of broken JSON that are repaired in one reply. A judge may write 2,048 tokens, which are fewer; repairing 2 MB takes
+longer than the second that reading a reply may take."""
 
 _TOOL: Final = "selectframes"
 _NAMES: Final = ("name", "function", "tool", "toolname")
 _ARGUMENTS: Final = ("arguments", "parameters", "args")
 _FRAMES: Final = ("frameindices", "targetframes")
-"""The argument's name in both protocols: either is read in both, always with the speaking protocol's numbers."""
+"""The argument's name in either protocol: both are read in both, always with the numbers of the protocol in use."""
 
 Entry = int | float | str | None
 
@@ -41,7 +41,7 @@ class CallRules:
 
 
 def read_calls(calls: Sequence[Action], rules: CallRules, *, cut: bool) -> tuple[FrameSelection | None, tuple[Problem, ...]]:
-    """The request that the calls make together, None where none of them can be read; and what was wrong, the worst first.
+    """(what the calls select together, None where none of them can be read; what was wrong, the worst first).
 
     `cut`: the token limit ended the reply. Then a call without its closing tag counts only as whole, strict JSON.
     """
@@ -50,9 +50,9 @@ def read_calls(calls: Sequence[Action], rules: CallRules, *, cut: bool) -> tuple
         reader.read(call, whole_only=cut and not call.closed)
     if not reader.readable:
         return None, first_of_each_kind(reader.problems)
-    request = _selection(reader.entries, rules)
-    problems = reader.problems if request.indices else [_no_valid_frames(request, rules), *reader.problems]
-    return request, first_of_each_kind(problems)
+    selection = _selection(reader.entries, rules)
+    problems = reader.problems if selection.indices else [_no_valid_frames(selection, rules), *reader.problems]
+    return selection, first_of_each_kind(problems)
 
 
 # -- from calls to entries -----------------------------------------------------------------------------------------------
@@ -197,9 +197,9 @@ def _container(entry: object) -> str:
     return "[…]" if isinstance(entry, list) else "{…}"
 
 
-def _no_valid_frames(request: FrameSelection, rules: CallRules) -> Problem:
+def _no_valid_frames(selection: FrameSelection, rules: CallRules) -> Problem:
     first, last = rules.numbers[0], rules.numbers[-1]
-    if request.asked:
+    if selection.asked:
         detail = f"None of the frames asked for exists: they are numbered {first} to {last}."
     else:
         detail = "The call names no frame."

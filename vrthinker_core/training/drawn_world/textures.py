@@ -96,7 +96,7 @@ def _grass(rng: np.random.Generator, coarse: Reals, _: Reals) -> Reals:
 
 
 def _sand(_: object, coarse: Reals, fine: Reals) -> Reals:
-    """Ripples that the coarse noise bend."""
+    """Ripples bent by the coarse noise."""
     _, row = _axes(110)
     ripples = 0.5 + 0.5 * np.sin(row + coarse * 16)
     colour: Reals = np.array([0.72, 0.58, 0.38]) * (0.72 + 0.22 * ripples + 0.2 * fine)[..., None]
