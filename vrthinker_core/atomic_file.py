@@ -31,3 +31,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what killed processes left half written in `folder`. Raises OSError."""
+    for part in folder.glob(f".*{SUFFIX}"):
+        part.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """Drawn pairs as files: H.264 videos, and a table of their prompts and true labels.
 
-A folder of pairs holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv`. A video is written to a .part file
-and renamed when it is complete, and its comment names what it was drawn from: so a stopped run goes on where it stopped.
+A folder of pairs holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv`. A video is there whole
+or not at all, and its comment names what it was drawn from: so a stopped run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import av.error
 import numpy as np
 from av.video.reformatter import ColorRange, Colorspace
 
+from vrthinker_core.atomic_file import atomic_path, remove_parts
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, Scene, SceneRenderer, draw_pair
@@ -31,7 +32,7 @@ SUPERSAMPLE = 4
 MIN_SIZE, MAX_SIZE = 112, 1080
 """Pixels per side of a video; only even numbers."""
 PAIRS_CSV = "pairs.csv"
-OWN_FILES = re.compile(r"(pairs\.csv|pair_\d{4,}_[ab]\.mp4)(\.part)?")
+OWN_FILES = re.compile(r"(pairs\.csv|pair_\d{4,}_[ab]\.mp4)")
 """Names that a folder of pairs may hold."""
 
 Progress = Callable[[int, int], None]
@@ -91,12 +92,8 @@ def write_video(scene: Scene, path: Path, size: int = 448, *, supersample: int =
     Raises:
         OSError: the file cannot be written.
     """
-    part = path.with_name(path.name + ".part")
-    try:
+    with atomic_path(path) as part:
         _encode(SceneRenderer(scene, size, supersample), part, size, comment)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def pair_of(seed: int, number: int) -> DrawnPair:
@@ -116,6 +113,7 @@ def _check(count: int, seed: int, size: int) -> None:
 def _prepare_folder(out: Path) -> None:
     """Make the folder. Raises BadInput where it holds anything but drawn pairs."""
     out.mkdir(parents=True, exist_ok=True)
+    remove_parts(out)
     names = sorted(path.name for path in out.iterdir())
     foreign = [name for name in names if not OWN_FILES.fullmatch(name)]
     if PAIRS_CSV in names and not any(name.endswith(".mp4") for name in names):
@@ -163,13 +161,12 @@ def _encode(renderer: SceneRenderer, path: Path, size: int, comment: str) -> Non
 
 
 def _write_csv(count: int, seed: int, out: Path) -> Path:
-    path, part = out / PAIRS_CSV, out / (PAIRS_CSV + ".part")
-    with part.open("w", encoding="utf-8", newline="") as file:
+    path = out / PAIRS_CSV
+    with atomic_path(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(COLUMNS)
         for number in range(count):
             pair = pair_of(seed, number)
             names = [VideoSpec(seed, number, side, 0).name for side in Side]
             rows.writerow([*names, pair.prompt, *(pair.verdict.labels[column] for column in COLUMNS[3:])])
-    part.replace(path)
     return path

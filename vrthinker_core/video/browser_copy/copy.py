@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import tempfile
 from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
 
+from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits
@@ -60,25 +59,20 @@ def _digest(source: Path) -> str:
 
 
 def _write_copy(copy: Path, chunks: Generator[bytes, None, None], name: str) -> Path | None:
-    """Written to a temporary file beside it and renamed, so that no half copy is ever found. None when there are no chunks."""
-    handle, path = tempfile.mkstemp(dir=copy.parent, prefix=".", suffix=".part")
-    part = Path(path)
-    try:
-        size = 0
-        with os.fdopen(handle, "wb") as file, contextlib.closing(chunks):
-            for chunk in chunks:
-                size += len(chunk)
-                if size > MAX_COPY_BYTES:
+    """None when there are no chunks."""
+    with contextlib.closing(chunks):
+        chunk = next(chunks, b"")
+        if not chunk:
+            return None
+        with atomic_path(copy) as part, part.open("wb") as file:
+            while chunk:
+                if file.tell() + len(chunk) > MAX_COPY_BYTES:
                     raise VideoError(
                         f"A playable copy of {name} would have more than {MAX_COPY_BYTES // 1_000_000} MB: cut it shorter."
                     )
                 file.write(chunk)
-        if not size:
-            return None
-        part.replace(copy)
-        return copy
-    finally:
-        part.unlink(missing_ok=True)
+                chunk = next(chunks, b"")
+    return copy
 
 
 def _copy_chunks(source: Path, limits: Limits) -> Generator[bytes, None, None]:
