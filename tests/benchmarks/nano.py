@@ -32,7 +32,7 @@ def main() -> None:
     """Run the benchmark."""
     options = _options()
     with _folder(options.keep) as folder:
-        table = write_pairs(options.pairs or (6 if options.quick else 60), options.seed, folder, options.size, None)
+        table = write_pairs(options.pairs or (6 if options.quick else 60), options.seed, folder, options.size)
         with table.open(newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream))
         print(json.dumps(measure(rows, table.parent, Settings(max_turns=options.max_turns))))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.backends.support.random_model import small_config, write_small
+from tests.backends.support.random_model import small_config, write_random_checkpoint
 from tests.benchmarks import decode, turns
 from tests.support.small_clips import write_clip
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
@@ -17,7 +17,7 @@ from vrthinker_core.types.messages import Message, Text
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     folder = tmp_path_factory.mktemp("model") / "random"
-    write_small(folder, config=small_config({"max_position_embeddings": 8192}), pixels=56 * 56)
+    write_random_checkpoint(folder, config=small_config({"max_position_embeddings": 8192}), pixels=56 * 56)
     return open_checkpoint(str(folder), device="cpu", dtype=torch.float32)
 
 
