@@ -52,6 +52,8 @@ class Setting:
     even: bool = False
     offered: tuple[int | float, ...] = ()
     """Numbers that a form offers; any other in the range may be typed."""
+    names: Mapping[float, str] = field(default_factory=dict)
+    """What a form calls an offered number, where the number alone says too little."""
     protocol: ProtocolName | None = None
     """The only protocol in which it means something."""
 
@@ -132,6 +134,7 @@ SETTINGS = (
         {"all": "Keep everything"},
         int,
         offered=(0, 1, 2, 3),
+        names={0: "Forget at once", 1: "1 round", 2: "2 rounds", 3: "3 rounds"},
     ),
     Setting(
         "max_turns",
@@ -179,7 +182,7 @@ SETTINGS = (
     Setting(
         "preset",
         "Prompt wording",
-        "card is the model card's wording, byte for byte; clean mends its four slips.",
+        "The model card's wording, byte for byte, or with its four slips mended.",
         {"card": "As on the card", "clean": "Slips mended"},
         protocol="concat",
     ),

@@ -65,6 +65,8 @@ def test_empty_and_finished(server: Server, open_page: Open, axe: str, scheme: s
     page = opened(open_page, server, scheme)
     page.locator("#settings button").first.click()
     expect(page.locator("#window input")).to_be_visible(timeout=LONG)
+    page.locator("#more-settings button").first.click()
+    expect(page.locator("#temperature input")).to_be_visible(timeout=LONG)
     assert troubles(page, axe) == []
     show_example(page)
     assert troubles(page, axe) == []

@@ -207,9 +207,9 @@ def choose(page: Page, name: str, value: str) -> None:
 def test_settings_hold_and_a_wrong_one_is_one_sentence(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
     page = open_page(server.url)
     page.locator("#settings button").first.click()
-    choose(page, "turns", "3")
+    choose(page, "max_turns", "3")
     choose(page, "window", "Keep everything")
-    choose(page, "per-call", "2")
+    choose(page, "frames_per_call", "2")
     start(page, clips)
     wait_for(page, "Finished")
     settings = from_json(saved(page, tmp_path / "trace.json").read_bytes()).started.settings

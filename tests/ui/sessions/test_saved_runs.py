@@ -1,28 +1,24 @@
-"""Saved runs without a browser: replay, shared traces, examples, settings and the waiting room."""
+"""Saved runs without a browser: replay, shared traces, examples and the waiting room."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.ui.sessions.test_background_run import run_until_stopped, until
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import PROMPT, write_example
-from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.sessions.replay import Replay, file_digest, matching_videos, trace_of
 from vrthinker_core.ui.sessions.sessions import Sessions
-from vrthinker_core.ui.sessions.settings_form import parse_settings
 from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 from vrthinker_core.ui.view.example_cards import Examples
@@ -132,18 +128,6 @@ def test_showing_a_saved_run_stops_the_live_one(tmp_path: Path) -> None:
     assert live.files == (Path("a.mp4"), Path("b.mp4"))
     sessions.end("anna")
     until(lambda: not files(tmp_path))
-
-
-def test_the_form_as_settings() -> None:
-    assert parse_settings() == Settings()
-    assert parse_settings("paired", "all", "3", "4") == Settings(protocol="paired", window="all", max_turns=3, frames_per_call=4)
-    assert parse_settings("auto", "0", "own", None) == Settings(window=0)
-
-
-@given(st.lists(st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.lists(st.text())), min_size=4, max_size=4))
-def test_other_values_never_become_settings(values: list[object]) -> None:
-    with contextlib.suppress(BadInput):
-        assert parse_settings(*values).protocol in ("auto", "concat", "paired")
 
 
 def test_the_waiting_room_never_exceeds_its_capacity() -> None:

@@ -13,6 +13,7 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.traces import load
 from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import Trace
+from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui.page.layout import PageComponents
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of
 from vrthinker_core.ui.page.updates import Updates, idle_buttons, no_updates, refused_entry, without_run
@@ -148,7 +149,7 @@ class Handlers:
         if not first or not second:
             raise BadInput(words.MISSING_VIDEOS)
         judge = settings_form.parse_judge(values[parts.judge], self._services.judges.names)
-        settings = settings_form.parse_settings(*(values[part] for part in parts.settings))
+        settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
         pair = VideoPair(values[parts.prompt] or "", uploads.original_of(Path(first)), uploads.original_of(Path(second)))
         return self._services.sessions.start_run(session_id, pair, settings, judge)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from vrthinker_core.types.settings import SETTINGS, Setting, setting
 from vrthinker_core.ui.fetch.download import MAX_URL_LENGTH
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.view import words
@@ -28,8 +29,8 @@ class PageComponents:
     go: gr.Button
     stop: gr.Button
     judge: gr.Dropdown
-    settings: tuple[Any, ...]
-    """The others, in the order in which `choices.chosen` takes them."""
+    settings: Mapping[str, gr.Dropdown]
+    """By the name of the setting."""
     status: gr.Textbox
     queue_position: gr.Textbox
     """Where Gradio shows the place in the queue. No event writes to it: at its end Gradio would clear the place."""
@@ -48,7 +49,7 @@ class PageComponents:
     @property
     def compare_inputs(self) -> set[Any]:
         """What a comparison takes; from a set, Gradio makes one dict of component and value."""
-        return {self.first, self.second, self.prompt, self.judge, *self.settings}
+        return {self.first, self.second, self.prompt, self.judge, *self.settings.values()}
 
     @property
     def run_outputs(self) -> list[Any]:
@@ -68,7 +69,7 @@ def build_layout(cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> P
         first, second = _player(1, "first"), _player(2, "second")
     rail = _html("<div></div>", "mountRail(host, trigger)", None, "rail")
     prompt, go, stop = _prompt_row()
-    addresses, (judge, *settings) = _addresses(), _settings(judges)
+    addresses, (judge, settings) = _addresses(), _settings(judges)
     status, queue_position = _status()
     with gr.Tabs() as tabs:
         with gr.Tab(words.TAB_TRACE):
@@ -91,7 +92,7 @@ def build_layout(cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> P
             opened = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
     examples = _html("<div></div>", f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
     return PageComponents(
-        head, first, second, addresses, rail, prompt, go, stop, judge, tuple(settings), status, queue_position, tabs, trace,
+        head, first, second, addresses, rail, prompt, go, stop, judge, settings, status, queue_position, tabs, trace,
         gallery, raw, opened, examples,
     )  # fmt: skip
 
@@ -121,26 +122,30 @@ def _status() -> tuple[gr.Textbox, gr.Textbox]:
         return status, gr.Textbox(label="Place in the queue", elem_id="place", interactive=False, lines=1, max_lines=1)
 
 
-def _settings(judges: Sequence[str]) -> tuple[gr.Dropdown, ...]:
-    """The judge, and the others in the order in which `choices.chosen` takes them."""
-    protocols = {name: words.PROTOCOL_NAMES[name] for name in settings_form.PROTOCOLS}
-    windows = {name: words.WINDOW_NAMES.get(name) or words.count(int(name), "round") for name in settings_form.WINDOWS}
-    turns = {name: words.WINDOW_NAMES[name] if name == settings_form.DEFAULT else name for name in settings_form.TURNS}
-    frames = {name: words.WINDOW_NAMES[name] if name == settings_form.DEFAULT else name for name in settings_form.FRAMES}
-    with gr.Accordion(words.SETTINGS, open=False, elem_id="settings"), gr.Row():
-        return (
-            _choice("Judge", words.JUDGE_HELP, "judge", dict(zip(judges, judges, strict=True))),
-            _choice("Protocol", words.PROTOCOL_HELP, "protocol", protocols),
-            _choice("Memory window", words.WINDOW_HELP, "window", windows),
-            _choice("Turns", words.TURNS_HELP, "turns", turns),
-            _choice("Frames per call", words.FRAMES_HELP, "per-call", frames),
-        )
+def _settings(judges: Sequence[str]) -> tuple[gr.Dropdown, dict[str, gr.Dropdown]]:
+    """The judge, and every row of `SETTINGS` by its name."""
+    with gr.Accordion(words.SETTINGS, open=False, elem_id="settings"):
+        with gr.Row():
+            judge = gr.Dropdown(
+                list(judges), value=judges[0], label="Judge", info=words.JUDGE_HELP, elem_id="judge", filterable=False
+            )
+            parts = {name: _setting(setting(name)) for name in settings_form.FIRST_ROW}
+        with gr.Accordion(words.MORE_SETTINGS, open=False, elem_id="more-settings"), gr.Row():
+            parts |= {row.name: _setting(row) for row in SETTINGS if row.name not in parts}
+    return judge, parts
 
 
-def _choice(label: str, help_text: str, name: str, options: Mapping[str, str]) -> gr.Dropdown:
-    """`options` are the values with their names; the first one is chosen."""
-    pairs = [(text, value) for value, text in options.items()]
-    return gr.Dropdown(pairs, value=next(iter(options)), label=label, info=help_text, elem_id=name, filterable=False)
+def _setting(row: Setting) -> gr.Dropdown:
+    """Numbers that are not offered may be typed."""
+    return gr.Dropdown(
+        settings_form.choices(row),
+        value=settings_form.default_choice(row),
+        label=row.label,
+        info=settings_form.help_text(row),
+        elem_id=row.name,
+        filterable=row.number is not None,
+        allow_custom_value=row.number is not None,
+    )
 
 
 def _player(number: int, name: str) -> gr.Video:

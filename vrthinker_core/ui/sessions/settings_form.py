@@ -1,38 +1,34 @@
-"""What a person chose in the form, as the settings of a run. What comes from a browser is checked before it is believed."""
+"""The page's form: which judge was chosen, and what each row of the table of settings offers there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.types.settings import OWN, Setting
 
-DEFAULT = "own"
-"""The protocol's own value."""
+OWN_NAME = "As the protocol says"
+"""What the form calls `OWN`."""
 
-ALL = "all"
-"""A memory that never forgets."""
-
-AUTO = "auto"
-"""The protocol that the judge was trained for."""
-
-WINDOWS = (DEFAULT, "0", "1", "2", "3", ALL)
-TURNS = (DEFAULT, "1", "2", "3", "4", "6", "8", "12")
-FRAMES = (DEFAULT, "1", "2", "4", "6", "8", "12")
-PROTOCOLS = (AUTO, *get_args(ProtocolName))
+FIRST_ROW = ("protocol", "window", "max_turns", "frames_per_call")
+"""The settings that stand beside the judge; all others are folded away below."""
 
 
-def parse_settings(
-    protocol: object = AUTO, window: object = DEFAULT, turns: object = DEFAULT, frames: object = DEFAULT
-) -> Settings:
-    """The settings of a run. Raises BadInput for what the form does not offer; ranges are the protocol's own matter."""
-    return Settings(
-        protocol=_protocol(protocol),
-        window=_window(window),
-        max_turns=_number("turns", turns, TURNS),
-        frames_per_call=_number("frames per call", frames, FRAMES),
-    )
+def choices(row: Setting) -> list[tuple[str, str]]:
+    """(name, value) of everything that the form offers for a setting, in the form's order."""
+    own = [(OWN_NAME, OWN)] if row.default is None else []
+    numbers = [(row.names.get(number, _text(number)), _text(number)) for number in row.offered]
+    return [*own, *numbers, *((name, word) for word, name in row.words.items())]
+
+
+def default_choice(row: Setting) -> str:
+    """The value that is chosen at first."""
+    return OWN if row.default is None else _text(row.default)
+
+
+def help_text(row: Setting) -> str:
+    """The table's help; it says so where only one protocol has the setting."""
+    return f"{row.help} Only in {row.protocol}." if row.protocol else row.help
 
 
 def parse_judge(value: object, offered: Sequence[str]) -> str:
@@ -45,28 +41,6 @@ def parse_judge(value: object, offered: Sequence[str]) -> str:
     raise BadInput(f"There is no judge {str(value)[:40]!r} here. Choose {', '.join(offered)}.")
 
 
-def _protocol(value: object) -> Literal["auto", "concat", "paired"]:
-    for name in get_args(ProtocolName):
-        if value == name:
-            return name  # type: ignore[no-any-return]
-    if value in (None, AUTO):
-        return "auto"
-    raise BadInput(f"There is no protocol {str(value)[:40]!r}. Choose {', '.join(PROTOCOLS)}.")
-
-
-def _window(value: object) -> int | Literal["all"] | None:
-    if value in (None, DEFAULT):
-        return None
-    if value == ALL:
-        return "all"
-    if isinstance(value, str) and value in WINDOWS:
-        return int(value)
-    raise BadInput(f"The memory cannot be {str(value)[:40]!r}. Choose one of those offered.")
-
-
-def _number(what: str, value: object, offered: tuple[str, ...]) -> int | None:
-    if value in (None, DEFAULT):
-        return None
-    if isinstance(value, str) and value in offered:
-        return int(value)
-    raise BadInput(f"The number of {what} cannot be {str(value)[:40]!r}. Choose one of those offered.")
+def _text(value: str | float) -> str:
+    """As a form sends it: "0", not "0.0"."""
+    return str(value).removesuffix(".0")

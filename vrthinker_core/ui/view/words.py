@@ -17,6 +17,7 @@ TAB_TRANSCRIPT = "Raw transcript"
 TAB_SAVE = "Save and share"
 EXAMPLES = "Examples"
 SETTINGS = "Settings"
+MORE_SETTINGS = "More settings"
 OPEN_TRACE = "Open a trace"
 ADDRESSES = "Videos by web address"
 GET = "Get"
@@ -43,12 +44,6 @@ COPY_SHOWN = "Browsers cannot play this video: a copy is shown, and the judge re
 NO_FILE = "That file did not arrive. Choose it again."
 
 JUDGE_HELP = "Who compares the videos. A change counts for the next run."
-PROTOCOL_HELP = "The language the judge was trained in. Automatic is right for every checkpoint that says so itself."
-WINDOW_HELP = "Rounds of requested frames that stay in the judge's view; older ones leave. The first frames always stay."
-TURNS_HELP = "Most replies in one run; on the last one the judge is asked to answer."
-FRAMES_HELP = "Most indices that one request may bring."
-PROTOCOL_NAMES = {"auto": "Automatic", "paired": "paired", "concat": "concat"}
-WINDOW_NAMES = {"own": "As the protocol says", "0": "Forget at once", "all": "Keep everything"}
 
 DIMENSION_HELP = {
     Dimension.OA: "All things weighed together: which video a person would rather be given.",

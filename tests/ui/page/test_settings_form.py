@@ -1,0 +1,134 @@
+"""The settings on the page: every row of the table is there, and what is chosen or typed reaches the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.ui.conftest import Server
+from tests.ui.page.test_page import start, status, wait_for
+from tests.ui.page.test_saved_runs import LONG, choose, saved, tab
+from tests.ui.support.api_calls import PROMPT, act, comparing, config, uploaded
+from vrthinker_core.traces import from_json
+from vrthinker_core.types import Settings
+from vrthinker_core.types.settings import SETTINGS, Setting
+from vrthinker_core.ui.sessions.settings_form import choices, default_choice, help_text
+from vrthinker_core.ui.view import words
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+Clips = tuple[Path, Path]
+Open = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server]) -> Server:
+    return serve(["<Think>It glides.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"], protocol="paired")
+
+
+def compare_inputs(server: Server) -> list[dict[str, Any]]:
+    """The components whose values a comparison takes."""
+    parts = {part["id"]: part["props"] for part in config(server)["components"]}
+    event, _ = comparing(server)
+    (inputs,) = (found["inputs"] for found in config(server)["dependencies"] if found["id"] == event)
+    return [parts[part] for part in inputs]
+
+
+def open_settings(page: Page) -> None:
+    for part, field in (("#settings", "#window"), ("#more-settings", "#temperature")):
+        page.locator(f"{part} button").first.click()
+        expect(page.locator(f"{field} input")).to_be_visible(timeout=LONG)
+
+
+def write(page: Page, name: str, text: str) -> None:
+    page.locator(f"#{name} input").fill(text)
+    page.keyboard.press("Tab")
+
+
+def run(page: Page) -> None:
+    page.locator("#go").click()
+    expect(page.locator("#stop")).to_be_visible(timeout=LONG)
+    expect(page.locator("#go")).to_be_visible(timeout=LONG)
+
+
+def settings_in_trace(page: Page, path: Path) -> Settings:
+    return from_json(saved(page, path).read_bytes()).started.settings
+
+
+# -- in the browser ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+def test_settings_that_are_chosen_or_typed_reach_the_run(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+    page = open_page(server.url)
+    open_settings(page)
+    choose(page, "temperature", "0.7")
+    write(page, "seed", "2")
+    write(page, "max_new_tokens", "409")
+    write(page, "window", "Keep everything")
+    choose(page, "fit", "Letterboxed")
+    start(page, clips)
+    wait_for(page, "Finished")
+    found = settings_in_trace(page, tmp_path / "trace.json")
+    assert (found.temperature, found.seed, found.max_new_tokens) == (0.7, 2, 409)
+    assert (found.window, found.fit, found.protocol) == ("all", "letterbox", "paired")
+
+
+@pytest.mark.browser
+def test_settings_that_are_never_opened_are_the_defaults(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    wait_for(page, "Finished")
+    found = settings_in_trace(page, tmp_path / "trace.json")
+    chosen = {row.name: getattr(found, row.name) for row in SETTINGS if row.default is not None and row.name != "protocol"}
+    assert chosen == {name: getattr(Settings(), name) for name in chosen}
+
+
+@pytest.mark.browser
+def test_a_number_out_of_range_is_one_sentence(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    open_settings(page)
+    write(page, "temperature", "2.5")
+    start(page, clips)
+    sentence = 'The setting "Temperature" must lie between 0 and 2; it is 2.5.'
+    wait_for(page, "Temperature")
+    assert status(page) == sentence
+    tab(page, words.TAB_TRACE)
+    expect(page.locator(".vrt-ending")).to_have_text(sentence)
+    write(page, "temperature", "")
+    run(page)
+    assert status(page).startswith("Finished")
+
+
+# -- from a program ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
+def test_every_setting_is_on_the_page(server: Server, row: Setting) -> None:
+    (part,) = (part for part in compare_inputs(server) if part.get("elem_id") == row.name)
+    assert (part["label"], part["info"], part["value"]) == (row.label, help_text(row), default_choice(row))
+    assert [tuple(choice) for choice in part["choices"]] == choices(row)
+    assert part["allow_custom_value"] == (row.number is not None)
+
+
+def test_a_comparison_takes_videos_prompt_judge_and_settings_in_this_order(server: Server) -> None:
+    names = [part.get("elem_id") for part in compare_inputs(server)]
+    assert names == ["first", "second", "prompt", "judge", *(row.name for row in SETTINGS)]
+
+
+@pytest.mark.parametrize("value", ["hot", ["0.7"], {"a": 1}, True, -1, 1e300, "9" * 400])
+def test_what_a_browser_cannot_send_is_one_sentence(server: Server, clips: Clips, value: object) -> None:
+    event, inputs = comparing(server)
+    values = [*uploaded(server, clips), PROMPT, *[None] * (inputs - 3)]
+    position = [part.get("elem_id") for part in compare_inputs(server)].index("temperature")
+    values[position] = value
+    found = act(server, event, values)
+    assert "error" not in found
+    assert found["data"][0].startswith('The setting "Temperature" must ')
+    assert found["data"][1]["ending"] == found["data"][0]

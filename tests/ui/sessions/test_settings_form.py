@@ -1,0 +1,63 @@
+"""What the page's form offers for each row of the table of settings."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.types import Settings
+from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings, setting
+from vrthinker_core.ui.sessions.settings_form import FIRST_ROW, OWN_NAME, choices, default_choice, help_text
+
+every_row = pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
+
+
+def test_the_form_as_it_opens_gives_the_default_settings() -> None:
+    assert parse_settings({row.name: default_choice(row) for row in SETTINGS}) == Settings()
+
+
+@every_row
+def test_the_default_is_offered_and_nothing_is_offered_twice(row: Setting) -> None:
+    names, values = zip(*choices(row), strict=True)
+    assert default_choice(row) in values
+    assert len(set(names)) == len(set(values)) == len(values)
+    assert (OWN_NAME, OWN) in choices(row)[:1] or row.default is not None
+
+
+@every_row
+def test_every_word_and_offered_number_can_be_chosen(row: Setting) -> None:
+    chosen = [row.parse(value) for _, value in choices(row) if value != OWN]
+    assert chosen == [*row.offered, *row.words]
+
+
+@every_row
+def test_the_help_names_the_only_protocol_that_has_the_setting(row: Setting) -> None:
+    assert help_text(row).startswith(row.help)
+    assert [name for name in ("concat", "paired") if f"Only in {name}." in help_text(row)] == [row.protocol] * bool(row.protocol)
+
+
+def test_the_names_of_values() -> None:
+    assert [name for name, _ in choices(setting("window"))] == [
+        "As the protocol says", "Forget at once", "1 round", "2 rounds", "3 rounds", "Keep everything",
+    ]  # fmt: skip
+    assert choices(setting("temperature")) == [("0", "0"), ("0.3", "0.3"), ("0.7", "0.7"), ("1", "1")]
+    assert choices(setting("protocol"))[0] == ("Automatic", "auto")
+
+
+def test_the_first_row_comes_first_in_the_table() -> None:
+    assert tuple(row.name for row in SETTINGS)[: len(FIRST_ROW)] == FIRST_ROW
+
+
+ANYTHING = st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.lists(st.text()), st.dictionaries(st.text(), st.text()))
+
+
+@given(st.lists(ANYTHING, min_size=len(SETTINGS), max_size=len(SETTINGS)))
+def test_other_values_never_become_settings(values: list[object]) -> None:
+    with contextlib.suppress(BadInput):
+        settings = parse_settings({row.name: value for row, value in zip(SETTINGS, values, strict=True)})
+        for row in SETTINGS:
+            row.check(getattr(settings, row.name))
