@@ -1,4 +1,4 @@
-"""The `concat` protocol: its one list of frames, its messages."""
+"""The `concat` protocol: its one list of frames and its messages."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ def numbers(dialect: Concat) -> list[int]:
     return [int(dialect.frame_number(ref)) for ref in dialect.opening_refs]
 
 
-def test_the_training_opening_is_every_eighth_part_of_the_list() -> None:
+def test_the_training_opening_is_every_nth_frame_of_the_list() -> None:
     assert numbers(CONCAT) == [1, 13, 25, 37, 49, 61, 73, 85]
     assert numbers(Concat(total=128)) == [1, 17, 33, 49, 65, 81, 97, 113]
 
 
-def test_the_cards_opening_is_spread_over_each_video_with_both_ends() -> None:
+def test_the_card_opening_is_spread_over_each_video_with_both_ends() -> None:
     assert numbers(Concat(opening_rule="card")) == [1, 17, 32, 48, 49, 65, 80, 96]
 
 
-@pytest.mark.parametrize("start", ["training", "card"])
+@pytest.mark.parametrize("opening_rule", ["training", "card"])
 @pytest.mark.parametrize("total", [16, 18, 96, 100, 128])
-def test_the_opening_always_has_four_different_frames_of_each_video(start: str, total: int) -> None:
-    refs = Concat(total=total, opening_rule=start).opening_refs  # type: ignore[arg-type]
+def test_the_opening_always_has_four_different_frames_of_each_video(opening_rule: str, total: int) -> None:
+    refs = Concat(total=total, opening_rule=opening_rule).opening_refs  # type: ignore[arg-type]
     assert [ref.side for ref in refs] == [Side.FIRST] * 4 + [Side.SECOND] * 4
     assert len(set(refs)) == 8
     assert all(0 <= ref.slot < total // 2 for ref in refs)
 
 
-def test_the_list_goes_through_video_1_and_then_through_video_2() -> None:
+def test_the_list_holds_video_1_and_then_video_2() -> None:
     assert CONCAT.grid == Grid(48, "even")
     assert CONCAT.frame_refs([48, 1, 96, 49]) == (
         FrameRef(47, Side.FIRST),
@@ -46,15 +46,15 @@ def test_the_list_goes_through_video_1_and_then_through_video_2() -> None:
 
 
 @pytest.mark.parametrize("total", [16, 96])
-def test_a_number_and_its_frame_belong_together(total: int) -> None:
+def test_frame_number_is_the_inverse_of_frame_refs(total: int) -> None:
     dialect = Concat(total=total)
     everything = range(1, total + 1)
     assert [int(dialect.frame_number(ref)) for ref in dialect.frame_refs(everything)] == list(everything)
 
 
-@pytest.mark.parametrize(("start", "sizes"), [("training", [8]), ("card", [4, 4])])
-def test_the_first_frames_are_packed_as_video_items(start: str, sizes: list[int]) -> None:
-    dialect = Concat(opening_rule=start)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("opening_rule", "sizes"), [("training", [8]), ("card", [4, 4])])
+def test_the_first_frames_are_packed_as_video_items(opening_rule: str, sizes: list[int]) -> None:
+    dialect = Concat(opening_rule=opening_rule)  # type: ignore[arg-type]
     user = dialect.opening_messages("A ball.", frames(dialect.opening_refs))[1]
     assert [len(part.frames) for part in user.parts if isinstance(part, Video)] == sizes
     assert isinstance(user.parts[-1], Text)
@@ -68,7 +68,7 @@ def test_videos_of_different_shape_get_an_item_each_and_the_trace_says_so() -> N
     assert any("differ in shape" in rule for rule in CONCAT.rules)
 
 
-def test_a_tools_answer_is_the_published_sentence_and_then_images() -> None:
+def test_a_tool_result_is_the_published_sentence_and_then_images() -> None:
     message = CONCAT.tool_result([3, 57], frames(CONCAT.frame_refs([3, 57])))
     assert [type(part) for part in message.parts] == [Text, Image, Image]
     assert message.text == "\nAfter selecting frames: Here are the selected frames"
@@ -82,7 +82,7 @@ def test_frames_keep_their_aspect_within_the_published_areas() -> None:
         assert 0.8 * most < width * height <= most
 
 
-def test_a_call_past_the_list_is_refused_in_the_published_words() -> None:
+def test_a_call_out_of_range_is_refused_in_the_published_words() -> None:
     reply = CONCAT.parse('<tool_call>{"target_frames": [0, 97]}</tool_call>')
     expected = "After selecting frames:\nThere are 96 frames numbered in range [1,96]. Your selection is out of range."
     assert CONCAT.tool_error(reply.wants, reply.problems).text == expected
@@ -94,20 +94,20 @@ def test_a_call_for_too_many_brings_the_first_eight() -> None:
     assert reply.wants == FrameSelection(tuple(range(1, 9)), truncated=True, asked=16)
 
 
-def test_other_refusals_keep_the_form() -> None:
+def test_other_tool_errors_keep_the_published_form() -> None:
     unknown = Problem(ProblemKind.UNKNOWN_TOOL, "There is no such tool.")
     assert CONCAT.tool_error(None, (unknown,)).text == "After selecting frames:\nThere is no such tool."
     assert CONCAT.already_shown([3, 57]).text.startswith("After selecting frames:\nThe frames [3, 57] ")
     assert not CONCAT.tool_error(FrameSelection((), asked=1), ()).frames
 
 
-def test_asking_again_names_the_reason_and_all_forms() -> None:
+def test_a_retry_message_names_the_reason_and_all_accepted_forms() -> None:
     text = CONCAT.retry_message((Problem(ProblemKind.NO_ACTION, "There was no action."),)).text
     for part in ("There was no action.", "<final answer>", "<recommend answer>", "<tool_call>"):
         assert part in text
 
 
-def test_the_redirect_turns_the_beginning_of_a_call_into_that_of_an_answer() -> None:
+def test_the_redirect_holds_the_beginnings_of_a_call_and_of_an_answer() -> None:
     call, answer = CONCAT.redirect
     assert CONCAT.parse(f"{answer}TA=1, VQ=1, MQ=0, OA=1").kind == "answer"
     assert CONCAT.parse(f'{call}{{"target_frames": [1]}}').kind == "tool"

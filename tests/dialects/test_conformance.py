@@ -1,4 +1,4 @@
-"""Every reply of `conformance/replies.jsonl`, read as it should be and within the promised time."""
+"""Every reply of `conformance/replies.jsonl` is read as expected, and within the time of rule R18."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def reply_of(case: dict[str, Any]) -> str:
 
 
 def agrees(read: dict[str, object], expected: dict[str, Any]) -> bool:
-    """Every field that is expected is read so; of several errors one is enough."""
+    """Whether all expected fields are equal; where several errors are accepted, one of them is enough."""
     fields = dict(expected)
     errors = fields.pop("error", None)
     accepted = [errors] if isinstance(errors, str) else errors
     return (accepted is None or read.get("error") in accepted) and all(read.get(name) == value for name, value in fields.items())
 
 
-def test_the_cases_are_all_there() -> None:
+def test_all_cases_are_there() -> None:
     assert len({case["id"] for case in CASES}) == 112
 
 
@@ -39,5 +39,5 @@ def test_reply(case: dict[str, Any]) -> None:
     text = reply_of(case)
     start = time.process_time()
     read = to_expected(dialect.parse(text, cut=case["finish_reason"] == "length"))
-    assert time.process_time() - start <= 1, "the promise of rule R18"
+    assert time.process_time() - start <= 1, "rule R18"
     assert any(agrees(read, accepted) for accepted in (case["expected"], *case.get("also_accept", ()))), read

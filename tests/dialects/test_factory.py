@@ -1,4 +1,4 @@
-"""Settings: every default is filled in, and a number out of range is one clear sentence."""
+"""Settings: every default is filled in, and a number out of range is a BadInput with one sentence."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PROTOCOLS: tuple[ProtocolName, ...] = ("concat", "paired")
 
 
 @pytest.mark.parametrize(("protocol", "window", "turns", "frames"), [("concat", 1, 4, 8), ("paired", "all", 6, 12)])
-def test_the_cards_own_numbers_are_the_defaults(protocol: ProtocolName, window: object, turns: int, frames: int) -> None:
+def test_the_numbers_of_the_card_are_the_defaults(protocol: ProtocolName, window: object, turns: int, frames: int) -> None:
     full = with_defaults(Settings(), make_dialect(Settings(), protocol))
     assert (full.protocol, full.window, full.max_turns, full.frames_per_call) == (protocol, window, turns, frames)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_a_person_chose_stays(protocol: ProtocolName) -> None:
+def test_chosen_settings_are_kept(protocol: ProtocolName) -> None:
     chosen = Settings(protocol, window=0, max_turns=32, frames_per_call=3, seed=7)
     dialect = make_dialect(chosen, protocol)
     assert with_defaults(chosen, dialect) == chosen
@@ -29,7 +29,7 @@ def test_what_a_person_chose_stays(protocol: ProtocolName) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "most"), [("concat", 8), ("paired", 12)])
-def test_frames_per_call_stop_at_the_protocols_own_limit(protocol: ProtocolName, most: int) -> None:
+def test_frames_per_call_may_not_exceed_the_limit_of_the_protocol(protocol: ProtocolName, most: int) -> None:
     assert make_dialect(Settings(frames_per_call=most), protocol).frames_per_call == most
     for wrong in (0, -1, most + 1):
         with pytest.raises(BadInput, match=f"between 1 and {most}; it is {wrong}"):
@@ -37,14 +37,14 @@ def test_frames_per_call_stop_at_the_protocols_own_limit(protocol: ProtocolName,
 
 
 @pytest.mark.parametrize("wrong", [{"max_turns": 0}, {"max_turns": 33}, {"window": -1}, {"window": "some"}])
-def test_numbers_out_of_range_are_refused_when_filling(wrong: dict[str, Any]) -> None:
+def test_numbers_out_of_range_are_refused_with_the_defaults(wrong: dict[str, Any]) -> None:
     settings = Settings(**wrong)
     with pytest.raises(BadInput):
         with_defaults(settings, make_dialect(settings, "paired"))
 
 
 @pytest.mark.parametrize("wrong", [{"preset": "x"}, {"fit": "x"}, {"opening": "x"}, {"total": 14}, {"total": 97}, {"total": -96}])
-def test_settings_that_make_no_dialect_are_refused(wrong: dict[str, Any]) -> None:
+def test_settings_out_of_range_make_no_dialect(wrong: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="it is"):
         make_dialect(Settings(**wrong), "concat")
 

@@ -1,4 +1,4 @@
-"""Labels: exactly 0, 1 or 2, in any dress; everything else is named, never guessed."""
+"""Labels: exactly 0, 1 or 2, in any notation; everything else is a named problem, never guessed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read(body: str) -> Reply:
         "T\u200bA=1, MQ=\u00a00, VQ=2\x00, OA=1\u00ad",
     ],
 )
-def test_a_complete_answer_in_any_dress(body: str) -> None:
+def test_a_complete_answer_is_read_in_any_notation(body: str) -> None:
     reply = read(body)
     assert reply.kind == "answer"
     assert reply.verdict is not None
@@ -108,26 +108,26 @@ def test_an_answer_without_any_label(body: str) -> None:
         ("TA=3, MQ=0", ProblemKind.BAD_VALUE),
     ],
 )
-def test_the_problem_that_matters_most_comes_first(body: str, first: ProblemKind) -> None:
+def test_the_worst_problem_comes_first(body: str, first: ProblemKind) -> None:
     assert read(body).problems[0].kind is first
 
 
-@pytest.mark.parametrize(("said", "confidence"), [("CF=1", 1), ("cf: 5", 5), ("CF=３", 3), ("", None)])
-def test_confidence_stands_anywhere(said: str, confidence: int | None) -> None:
-    for body in (f"{said}, TA=1, MQ=0, VQ=1, OA=1", f"TA=1, MQ=0, {said}, VQ=1, OA=1", f"TA=1, MQ=0, VQ=1, OA=1, {said}"):
+@pytest.mark.parametrize(("written", "confidence"), [("CF=1", 1), ("cf: 5", 5), ("CF=３", 3), ("", None)])
+def test_the_confidence_may_stand_anywhere(written: str, confidence: int | None) -> None:
+    for body in (f"{written}, TA=1, MQ=0, VQ=1, OA=1", f"TA=1, MQ=0, {written}, VQ=1, OA=1", f"TA=1, MQ=0, VQ=1, OA=1, {written}"):
         reply = read(body)
         assert (reply.kind, reply.confidence) == ("answer", confidence)
 
 
-@pytest.mark.parametrize("said", ["CF=9", "CF=0", "CF=2.5", "CF=high", "CF=1, CF=2"])
-def test_a_confidence_out_of_range_is_left_out_and_not_fatal(said: str) -> None:
-    reply = read(f"TA=1, MQ=0, VQ=1, OA=1, {said}")
+@pytest.mark.parametrize("written", ["CF=9", "CF=0", "CF=2.5", "CF=high", "CF=1, CF=2"])
+def test_a_confidence_out_of_range_is_left_out_and_not_fatal(written: str) -> None:
+    reply = read(f"TA=1, MQ=0, VQ=1, OA=1, {written}")
     assert (reply.kind, reply.confidence) == ("answer", None)
     assert [problem.kind for problem in reply.problems] == [ProblemKind.BAD_CONFIDENCE]
 
 
 @pytest.mark.parametrize("tag", [*TAGS, *HIDDEN_TAGS])
-def test_tag_names_in_any_dress(tag: str) -> None:
+def test_tag_names_are_read_in_any_notation(tag: str) -> None:
     body = "TA=1, MQ=0, VQ=2, OA=1"
     for text in (f"<{tag}>{body}</{tag}>", f"< {tag} >{body}</ {tag} >", f"<{tag}><{tag}>{body}</{tag}></{tag}>", f"<{tag}>{body}"):
         assert Paired().parse(text).kind == "answer"

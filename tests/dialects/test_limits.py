@@ -1,4 +1,4 @@
-"""No text, however long or deep, takes longer than the promised second."""
+"""Reading takes at most 1 s (rule R18), however long or deep a reply is."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ OTHERS = {
 def test_no_text_takes_longer_than_a_second(text: str) -> None:
     readings: tuple[tuple[Dialect, bool], ...] = ((Paired(), False), (Concat(), True))
     for dialect, cut in readings:
-        # The quickest of three: a neighbour on the same core costs processor time too.
+        # The quickest of three: another process on the same core costs processor time too.
         quickest = 10.0
         for _ in range(3):
             start = time.process_time()
@@ -67,14 +67,14 @@ def test_no_text_takes_longer_than_a_second(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in ANSWERED.items()])
-def test_length_hides_no_answer(text: str) -> None:
+def test_a_complete_answer_in_a_long_reply_is_found(text: str) -> None:
     assert Paired().parse(text).kind == "answer"
 
 
 @pytest.mark.parametrize(
     "text", [pytest.param(text, id=name) for name, text in OTHERS.items() if "indices" not in name and "spaces" not in name]
 )
-def test_length_makes_no_answer(text: str) -> None:
+def test_a_long_reply_without_an_action_is_invalid(text: str) -> None:
     reply = Paired().parse(text)
     assert reply.kind == "invalid"
     assert reply.problems

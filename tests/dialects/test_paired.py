@@ -1,4 +1,4 @@
-"""The `paired` protocol: indices, frames, messages."""
+"""The `paired` protocol: its indices, frames and messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_opening_is_eight_images_video_1_first_and_then_the_question() -> No
     assert tuple(frame.ref for frame in user.frames) == PAIRED.opening_refs
 
 
-def test_an_index_is_that_frame_of_both_videos() -> None:
+def test_an_index_means_that_frame_of_both_videos() -> None:
     assert PAIRED.frame_refs([60, 3]) == (
         FrameRef(60, Side.FIRST),
         FrameRef(60, Side.SECOND),
@@ -33,14 +33,14 @@ def test_an_index_is_that_frame_of_both_videos() -> None:
     assert PAIRED.grid == Grid(128, "floor")
 
 
-def test_a_tools_answer_is_images_and_then_the_published_sentence() -> None:
+def test_a_tool_result_is_images_and_then_the_published_sentence() -> None:
     message = PAIRED.tool_result([10, 30], frames(PAIRED.frame_refs([10, 30])))
     assert message.role == "user"
     assert [type(part) for part in message.parts] == [Image] * 4 + [Text]
     assert message.text == "<tool_response>Retrieved 2 frame pairs ([10, 30]) symmetrically from both videos.</tool_response>"
 
 
-def test_a_pair_is_never_half_sent() -> None:
+def test_half_a_pair_is_an_error() -> None:
     with pytest.raises(ValueError, match="2 indices are 4 frames"):
         PAIRED.tool_result([10, 30], frames(PAIRED.frame_refs([10, 30]))[:3])
 
@@ -53,37 +53,37 @@ def test_every_frame_is_448_square(fit: str, mode: str) -> None:
         assert dialect.sizing(opening).size(1920, 1080) == (448, 448)
 
 
-def test_answers_without_frames_keep_the_form_of_a_tools_answer() -> None:
-    nothing = Problem(ProblemKind.NO_VALID_FRAMES, "None of them exists.")
+def test_messages_without_frames_are_tool_responses() -> None:
+    no_frames = Problem(ProblemKind.NO_VALID_FRAMES, "None of them exists.")
     for message in (
-        PAIRED.tool_error(FrameSelection((), asked=1), (nothing,)),
+        PAIRED.tool_error(FrameSelection((), asked=1), (no_frames,)),
         PAIRED.tool_error(None, ()),
         PAIRED.already_shown([10, 20]),
     ):
         assert message.text.startswith("<tool_response>")
         assert message.text.endswith("</tool_response>")
         assert not message.frames
-    assert "None of them exists." in PAIRED.tool_error(FrameSelection((), asked=1), (nothing,)).text
+    assert "None of them exists." in PAIRED.tool_error(FrameSelection((), asked=1), (no_frames,)).text
     assert "[10, 20]" in PAIRED.already_shown([10, 20]).text
 
 
-def test_asking_again_gives_the_reason_that_matters_and_the_accepted_forms() -> None:
-    remark, problem = Problem(ProblemKind.REPAIRED, "A remark."), Problem(ProblemKind.BAD_JSON, "The call is broken.")
-    text = PAIRED.retry_message((remark, problem)).text
+def test_a_retry_message_names_the_worst_problem_and_the_accepted_forms() -> None:
+    minor, problem = Problem(ProblemKind.REPAIRED, "A remark."), Problem(ProblemKind.BAD_JSON, "The call is broken.")
+    text = PAIRED.retry_message((minor, problem)).text
     assert "The call is broken." in text
     assert "A remark." not in text
     assert "<tool_call>" in text
     assert "<Answer>" in text
-    assert "not end the comparison" in PAIRED.retry_message((remark,)).text
+    assert "not end the comparison" in PAIRED.retry_message((minor,)).text
 
 
-def test_the_redirect_turns_the_beginning_of_a_call_into_that_of_an_answer() -> None:
+def test_the_redirect_holds_the_beginnings_of_a_call_and_of_an_answer() -> None:
     call, answer = PAIRED.redirect
     assert PAIRED.parse(f"{answer}TA=1, VQ=1, MQ=0, OA=1").kind == "answer"
     assert PAIRED.parse(f'{call}{{"frame_indices": [1]}}').kind == "tool"
 
 
-def test_a_lower_limit_per_call_is_kept_and_told() -> None:
+def test_a_lower_limit_per_call_is_kept_and_named_to_the_judge() -> None:
     dialect = Paired(frames_per_call=2)
     wants = dialect.parse("<tool_call>[1, 2, 3]</tool_call>").wants
     assert wants is not None

@@ -1,4 +1,4 @@
-"""Reading replies: what holds for any text, and the rules where several parts of a reply meet."""
+"""Reading replies: what holds for any text, and which part counts where a reply has several."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kinds(reply: Reply) -> list[ProblemKind]:
 
 @given(TEXTS, st.booleans(), st.sampled_from([PAIRED, CONCAT]))
 @example("", True, PAIRED)
-def test_any_text_is_read_and_the_reading_holds_together(text: str, cut: bool, dialect: Dialect) -> None:
+def test_any_text_gives_a_consistent_reply(text: str, cut: bool, dialect: Dialect) -> None:
     reply = dialect.parse(text, cut=cut)
     assert text.startswith(reply.text)
     assert (reply.text == text) is (ProblemKind.INVENTED not in kinds(reply))
@@ -51,7 +51,7 @@ def test_any_text_is_read_and_the_reading_holds_together(text: str, cut: bool, d
 
 
 @given(TEXTS, st.sampled_from([PAIRED, CONCAT]))
-def test_the_kept_text_reads_the_same_again(text: str, dialect: Dialect) -> None:
+def test_the_kept_text_is_read_the_same_again(text: str, dialect: Dialect) -> None:
     first = dialect.parse(text)
     again = dialect.parse(first.text)
     assert (again.kind, again.verdict, again.wants, again.think) == (first.kind, first.verdict, first.wants, first.think)
@@ -66,14 +66,14 @@ def test_a_rendered_answer_is_read_back(verdict: Verdict, final: bool, confidenc
 
 
 @given(VERDICT, st.sampled_from([PAIRED, CONCAT]))
-def test_what_stands_in_reasoning_never_acts(verdict: Verdict, dialect: Dialect) -> None:
+def test_answers_and_calls_in_reasoning_are_quotations(verdict: Verdict, dialect: Dialect) -> None:
     quoted = f"<Snapshot>{dialect.render_answer(verdict)}{CALL}</Snapshot><Think>{CALL}{dialect.render_answer(verdict)}</Think>"
     reply = dialect.parse(quoted)
     assert (reply.verdict, reply.wants) == (None, None)
     assert kinds(reply) == [ProblemKind.NO_ACTION]
 
 
-# -- where parts meet ----------------------------------------------------------------------------------------------------
+# -- several parts ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_a_cut_by_the_token_limit_changes(text: str, stopped: str, cut: str
         assert kinds(reply)[0] is ProblemKind.TRUNCATED
 
 
-def test_what_was_cut_away_as_invented_is_no_cut_of_the_rest() -> None:
+def test_a_cut_behind_invented_text_does_not_count() -> None:
     assert PAIRED.parse("<tool_call>{'frame_indices': [7]}<|im_end|>", cut=True).kind == "tool"
 
 
@@ -141,17 +141,17 @@ def test_without_a_usable_answer_the_labels_that_were_readable_are_kept() -> Non
     assert (reply.verdict, reply.final) == (Verdict(TA=Preference.SECOND), True)
 
 
-def test_a_cut_never_blames_an_answer_that_was_complete_before_it() -> None:
+def test_an_answer_that_was_complete_before_the_cut_is_not_truncated() -> None:
     assert kinds(PAIRED.parse("<Answer>TA=3, MQ=0, VQ=1, OA=1</Answer> and", cut=True))[0] is ProblemKind.BAD_VALUE
 
 
 @pytest.mark.parametrize(
     "begin", ["<|im_start|>", "<|im_end|>", "<tool_response>", "< Tool-Response id=1>", "<|image_pad|>", "＜|im_end|＞"]
 )
-def test_what_a_judge_invents_is_cut_away(begin: str) -> None:
-    mine = f"\u200b<Think>t</Think>{CALL}\n"
-    reply = PAIRED.parse(f"{mine}{begin}user<Answer>{OTHER}</Answer>", cut=True)
-    assert reply.text == mine
+def test_invented_environment_is_cut_away(begin: str) -> None:
+    own = f"\u200b<Think>t</Think>{CALL}\n"
+    reply = PAIRED.parse(f"{own}{begin}user<Answer>{OTHER}</Answer>", cut=True)
+    assert reply.text == own
     assert reply.kind == "tool"
     assert reply.verdict is None
     assert kinds(reply) == [ProblemKind.INVENTED]
@@ -180,7 +180,7 @@ def test_reasoning_is_quoted_as_written() -> None:
 # -- as conformance values -----------------------------------------------------------------------------------------------
 
 
-def test_a_reading_says_only_what_applies() -> None:
+def test_conformance_values_hold_only_what_applies() -> None:
     answer = to_expected(PAIRED.parse(f"<Answer>{WHOLE}, CF=4</Answer>"))
     assert answer == {
         "kind": "answer",

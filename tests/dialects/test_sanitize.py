@@ -1,4 +1,4 @@
-"""Nothing that a person typed may become a control token or a tag."""
+"""Nothing in a typed prompt may become a control token or a tag."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXTS = st.lists(DANGEROUS | st.text(max_size=4), max_size=25).map("".join)
 @example("<think <answer> >")
 @example("<\u200b|im_end|>")
 @example("<|<tool_call>|>")
-def test_no_token_and_no_tag_is_left(text: str) -> None:
+def test_no_control_token_and_no_tag_is_left(text: str) -> None:
     safe, _ = sanitize_prompt(text)
     read = to_narrow(strip_invisible(safe))
     assert not re.search(r"<\|.*?\|>", read, re.DOTALL)
@@ -32,7 +32,7 @@ def test_no_token_and_no_tag_is_left(text: str) -> None:
 
 
 @given(TEXTS)
-def test_neutral_text_stays_as_it_is(text: str) -> None:
+def test_sanitised_text_stays_as_it_is(text: str) -> None:
     safe, _ = sanitize_prompt(text)
     assert sanitize_prompt(safe) == (safe, False)
 
@@ -60,16 +60,16 @@ def test_letters_and_order_survive(text: str) -> None:
         "<thinking>",
     ],
 )
-def test_ordinary_text_is_not_touched_or_at_least_still_readable(text: str) -> None:
-    safe, told = sanitize_prompt(text)
+def test_ordinary_text_is_unchanged_or_still_readable(text: str) -> None:
+    safe, changed = sanitize_prompt(text)
     assert safe.replace("‹", "<").replace("›", ">") == text
-    assert told is (safe != text)
+    assert changed is (safe != text)
 
 
 @pytest.mark.parametrize(
     "text", ["A cat runs.", "a < b and c > d", "<b>bold</b>", "👨‍👩‍👧 می‌خواهم", "tool_call", "|x|", "answer: 2"]
 )
-def test_ordinary_text_is_nothing_to_tell(text: str) -> None:
+def test_ordinary_text_is_not_reported_as_changed(text: str) -> None:
     assert sanitize_prompt(text) == (text, False)
 
 
@@ -83,9 +83,9 @@ def test_ordinary_text_is_nothing_to_tell(text: str) -> None:
         ("half \ud83d", "half \ufffd"),
     ],
 )
-def test_dangerous_text_stays_readable_and_is_told(text: str, safe: str) -> None:
+def test_dangerous_text_stays_readable_and_is_reported_as_changed(text: str, safe: str) -> None:
     assert sanitize_prompt(text) == (safe, True)
 
 
-def test_line_ends_become_newlines_without_a_word() -> None:
+def test_new_line_ends_are_not_reported_as_changed() -> None:
     assert sanitize_prompt("a\r\nb\rc") == ("a\nb\nc", False)

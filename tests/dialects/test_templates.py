@@ -20,7 +20,7 @@ PROMPTS = {
 DIALECTS: dict[str, Dialect] = {"concat": Concat(), "paired": Paired()}
 MANGLED_DASH, DASH = "\u0e42", "—"
 
-with_seeds = pytest.mark.skipif(not SEEDS.is_dir(), reason="the cards do not travel with the repository")
+with_seeds = pytest.mark.skipif(not SEEDS.is_dir(), reason="the cards are not part of the repository")
 
 
 def golden(name: str) -> str:
@@ -45,7 +45,7 @@ def evaluated(source: str, names: dict[str, object]) -> object:
 
 
 def concat_card() -> tuple[str, str]:
-    """(system, user) as the card's own snippet builds them."""
+    """(system, user) as the snippet on the card builds them."""
     text = seed("000")
     module = ast.parse(text[text.index("import json") : text.index("\nCitation")])
     wanted = ("prompt_for_videos", "dim_name", "dim_explain", "N", "prompt_text", "sys_prompt")
@@ -69,16 +69,16 @@ def test_prompts_are_the_golden_ones(protocol: str) -> None:
 
 
 @with_seeds
-def test_golden_prompts_are_the_cards_own() -> None:
+def test_golden_prompts_are_those_of_the_cards() -> None:
     assert concat_card() == (golden("concat_system"), golden("concat_user"))
     assert paired_card() == (golden("paired_system"), golden("paired_user"))
 
 
-def test_the_clean_preset_mends_four_blemishes_and_nothing_else() -> None:
+def test_the_clean_preset_corrects_four_faults_and_nothing_else() -> None:
     refs = frames(Concat().opening_refs)
     card, clean = (Concat(preset).opening_messages("p", refs)[1].text for preset in ("card", "clean"))
     changed = [pair for pair in zip(card.splitlines(), clean.splitlines(), strict=True) if pair[0] != pair[1]]
-    assert len(changed) == 3, "the two blemishes of the numbers stand in one line"
+    assert len(changed) == 3, "the two faults of the numbers stand in one line"
     assert "48.0" in card
     assert "48.0" not in clean
     assert "sampled from 48 actual frames of Video 2." in clean
@@ -94,13 +94,13 @@ def test_numbers_of_another_total_are_printed_as_the_card_would() -> None:
     assert text.count("64.0 actual frames") == 2
 
 
-def test_a_place_without_a_value_is_an_error_and_never_sent() -> None:
+def test_a_placeholder_without_a_value_is_an_error() -> None:
     with pytest.raises(KeyError, match="prompt"):
         prompt_text("paired_user")
 
 
 @pytest.mark.parametrize("protocol", ["concat", "paired"])
 @pytest.mark.parametrize("prompt", ["{{prompt}}", "{{total}} {N/2} {0} %s \\1 \\g<0>", "{", "日本語 — ‹x›", ""])
-def test_what_a_person_typed_is_never_a_place_to_fill(protocol: str, prompt: str) -> None:
+def test_a_placeholder_in_a_typed_prompt_is_never_replaced(protocol: str, prompt: str) -> None:
     before, after = golden(f"{protocol}_user").split(PROMPTS[protocol])
     assert sent(protocol, prompt)[1] == before + prompt + after

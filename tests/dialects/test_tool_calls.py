@@ -1,4 +1,4 @@
-"""Calls: broken JSON is repaired, indices are never invented, bent or wrapped."""
+"""Calls: broken JSON is repaired, indices are never invented, clamped or wrapped."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def frames(value: str) -> FrameSelection:
         '```json\n{"frame_indices": [10, 30]}\n```',
     ],
 )
-def test_sound_json_in_any_shape(body: str) -> None:
+def test_strict_json_is_read_in_any_shape(body: str) -> None:
     reply = read(body)
     assert reply.wants is not None
     assert reply.wants.indices == (10, 30)
@@ -128,12 +128,12 @@ def test_where_a_repair_would_have_to_guess_there_is_no_call(body: str) -> None:
     assert [problem.kind for problem in reply.problems] == [ProblemKind.BAD_JSON]
 
 
-def test_a_repair_never_hides_what_was_really_wrong() -> None:
+def test_a_repair_never_hides_the_real_problem() -> None:
     kinds = [problem.kind for problem in read("{'name': 'zoom'}").problems]
     assert kinds == [ProblemKind.UNKNOWN_TOOL, ProblemKind.REPAIRED]
 
 
-def test_a_name_that_is_no_name_is_quoted_without_its_marks() -> None:
+def test_a_strange_tool_name_is_quoted_without_its_brackets() -> None:
     detail = read(json.dumps({"name": "<|image_pad|>" + "x" * 100})).problems[0].detail
     assert "<" not in detail
     assert len(detail) < 120
@@ -172,13 +172,13 @@ def test_integers_are_read_and_everything_else_is_dropped_and_reported(
     assert not request.truncated
 
 
-def test_a_number_of_5000_digits_is_no_index_and_no_accident() -> None:
+def test_a_number_of_5000_digits_is_dropped() -> None:
     request = frames(f"[{'9' * 5000}, 5]")
     assert request.indices == (5,)
     assert len(str(request.dropped[0])) < 50
 
 
-def test_duplicates_go_before_the_cut_and_the_cut_before_nothing_else() -> None:
+def test_duplicates_are_dropped_before_the_cut_to_the_limit() -> None:
     request = frames(str([200] * 11 + [5, 5, 6]))
     assert (request.indices, request.truncated, request.asked) == ((5, 6), False, 14)
     request = frames(str(list(range(20))))
@@ -204,7 +204,7 @@ def test_calls_merge_in_order() -> None:
 
 
 @pytest.mark.parametrize("broken", ["<tool_call>{bad</tool_call>", '<tool_call>{"name": "zoom"}</tool_call>', "<tool_call>"])
-def test_one_bad_call_does_not_spoil_the_other(broken: str) -> None:
+def test_a_bad_call_does_not_spoil_a_good_one(broken: str) -> None:
     for text in (
         f'{broken}<tool_call>{{"frame_indices": [3]}}</tool_call>',
         f'<tool_call>{{"frame_indices": [3]}}</tool_call>{broken}',
@@ -221,7 +221,7 @@ def test_a_readable_call_without_frames_has_no_valid_frames(body: str) -> None:
     assert [problem.kind for problem in reply.problems] == [ProblemKind.NO_VALID_FRAMES]
 
 
-def test_each_protocol_reads_both_names_with_its_own_numbers() -> None:
+def test_each_protocol_reads_both_argument_names_with_its_own_numbers() -> None:
     for name in ("frame_indices", "target_frames"):
         text = f'<tool_call>{{"{name}": [0, 96, 97]}}</tool_call>'
         paired, concat = Paired().parse(text).wants, Concat().parse(text).wants
@@ -231,7 +231,7 @@ def test_each_protocol_reads_both_names_with_its_own_numbers() -> None:
 
 
 @pytest.mark.parametrize("tag", ["tool_call", "TOOL_CALL", "tool call", "tool-call", "ToolCall", 'tool_call id="1"'])
-def test_tag_names_in_any_dress(tag: str) -> None:
+def test_tag_names_are_read_in_any_notation(tag: str) -> None:
     for text in (
         f'<{tag}>{{"frame_indices": [3]}}</{tag}>',
         f'< {tag} >{{"frame_indices": [3]}}',
@@ -248,7 +248,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=4) | st.lists(JSON, max_size=4))
-def test_repair_leaves_sound_json_as_it_is(value: object) -> None:
+def test_repair_leaves_strict_json_as_it_is(value: object) -> None:
     text = json.dumps(value)
     assert parse_strict(text) == [value]
     assert parse_repaired(text) == [value]
