@@ -1,4 +1,4 @@
-"""How many sessions may wait for a judge: beyond that, a visitor is refused at once."""
+"""The waiting room: how many sessions may wait for a judge; beyond that, a visitor is refused at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that has the decoders loaded, opens no file, and forks a worker process whenever its owner asks for one. Linux only.
+"""Fork server: a process that has the decoders loaded, opens no file, and forks a worker whenever its owner asks. Linux only.
 
 A worker forked here sends its first response 7 ms after it is asked for; a fresh process spends 0.2 s of processor time on loading.
 

@@ -1,4 +1,4 @@
-"""Where worker processes come from: forks of a process that has everything loaded (see `fork_server`), else fresh ones."""
+"""Worker pool for decoding: forks of a process that has everything loaded (see `fork_server`), else fresh ones."""
 
 from __future__ import annotations
 
