@@ -44,7 +44,7 @@ WRONG_TYPES: list[tuple[Any, str]] = [
     (True, NOT_AN_OBJECT),
     ({"max_turns": [3]}, '"Turns" must be a whole number from 1 to 32; it is [3].'),
     ({"max_turns": True}, '"Turns" must be a whole number from 1 to 32; it is True.'),
-    ({"protocol": {"name": "paired"}}, '"Protocol" must be auto, paired, concat; it is'),
+    ({"protocol": {"name": "paired"}}, '"Protocol" must be one of auto, paired, concat; it is'),
 ]
 """What does not fit the schema: MCP refuses it by itself."""
 
