@@ -40,6 +40,15 @@ def test_the_order_of_events(pair: VideoPair) -> None:
             assert sooner, "frames come before any text about them"
 
 
+def test_an_answer_on_the_last_turn_counts_as_forced_and_none_before(pair: VideoPair) -> None:
+    forced = end_of(judge(pair, ScriptedBackend([CALL, ANSWER]), Settings(max_turns=2)))
+    assert (forced.stop, forced.forced) == (StopReason.ANSWERED, True)
+    free = end_of(judge(pair, ScriptedBackend([CALL, ANSWER]), Settings(max_turns=3)))
+    assert (free.stop, free.forced) == (StopReason.ANSWERED, False)
+    none = end_of(judge(pair, ScriptedBackend([CALL]), Settings(max_turns=1)))
+    assert (none.stop, none.forced) == (StopReason.TURN_LIMIT, False)
+
+
 def test_every_event_survives_pickling(pair: VideoPair) -> None:
     for event in judge(pair, ScriptedBackend([CALL, ANSWER])):
         assert pickle.loads(pickle.dumps(event)) == event

@@ -66,7 +66,7 @@ class Comparison:
         self._dialect: Dialect | None = None
         self._conversation: Conversation | None = None
         self._deliberation: Deliberation | None = None
-        self._pending: PendingTurn | None = None
+        self._last: PendingTurn | None = None
         self._error: Exception | None = None
 
     def __enter__(self) -> Self:
@@ -100,22 +100,23 @@ class Comparison:
         if self._error is not None:
             return None
         try:
-            self._pending = self._ask()
+            pending = self._ask()
         except Exception as error:  # noqa: BLE001 - the border: whatever happens, the trace so far is kept and says so
             self._error = error
             return None
-        return self._pending
+        self._last = pending or self._last
+        return pending
 
     def finish_turn(self, completion: Completion, error: Exception | None = None) -> TurnEnded:
         """Read the reply to the last request, and fetch the frames it asks for. `error` is what cut the reply short."""
         assert self._deliberation is not None
-        assert self._pending is not None
-        shown, self._error = self._pending.shown, error
+        assert self._last is not None
+        shown, self._error = self._last.shown, error
         try:
             read = self._deliberation.take(completion)
         except Exception as failure:  # noqa: BLE001 - the border: the reply counts, the frames it asked for cannot be had
             self._error, read = failure, self._deliberation.replies[-1]
-        return TurnEnded(Turn(shown.turn, shown.told, shown.frames, completion, read, shown.forced, self._pending.in_view))
+        return TurnEnded(Turn(shown.turn, shown.told, shown.frames, completion, read, shown.forced, self._last.in_view))
 
     def finish(self) -> Finished:
         """How the run ended. Clips and conversation are closed."""
@@ -129,7 +130,7 @@ class Comparison:
             return Finished(reason, error=describe(error), fault=_fault(error), seconds=self._seconds)
         deliberation.end(reason)
         verdict, provisional = deliberation.verdict
-        forced = reason is StopReason.ANSWERED and self._pending is not None and self._pending.shown.forced
+        forced = reason is StopReason.ANSWERED and self._last is not None and self._last.shown.forced
         return Finished(reason, verdict, provisional, forced, describe(error), _fault(error), (), self._seconds)
 
     @property
