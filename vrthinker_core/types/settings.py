@@ -211,7 +211,7 @@ SETTINGS = (
         {"squash": "Squashed", "letterbox": "Letterboxed"},
         protocol="paired",
     ),
-)  # fmt: skip
+)
 """Every field of `Settings`, in the order in which a form shows them."""
 
 
