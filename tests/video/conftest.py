@@ -13,8 +13,8 @@ from tests.video.support.write_clips import KINDS
 
 
 @pytest.fixture(scope="session")
-def kind(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The clip with a given difficulty."""
+def make_clip(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Writes the clip of a given kind; gives its path."""
     folder = tmp_path_factory.mktemp("kinds")
     av.logging.set_level(av.logging.PANIC)
     return cache(lambda name: KINDS[name](folder))

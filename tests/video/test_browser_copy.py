@@ -1,4 +1,4 @@
-"""Copies for the browser: made only where needed, and every frame at the moment it has in the original."""
+"""Copies for the browser: made only where needed, and every frame with the timestamp that it has in the original."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 from tests.video.support.open_clips import PAIRED, opened, pixels
-from tests.video.support.write_clips import repeated, sound_only, turned, write
+from tests.video.support.write_clips import repeated, rotated, sound_only, write
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.types.geometry import Sizing
 from vrthinker_core.video import Limits
 from vrthinker_core.video.browser_copy.copy import playable_copy
 
-Kind = Callable[[str], Path]
+MakeClip = Callable[[str], Path]
 
-AS_THEY_ARE = [
+PLAYABLE = [
     "B-frames",
     "one key frame",
     "variable rate",
@@ -34,8 +34,8 @@ AS_THEY_ARE = [
     "one frame",
     "three frames",
 ]
-MOVED = ["fragments", "cut off", "no duration", "two streams"]
-MADE_ANEW = [
+REMUXED = ["fragments", "cut off", "no duration", "two streams"]
+ENCODED = [
     "open GOP",
     "intra refresh",
     "edit list",
@@ -50,13 +50,13 @@ MADE_ANEW = [
     "odd size",
     "size changes",
 ]
-REAL = (
+REAL_CLIPS = (
     sorted(path for path in Path(os.environ["VRT_CLIPS"]).iterdir() if path.suffix != ".json") if "VRT_CLIPS" in os.environ else []
 )
 
 
-def made(source: Path, folder: Path, **rest: Any) -> Path:
-    copy = playable_copy(source, folder, **rest)
+def make_copy(source: Path, folder: Path, **options: Any) -> Path:
+    copy = playable_copy(source, folder, **options)
     assert copy is not None
     return copy
 
@@ -72,81 +72,81 @@ def packets(path: Path) -> list[bytes]:
         return [bytes(packet) for packet in container.demux(video=0) if packet.size]
 
 
-def moments(path: Path) -> list[tuple[int, float, float]]:
-    """Every slot's frame and its interval, as the judge and the page are told."""
+def frame_times(path: Path) -> list[tuple[int, float, float]]:
+    """Index and interval of every slot's frame, as the judge and the page get them."""
     with opened(path, opening=Sizing("square", 28)) as clip:
         return [(frame.index, frame.seconds, frame.until) for frame in clip.frames(range(PAIRED.slots))]
 
 
-def assert_same_moments(source: Path, copy: Path) -> None:
-    """Within a tick of the coarsest clock in use: the mean of a length is all that could differ, and only for the last frame."""
-    for original, copied in zip(moments(source), moments(copy), strict=True):
+def assert_same_frame_times(source: Path, copy: Path) -> None:
+    """Within a tick of the coarsest time base in use. Only the duration of the last frame, which is estimated, could differ."""
+    for original, copied in zip(frame_times(source), frame_times(copy), strict=True):
         assert copied[0] == original[0]
         assert copied[1:] == pytest.approx(original[1:], abs=1 / 10_000)
 
 
-@pytest.mark.parametrize("name", AS_THEY_ARE)
-def test_what_browsers_play_is_left_alone(name: str, kind: Kind, tmp_path: Path) -> None:
-    assert playable_copy(kind(name), tmp_path) is None
+@pytest.mark.parametrize("name", PLAYABLE)
+def test_a_clip_that_browsers_play_is_not_copied(name: str, make_clip: MakeClip, tmp_path: Path) -> None:
+    assert playable_copy(make_clip(name), tmp_path) is None
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", MOVED)
-def test_where_the_container_is_wrong_the_packets_stay(name: str, kind: Kind, tmp_path: Path) -> None:
-    copy = made(kind(name), tmp_path)
-    assert_same_moments(kind(name), copy)
-    assert packets(copy) == packets(kind(name))
+@pytest.mark.parametrize("name", REMUXED)
+def test_where_only_the_container_is_wrong_the_packets_are_copied(name: str, make_clip: MakeClip, tmp_path: Path) -> None:
+    copy = make_copy(make_clip(name), tmp_path)
+    assert_same_frame_times(make_clip(name), copy)
+    assert packets(copy) == packets(make_clip(name))
 
 
-def test_h264_in_matroska_is_not_made_anew(tmp_path: Path) -> None:
+def test_h264_in_matroska_is_remuxed(tmp_path: Path) -> None:
     source = write(tmp_path / "film.mkv", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)])
-    copy = made(source, tmp_path / "copies")
-    assert_same_moments(source, copy)
+    copy = make_copy(source, tmp_path / "copies")
+    assert_same_frame_times(source, copy)
     assert packets(copy) == packets(source)
 
 
-@pytest.mark.parametrize("name", MADE_ANEW)
-def test_everything_else_is_made_anew(name: str, kind: Kind, tmp_path: Path) -> None:
-    copy = made(kind(name), tmp_path)
+@pytest.mark.parametrize("name", ENCODED)
+def test_everything_else_is_encoded_anew(name: str, make_clip: MakeClip, tmp_path: Path) -> None:
+    copy = make_copy(make_clip(name), tmp_path)
     codec, colours, width, height = stream(copy)
     assert (codec, colours) == ("h264", "yuv420p")
     assert width % 2 == height % 2 == 0
-    assert packets(copy) != packets(kind(name))
-    assert_same_moments(kind(name), copy)
+    assert packets(copy) != packets(make_clip(name))
+    assert_same_frame_times(make_clip(name), copy)
 
 
 @pytest.mark.parametrize("name", ["HEVC", "MPEG-4 in AVI", "10 bit", "transport stream", "4:4:4"])
-def test_the_pictures_are_the_same(name: str, kind: Kind, tmp_path: Path) -> None:
-    copy = made(kind(name), tmp_path)
-    with opened(kind(name)) as original, opened(copy) as copied:
+def test_encoded_frames_look_like_the_original(name: str, make_clip: MakeClip, tmp_path: Path) -> None:
+    copy = make_copy(make_clip(name), tmp_path)
+    with opened(make_clip(name)) as original, opened(copy) as copied:
         for before, after in zip(original.frames([0, 60, 127]), copied.frames([0, 60, 127]), strict=True):
             assert np.abs(pixels(before).astype(int) - pixels(after)).mean() < 8
 
 
-def test_a_suffix_that_lies_is_put_right(kind: Kind, tmp_path: Path) -> None:
-    liar = tmp_path / "clip.avi"
-    liar.write_bytes(kind("B-frames").read_bytes())
-    copy = made(liar, tmp_path / "copies")
+def test_a_wrong_suffix_is_corrected(make_clip: MakeClip, tmp_path: Path) -> None:
+    misnamed = tmp_path / "clip.avi"
+    misnamed.write_bytes(make_clip("B-frames").read_bytes())
+    copy = make_copy(misnamed, tmp_path / "copies")
     assert copy.suffix == ".mp4"
     assert len(packets(copy)) == 50
 
 
-def test_uneven_times_are_kept_to_the_tick(tmp_path: Path) -> None:
+def test_variable_timestamps_are_kept_exactly(tmp_path: Path) -> None:
     pts = [index * 60 + index % 5 * 11 for index in range(40)]
     source = write(tmp_path / "uneven.mkv", 40, pts=pts, codec="mpeg4", options={})
-    copy = made(source, tmp_path / "copies")
+    copy = make_copy(source, tmp_path / "copies")
     with av.open(str(copy)) as container:
         found = [frame.pts * frame.time_base for frame in container.decode(video=0) if frame.pts is not None and frame.time_base]
     assert found == [Fraction(stamp, 1000) for stamp in pts]
-    assert_same_moments(source, copy)
+    assert_same_frame_times(source, copy)
 
 
 @pytest.mark.parametrize(("codec", "options"), [("libx264", None), ("mpeg4", {})])
-def test_turned_films_are_seen_turned(codec: str, options: dict[str, str] | None, tmp_path: Path) -> None:
-    """Copied packets keep the order to turn; new pictures are turned already."""
+def test_rotation_is_kept(codec: str, options: dict[str, str] | None, tmp_path: Path) -> None:
+    """Copied packets keep the display matrix; encoded frames are rotated already."""
     upright = write(tmp_path / "upright.mp4", codec=codec, options=options)
-    source = turned(tmp_path / "turned.mov", upright, 0, 1, -1, 0)
-    copy = made(source, tmp_path / "copies")
+    source = rotated(tmp_path / "turned.mov", upright, 0, 1, -1, 0)
+    copy = make_copy(source, tmp_path / "copies")
     with opened(source) as original, opened(copy) as copied:
         (before,), (after,) = original.frames([60]), copied.frames([60])
     assert (before.width, before.height) == (after.width, after.height) == (64, 96)
@@ -154,24 +154,24 @@ def test_turned_films_are_seen_turned(codec: str, options: dict[str, str] | None
 
 
 @pytest.mark.parametrize(
-    ("size", "copied"), [((2000, 1000), (1280, 640)), ((600, 1600), (480, 1280)), ((97, 63), (98, 64)), ((2, 2), (2, 2))]
+    ("size", "copy_size"), [((2000, 1000), (1280, 640)), ((600, 1600), (480, 1280)), ((97, 63), (98, 64)), ((2, 2), (2, 2))]
 )
-def test_sizes_are_even_and_not_too_large(size: tuple[int, int], copied: tuple[int, int], tmp_path: Path) -> None:
+def test_encoded_sizes_are_even_and_limited(size: tuple[int, int], copy_size: tuple[int, int], tmp_path: Path) -> None:
     source = write(tmp_path / "film.mkv", 2, size=size, codec="ffv1", options={})
-    assert stream(made(source, tmp_path))[2:] == copied
+    assert stream(make_copy(source, tmp_path))[2:] == copy_size
 
 
-def test_stretched_pixels_are_made_square(tmp_path: Path) -> None:
+def test_pixels_that_are_not_square_are_made_square(tmp_path: Path) -> None:
     source = write(tmp_path / "wide.avi", 2, codec="mpeg4", options={}, pixel_aspect=Fraction(4, 3))
-    assert stream(made(source, tmp_path))[2:] == (128, 64)
+    assert stream(make_copy(source, tmp_path))[2:] == (128, 64)
 
 
-def test_a_copy_is_made_once_and_tells_nothing(kind: Kind, tmp_path: Path) -> None:
+def test_a_copy_is_made_once_and_does_not_contain_the_name_of_the_source(make_clip: MakeClip, tmp_path: Path) -> None:
     secret = tmp_path / "secret name.avi"
-    secret.write_bytes(kind("MPEG-4 in AVI").read_bytes())
-    copy = made(secret, tmp_path / "copies")
+    secret.write_bytes(make_clip("MPEG-4 in AVI").read_bytes())
+    copy = make_copy(secret, tmp_path / "copies")
     written = copy.stat().st_mtime_ns
-    assert made(kind("MPEG-4 in AVI"), tmp_path / "copies") == copy
+    assert make_copy(make_clip("MPEG-4 in AVI"), tmp_path / "copies") == copy
     assert copy.stat().st_mtime_ns == written
     assert "secret" not in copy.name
     content = copy.read_bytes()
@@ -180,12 +180,12 @@ def test_a_copy_is_made_once_and_tells_nothing(kind: Kind, tmp_path: Path) -> No
     assert [path.name for path in copy.parent.iterdir()] == [copy.name]
 
 
-def test_two_at_once_make_one_whole_copy(kind: Kind, tmp_path: Path) -> None:
+def test_several_threads_make_one_whole_copy(make_clip: MakeClip, tmp_path: Path) -> None:
     found: list[Path | None] = []
-    making = [threading.Thread(target=lambda: found.append(playable_copy(kind("HEVC"), tmp_path))) for _ in range(3)]
-    for thread in making:
+    threads = [threading.Thread(target=lambda: found.append(playable_copy(make_clip("HEVC"), tmp_path))) for _ in range(3)]
+    for thread in threads:
         thread.start()
-    for thread in making:
+    for thread in threads:
         thread.join()
     assert len(found) == 3
     assert list(tmp_path.iterdir()) == [found[0]] == [found[1]] == [found[2]]
@@ -203,7 +203,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_is_no_video_is_refused_with_a_sentence(name: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_video_is_refused_with_a_sentence(name: str, tmp_path: Path) -> None:
     source = tmp_path / name
     source.write_bytes(HOSTILE[name])
     with pytest.raises(VideoError, match=rf"^{name} .*\.$"):
@@ -211,7 +211,7 @@ def test_what_is_no_video_is_refused_with_a_sentence(name: str, tmp_path: Path) 
     assert list((tmp_path / "copies").glob("*")) == []
 
 
-def test_sound_alone_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_audio_only_is_refused(tmp_path: Path) -> None:
     with pytest.raises(VideoError, match=r"^sound\.mp4 holds sound only, no video\.$"):
         playable_copy(sound_only(tmp_path / "sound.mp4"), tmp_path / "copies")
 
@@ -223,9 +223,9 @@ def test_addresses_and_missing_files_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def minutes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two minutes of 720p that must be made anew."""
-    folder = tmp_path_factory.mktemp("minutes")
+def long_clip(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two minutes of 720p that must be encoded anew."""
+    folder = tmp_path_factory.mktemp("long")
     return repeated(folder / "minutes.ts", write(folder / "second.mp4", 25, size=(1280, 720)), 120)
 
 
@@ -238,56 +238,56 @@ def minutes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=["wall", "cpu", "memory"],
 )
-def test_a_copy_that_costs_too_much_is_given_up(limits: Limits, sentence: str, minutes: Path, tmp_path: Path) -> None:
+def test_a_copy_that_passes_a_limit_is_not_made(limits: Limits, sentence: str, long_clip: Path, tmp_path: Path) -> None:
     with pytest.raises(VideoError, match=sentence):
-        playable_copy(minutes, tmp_path / "copies", limits=limits)
+        playable_copy(long_clip, tmp_path / "copies", limits=limits)
     assert list((tmp_path / "copies").iterdir()) == []
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_a_process_that_dies_costs_its_own_copy(minutes: Path, tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_a_decoder_died(long_clip: Path, tmp_path: Path) -> None:
     errors: list[Exception] = []
 
-    def ask() -> None:
+    def copy_clip() -> None:
         try:
-            playable_copy(minutes, tmp_path / "copies")
+            playable_copy(long_clip, tmp_path / "copies")
         except VideoError as error:
             errors.append(error)
 
-    asking = threading.Thread(target=ask)
-    before = children()
-    asking.start()
-    while not (born := children() - before):
+    thread = threading.Thread(target=copy_clip)
+    before = child_pids()
+    thread.start()
+    while not (started := child_pids() - before):
         pass
-    os.kill(born.pop(), signal.SIGSEGV)
-    asking.join(20)
+    os.kill(started.pop(), signal.SIGSEGV)
+    thread.join(20)
     assert [type(error) for error in errors] == [DecoderDied]
     assert "SIGSEGV" in str(errors[0])
     assert list((tmp_path / "copies").iterdir()) == []
-    assert children() == before
+    assert child_pids() == before
 
 
-def children() -> set[int]:
+def child_pids() -> set[int]:
     tasks = Path("/proc/self/task").glob("*/children")
     return {int(pid) for task in tasks for pid in task.read_text().split()}
 
 
-def test_a_folder_that_cannot_be_written_is_a_sentence(kind: Kind, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_a_video_error(make_clip: MakeClip, tmp_path: Path) -> None:
     (tmp_path / "copies").write_text("a file")
     with pytest.raises(VideoError, match=r"^No playable copy of hevc\.mp4 could be kept: .*\.$"):
-        playable_copy(kind("HEVC"), tmp_path / "copies")
+        playable_copy(make_clip("HEVC"), tmp_path / "copies")
 
 
-@pytest.mark.parametrize("source", REAL, ids=lambda path: path.name)
+@pytest.mark.parametrize("source", REAL_CLIPS, ids=lambda path: path.name)
 def test_real_clips(source: Path, tmp_path: Path) -> None:
     try:
-        before = moments(source)
+        before = frame_times(source)
     except VideoError:
         with contextlib.suppress(VideoError):
             assert playable_copy(source, tmp_path) is None
         return
     copy = playable_copy(source, tmp_path)
     if copy is not None:
-        after = moments(copy)
+        after = frame_times(copy)
         assert [moment[0] for moment in after] == [moment[0] for moment in before]
         assert np.array(after) == pytest.approx(np.array(before), abs=1 / 1000)

@@ -1,4 +1,4 @@
-"""Promises about cost: long and heavy clips stay within bounded processor time and memory."""
+"""Long and heavy clips need no more than a given processor time and memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.video.support.open_clips import FIRST, SQUARE, opened
-from tests.video.support.write_clips import H264, Picture, drawn, repeated, write
+from tests.video.support.write_clips import H264, Picture, numbered_picture, repeated, write
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 
@@ -19,7 +19,7 @@ def kilobytes(pid: int | str, field: str) -> int:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(field))
 
 
-def children() -> float:
+def children_cpu_seconds() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -27,7 +27,7 @@ def children() -> float:
 def noisy(index: int, width: int, height: int) -> Picture:
     """A picture that is work for a decoder."""
     noise = np.random.default_rng(index).integers(-12, 13, (height // 4, width // 4, 3), np.int16)
-    return np.clip(drawn(index, width, height) + noise.repeat(4, 0).repeat(4, 1), 0, 255).astype(np.uint8)
+    return np.clip(numbered_picture(index, width, height) + noise.repeat(4, 0).repeat(4, 1), 0, 255).astype(np.uint8)
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,9 @@ def minute(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return repeated(folder / "minute.mp4", part, 180)
 
 
-def test_a_minute_of_1080p(minute: Path) -> None:
-    """A whole run, 64 of 128 slots: at most 20 s of processor time, and 300 MB above what the process took before."""
-    before, baseline = children(), kilobytes("self", "VmRSS")
+def test_a_run_over_a_minute_of_1080p_is_bounded(minute: Path) -> None:
+    """A whole run, 64 of 128 slots: at most 20 s of processor time, and 300 MB more than this process took before."""
+    before, baseline = children_cpu_seconds(), kilobytes("self", "VmRSS")
     with opened(minute, opening=SQUARE) as clip:
         frames = list(clip.frames(FIRST))
         for turn in range(5):
@@ -49,42 +49,42 @@ def test_a_minute_of_1080p(minute: Path) -> None:
         assert clip.info.frames == 1800
         peak = kilobytes(clip.pid, "VmHWM") + kilobytes("self", "VmRSS") - baseline
     assert len(frames) == 64
-    assert children() - before <= 20
+    assert children_cpu_seconds() - before <= 20
     assert peak <= 300_000
 
 
-def test_ten_hours(tmp_path: Path) -> None:
-    """36,000 key-framed seconds: opened and asked within the same bounds."""
+def test_a_clip_of_ten_hours_is_bounded(tmp_path: Path) -> None:
+    """36,000 seconds, each a key frame: opened and read within the same 20 s."""
     part = write(tmp_path / "part.mp4", 20, size=(64, 48), rate=1, gop=20)
     long = repeated(tmp_path / "hours.mp4", part, 1800)
-    before = children()
+    before = children_cpu_seconds()
     with opened(long, opening=SQUARE) as clip:
         clip.frames(range(128))
         assert clip.info.seconds == 36_000
-    assert children() - before <= 20
+    assert children_cpu_seconds() - before <= 20
 
 
-def test_one_key_frame_in_5400(tmp_path: Path) -> None:
+def test_a_clip_with_one_key_frame_in_5400_is_bounded(tmp_path: Path) -> None:
     path = write(tmp_path / "lonely.mp4", 5400, size=(64, 48), rate=30, gop=100_000, options={**H264, "x264-params": "scenecut=0"})
-    before = children()
+    before = children_cpu_seconds()
     for read_mode in ("whole", "seek"):
         with opened(path, opening=SQUARE, read_mode=read_mode) as clip:
             for turn in range(4):
                 clip.frames(range(127 - turn, -1, -4))
             assert clip.info.frames == 5400
-    assert children() - before <= 40
+    assert children_cpu_seconds() - before <= 40
 
 
 def test_opening_and_all_slots_cost_one_decode(tmp_path: Path) -> None:
-    """A short clip is decoded once: asking for everything afterwards takes next to nothing."""
+    """A short clip is decoded once: reading all slots afterwards takes at most a quarter of that."""
     pictures = [noisy(index, 1280, 720) for index in range(30)]
     path = write(tmp_path / "clip.mp4", 30, size=(1280, 720), pictures=pictures)
     with opened(path, opening=SQUARE) as clip:
-        opening = ticks(clip.pid)
+        opening = cpu_ticks(clip.pid)
         clip.frames(range(128))
-        assert ticks(clip.pid) - opening <= 0.25 * opening
+        assert cpu_ticks(clip.pid) - opening <= 0.25 * opening
 
 
-def ticks(pid: int) -> int:
+def cpu_ticks(pid: int) -> int:
     """Processor time of a process so far, in hundredths of a second."""
     return sum(int(field) for field in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])

@@ -1,4 +1,4 @@
-"""Decoding happens in a process of its own: whatever becomes of it, one clip is lost and nothing is left behind."""
+"""Worker processes: whatever happens to one, one clip fails and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def gone_within(pid: int, seconds: float) -> bool:
 
 
 @pytest.fixture
-def minutes(tmp_path: Path) -> Path:
+def long_clip(tmp_path: Path) -> Path:
     """Ten minutes of 720p: more than can be decoded in a few seconds."""
     return repeated(tmp_path / "minutes.ts", write(tmp_path / "second.mp4", 25, size=(1280, 720)), 600)
 
 
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-def test_a_decoder_that_dies_costs_its_own_clip(kill: signal.Signals, kind: Callable[[str], Path]) -> None:
-    with opened(kind("B-frames")) as clip, opened(kind("HEVC")) as other:
+def test_a_worker_that_dies_fails_its_own_clip_only(kill: signal.Signals, make_clip: Callable[[str], Path]) -> None:
+    with opened(make_clip("B-frames")) as clip, opened(make_clip("HEVC")) as other:
         os.kill(clip.pid, kill)
         for _ in range(2):
             with pytest.raises(DecoderDied, match=r"^plain\.mp4: .*\.$"):
@@ -57,22 +57,22 @@ def test_a_decoder_that_dies_costs_its_own_clip(kill: signal.Signals, kind: Call
 
 
 @linux
-def test_a_decoder_that_hangs_is_stopped(kind: Callable[[str], Path]) -> None:
-    with opened(kind("B-frames"), limits=Limits(wall_seconds=4)) as clip:
+def test_a_worker_that_hangs_is_killed(make_clip: Callable[[str], Path]) -> None:
+    with opened(make_clip("B-frames"), limits=Limits(wall_seconds=4)) as clip:
         os.kill(clip.pid, signal.SIGSTOP)
-        began = time.monotonic()
+        started = time.monotonic()
         with pytest.raises(DecoderDied, match=r"plain\.mp4: decoding took longer than 4 s and was stopped\."):
             clip.frames([3])
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - started < 8
         assert not alive(clip.pid)
 
 
-def test_processor_time_is_bounded(minutes: Path) -> None:
+def test_processor_time_is_limited(long_clip: Path) -> None:
     with pytest.raises(VideoError, match=r"^minutes\.ts needs more than 0\.5 s of processor time"):
-        opened(minutes, opening=SQUARE, limits=Limits(cpu_seconds=0.5))
+        opened(long_clip, opening=SQUARE, limits=Limits(cpu_seconds=0.5))
 
 
-def test_memory_is_bounded(tmp_path: Path) -> None:
+def test_memory_is_limited(tmp_path: Path) -> None:
     path = write(tmp_path / "large.mp4", 3, size=(3840, 2160), options={"preset": "ultrafast"})
     with pytest.raises(VideoError, match=r"^large\.mp4.* memory"):
         opened(path, opening=SQUARE, limits=Limits(memory_bytes=90_000_000))
@@ -81,20 +81,20 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
 
 
 @linux
-def test_nothing_is_left_behind(kind: Callable[[str], Path], tmp_path: Path) -> None:
+def test_no_process_zombie_or_descriptor_is_left(make_clip: Callable[[str], Path], tmp_path: Path) -> None:
     (tmp_path / "noise.mp4").write_bytes(b"\0\0\0\x20ftypisom" + bytes(99))
     gc.collect()
     before = {entry.name for entry in Path("/proc/self/fd").iterdir()}
     pids = []
     for _ in range(3):
-        with opened(kind("B-frames")) as clip:
+        with opened(make_clip("B-frames")) as clip:
             clip.frames([1])
             pids.append(clip.pid)
         with pytest.raises(VideoError):
             opened(tmp_path / "noise.mp4")
         with pytest.raises(VideoError):
             opened(tmp_path / "missing.mp4")
-    dropped = opened(kind("B-frames"))
+    dropped = opened(make_clip("B-frames"))
     pids.append(dropped.pid)
     del dropped
     gc.collect()
@@ -105,23 +105,23 @@ def test_nothing_is_left_behind(kind: Callable[[str], Path], tmp_path: Path) -> 
 
 
 @linux
-def test_closing_ends_a_decode_in_full_swing(minutes: Path, kind: Callable[[str], Path]) -> None:
-    with opened(kind("B-frames")) as clip:
+def test_closing_ends_a_request_in_another_thread(long_clip: Path, make_clip: Callable[[str], Path]) -> None:
+    with opened(make_clip("B-frames")) as clip:
         os.kill(clip.pid, signal.SIGSTOP)
         errors: list[Exception] = []
 
-        def ask() -> None:
+        def read_frame() -> None:
             try:
                 clip.frames([1])
             except VideoError as error:
                 errors.append(error)
 
-        asking = threading.Thread(target=ask)
-        asking.start()
+        thread = threading.Thread(target=read_frame)
+        thread.start()
         time.sleep(0.2)
         clip.close()
-        asking.join(5)
-        assert not asking.is_alive()
+        thread.join(5)
+        assert not thread.is_alive()
     assert [str(error) for error in errors] == ["plain.mp4 was closed."]
 
 
@@ -149,46 +149,48 @@ os.kill(os.getpid(), 9)
 
 @linux
 @pytest.mark.parametrize("busy", [True, False])
-def test_the_decoder_ends_when_its_parent_is_killed(busy: bool, kind: Callable[[str], Path], minutes: Path) -> None:
-    """While it decodes ten minutes, and while it waits for the next request."""
-    command = [sys.executable, "-c", ORPHAN, str(minutes if busy else kind("B-frames"))]
+def test_the_worker_ends_when_its_parent_is_killed(busy: bool, make_clip: Callable[[str], Path], long_clip: Path) -> None:
+    """While it decodes ten minutes of video, and while it waits for the next request."""
+    command = [sys.executable, "-c", ORPHAN, str(long_clip if busy else make_clip("B-frames"))]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], check=False)
     assert run.returncode == -9
     assert gone_within(int(run.stdout), 5)
 
 
 @linux
-def test_several_threads_may_ask(kind: Callable[[str], Path]) -> None:
-    with opened(kind("long"), read_mode="seek") as clip:
+def test_several_threads_may_read_one_clip(make_clip: Callable[[str], Path]) -> None:
+    with opened(make_clip("long"), read_mode="seek") as clip:
         found: dict[int, tuple[int, ...]] = {}
-        asking = [
+        threads = [
             threading.Thread(target=lambda k=k: found.update({k: tuple(frame.index for frame in clip.frames(range(k, 128, 8)))}))
             for k in range(8)
         ]
-        for thread in asking:
+        for thread in threads:
             thread.start()
-        for thread in asking:
+        for thread in threads:
             thread.join()
     assert found == {k: tuple(slot * 600 // 128 for slot in range(k, 128, 8)) for k in range(8)}
 
 
 @linux
 @pytest.mark.parametrize("forked", [False, True])
-def test_the_process_knows_no_secrets_and_no_models(
-    forked: bool, kind: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+def test_the_worker_has_no_secrets_and_loads_no_models(
+    forked: bool, make_clip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    with DecoderPool() as decoders, opened(kind("B-frames"), decoders=decoders if forked else None) as clip:
+    with DecoderPool() as decoders, opened(make_clip("B-frames"), decoders=decoders if forked else None) as clip:
         assert b"hf_secret" not in (PROC / str(clip.pid) / "environ").read_bytes()
         maps = (PROC / str(clip.pid) / "maps").read_text()
     assert "libtorch" not in maps
     assert "pydantic" not in maps
 
 
-def test_the_working_directory_is_not_trusted(kind: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_imported_from_the_working_directory(
+    make_clip: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("av.py", "numpy.py", "json.py", "vrthinker_core.py"):
         (tmp_path / name).write_text("raise SystemExit(3)")
-    path = kind("B-frames").absolute()
+    path = make_clip("B-frames").absolute()
     monkeypatch.chdir(tmp_path)
     with opened(path) as clip:
         assert clip.info.frames == 50
@@ -213,7 +215,7 @@ def test_the_working_directory_is_not_trusted(kind: Callable[[str], Path], tmp_p
     ],
     ids=range(10),
 )
-def test_anything_but_a_message_is_the_end(garbage: bytes) -> None:
+def test_anything_but_a_message_is_an_eof_error(garbage: bytes) -> None:
     """Cut off, too long, no JSON, no object, nested too deep."""
     ours, theirs = Pipe()
     with ours:
@@ -245,9 +247,9 @@ def test_a_pickle_is_not_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("forked", [False, True])
-def test_the_parent_unpickles_nothing(forked: bool, kind: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parent_unpickles_nothing(forked: bool, make_clip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("multiprocessing.connection._ForkingPickler", None)
-    with DecoderPool() as decoders, opened(kind("B-frames"), decoders=decoders if forked else None) as clip:
+    with DecoderPool() as decoders, opened(make_clip("B-frames"), decoders=decoders if forked else None) as clip:
         assert len(clip.frames([1, 2])) == 2
 
 

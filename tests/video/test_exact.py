@@ -1,4 +1,4 @@
-"""The law: a slot's frame is the one that a full sequential decode gives at that index, whatever the container does."""
+"""The frame of a slot is the one that a full sequential decode gives at its index, whatever the container says."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.types import ClipInfo, Frame
 from vrthinker_core.types.geometry import Grid, Sizing
 
-MADE = sorted(KINDS)
-FOUND = (
+KIND_NAMES = sorted(KINDS)
+REAL_CLIPS = (
     sorted(path for path in Path(os.environ["VRT_CLIPS"]).iterdir() if path.suffix != ".json") if "VRT_CLIPS" in os.environ else []
 )
 SEEKABLE = {
@@ -34,63 +34,65 @@ SEEKABLE = {
     "10 bit",
     "long",
 }
-ASKED = (*FIRST, 127, 3, 5, 64, 2, 111, 0)
+SLOTS = (*FIRST, 127, 3, 5, 64, 2, 111, 0)
 
 
 def expected(reference: np.ndarray[Any, Any], info: ClipInfo) -> np.ndarray[Any, Any]:
-    """The reference as it is to be seen."""
-    turned = np.rot90(reference, -info.rotation // 90)
-    return turned[:, ::-1] if "Mirrored, as the file asks." in info.notes else turned
+    """The reference as it is displayed."""
+    rotated = np.rot90(reference, -info.rotation // 90)
+    return rotated[:, ::-1] if "Mirrored, as the file asks." in info.notes else rotated
 
 
-def check(frames: tuple[Frame, ...], info: ClipInfo, truth: list[tuple[int | None, np.ndarray[Any, Any]]], grid: Grid) -> None:
-    assert info.frames == len(truth)
+def check(
+    frames: tuple[Frame, ...], info: ClipInfo, reference_frames: list[tuple[int | None, np.ndarray[Any, Any]]], grid: Grid
+) -> None:
+    assert info.frames == len(reference_frames)
     for frame in frames:
-        assert frame.index == grid.index(frame.ref.slot, len(truth))
+        assert frame.index == grid.index(frame.ref.slot, len(reference_frames))
         assert not frame.note
-        wanted = expected(truth[frame.index][1], info)
-        if wanted.shape[:2] == (frame.height, frame.width):
-            assert np.array_equal(pixels(frame), wanted), f"slot {frame.ref.slot} shows another picture"
+        expected_pixels = expected(reference_frames[frame.index][1], info)
+        if expected_pixels.shape[:2] == (frame.height, frame.width):
+            assert np.array_equal(pixels(frame), expected_pixels), f"slot {frame.ref.slot} shows another picture"
         else:
-            wanted = cv2.resize(wanted, (frame.width, frame.height), interpolation=cv2.INTER_CUBIC)
-            assert np.abs(pixels(frame).astype(int) - wanted).mean() < 4
+            expected_pixels = cv2.resize(expected_pixels, (frame.width, frame.height), interpolation=cv2.INTER_CUBIC)
+            assert np.abs(pixels(frame).astype(int) - expected_pixels).mean() < 4
 
 
 @pytest.mark.parametrize("read_mode", ["whole", "seek"])
-@pytest.mark.parametrize("name", MADE)
-def test_every_slot_of_every_kind(name: str, read_mode: str, kind: Callable[[str], Path]) -> None:
-    path = kind(name)
+@pytest.mark.parametrize("name", KIND_NAMES)
+def test_every_slot_of_every_kind_of_clip(name: str, read_mode: str, make_clip: Callable[[str], Path]) -> None:
+    path = make_clip(name)
     with opened(path, read_mode=read_mode) as clip:
-        frames = clip.frames(ASKED) + clip.frames(range(128))
-        assert [frame.ref.slot for frame in frames] == [*ASKED, *range(128)]
+        frames = clip.frames(SLOTS) + clip.frames(range(128))
+        assert [frame.ref.slot for frame in frames] == [*SLOTS, *range(128)]
         check(frames, clip.info, decode(path), PAIRED)
         if read_mode == "whole" or name in SEEKABLE:
             assert clip.read_mode == read_mode
 
 
 @pytest.mark.parametrize("read_mode", ["whole", "seek"])
-@pytest.mark.parametrize("path", FOUND, ids=lambda path: path.name)
-def test_files_of_the_world(path: Path, read_mode: str) -> None:
-    truth = decode(path) if path.suffix != ".webp" else []
-    if not truth:
+@pytest.mark.parametrize("path", REAL_CLIPS, ids=lambda path: path.name)
+def test_real_clips(path: Path, read_mode: str) -> None:
+    reference_frames = decode(path) if path.suffix != ".webp" else []
+    if not reference_frames:
         with pytest.raises(VideoError, match=r"^\S.*\.$"):
             opened(path)
         return
-    with opened(path, first=ASKED, read_mode=read_mode) as clip:
-        check(clip.frames(ASKED), clip.info, truth, PAIRED)
+    with opened(path, first=SLOTS, read_mode=read_mode) as clip:
+        check(clip.frames(SLOTS), clip.info, reference_frames, PAIRED)
 
 
-def test_the_even_grid_and_two_sizes(kind: Callable[[str], Path]) -> None:
+def test_an_even_grid_with_a_size_for_the_first_slots_and_one_for_the_others(make_clip: Callable[[str], Path]) -> None:
     opening, later = Sizing("area", area=64 * 28 * 28), Sizing("area", area=6 * 28 * 28)
-    path = kind("one key frame")
+    path = make_clip("one key frame")
     with opened(path, grid=CONCAT, opening=opening, later=later, first=[0, 12]) as clip:
         frames = clip.frames([0, 12, 47, 13])
     assert [frame.index for frame in frames] == [0, 51, 199, 55]
     assert [(frame.width, frame.height) for frame in frames] == [opening.size(96, 64)] * 2 + [later.size(96, 64)] * 2
 
 
-def test_a_long_clip_is_read_on_demand_and_a_short_one_at_once(kind: Callable[[str], Path], tmp_path: Path) -> None:
-    with opened(kind("B-frames")) as clip:
+def test_a_long_clip_is_sought_in_and_a_short_one_decoded_whole(make_clip: Callable[[str], Path], tmp_path: Path) -> None:
+    with opened(make_clip("B-frames")) as clip:
         assert clip.read_mode == "whole"
     minute = repeated(tmp_path / "minute.mp4", write(tmp_path / "second.mp4", 25, size=(1280, 720)), 40)
     with opened(minute, opening=SQUARE) as clip:
@@ -98,16 +100,16 @@ def test_a_long_clip_is_read_on_demand_and_a_short_one_at_once(kind: Callable[[s
         assert clip.info.frames == 1000
 
 
-def test_a_container_that_lies_is_decoded_as_a_whole(kind: Callable[[str], Path]) -> None:
-    """A damaged packet shifts every later index: only a full decode knows."""
-    path = kind("damaged")
+def test_a_clip_with_wrong_timestamps_is_decoded_whole(make_clip: Callable[[str], Path]) -> None:
+    """A damaged packet shifts every later index, which only a full decode shows."""
+    path = make_clip("damaged")
     with opened(path, read_mode="seek") as clip:
         check(clip.frames(range(128)), clip.info, decode(path), PAIRED)
         assert clip.read_mode == "whole"
 
 
-def test_a_lie_that_is_found_late_corrects_what_was_known(tmp_path: Path) -> None:
-    """The end is asked for first; the damage at the beginning then shifts the end's numbers too."""
+def test_wrong_timestamps_found_late_correct_the_frame_count(tmp_path: Path) -> None:
+    """The end is read first; the damage at the start then shifts the indices at the end too."""
     path = damaged(tmp_path / "clip.mp4", repeated(tmp_path / "long.mp4", write(tmp_path / "part.mp4"), 12), 20)
     grid = Grid(600, "even")
     with opened(path, grid=grid, first=[550, 551], read_mode="seek") as clip:
@@ -117,7 +119,7 @@ def test_a_lie_that_is_found_late_corrects_what_was_known(tmp_path: Path) -> Non
         check(clip.frames(range(540, 560)), clip.info, decode(path), grid)
 
 
-def test_pictures_larger_than_the_room_for_them_are_decoded_again(tmp_path: Path) -> None:
+def test_frames_that_do_not_fit_into_the_cache_are_decoded_again(tmp_path: Path) -> None:
     path = repeated(tmp_path / "large.mp4", write(tmp_path / "part.mp4", 12, size=(1280, 720)), 4)
     with opened(path, opening=NATIVE) as clip:
         frames = clip.frames(range(0, 128, 2))

@@ -1,4 +1,4 @@
-"""Decoding processes that are forked: as separate, as bounded and as mortal as fresh ones."""
+"""Forked workers are as separate and as limited as fresh ones, and end as surely."""
 
 from __future__ import annotations
 
@@ -28,59 +28,63 @@ def decoders() -> Iterator[DecoderPool]:
         yield found
 
 
-def parent(pid: int) -> int:
+def parent_pid(pid: int) -> int:
     return int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_every_clip_has_a_process_of_its_own(decoders: DecoderPool, kind: Callable[[str], Path]) -> None:
-    with opened(kind("B-frames"), decoders=decoders) as one, opened(kind("HEVC"), decoders=decoders) as two:
+def test_every_clip_has_its_own_process(decoders: DecoderPool, make_clip: Callable[[str], Path]) -> None:
+    with opened(make_clip("B-frames"), decoders=decoders) as one, opened(make_clip("HEVC"), decoders=decoders) as two:
         assert one.pid != two.pid
-        assert parent(one.pid) == parent(two.pid) != os.getpid()
-        with opened(kind("B-frames")) as fresh:
+        assert parent_pid(one.pid) == parent_pid(two.pid) != os.getpid()
+        with opened(make_clip("B-frames")) as fresh:
             assert fresh.info == one.info
             assert fresh.frames([3, 60]) == one.frames([3, 60])
 
 
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
-def test_one_that_dies_costs_its_own_clip(decoders: DecoderPool, kill: signal.Signals, kind: Callable[[str], Path]) -> None:
-    with opened(kind("B-frames"), decoders=decoders) as clip, opened(kind("HEVC"), decoders=decoders) as other:
+def test_a_forked_worker_that_dies_fails_its_own_clip_only(
+    decoders: DecoderPool, kill: signal.Signals, make_clip: Callable[[str], Path]
+) -> None:
+    with opened(make_clip("B-frames"), decoders=decoders) as clip, opened(make_clip("HEVC"), decoders=decoders) as other:
         os.kill(clip.pid, kill)
         sentence = "was killed" if kill is signal.SIGKILL else f"crashed \\({kill.name}\\)"
         with pytest.raises(DecoderDied, match=rf"^plain\.mp4: .*{sentence}.*\.$"):
             clip.frames([3])
         assert len(other.frames([1, 2])) == 2
-        with opened(kind("B-frames"), decoders=decoders) as again:
+        with opened(make_clip("B-frames"), decoders=decoders) as again:
             assert len(again.frames([3])) == 1
 
 
-def test_one_that_hangs_is_stopped(decoders: DecoderPool, kind: Callable[[str], Path]) -> None:
-    with opened(kind("B-frames"), limits=Limits(wall_seconds=4), decoders=decoders) as clip:
+def test_a_forked_worker_that_hangs_is_killed(decoders: DecoderPool, make_clip: Callable[[str], Path]) -> None:
+    with opened(make_clip("B-frames"), limits=Limits(wall_seconds=4), decoders=decoders) as clip:
         os.kill(clip.pid, signal.SIGSTOP)
         with pytest.raises(DecoderDied, match=r"plain\.mp4: decoding took longer than 4 s and was stopped\."):
             clip.frames([3])
         assert not alive(clip.pid)
 
 
-def test_the_limits_bind_each_of_them(decoders: DecoderPool, tmp_path: Path, kind: Callable[[str], Path]) -> None:
+def test_each_forked_worker_has_its_own_limits_and_descriptors(
+    decoders: DecoderPool, tmp_path: Path, make_clip: Callable[[str], Path]
+) -> None:
     path = write(tmp_path / "large.mp4", 3, size=(3840, 2160), options={"preset": "ultrafast"})
     with pytest.raises(VideoError, match=r"^large\.mp4.* memory"):
         opened(path, opening=SQUARE, limits=Limits(memory_bytes=40_000_000), decoders=decoders)
-    with opened(path, opening=SQUARE, decoders=decoders) as clip, opened(kind("B-frames"), decoders=decoders) as small:
+    with opened(path, opening=SQUARE, decoders=decoders) as clip, opened(make_clip("B-frames"), decoders=decoders) as small:
         assert clip.info.frames == 3
         held = [(PROC / str(small.pid) / "fd" / str(number)).readlink() for number in range(5)]
         assert held[:3] == [Path("/dev/null")] * 3
         assert held[3].name.startswith("socket:")
-        assert held[4] == kind("B-frames")
+        assert held[4] == make_clip("B-frames")
         assert len(list((PROC / str(small.pid) / "fd").iterdir())) == 5, "nothing of the fork server, and no other clip"
 
 
-def test_nothing_is_left_behind(kind: Callable[[str], Path]) -> None:
+def test_no_process_zombie_or_descriptor_is_left(make_clip: Callable[[str], Path]) -> None:
     gc.collect()
     before = {entry.name for entry in Path("/proc/self/fd").iterdir()}
     with DecoderPool() as decoders:
-        clips = [opened(kind("B-frames"), decoders=decoders) for _ in range(3)]
+        clips = [opened(make_clip("B-frames"), decoders=decoders) for _ in range(3)]
         pids = [clip.pid for clip in clips]
-        nursery = parent(pids[0])
+        server = parent_pid(pids[0])
         clips[0].close()
         assert gone_within(pids[0], 5)
         assert alive(pids[1])
@@ -88,42 +92,42 @@ def test_nothing_is_left_behind(kind: Callable[[str], Path]) -> None:
         gc.collect()
         assert gone_within(pids[1], 5)
     assert gone_within(pids[2], 5)
-    assert not alive(nursery)
+    assert not alive(server)
     with pytest.raises(VideoError):
         clips[-1].frames([1])
     clips[-1].close()
     assert {entry.name for entry in Path("/proc/self/fd").iterdir()} == before
 
 
-def test_who_forgets_to_close_leaves_nothing_either(kind: Callable[[str], Path]) -> None:
+def test_a_pool_that_is_not_closed_ends_its_server_when_collected(make_clip: Callable[[str], Path]) -> None:
     decoders = DecoderPool()
-    clip = opened(kind("B-frames"), decoders=decoders)
-    nursery = parent(clip.pid)
+    clip = opened(make_clip("B-frames"), decoders=decoders)
+    server = parent_pid(clip.pid)
     clip.close()
     del clip, decoders
     gc.collect()
-    assert not alive(nursery)
+    assert not alive(server)
 
 
-def test_a_nursery_that_dies_is_replaced(decoders: DecoderPool, kind: Callable[[str], Path]) -> None:
-    with opened(kind("B-frames"), decoders=decoders) as clip:
-        nursery = parent(clip.pid)
-        os.kill(nursery, signal.SIGKILL)
-        assert gone_within(nursery, 5)
+def test_a_fork_server_that_dies_is_replaced(decoders: DecoderPool, make_clip: Callable[[str], Path]) -> None:
+    with opened(make_clip("B-frames"), decoders=decoders) as clip:
+        server = parent_pid(clip.pid)
+        os.kill(server, signal.SIGKILL)
+        assert gone_within(server, 5)
         assert len(clip.frames([1])) == 1, "a clip that is open does not need it"
-        with opened(kind("HEVC"), decoders=decoders) as another:
-            assert parent(another.pid) not in (nursery, os.getpid())
+        with opened(make_clip("HEVC"), decoders=decoders) as another:
+            assert parent_pid(another.pid) not in (server, os.getpid())
     assert gone_within(clip.pid, 5)
 
 
-def test_many_threads_may_open(decoders: DecoderPool, kind: Callable[[str], Path]) -> None:
+def test_many_threads_may_open_clips(decoders: DecoderPool, make_clip: Callable[[str], Path]) -> None:
     found = []
 
-    def look() -> None:
-        with opened(kind("B-frames"), decoders=decoders) as clip:
+    def read_frame() -> None:
+        with opened(make_clip("B-frames"), decoders=decoders) as clip:
             found.append(clip.frames([7])[0].index)
 
-    threads = [threading.Thread(target=look) for _ in range(12)]
+    threads = [threading.Thread(target=read_frame) for _ in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -144,8 +148,8 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_all_end_when_their_owner_is_killed(kind: Callable[[str], Path]) -> None:
-    command = [sys.executable, "-c", KILLED, str(kind("B-frames"))]
+def test_server_and_workers_end_when_their_owner_is_killed(make_clip: Callable[[str], Path]) -> None:
+    command = [sys.executable, "-c", KILLED, str(make_clip("B-frames"))]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], check=False)
     worker, server = (int(pid) for pid in run.stdout.split())
     assert gone_within(worker, 5)
@@ -165,11 +169,11 @@ print(len(opened(Path(sys.argv[1]), decoders=decoders).frames([1, 2])))
 
 
 @pytest.mark.parametrize("how", ["script", "module", "-c", "standard input"])
-def test_the_main_module_is_not_run_again(how: str, kind: Callable[[str], Path], tmp_path: Path) -> None:
+def test_the_main_module_is_not_run_again(how: str, make_clip: Callable[[str], Path], tmp_path: Path) -> None:
     """Also without `if __name__ == "__main__"`."""
     (tmp_path / "unguarded.py").write_text(UNGUARDED)
     arguments = {"script": [str(tmp_path / "unguarded.py")], "module": ["-m", "unguarded"], "-c": ["-c", UNGUARDED]}
-    command = [sys.executable, *arguments.get(how, ["-"]), str(kind("B-frames"))]
+    command = [sys.executable, *arguments.get(how, ["-"]), str(make_clip("B-frames"))]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), str(tmp_path)])}
     run = subprocess.run(command, input=UNGUARDED, stdout=subprocess.PIPE, text=True, env=environment, check=True, timeout=60)
     assert run.stdout.split() == ["once", "2"]
@@ -193,8 +197,8 @@ with DecoderPool() as decoders:
 """
 
 
-def test_a_fork_of_the_owner_has_processes_of_its_own(kind: Callable[[str], Path]) -> None:
-    """As on a shared GPU, where each visitor is served by a fork of the server."""
-    command = [sys.executable, "-W", "ignore", "-c", FORKED, str(kind("B-frames"))]
+def test_a_fork_of_the_owner_starts_fresh_workers(make_clip: Callable[[str], Path]) -> None:
+    """As on ZeroGPU, where each request is served by a fork of the server."""
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, str(make_clip("B-frames"))]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2], check=True, timeout=60)
     assert run.stdout.split() == ["2", "3"]

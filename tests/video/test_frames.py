@@ -1,4 +1,4 @@
-"""What a frame carries: its place, its time, its key, its size and its pixels."""
+"""What a frame has: index, time, key, size and pixels."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import pytest
 
 from tests.video.support.open_clips import NATIVE, SQUARE, opened, pixels
 from tests.video.support.sequential_decode import decode
-from tests.video.support.write_clips import damaged, drawn, repeated, turned, write
+from tests.video.support.write_clips import damaged, numbered_picture, repeated, rotated, write
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import FrameRef, Side
 from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video import Limits
 
-ALL = Grid(50, "even")
+ONE_SLOT_PER_FRAME = Grid(50, "even")
 """As many slots as the clips have frames."""
 
 
-def test_order_side_and_repetition_are_as_asked(kind: Callable[[str], Path]) -> None:
-    with opened(kind("B-frames"), grid=ALL, first=[4], side=Side.SECOND) as clip:
+def test_frames_come_in_the_order_of_the_slots_and_as_often(make_clip: Callable[[str], Path]) -> None:
+    with opened(make_clip("B-frames"), grid=ONE_SLOT_PER_FRAME, first=[4], side=Side.SECOND) as clip:
         frames = clip.frames([7, 4, 7])
         assert [frame.ref for frame in frames] == [FrameRef(slot, Side.SECOND) for slot in (7, 4, 7)]
         assert [frame.index for frame in frames] == [7, 4, 7]
@@ -32,15 +32,18 @@ def test_order_side_and_repetition_are_as_asked(kind: Callable[[str], Path]) -> 
 
 
 @pytest.mark.parametrize("slot", [-1, 50])
-def test_what_is_no_slot(slot: int, kind: Callable[[str], Path]) -> None:
-    with opened(kind("B-frames"), grid=ALL, first=[4]) as clip, pytest.raises(ValueError, match="slots run from 0 to 49"):
+def test_a_number_that_is_no_slot_is_a_value_error(slot: int, make_clip: Callable[[str], Path]) -> None:
+    with (
+        opened(make_clip("B-frames"), grid=ONE_SLOT_PER_FRAME, first=[4]) as clip,
+        pytest.raises(ValueError, match="slots run from 0 to 49"),
+    ):
         clip.frames([slot])
 
 
 @pytest.mark.parametrize("read_mode", ["whole", "seek"])
-def test_seconds_are_the_files_own(read_mode: str, kind: Callable[[str], Path]) -> None:
+def test_seconds_follow_the_timestamps_of_the_file(read_mode: str, make_clip: Callable[[str], Path]) -> None:
     """Frame k of this clip is written to be shown at 60 k + 11 (k mod 5) milliseconds."""
-    with opened(kind("variable rate"), grid=Grid(40, "even"), first=[0], read_mode=read_mode) as clip:
+    with opened(make_clip("variable rate"), grid=Grid(40, "even"), first=[0], read_mode=read_mode) as clip:
         frames = clip.frames(range(40))
         assert clip.info.variable_rate
     assert [round(frame.seconds * 1000) for frame in frames] == [60 * k + k % 5 * 11 for k in range(40)]
@@ -48,31 +51,31 @@ def test_seconds_are_the_files_own(read_mode: str, kind: Callable[[str], Path]) 
     assert frames[-1].until > frames[-1].seconds
 
 
-def test_time_starts_at_the_first_frame_that_is_shown(kind: Callable[[str], Path]) -> None:
-    with opened(kind("edit list"), grid=Grid(33, "even"), first=[0]) as clip:
+def test_time_starts_at_the_first_frame_that_is_shown(make_clip: Callable[[str], Path]) -> None:
+    with opened(make_clip("edit list"), grid=Grid(33, "even"), first=[0]) as clip:
         frames = clip.frames([0, 32])
         assert (clip.info.frames, round(clip.info.seconds, 3), round(clip.info.fps, 3)) == (33, 1.32, 25)
     assert [frame.seconds for frame in frames] == pytest.approx([0, 1.28])
 
 
-def test_equal_keys_are_equal_pixels_and_nothing_else_is(kind: Callable[[str], Path], tmp_path: Path) -> None:
+def test_keys_are_equal_exactly_when_pixels_are(make_clip: Callable[[str], Path], tmp_path: Path) -> None:
     copy = tmp_path / "copy.mp4"
-    copy.write_bytes(kind("B-frames").read_bytes())
-    shown: dict[str, bytes] = {}
-    for path in (kind("B-frames"), copy, kind("10 bit")):
+    copy.write_bytes(make_clip("B-frames").read_bytes())
+    pixels_by_key: dict[str, bytes] = {}
+    for path in (make_clip("B-frames"), copy, make_clip("10 bit")):
         for sizing in (SQUARE, Sizing("letterbox", 448), NATIVE):
             with opened(path, opening=sizing, later=Sizing("square", 56), first=[0, 1]) as clip:
                 for frame in clip.frames([0, 1, 2, 60, 61, 127]):
-                    assert shown.setdefault(frame.key, frame.rgb) == frame.rgb
+                    assert pixels_by_key.setdefault(frame.key, frame.rgb) == frame.rgb
     # 3 opening sizes of the first frame, and frames 0, 23 and 49 at 56 x 56, of each of two contents.
-    assert len(shown) == 2 * (3 + 4) - 2
-    with opened(copy) as clip, opened(kind("B-frames")) as other:
+    assert len(pixels_by_key) == 2 * (3 + 4) - 2
+    with opened(copy) as clip, opened(make_clip("B-frames")) as other:
         assert clip.info.digest == other.info.digest
         assert clip.info.name != other.info.name
 
 
 @pytest.mark.parametrize("size", [(96, 64), (64, 96), (64, 64)])
-def test_squashed(size: tuple[int, int], tmp_path: Path) -> None:
+def test_square_sizing_changes_the_aspect(size: tuple[int, int], tmp_path: Path) -> None:
     path = write(tmp_path / "clip.mp4", 5, size=size)
     with opened(path, opening=SQUARE) as clip:
         (frame,) = clip.frames([0])
@@ -81,7 +84,7 @@ def test_squashed(size: tuple[int, int], tmp_path: Path) -> None:
     assert np.abs(pixels(frame).astype(int) - wanted).mean() < 1
 
 
-def test_shrunk_pictures_are_averages(tmp_path: Path) -> None:
+def test_shrinking_averages_areas(tmp_path: Path) -> None:
     """A fine chequerboard becomes grey, not noise."""
     board = np.repeat(((np.indices((720, 1280)).sum(0) % 2) * 255)[..., None], 3, 2).astype(np.uint8)
     path = write(tmp_path / "board.mkv", 2, size=(1280, 720), codec="ffv1", pix_fmt="bgr0", options={}, pictures=[board, board])
@@ -93,8 +96,8 @@ def test_shrunk_pictures_are_averages(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "bars"), [((96, 48), (112, 0)), ((48, 96), (0, 112)), ((64, 64), (0, 0))])
-def test_letterboxed(size: tuple[int, int], bars: tuple[int, int], tmp_path: Path) -> None:
-    """Black bars of the same height on both sides, the whole picture between them."""
+def test_letterbox_sizing_keeps_the_aspect_between_black_bars(size: tuple[int, int], bars: tuple[int, int], tmp_path: Path) -> None:
+    """Black bars of equal size on both sides, the whole frame between them."""
     white = [np.full((size[1], size[0], 3), 255, np.uint8)] * 3
     path = write(tmp_path / "white.mp4", 3, size=size, pictures=white)
     with opened(path, opening=Sizing("letterbox", 448)) as clip:
@@ -108,25 +111,27 @@ def test_letterboxed(size: tuple[int, int], bars: tuple[int, int], tmp_path: Pat
     assert not light[:, 448 - left :].any()
 
 
-def test_area_keeps_the_aspect_in_whole_patches(kind: Callable[[str], Path]) -> None:
-    with opened(kind("wide pixels"), opening=Sizing("area", area=400 * 28 * 28)) as clip:
+def test_area_sizing_keeps_the_aspect_in_whole_patches(make_clip: Callable[[str], Path]) -> None:
+    with opened(make_clip("wide pixels"), opening=Sizing("area", area=400 * 28 * 28)) as clip:
         (frame,) = clip.frames([0])
     assert (frame.width % 28, frame.height % 28) == (0, 0)
     assert (frame.width, frame.height) == Sizing("area", area=400 * 28 * 28).size(128, 64)
 
 
 @pytest.mark.parametrize(
-    ("aspect", "size", "shown"),
+    ("aspect", "size", "displayed"),
     [(Fraction(4, 3), (96, 64), (128, 64)), (Fraction(1, 2), (96, 64), (96, 128)), (Fraction(1), (96, 64), (96, 64))],
 )
-def test_pixel_aspect(aspect: Fraction, size: tuple[int, int], shown: tuple[int, int], tmp_path: Path) -> None:
+def test_pixels_that_are_not_square_are_stretched(
+    aspect: Fraction, size: tuple[int, int], displayed: tuple[int, int], tmp_path: Path
+) -> None:
     with opened(write(tmp_path / "clip.mp4", 3, size=size, pixel_aspect=aspect)) as clip:
         (frame,) = clip.frames([0])
-        assert (clip.info.width, clip.info.height) == (frame.width, frame.height) == shown
+        assert (clip.info.width, clip.info.height) == (frame.width, frame.height) == displayed
         assert any("Pixels are not square" in note for note in clip.info.notes) == (aspect != 1)
 
 
-TURNS: list[tuple[tuple[int, int, int, int], int, bool, Callable[[Any], Any]]] = [
+MATRICES: list[tuple[tuple[int, int, int, int], int, bool, Callable[[Any], Any]]] = [
     ((1, 0, 0, 1), 0, False, lambda picture: picture),
     ((0, 1, -1, 0), 90, False, lambda picture: np.rot90(picture, -1)),
     ((-1, 0, 0, -1), 180, False, lambda picture: np.rot90(picture, 2)),
@@ -138,30 +143,30 @@ TURNS: list[tuple[tuple[int, int, int, int], int, bool, Callable[[Any], Any]]] =
 ]
 
 
-@pytest.mark.parametrize(("matrix", "degrees", "mirrored", "turn"), TURNS)
-def test_the_display_matrix(
+@pytest.mark.parametrize(("matrix", "degrees", "mirrored", "rotate"), MATRICES)
+def test_the_display_matrix_rotates_and_mirrors(
     matrix: tuple[int, int, int, int],
     degrees: int,
     mirrored: bool,
-    turn: Callable[[Any], Any],
-    kind: Callable[[str], Path],
+    rotate: Callable[[Any], Any],
+    make_clip: Callable[[str], Path],
     tmp_path: Path,
 ) -> None:
-    path = turned(tmp_path / "clip.mp4", kind("B-frames"), *matrix)
+    path = rotated(tmp_path / "clip.mp4", make_clip("B-frames"), *matrix)
     with opened(path) as clip, opened(path, opening=SQUARE) as square:
         (frame,) = clip.frames([0])
         (small,) = square.frames([0])
         assert clip.info.rotation == degrees
         assert ("Mirrored, as the file asks." in clip.info.notes) == mirrored
         assert (clip.info.width, clip.info.height) == (frame.width, frame.height)
-    wanted = turn(decode(path)[0][1])
+    wanted = rotate(decode(path)[0][1])
     assert np.array_equal(pixels(frame), wanted)
     assert np.abs(pixels(small).astype(int) - cv2.resize(wanted, (448, 448), interpolation=cv2.INTER_CUBIC)).mean() < 1
 
 
-def test_a_neighbour_stands_in_where_a_full_decode_cannot_be_afforded(tmp_path: Path) -> None:
-    """Long, damaged in one place, and too little time to decode everything: the count stays as promised, the gap is named."""
-    part = write(tmp_path / "part.mp4", 30, size=(640, 360), gop=10, pictures=[drawn(k, 640, 360) for k in range(30)])
+def test_a_neighbour_replaces_a_lost_frame_where_a_full_decode_takes_too_long(tmp_path: Path) -> None:
+    """A long clip, damaged in one place, and too little time to decode everything: the frame count stays, the gap is noted."""
+    part = write(tmp_path / "part.mp4", 30, size=(640, 360), gop=10, pictures=[numbered_picture(k, 640, 360) for k in range(30)])
     path = damaged(tmp_path / "clip.mp4", repeated(tmp_path / "long.mp4", part, 20), 305)
     lost = sorted(set(range(600)) - {round(pts / 512) for pts, _ in decode(path) if pts is not None})
     with opened(path, grid=Grid(600, "even"), first=[0], read_mode="seek", limits=Limits(cpu_seconds=1.0)) as clip:
@@ -174,8 +179,8 @@ def test_a_neighbour_stands_in_where_a_full_decode_cannot_be_afforded(tmp_path: 
     assert (frames[-1].index, frames[-1].note) == (299, "")
 
 
-def test_a_closed_clip_says_so(kind: Callable[[str], Path]) -> None:
-    clip = opened(kind("B-frames"))
+def test_a_closed_clip_raises(make_clip: Callable[[str], Path]) -> None:
+    clip = opened(make_clip("B-frames"))
     clip.close()
     clip.close()
     with pytest.raises(VideoError, match=r"plain\.mp4 was closed\."):

@@ -1,4 +1,4 @@
-"""What is said to a person about a clip: measured on the clip, silent where there is nothing to say."""
+"""Notes about a clip: measured on it, and none where nothing is unusual."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 from tests.video.support.open_clips import NATIVE, SQUARE, opened
-from tests.video.support.write_clips import Picture, cut, drawn, repeated, write
+from tests.video.support.write_clips import Picture, numbered_picture, repeated, truncated, write
 from vrthinker_core.types.geometry import Grid, Sizing
 
-ALL = Grid(50, "even")
+ONE_SLOT_PER_FRAME = Grid(50, "even")
 """As many slots as most of these clips have frames."""
 
 
-def notes(path: Path, grid: Grid = ALL, opening: Sizing = NATIVE, **rest: Any) -> tuple[str, ...]:
+def notes(path: Path, grid: Grid = ONE_SLOT_PER_FRAME, opening: Sizing = NATIVE, **rest: Any) -> tuple[str, ...]:
     with opened(path, grid=grid, opening=opening, first=[0], **rest) as clip:
         assert all(note.endswith(".") and "\n" not in note for note in clip.info.notes)
         return clip.info.notes
 
 
-def test_nothing_is_said_about_a_clip_in_good_health(tmp_path: Path) -> None:
+def test_a_clip_without_problems_has_no_notes(tmp_path: Path) -> None:
     assert notes(write(tmp_path / "clip.mp4", 50, size=(64, 64)), opening=SQUARE) == ()
 
 
@@ -42,28 +42,28 @@ def test_nothing_is_said_about_a_clip_in_good_health(tmp_path: Path) -> None:
         ("edit list", "The header announces 50 frames, 33 are there to be shown."),
     ],
 )
-def test_what_each_kind_is_told(name: str, note: str, kind: Callable[[str], Path]) -> None:
-    assert note in notes(kind(name))
+def test_each_kind_of_clip_has_its_note(name: str, note: str, make_clip: Callable[[str], Path]) -> None:
+    assert note in notes(make_clip(name))
 
 
 @pytest.mark.parametrize(
     "name", ["open GOP", "fragments", "no duration", "animated GIF", "MPEG-4 in AVI", "HEVC", "VP8", "10 bit", "odd size"]
 )
-def test_what_is_hard_for_us_but_no_fault_of_the_clip_is_not_told(name: str, kind: Callable[[str], Path]) -> None:
-    with opened(kind(name)) as clip:
+def test_a_clip_that_is_only_hard_to_decode_has_no_notes(name: str, make_clip: Callable[[str], Path]) -> None:
+    with opened(make_clip(name)) as clip:
         frames = clip.info.frames
-    assert notes(kind(name), grid=Grid(frames, "even")) == ()
+    assert notes(make_clip(name), grid=Grid(frames, "even")) == ()
 
 
-@pytest.mark.parametrize(("opening", "told"), [(SQUARE, True), (Sizing("letterbox", 448), False), (NATIVE, False)])
-def test_squashing_is_told_when_it_happens(opening: Sizing, told: bool, kind: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize(("opening", "noted"), [(SQUARE, True), (Sizing("letterbox", 448), False), (NATIVE, False)])
+def test_a_changed_aspect_is_noted(opening: Sizing, noted: bool, make_clip: Callable[[str], Path]) -> None:
     note = "The picture is 3:2 (96 x 64) and is squashed into a square for the judge."
-    assert (note in notes(kind("B-frames"), opening=opening)) == told
-    assert not any("squashed" in each for each in notes(kind("B-frames"), opening=Sizing("area", area=90 * 784)))
+    assert (note in notes(make_clip("B-frames"), opening=opening)) == noted
+    assert not any("squashed" in each for each in notes(make_clip("B-frames"), opening=Sizing("area", area=90 * 784)))
 
 
-def test_slots_that_share_a_frame_and_frames_without_a_slot(kind: Callable[[str], Path]) -> None:
-    path = kind("B-frames")
+def test_slots_that_share_a_frame_and_frames_without_a_slot_are_noted(make_clip: Callable[[str], Path]) -> None:
+    path = make_clip("B-frames")
     assert notes(path, grid=Grid(128, "floor")) == ("50 frames for 128 slots: up to 3 slots show the same frame.",)
     assert notes(path, grid=Grid(20, "floor")) == (
         "50 frames for 20 slots: 30 frames lie between the slots and can never be asked for.",
@@ -73,12 +73,15 @@ def test_slots_that_share_a_frame_and_frames_without_a_slot(kind: Callable[[str]
     )
 
 
-def show(order: Sequence[int], path: Path) -> Path:
-    """A clip of drawn pictures by number; -1 is black, -2 is a small red dot on black."""
+def write_numbered(order: Sequence[int], path: Path) -> Path:
+    """A clip of numbered pictures; -1 is black, -2 is a small red dot on black."""
     dot = np.zeros((64, 64, 3), np.uint8)
     dot[30:36, 30:36] = (255, 0, 0)
     special: dict[int, Picture] = {-1: np.zeros((64, 64, 3), np.uint8), -2: dot}
-    pictures = [special.get(number, drawn(number, 64, 64)) if number < 0 else drawn(number, 64, 64) for number in order]
+    pictures = [
+        special.get(number, numbered_picture(number, 64, 64)) if number < 0 else numbered_picture(number, 64, 64)
+        for number in order
+    ]
     return write(path, len(order), size=(64, 64), pictures=pictures)
 
 
@@ -93,30 +96,30 @@ def show(order: Sequence[int], path: Path) -> Path:
         ([number // 5 for number in range(50)], ()),
     ],
 )
-def test_black_and_still_stretches(order: list[int], expected: tuple[str, ...], tmp_path: Path) -> None:
-    assert notes(show(order, tmp_path / "clip.mp4")) == expected
+def test_black_and_still_stretches_are_noted(order: list[int], expected: tuple[str, ...], tmp_path: Path) -> None:
+    assert notes(write_numbered(order, tmp_path / "clip.mp4")) == expected
 
 
-def test_a_small_and_a_slow_movement_are_no_standstill(tmp_path: Path) -> None:
+def test_a_small_or_slow_movement_is_not_still(tmp_path: Path) -> None:
     small, slow = [], []
     for index in range(50):
         picture = np.full((240, 320, 3), 90, np.uint8)
         picture[100:124, 4 * index : 4 * index + 24] = 230
         small.append(picture)
-        slow.append(np.roll(drawn(3, 320, 240)[60:], index // 4, axis=1)[:180])
+        slow.append(np.roll(numbered_picture(3, 320, 240)[60:], index // 4, axis=1)[:180])
     assert notes(write(tmp_path / "small.mp4", 50, size=(320, 240), pictures=small)) == ()
     assert not any("throughout" in note for note in notes(write(tmp_path / "slow.mp4", 50, size=(320, 180), pictures=slow)))
 
 
-def test_a_clip_that_is_read_on_demand_says_what_was_not_looked_for(kind: Callable[[str], Path]) -> None:
-    assert any("were not looked for" in note for note in notes(kind("long"), read_mode="seek"))
-    assert not any("were not looked for" in note for note in notes(kind("long"), read_mode="whole"))
+def test_a_clip_that_is_not_decoded_whole_notes_that_stretches_were_not_looked_for(make_clip: Callable[[str], Path]) -> None:
+    assert any("were not looked for" in note for note in notes(make_clip("long"), read_mode="seek"))
+    assert not any("were not looked for" in note for note in notes(make_clip("long"), read_mode="whole"))
 
 
-def test_a_recording_that_was_cut_off(tmp_path: Path) -> None:
-    """The index stands in front and announces everything, the pictures are missing."""
+def test_a_truncated_recording_is_noted(tmp_path: Path) -> None:
+    """The index at the front announces all frames, but their data is missing."""
     whole = write(tmp_path / "whole.mp4", 50, size=(64, 64), container={"movflags": "faststart"})
-    told = notes(cut(tmp_path / "cut.mp4", repeated(tmp_path / "long.mp4", whole, 1), 0.999), read_mode="whole")
-    assert told == notes(tmp_path / "long.mp4")
-    half = notes(cut(tmp_path / "half.mp4", whole, 0.6))
+    found = notes(truncated(tmp_path / "cut.mp4", repeated(tmp_path / "long.mp4", whole, 1), 0.999), read_mode="whole")
+    assert found == notes(tmp_path / "long.mp4")
+    half = notes(truncated(tmp_path / "half.mp4", whole, 0.6))
     assert any("The header announces 50 frames" in note or "cannot be decoded" in note for note in half)

@@ -1,4 +1,4 @@
-"""Files that are not decoded: each gets one sentence that names it, and none makes anything else be opened."""
+"""Files that are refused: with one sentence that names the file, and without opening anything else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reason(path: Path | str) -> str:
     return text
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_paths_that_are_no_regular_file(tmp_path: Path) -> None:
     folder = tmp_path / "clips.mp4"
     folder.mkdir()
     (tmp_path / "empty.mp4").touch()
@@ -47,35 +47,35 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     assert reason("") == "No video file was given."
 
 
-def test_a_file_that_may_not_be_read(kind: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_read_permission(make_clip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    path = kind("B-frames")
+    path = make_clip("B-frames")
     monkeypatch.setattr(os, "open", refuse)
     assert reason(path) == "plain.mp4 cannot be read: permission denied."
 
 
-def test_a_name_is_shown_as_text_and_without_its_folders(tmp_path: Path) -> None:
+def test_names_are_printable_and_without_folders_in_errors(tmp_path: Path) -> None:
     assert reason(tmp_path / "<b>\n\x1b[31m.mp4") == "<b>\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}[31m.mp4 does not exist."
     assert str(tmp_path) not in reason(tmp_path / "gone.mp4")
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".tiff"])
-def test_images(suffix: str, tmp_path: Path) -> None:
+def test_images_are_refused(suffix: str, tmp_path: Path) -> None:
     image = tmp_path / f"image{suffix}"
     cv2.imwrite(str(image), np.zeros((16, 16, 3), np.uint8))
     disguised = image.rename(tmp_path / f"image{suffix}.mp4")
     assert "is an image" in reason(disguised)
 
 
-def test_still_pictures_in_video_containers(tmp_path: Path) -> None:
+def test_still_images_in_video_containers_are_refused(tmp_path: Path) -> None:
     still = tmp_path / "still.mp4"
     still.write_bytes(struct.pack(">I", 24) + b"ftypavif\0\0\0\0mif1miaf" + bytes(64))
     assert reason(still) == "still.mp4 is an image (AVIF), not a video."
 
 
-def test_sound(tmp_path: Path) -> None:
+def test_audio_files_are_refused(tmp_path: Path) -> None:
     assert reason(sound_only(tmp_path / "song.mp4")) == "song.mp4 holds sound only, no video."
     (tmp_path / "song.mp3").write_bytes(b"ID3\x04" + bytes(100))
     assert reason(tmp_path / "song.mp3") == "song.mp3 holds sound only, no video."
@@ -83,12 +83,12 @@ def test_sound(tmp_path: Path) -> None:
 
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[str]]]:
-    """An address, and what was asked of it."""
-    asked: list[str] = []
+    """An HTTP address, and the paths requested from it."""
+    requested: list[str] = []
 
     class Log(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requested.append(self.path)
             self.send_error(404)
 
         def log_message(self, format: str, *arguments: object) -> None:
@@ -97,7 +97,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Log) as listening:
         thread = threading.Thread(target=listening.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{listening.server_address[1]}/clip.mp4", asked
+        yield f"http://127.0.0.1:{listening.server_address[1]}/clip.mp4", requested
         listening.shutdown()
         thread.join()
 
@@ -127,20 +127,22 @@ def playlists(target: str) -> dict[str, bytes]:
     }
 
 
-def test_playlists_open_nothing(tmp_path: Path, server: tuple[str, list[str]], kind: Callable[[str], Path]) -> None:
-    address, asked = server
-    for target in (address, f"file:{kind('B-frames')}", str(kind("B-frames"))):
+def test_playlists_are_refused_and_open_nothing(
+    tmp_path: Path, server: tuple[str, list[str]], make_clip: Callable[[str], Path]
+) -> None:
+    address, requested = server
+    for target in (address, f"file:{make_clip('B-frames')}", str(make_clip("B-frames"))):
         for name, content in playlists(target).items():
             (tmp_path / name).write_bytes(content)
             assert "playlist" in reason(tmp_path / name) or "is a text file" in reason(tmp_path / name)
-    assert not asked
+    assert not requested
 
 
-def test_addresses_are_no_files(
-    server: tuple[str, list[str]], kind: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+def test_addresses_are_refused_and_open_nothing(
+    server: tuple[str, list[str]], make_clip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address, asked = server
-    path = kind("B-frames")
+    address, requested = server
+    path = make_clip("B-frames")
     monkeypatch.chdir(path.parent)
     for name in (
         address,
@@ -152,10 +154,10 @@ def test_addresses_are_no_files(
     ):
         text = reason(name)
         assert "is an address, not a file" in text or "does not exist" in text
-    assert not asked
+    assert not requested
 
 
-def test_a_local_file_with_a_strange_name_is_a_file(tmp_path: Path) -> None:
+def test_local_files_with_unusual_names_are_opened(tmp_path: Path) -> None:
     for name in ("-i.mp4", "%03d.mp4", "12:30 take.mp4", "a b|c.mp4", "Ünïcode ✓.mp4"):
         with opened(write(tmp_path / name, 3)) as clip:
             assert clip.info.name == name
@@ -174,7 +176,7 @@ def gif(width: int, height: int) -> bytes:
 
 
 @pytest.mark.parametrize(("width", "height"), [(65535, 65535), (9000, 10), (7000, 7000), (0, 10)])
-def test_sizes_that_are_not_decoded(width: int, height: int, tmp_path: Path) -> None:
+def test_declared_sizes_above_the_limits_are_refused(width: int, height: int, tmp_path: Path) -> None:
     bomb = tmp_path / "bomb.gif"
     bomb.write_bytes(gif(width, height))
     assert reason(bomb).startswith("bomb.gif ")
@@ -182,14 +184,14 @@ def test_sizes_that_are_not_decoded(width: int, height: int, tmp_path: Path) -> 
         assert "9000 x 10 pixels" in reason(bomb)
 
 
-def test_a_real_stream_that_is_too_wide(tmp_path: Path) -> None:
+def test_a_stream_that_is_too_wide_is_refused(tmp_path: Path) -> None:
     wide = write(tmp_path / "wide.mp4", 1, size=(8208, 16), options={"preset": "ultrafast"})
     assert reason(wide).startswith("wide.mp4 is too large: 8208 x 16 pixels")
 
 
-def test_rubbish(tmp_path: Path, kind: Callable[[str], Path]) -> None:
+def test_damaged_and_random_files_are_refused(tmp_path: Path, make_clip: Callable[[str], Path]) -> None:
     rng = np.random.default_rng(1)
-    plain = kind("B-frames").read_bytes()
+    plain = make_clip("B-frames").read_bytes()
     for name, content in {
         "noise.mp4": rng.bytes(50_000),
         "zeros.mp4": bytes(50_000),
@@ -203,8 +205,8 @@ def test_rubbish(tmp_path: Path, kind: Callable[[str], Path]) -> None:
         assert reason(tmp_path / name).startswith(name)
 
 
-def test_a_clip_of_which_nothing_decodes(tmp_path: Path, kind: Callable[[str], Path]) -> None:
-    data = bytearray(kind("B-frames").read_bytes())
+def test_a_clip_without_a_decodable_frame_is_refused(tmp_path: Path, make_clip: Callable[[str], Path]) -> None:
+    data = bytearray(make_clip("B-frames").read_bytes())
     start = data.index(b"mdat") + 4
     end = data.index(b"moov") - 4
     data[start:end] = bytes([0xFF]) * (end - start)

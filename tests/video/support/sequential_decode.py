@@ -1,4 +1,4 @@
-"""What counts as the truth: one decode of everything with PyAV's defaults, damaged packets skipped."""
+"""The reference: one decode of everything with PyAV's defaults, damaged packets skipped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def decode(path: Path) -> list[tuple[int | None, np.ndarray[Any, np.dtype[np.uint8]]]]:
-    """(pts, RGB picture) of every frame, unturned, at its stored size."""
+    """(pts, RGB picture) of every frame, not rotated, at its stored size."""
     found = []
     try:
         with av.open(str(path)) as container:

@@ -1,9 +1,10 @@
-"""Clips for these tests, written with PyAV: every one decodable, no two frames alike unless asked."""
+"""Write clips with PyAV: every one decodable, no two frames alike unless asked for."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
@@ -22,8 +23,8 @@ def x264(params: str) -> dict[str, str]:
     return {**H264, "x264-params": params}
 
 
-def drawn(index: int, width: int = 96, height: int = 64) -> Picture:
-    """A picture that tells its number: a gradient that moves, and eight bright or dark blocks."""
+def numbered_picture(index: int, width: int = 96, height: int = 64) -> Picture:
+    """A picture for a number: a gradient that moves with it, and its bits as eight bright or dark blocks."""
     x, y = np.meshgrid(np.arange(width), np.arange(height))
     picture = np.stack([(2 * x + 5 * index) % 256, (3 * y + 7 * index) % 256, (x + y + 11 * index) % 256], axis=2)
     for bit in range(8):
@@ -32,45 +33,51 @@ def drawn(index: int, width: int = 96, height: int = 64) -> Picture:
     return picture.astype(np.uint8)
 
 
-def write(
-    path: Path,
-    frames: int = 50,
-    *,
-    size: tuple[int, int] = (96, 64),
-    codec: str = "libx264",
-    rate: int = 25,
-    pix_fmt: str = "yuv420p",
-    options: dict[str, str] | None = None,
-    gop: int = 12,
-    pts: Sequence[int] | None = None,
-    pixel_aspect: Fraction | None = None,
-    pictures: Sequence[Picture] | None = None,
-    container: dict[str, str] | None = None,
-    unseekable: bool = False,
-    format: str | None = None,
-) -> Path:
-    """One video stream in the container that the name says. `pts` are in thousandths of a second."""
-    target: Any = Pipe() if unseekable else str(path)
-    with av.open(target, "w", format=format, options=container or {}) as output:
-        stream: Any = output.add_stream(codec, rate=rate, options=H264 if options is None else options)
-        stream.width, stream.height, stream.pix_fmt, stream.gop_size = *size, pix_fmt, gop
-        if pts is not None:
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a clip is written."""
+
+    size: tuple[int, int] = (96, 64)
+    codec: str = "libx264"
+    rate: int = 25
+    pix_fmt: str = "yuv420p"
+    options: dict[str, str] | None = None
+    gop: int = 12
+    pts: Sequence[int] | None = None
+    """In thousandths of a second."""
+    pixel_aspect: Fraction | None = None
+    pictures: Sequence[Picture] | None = None
+    container: dict[str, str] | None = None
+    unseekable: bool = False
+    """As to a pipe: without durations and index."""
+    format: str | None = None
+
+
+def write(path: Path, frames: int = 50, **encoding: Any) -> Path:
+    """One video stream, by the values of `Encoding`, in the container of the suffix."""
+    how = Encoding(**encoding)
+    target: Any = UnseekableFile() if how.unseekable else str(path)
+    with av.open(target, "w", format=how.format, options=how.container or {}) as output:
+        stream: Any = output.add_stream(how.codec, rate=how.rate, options=H264 if how.options is None else how.options)
+        stream.width, stream.height, stream.pix_fmt, stream.gop_size = *how.size, how.pix_fmt, how.gop
+        if how.pts is not None:
             stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
-        if pixel_aspect is not None:
-            stream.codec_context.sample_aspect_ratio = pixel_aspect
+        if how.pixel_aspect is not None:
+            stream.codec_context.sample_aspect_ratio = how.pixel_aspect
         for index in range(frames):
-            frame = av.VideoFrame.from_ndarray(pictures[index] if pictures else drawn(index, *size), format="rgb24")
-            if pts is not None:
-                frame.pts, frame.time_base = pts[index], Fraction(1, 1000)
+            picture = how.pictures[index] if how.pictures else numbered_picture(index, *how.size)
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            if how.pts is not None:
+                frame.pts, frame.time_base = how.pts[index], Fraction(1, 1000)
             output.mux(stream.encode(frame))
         output.mux(stream.encode())
-    if unseekable:
+    if how.unseekable:
         path.write_bytes(target.getvalue())
     return path
 
 
-class Pipe(BytesIO):
-    """A place to write to that cannot go back: no durations, no index."""
+class UnseekableFile(BytesIO):
+    """Written from start to end only."""
 
     def seekable(self) -> bool:
         return False
@@ -83,7 +90,7 @@ def packets(path: Path) -> tuple[Any, list[Any]]:
 
 
 def repeated(path: Path, source: Path, times: int) -> Path:
-    """A long clip for nothing: the packets of a short one again and again, each time from a key frame."""
+    """A long clip, made quickly: the packets of a short one `times` times, each time from a key frame."""
     opened, found = packets(source)
     length = sum(packet.duration for packet in found)
     data = [(bytes(packet), packet.pts, packet.dts, packet.is_keyframe, packet.duration) for packet in found]
@@ -111,7 +118,7 @@ def trimmed(path: Path, source: Path, start: int) -> Path:
     return path
 
 
-def turned(path: Path, source: Path, a: int, b: int, c: int, d: int) -> Path:
+def rotated(path: Path, source: Path, a: int, b: int, c: int, d: int) -> Path:
     """A display matrix, written over the one of an MP4: x' = a x + c y, y' = b x + d y."""
     data = bytearray(source.read_bytes())
     at = data.index(b"tkhd") + 4 + 40
@@ -153,13 +160,15 @@ def two_streams(path: Path, small: tuple[int, int], large: tuple[int, int]) -> P
             streams.append(stream)
         for index in range(12):
             for stream in streams:
-                output.mux(stream.encode(av.VideoFrame.from_ndarray(drawn(index, stream.width, stream.height), format="rgb24")))
+                output.mux(
+                    stream.encode(av.VideoFrame.from_ndarray(numbered_picture(index, stream.width, stream.height), format="rgb24"))
+                )
         for stream in streams:
             output.mux(stream.encode())
     return path
 
 
-def cut(path: Path, source: Path, part: float) -> Path:
+def truncated(path: Path, source: Path, part: float) -> Path:
     """The first part of a file."""
     data = source.read_bytes()
     path.write_bytes(data[: int(len(data) * part)])
@@ -179,7 +188,7 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "one key frame": lambda to: write(to / "one key.mp4", 200, gop=1000, options=x264("scenecut=0")),
     "variable rate": lambda to: write(to / "vfr.mp4", 40, pts=[index * 60 + index % 5 * 11 for index in range(40)]),
     "edit list": lambda to: trimmed(to / "trimmed.mp4", write(to / "whole.mp4"), 17),
-    "rotated": lambda to: turned(to / "turned.mp4", write(to / "unturned.mp4"), 0, 1, -1, 0),
+    "rotated": lambda to: rotated(to / "turned.mp4", write(to / "unturned.mp4"), 0, 1, -1, 0),
     "wide pixels": lambda to: write(to / "wide.mp4", pixel_aspect=Fraction(4, 3)),
     "transport stream": lambda to: write(to / "stream.ts"),
     "fragments": lambda to: write(to / "fragments.mp4", container={"movflags": "frag_keyframe+empty_moov+default_base_moof"}),
@@ -201,7 +210,7 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "two streams": lambda to: two_streams(to / "two.mp4", (64, 48), (128, 96)),
     "size changes": lambda to: cat(to / "grows.264", write(to / "a.264", 9), write(to / "b.264", 9, size=(128, 96))),
     "damaged": lambda to: damaged(to / "damaged.mp4", write(to / "sound.mp4"), 20),
-    "cut off": lambda to: cut(to / "cut.mkv", write(to / "uncut.mkv"), 0.6),
+    "cut off": lambda to: truncated(to / "cut.mkv", write(to / "uncut.mkv"), 0.6),
     "long": lambda to: repeated(to / "long.mp4", write(to / "short.mp4"), 12),
 }
 if "libsvtav1" in av.codecs_available:

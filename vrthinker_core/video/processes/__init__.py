@@ -1,1 +1,1 @@
-"""Decoding processes: how they are started, forked, watched and ended."""
+"""Worker processes, which decode hostile files: the pool that starts them, the fork server, and how a parent holds one."""

@@ -1,4 +1,4 @@
-"""Worker pool for decoding: forks of a process that has everything loaded (see `fork_server`), else fresh ones."""
+"""The worker pool: starts worker processes as forks of a process that has everything loaded (`fork_server`), else fresh ones."""
 
 from __future__ import annotations
 
