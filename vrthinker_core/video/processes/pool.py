@@ -100,8 +100,10 @@ class _ForkServer:
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
-        with theirs:
+        with theirs, contextlib.ExitStack() as on_error:
+            on_error.enter_context(self._control)
             self._process = start_module(_FORK_SERVER, theirs.fileno())
+            on_error.pop_all()
         self.stop = weakref.finalize(self, _stop_server, self._process, self._control, os.getpid())
 
     @property
