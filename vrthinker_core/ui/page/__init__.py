@@ -1,1 +1,1 @@
-"""The page: where everything stands, and what happens when its parts are used."""
+"""The page: its Gradio components, their event handlers, and how it is served."""

@@ -1,4 +1,4 @@
-"""The page: its components, their handlers, and how it is served."""
+"""One server's page: what it is made of, and the arguments with which Gradio serves it."""
 
 from __future__ import annotations
 

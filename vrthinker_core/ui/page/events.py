@@ -46,7 +46,7 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
 def _connect_run(parts: PageComponents, handlers: Handlers, at_once: int) -> Any:
     """Compare and Stop; returns the event of the run itself, which others cancel."""
     line_and_buttons = [*parts.buttons, parts.status]
-    joined = parts.go.click(handlers.join_queue, None, line_and_buttons, queue=False, **QUIET_EVENT)
+    joined = parts.compare_button.click(handlers.join_queue, None, line_and_buttons, queue=False, **QUIET_EVENT)
     run = joined.success(
         handlers.compare,
         parts.compare_inputs,
@@ -60,7 +60,7 @@ def _connect_run(parts: PageComponents, handlers: Handlers, at_once: int) -> Any
     run.success(**_in_browser(idle_buttons(parts)))
     joined.failure(**_in_browser(refused_entry(parts)))
     run.failure(handlers.on_failure, None, line_and_buttons, queue=False, **QUIET_EVENT)
-    parts.stop.click(handlers.stop, None, [*parts.run_outputs, *parts.buttons], queue=False, cancels=[run], **QUIET_EVENT)
+    parts.stop_button.click(handlers.stop, None, [*parts.run_outputs, *parts.buttons], queue=False, cancels=[run], **QUIET_EVENT)
     return run
 
 
@@ -79,7 +79,7 @@ def _connect_replays(blocks: CheckedBlocks, parts: PageComponents, handlers: Han
     changed = [*parts.videos, parts.prompt, *parts.run_outputs, *parts.buttons]
     immediate: dict[str, Any] = {"queue": False, "cancels": [run], **QUIET_EVENT}
     parts.examples.click(handlers.show_example, None, changed, **immediate)
-    parts.open.upload(handlers.open_trace, parts.open, changed, **immediate)
+    parts.open_button.upload(handlers.open_trace, parts.open_button, changed, **immediate)
     blocks.load(handlers.open_linked_trace, None, changed, **QUIET_EVENT)
 
 

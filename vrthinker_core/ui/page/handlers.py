@@ -51,7 +51,11 @@ class Handlers:
         if not self._services.waiting_room.join(session_id_of(request)):
             raise gr.Error(words.BUSY, visible=False, print_exception=False)
         parts = self._parts
-        return {parts.go: gr.update(visible=False), parts.stop: gr.update(visible=True), parts.status: words.WAITING}
+        return {
+            parts.compare_button: gr.update(visible=False),
+            parts.stop_button: gr.update(visible=True),
+            parts.status: words.WAITING,
+        }
 
     async def compare(self, values: Mapping[Any, Any], request: gr.Request) -> AsyncIterator[Updates]:
         """Run a comparison, and show it as it goes. `values` are those of `PageComponents.compare_inputs`."""

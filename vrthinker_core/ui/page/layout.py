@@ -26,8 +26,8 @@ class PageComponents:
     addresses: tuple[gr.Textbox, gr.Textbox]
     rail: gr.HTML
     prompt: gr.Textbox
-    go: gr.Button
-    stop: gr.Button
+    compare_button: gr.Button
+    stop_button: gr.Button
     judge: gr.Dropdown
     settings: Mapping[str, gr.Dropdown]
     """By the name of the setting."""
@@ -38,7 +38,7 @@ class PageComponents:
     trace: gr.HTML
     gallery: gr.Gallery
     transcript: gr.HTML
-    open: gr.UploadButton
+    open_button: gr.UploadButton
     examples: gr.HTML
 
     @property
@@ -59,7 +59,7 @@ class PageComponents:
     @property
     def buttons(self) -> list[Any]:
         """Compare and Stop."""
-        return [self.go, self.stop]
+        return [self.compare_button, self.stop_button]
 
 
 def build_layout(cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> PageComponents:
@@ -68,33 +68,30 @@ def build_layout(cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> P
     with gr.Row(elem_id="players"):
         first, second = _player(1, "first"), _player(2, "second")
     rail = _html("<div></div>", "mountRail(host, trigger)", None, "rail")
-    prompt, go, stop = _prompt_row()
+    prompt, compare_button, stop_button = _prompt_row()
     addresses, (judge, settings) = _addresses(), _settings(judges)
     status, queue_position = _status()
-    with gr.Tabs() as tabs:
-        with gr.Tab(words.TAB_TRACE):
-            trace = _html("<div></div>", f"mountTrace(host, props, watch, {words.EMPTY!r})", {"turns": []}, "trace")
-        with gr.Tab(words.TAB_FRAMES):
-            gallery = gr.Gallery(
-                label=words.TAB_FRAMES,
-                show_label=False,
-                elem_id="frames",
-                columns=4,
-                height="auto",
-                object_fit="contain",
-                interactive=False,
-                buttons=[],
-            )
-        with gr.Tab(words.TAB_TRANSCRIPT):
-            raw = _html("<div></div>", "mountTranscript(host, props, watch)", {"passages": []}, "transcript")
-        with gr.Tab(words.TAB_SAVE):
-            _html("<div></div>", "mountSave(host)", None, "save")
-            opened = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
-    examples = _html("<div></div>", f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
+    tabs, trace, gallery, transcript, open_button = _tabs()
     return PageComponents(
-        head, first, second, addresses, rail, prompt, go, stop, judge, settings, status, queue_position, tabs, trace,
-        gallery, raw, opened, examples,
-    )  # fmt: skip
+        head=head,
+        first=first,
+        second=second,
+        addresses=addresses,
+        rail=rail,
+        prompt=prompt,
+        compare_button=compare_button,
+        stop_button=stop_button,
+        judge=judge,
+        settings=settings,
+        status=status,
+        queue_position=queue_position,
+        tabs=tabs,
+        trace=trace,
+        gallery=gallery,
+        transcript=transcript,
+        open_button=open_button,
+        examples=_html("<div></div>", f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples"),
+    )
 
 
 def theme() -> gr.themes.Base:
@@ -110,9 +107,9 @@ def _prompt_row() -> tuple[gr.Textbox, gr.Button, gr.Button]:
             label="Prompt", placeholder="The text both videos were made from", lines=2, max_lines=6, elem_id="prompt", scale=6
         )
         with gr.Column(scale=1, min_width=140):
-            go = gr.Button("Compare", variant="primary", elem_id="go")
-            stop = gr.Button("Stop", elem_id="stop", visible=False)
-    return prompt, go, stop
+            compare_button = gr.Button("Compare", variant="primary", elem_id="go")
+            stop_button = gr.Button("Stop", elem_id="stop", visible=False)
+    return prompt, compare_button, stop_button
 
 
 def _status() -> tuple[gr.Textbox, gr.Textbox]:
@@ -120,6 +117,30 @@ def _status() -> tuple[gr.Textbox, gr.Textbox]:
     with gr.Row(elem_id="standing"):
         status = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
         return status, gr.Textbox(label="Place in the queue", elem_id="place", interactive=False, lines=1, max_lines=1)
+
+
+def _tabs() -> tuple[gr.Tabs, gr.HTML, gr.Gallery, gr.HTML, gr.UploadButton]:
+    """The tabs, and what stands in them: trace, frames, transcript, and the button that opens a saved trace."""
+    with gr.Tabs() as tabs:
+        with gr.Tab(words.TAB_TRACE):
+            trace = _html("<div></div>", f"mountTrace(host, props, watch, {words.EMPTY!r})", {"turns": []}, "trace")
+        with gr.Tab(words.TAB_FRAMES):
+            gallery = gr.Gallery(
+                label=words.TAB_FRAMES,
+                show_label=False,
+                elem_id="frames",
+                columns=4,
+                height="auto",
+                object_fit="contain",
+                interactive=False,
+                buttons=[],
+            )
+        with gr.Tab(words.TAB_TRANSCRIPT):
+            transcript = _html("<div></div>", "mountTranscript(host, props, watch)", {"passages": []}, "transcript")
+        with gr.Tab(words.TAB_SAVE):
+            _html("<div></div>", "mountSave(host)", None, "save")
+            open_button = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
+    return tabs, trace, gallery, transcript, open_button
 
 
 def _settings(judges: Sequence[str]) -> tuple[gr.Dropdown, dict[str, gr.Dropdown]]:

@@ -31,7 +31,7 @@ def without_run(parts: PageComponents, line: str, ending: str = "") -> Updates:
 
 def idle_buttons(parts: PageComponents) -> Updates:
     """Compare can be pressed, Stop cannot."""
-    return {parts.go: gr.update(visible=True), parts.stop: gr.update(visible=False)}
+    return {parts.compare_button: gr.update(visible=True), parts.stop_button: gr.update(visible=False)}
 
 
 def refused_entry(parts: PageComponents) -> Updates:
