@@ -38,6 +38,16 @@ def test_ending_a_session_stops_the_judge_and_removes_its_files(tmp_path: Path) 
     sessions.end("anna")
 
 
+def test_a_thumbnail_that_comes_after_the_end_is_not_written(tmp_path: Path) -> None:
+    sessions = Sessions(tmp_path, finish_at_once)
+    session = sessions.start_run("anna", PAIR, Settings())
+    session.thumbnails(handmade_runs.thumbnail(16, Side.FIRST))
+    sessions.end("anna")
+    until(lambda: not files(tmp_path))
+    assert session.thumbnails(handmade_runs.thumbnail(18, Side.FIRST)).src == ""
+    assert not files(tmp_path)
+
+
 def test_a_new_run_replaces_the_old_one(tmp_path: Path) -> None:
     sessions = Sessions(tmp_path, run_until_stopped)
     old = sessions.start_run("anna", PAIR, Settings())

@@ -139,5 +139,5 @@ class Sessions:
 
     def _remove_files(self, session: Session) -> None:
         session.run.join(600)
-        for folder in (self.thumbnail_root / session.name, self.trace_root / session.name):
-            shutil.rmtree(folder, ignore_errors=True)
+        session.thumbnails.remove()
+        shutil.rmtree(self.trace_root / session.name, ignore_errors=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
+import threading
 from pathlib import Path
 
 from vrthinker_core.types import Thumbnail
@@ -17,9 +19,11 @@ class ThumbnailFiles:
         self._folder = folder
         self._url = url
         self._sources: dict[bytes, ImageSource] = {}
+        self._lock = threading.Lock()
+        self._removed = False
 
     def __call__(self, frame: Thumbnail) -> ImageSource:
-        """Where the browser finds the thumbnail; `src` is "" when it could not be written (full disk), and the run goes on."""
+        """Where the browser finds the thumbnail; `src` is "" when it is not written (full disk, ended session); the run goes on."""
         if frame.jpeg not in self._sources:
             self._sources[frame.jpeg] = ImageSource(self._write(frame.jpeg), *jpeg_size(frame.jpeg))
         return self._sources[frame.jpeg]
@@ -29,14 +33,23 @@ class ThumbnailFiles:
         src = self(frame).src
         return str(self._folder / Path(src).name) if src else ""
 
+    def remove(self) -> None:
+        """Remove the folder, also from under a thread that is still writing into it: what comes later is not written."""
+        with self._lock:
+            self._removed = True
+            shutil.rmtree(self._folder, ignore_errors=True)
+
     def _write(self, jpeg: bytes) -> str:
         path = self._folder / f"{hashlib.blake2b(jpeg, digest_size=10).hexdigest()}.jpg"
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(jpeg)
-        except OSError:
-            path.unlink(missing_ok=True)
-            return ""
+        with self._lock:
+            if self._removed:
+                return ""
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(jpeg)
+            except OSError:
+                path.unlink(missing_ok=True)
+                return ""
         return f"{self._url}/{path.name}"
 
 
