@@ -193,6 +193,24 @@ def test_only_this_machine_is_served(server: Server, address: str) -> None:
         socket.create_connection((address, port or 0), timeout=5).close()
 
 
+# -- what is left --------------------------------------------------------------------------------------------------------
+
+
+def test_no_file_stays_of_a_visitor_who_has_left(server: Server, clips: Clips) -> None:
+    (folder,) = server.folder.glob("vr-thinker-page-*")
+    folders = (folder / "pictures", folder / "records")
+    before = [sorted(files(folder)) for folder in folders]
+    event, inputs = comparing(server)
+    with urllib.request.urlopen(f"{server.url}gradio_api/heartbeat/anna", timeout=10) as alive:
+        alive.readline()
+        join(server, event, [*uploaded(server, clips), PROMPT, *[None] * (inputs - 3)], "anna")
+        until(lambda: all(sorted(files(folder)) != former for folder, former in zip(folders, before, strict=True)))
+    until(lambda: [sorted(files(folder)) for folder in folders] == before)
+
+
+# -- a full queue --------------------------------------------------------------------------------------------------------
+
+
 def fill_queue(server: Server, calls: ExitStack, values: Sequence[object]) -> tuple[int, str]:
     """Make calls until one is refused. Returns its status and sentence."""
     try:
@@ -210,18 +228,3 @@ def test_a_full_queue_is_refused_with_a_sentence(server: Server, clips: Clips) -
     assert status == 503
     assert sentence.startswith("Queue is full")
     assert sentence.endswith(".")
-
-
-# -- what is left --------------------------------------------------------------------------------------------------------
-
-
-def test_no_file_stays_of_a_visitor_who_has_left(server: Server, clips: Clips) -> None:
-    (folder,) = server.folder.glob("vr-thinker-page-*")
-    folders = (folder / "pictures", folder / "records")
-    before = [sorted(files(folder)) for folder in folders]
-    event, inputs = comparing(server)
-    with urllib.request.urlopen(f"{server.url}gradio_api/heartbeat/anna", timeout=10) as alive:
-        alive.readline()
-        join(server, event, [*uploaded(server, clips), PROMPT, *[None] * (inputs - 3)], "anna")
-        until(lambda: all(sorted(files(folder)) != former for folder, former in zip(folders, before, strict=True)))
-    until(lambda: [sorted(files(folder)) for folder in folders] == before)
