@@ -30,9 +30,10 @@ class TransformersBackend:
     """
 
     def __init__(self, checkpoint: Checkpoint, name: str) -> None:
-        self._name = name
-        self._protocol = checkpoint.protocol
-        self.loaded: LoadedModel = _loaded_model(checkpoint)
+        self.name = name
+        self.protocol: ProtocolName | None = checkpoint.protocol
+        self.follows_instructions = checkpoint.forced_redirect is None
+        self.loaded = _loaded_model(checkpoint)
 
     @classmethod
     def load(
@@ -46,21 +47,6 @@ class TransformersBackend:
         """
         checkpoint = open_checkpoint(source, device=device, dtype=dtype)
         return cls(checkpoint, name or folder_title(checkpoint.folder))
-
-    @property
-    def name(self) -> str:
-        """The judge's display name."""
-        return self._name
-
-    @property
-    def protocol(self) -> ProtocolName | None:
-        """The dialect this checkpoint was trained for, None where that is not known."""
-        return self._protocol
-
-    @property
-    def follows_instructions(self) -> bool:
-        """Whether text that is not its protocol's own may be added to a prompt."""
-        return self.loaded.forced_redirect is None
 
     def open_conversation(self) -> LocalConversation:
         """A new conversation; its KV cache is allocated with its first prompt."""
@@ -85,7 +71,9 @@ def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
         vision=VisionEncoder(model, checkpoint.processor, threads=checkpoint.threads),
         context_length=int(model.config.get_text_config().max_position_embeddings),
         threads=checkpoint.threads,
-        stop_tokens=frozenset(int(token) for token in (tokenizer.control.im_end, tokenizer.end_of_text, *eos) if token is not None),
+        stop_tokens=frozenset(
+            int(token) for token in (tokenizer.control.im_end, tokenizer.control.endoftext, *eos) if token is not None
+        ),
         forced_redirect=checkpoint.forced_redirect,
         repetition_penalty=float(config.repetition_penalty or 1.0),
         steps_per_sync=STEPS_PER_SYNC if _can_capture_graphs(model) else 0,

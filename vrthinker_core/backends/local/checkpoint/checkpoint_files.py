@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -65,9 +64,8 @@ def display_name(source: str) -> str:
 def folder_title(folder: Path) -> str:
     """Display name of a checkpoint: its folder's name, or its hub id where the folder is in the hub's cache."""
     path = folder.absolute()
-    if path.parent.name == "snapshots":
-        return path.parent.parent.name.removeprefix("models--").replace("--", "/")
-    return path.name
+    in_cache = path.parent.name == "snapshots"
+    return path.parent.parent.name.removeprefix("models--").replace("--", "/") if in_cache else path.name
 
 
 def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -87,14 +85,12 @@ def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def protocol_of(folder: Path, source: str) -> ProtocolName | None:
     """The protocol a checkpoint was trained for: from its marker, else from its published name, else None."""
-    marked = _read_marker(folder).get("protocol")
+    marked, title, known = _read_marker(folder).get("protocol"), folder_title(folder), get_args(ProtocolName)
     if marked is not None:
-        if marked not in get_args(ProtocolName):
-            raise CheckpointError(
-                f"{MARKER} of {folder_title(folder)} names the protocol {marked!r}, which is none of {get_args(ProtocolName)}."
-            )
+        if marked not in known:
+            raise CheckpointError(f"{MARKER} of {title} names the protocol {marked!r}, which is none of {known}.")
         return cast(ProtocolName, marked)
-    names = (source, str(_read_config(folder).get("_name_or_path", "")), folder_title(folder))
+    names = (source, str(_read_config(folder).get("_name_or_path", "")), title)
     for published, protocol in PUBLISHED_PROTOCOLS.items():
         if any(name.lower() in (published, published.split("/")[1]) for name in names):
             return protocol
@@ -122,8 +118,7 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """
     try:
         with safe_open(path, framework="numpy") as file:  # "pt" would import torch
-            names = file.keys()
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path.name} is damaged: {_damage(path, error)}") from error
     if not all(name.isprintable() and len(name) <= MAX_TENSOR_NAME for name in shapes):
@@ -131,30 +126,18 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def count_weights(shapes: dict[str, tuple[int, ...]]) -> int:
-    """The number of weights in tensors of these shapes."""
-    return sum(math.prod(shape) for shape in shapes.values())
-
-
-# -- steps ---------------------------------------------------------------------------------------------------------------
-
-
 def _damage(path: Path, error: OSError | SafetensorError) -> str:
-    """What `safe_open` found wrong. It does not name the length that a file should have, so that is computed here."""
+    """What `safe_open` found wrong. It does not name the length that a file should have, so that is computed here.
+
+    Layout: 8 bytes of header length (little endian), that much JSON (which `safe_open` found sound), then the data.
+    """
     if "incomplete metadata" not in str(error):
         return "its safetensors header cannot be read."
-    return f"it should be {_declared_length(path):,} bytes long and is {path.stat().st_size:,}. Fetch it again."
-
-
-def _declared_length(path: Path) -> int:
-    """The length of a safetensors file by its header, which `safe_open` found sound.
-
-    Layout: 8 bytes of header length (little endian), that much JSON, then the data.
-    """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         ends = _DATA_END.findall(file.read(length))
-    return 8 + length + max(map(int, ends), default=0)
+    declared = 8 + length + max(map(int, ends), default=0)
+    return f"it should be {declared:,} bytes long and is {path.stat().st_size:,}. Fetch it again."
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -181,23 +164,21 @@ def _weight_files(folder: Path) -> list[Path]:
     """The safetensors files of the weights: model.safetensors, else the shards of its index, as transformers looks for them."""
     if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]
-    index = folder / "model.safetensors.index.json"
+    index, title = folder / "model.safetensors.index.json", folder_title(folder)
     if not index.is_file():
         pickles = sorted(path.name for path in folder.iterdir() if path.suffix in _PICKLES)
         if pickles:
             raise CheckpointError(f"{pickles[0]} is a pickle, which can run code when opened: only safetensors weights are read.")
-        raise CheckpointError(f"{folder_title(folder)} has no weights: there is no model.safetensors and no index of shards.")
+        raise CheckpointError(f"{title} has no weights: there is no model.safetensors and no index of shards.")
     weight_map = _read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise CheckpointError(f"{index.name} of {folder_title(folder)} is damaged: it maps no weights.")
+        raise CheckpointError(f"{index.name} of {title} is damaged: it maps no weights.")
     names = sorted({str(name) for name in weight_map.values()})
     for name in names:
         if Path(name).name != name or not name.endswith(".safetensors"):
-            raise CheckpointError(
-                f"{index.name} of {folder_title(folder)} names {name!r}, which is no safetensors file of this folder."
-            )
+            raise CheckpointError(f"{index.name} of {title} names {name!r}, which is no safetensors file of this folder.")
         if not (folder / name).is_file():
-            raise CheckpointError(f"{folder_title(folder)} is incomplete: the shard {name} is missing.")
+            raise CheckpointError(f"{title} is incomplete: the shard {name} is missing.")
     return [folder / name for name in names]
 
 
@@ -207,19 +188,14 @@ def _read_marker(folder: Path) -> dict[str, Any]:
 
 
 def _check_checksums(folder: Path) -> None:
-    sums = _read_marker(folder).get("sha256", {})
+    sums, title = _read_marker(folder).get("sha256", {}), folder_title(folder)
     if not isinstance(sums, dict):
-        raise CheckpointError(f"{MARKER} of {folder_title(folder)} is damaged: its checksums are no table.")
+        raise CheckpointError(f"{MARKER} of {title} is damaged: its checksums are no table.")
     for name, expected in sums.items():
         path = folder / Path(name).name
         if not path.is_file():
-            raise CheckpointError(f"{folder_title(folder)} is incomplete: {path.name} is missing.")
-        if _sha256(path) != expected:
-            raise CheckpointError(
-                f"{path.name} of {folder_title(folder)} is not what was shipped: its checksum differs. Fetch it again."
-            )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+            raise CheckpointError(f"{title} is incomplete: {path.name} is missing.")
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != expected:
+            raise CheckpointError(f"{path.name} of {title} is not what was shipped: its checksum differs. Fetch it again.")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import torch
 
 from vrthinker_core.errors import CheckpointError
@@ -33,8 +33,10 @@ def available_memory(device: str) -> int | None:
     """Free bytes of a device ("cpu", "cuda" for all GPUs, "cuda:1"), None where they are not known."""
     if device.startswith("cuda"):
         return _cuda_memory(device)
-    known = [free for free in (_system_memory(), _cgroup_memory()) if free is not None]
-    return min(known) if device == "cpu" and known else None
+    if device != "cpu":
+        return None
+    system, group = int(psutil.virtual_memory().available), _cgroup_memory()
+    return system if group is None else min(system, group)
 
 
 def _cuda_memory(device: str) -> int | None:
@@ -42,19 +44,6 @@ def _cuda_memory(device: str) -> int | None:
         devices = range(torch.cuda.device_count()) if device == "cuda" else [torch.device(device).index]
         return sum(int(torch.cuda.mem_get_info(each)[0]) for each in devices)
     except (RuntimeError, AssertionError, AttributeError, TypeError, ValueError):
-        return None
-
-
-def _system_memory() -> int | None:
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, AttributeError):
         return None
 
 

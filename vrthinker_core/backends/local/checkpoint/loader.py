@@ -20,16 +20,11 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.utils import logging
 
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
-    check_files,
-    count_weights,
-    folder_title,
-    forced_redirect_of,
-    locate,
-    protocol_of,
-)
+from vrthinker_core.backends.local.checkpoint import checkpoint_files
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_title
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, has_cuda, require_memory
 from vrthinker_core.backends.local.engine.attention import register_attention
+from vrthinker_core.backends.local.text.tokenizer import CONTROL_TOKENS
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import ProtocolName
 
@@ -41,17 +36,6 @@ LARGEST_WEIGHT = 1e6
 
 MAX_FRAME_PIXELS = 512 * 28 * 28
 """Pixels of the largest frame a protocol sends. Frames arrive resized, so an image processor must not shrink them again."""
-
-CONTROL_TOKENS = (
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|endoftext|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-)
-"""The tokens of the chat template, which a tokenizer must have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +58,9 @@ def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtyp
 
     Raises CheckpointError, one sentence that names the file or the tensor, for everything that is not sound.
     """
-    folder = locate(source)
-    weights = count_weights(check_files(folder))
-    protocol = protocol_of(folder, source)
+    folder = checkpoint_files.locate(source)
+    weights = sum(map(math.prod, checkpoint_files.check_files(folder).values()))
+    protocol = checkpoint_files.protocol_of(folder, source)
     config = _load_config(folder, weights)
     tokenizer = _load_tokenizer(folder, config)
     processor = _load_processor(folder, config)
@@ -86,11 +70,8 @@ def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtyp
     require_memory(weights * dtype.itemsize, available_memory(device), device)
     with _quiet_transformers():
         model = _load_model(folder, device, dtype)
-    threads = 1 if small and device == "cpu" else None
-    return Checkpoint(model, tokenizer, processor, protocol, forced_redirect_of(folder), folder, threads)
-
-
-# -- steps ---------------------------------------------------------------------------------------------------------------
+    redirect, threads = checkpoint_files.forced_redirect_of(folder), 1 if small and device == "cpu" else None
+    return Checkpoint(model, tokenizer, processor, protocol, redirect, folder, threads)
 
 
 @contextmanager
@@ -128,53 +109,48 @@ def _load_config(folder: Path, weights: int) -> Qwen2_5_VLConfig:
         with torch.device("meta"):
             described = sum(weight.numel() for weight in Qwen2_5_VLForConditionalGeneration(config).parameters())
     if described > 2 * weights:
-        raise CheckpointError(
-            f"{folder_title(folder)} is incomplete: config.json describes {described:,} weights, its files hold {weights:,}."
-        )
+        title = folder_title(folder)
+        raise CheckpointError(f"{title} is incomplete: config.json describes {described:,} weights, its files hold {weights:,}.")
     return config
 
 
 def _load_tokenizer(folder: Path, config: Qwen2_5_VLConfig) -> Tokenizer:
+    title = folder_title(folder)
     if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
-        raise CheckpointError(f"{folder_title(folder)} is incomplete: tokenizer.json is missing.")
+        raise CheckpointError(f"{title} is incomplete: tokenizer.json is missing.")
     with _checkpoint_errors(folder, "The tokenizer"):
         tokenizer: Tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True).backend_tokenizer
     missing = [token for token in CONTROL_TOKENS if tokenizer.token_to_id(token) is None]
     if missing:
-        raise CheckpointError(f"The tokenizer of {folder_title(folder)} lacks the control token {missing[0]}.")
+        raise CheckpointError(f"The tokenizer of {title} lacks the control token {missing[0]}.")
     if '"ByteLevel"' not in json.dumps(json.loads(tokenizer.to_str())["decoder"]):
-        raise CheckpointError(f"The tokenizer of {folder_title(folder)} is not byte-level as Qwen's is.")
-    _check_vocabulary(folder, tokenizer, config)
+        raise CheckpointError(f"The tokenizer of {title} is not byte-level as Qwen's is.")
+    _check_vocabulary(title, tokenizer, config)
     return tokenizer
 
 
-def _check_vocabulary(folder: Path, tokenizer: Tokenizer, config: Qwen2_5_VLConfig) -> None:
+def _check_vocabulary(title: str, tokenizer: Tokenizer, config: Qwen2_5_VLConfig) -> None:
     """Token ids are rows of the embedding: as many rows as tokens (up to some padding), control tokens where config.json says."""
     tokens = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
     rows = int(config.get_text_config().vocab_size)
     if tokens > rows or rows - tokens > max(64, rows // 100):
-        raise CheckpointError(
-            f"The tokenizer of {folder_title(folder)} has {tokens:,} tokens, but the model has {rows:,} rows for them."
-        )
+        raise CheckpointError(f"The tokenizer of {title} has {tokens:,} tokens, but the model has {rows:,} rows for them.")
     for token, token_id in {"<|image_pad|>": config.image_token_id, "<|video_pad|>": config.video_token_id}.items():
         if tokenizer.token_to_id(token) != token_id:
-            raise CheckpointError(
-                f"The tokenizer of {folder_title(folder)} belongs to another model: {token} is not token {token_id}."
-            )
+            raise CheckpointError(f"The tokenizer of {title} belongs to another model: {token} is not token {token_id}.")
 
 
 def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProcessorPil:
+    title = folder_title(folder)
     if not any((folder / name).is_file() for name in ("preprocessor_config.json", "processor_config.json")):
-        raise CheckpointError(f"{folder_title(folder)} is incomplete: preprocessor_config.json is missing.")
+        raise CheckpointError(f"{title} is incomplete: preprocessor_config.json is missing.")
     with _checkpoint_errors(folder, "preprocessor_config.json"):
         processor = Qwen2VLImageProcessorPil.from_pretrained(folder, local_files_only=True)
         vision: Any = config.vision_config
         found = (processor.patch_size, processor.merge_size, processor.temporal_patch_size)
         expected = (vision.patch_size, vision.spatial_merge_size, vision.temporal_patch_size)
         if found != expected:
-            raise CheckpointError(
-                f"preprocessor_config.json of {folder_title(folder)} cuts patches of {found}, the model wants {expected}."
-            )
+            raise CheckpointError(f"preprocessor_config.json of {title} cuts patches of {found}, the model wants {expected}.")
         low, high = int(processor.size["shortest_edge"]), int(processor.size["longest_edge"])
         if low < high < MAX_FRAME_PIXELS:
             processor.size = {"shortest_edge": low, "longest_edge": MAX_FRAME_PIXELS}
@@ -182,38 +158,24 @@ def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProce
 
 
 def _load_model(folder: Path, device: str, dtype: torch.dtype) -> Qwen2_5_VLForConditionalGeneration:
+    text_attention = register_attention() if device == "cpu" and dtype == torch.float32 else "sdpa"
+    attention = {"": "sdpa", "vision_config": "sdpa", "text_config": text_attention}
+    options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "local_files_only": True}
+    options |= {"ignore_mismatched_sizes": True, "output_loading_info": True}
     with _checkpoint_errors(folder, "The checkpoint"):
-        options: dict[str, Any] = {"device_map": _device_map(device)} if device != "cpu" else {}
-        loaded: Any = Qwen2_5_VLForConditionalGeneration.from_pretrained(
-            folder,
-            dtype=dtype,
-            attn_implementation=_attention(device, dtype),
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-            **options,
-        )
+        if device != "cpu":
+            options["device_map"] = "auto" if device == "cuda" and torch.cuda.device_count() > 1 else {"": device}
+        architecture: Any = Qwen2_5_VLForConditionalGeneration
+        loaded = architecture.from_pretrained(folder, dtype=dtype, attn_implementation=attention, **options)
     model: Qwen2_5_VLForConditionalGeneration = loaded[0]
-    _check_complete(folder, model, loaded[1])
-    _check_values(folder, model)
+    _check_complete(folder_title(folder), model, loaded[1])
+    _check_values(folder_title(folder), model)
     model.requires_grad_(False)
     return model
 
 
-def _attention(device: str, dtype: torch.dtype) -> dict[str, str]:
-    ours = device == "cpu" and dtype == torch.float32
-    return {"": "sdpa", "vision_config": "sdpa", "text_config": register_attention() if ours else "sdpa"}
-
-
-def _device_map(device: str) -> str | dict[str, str]:
-    return "auto" if device == "cuda" and torch.cuda.device_count() > 1 else {"": device}
-
-
-def _check_complete(folder: Path, model: torch.nn.Module, loading_info: dict[str, Any]) -> None:
+def _check_complete(title: str, model: torch.nn.Module, loading_info: dict[str, Any]) -> None:
     """Refuse a model of which transformers initialised a tensor at random, or a file of which it ignored one."""
-    title = folder_title(folder)
     mismatched = sorted(str(entry[0]) for entry in loading_info["mismatched_keys"])
     missing, unexpected = sorted(loading_info["missing_keys"]), sorted(loading_info["unexpected_keys"])
     if len(missing) >= len(list(model.parameters())):
@@ -233,14 +195,12 @@ def _these(names: list[str]) -> str:
     return f"{names[0]} is" if len(names) == 1 else f"{names[0]} and {len(names) - 1} other tensors are"
 
 
-def _check_values(folder: Path, model: torch.nn.Module) -> None:
-    title = folder_title(folder)
+def _check_values(title: str, model: torch.nn.Module) -> None:
     for name, weight in model.named_parameters():
         if weight.is_meta:
             raise CheckpointError(f"{title} does not fit into the memory of the GPUs: {name} was left out.")
         low, high = (float(end) for end in weight.detach().aminmax())
-        largest = max(-low, high)
         if not (math.isfinite(low) and math.isfinite(high)):
             raise CheckpointError(f"{title} is damaged: {name} holds values that are no numbers.")
-        if largest > LARGEST_WEIGHT:
+        if (largest := max(-low, high)) > LARGEST_WEIGHT:
             raise CheckpointError(f"{title} is damaged: {name} holds {largest:.1e}, far beyond any trained weight.")

@@ -5,23 +5,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tokenizers import Tokenizer
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 _CONTROL_TOKEN = re.compile(r"<\|.*\|>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class ControlTokens:
-    """Ids of the tokens that give a conversation its structure."""
+    """Ids of the tokens of the chat template, which a tokenizer must have: a field `name` is the token `<|name|>`."""
 
     im_start: int
     im_end: int
+    endoftext: int
     vision_start: int
     vision_end: int
     image_pad: int
     video_pad: int
+
+
+CONTROL_TOKENS = tuple(f"<|{field.name}|>" for field in fields(ControlTokens))
 
 
 class SafeTokenizer:
@@ -32,19 +37,16 @@ class SafeTokenizer:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = _without_control_tokens(tokenizer)
         self._token_bytes = _token_bytes(tokenizer)
-        ids = _control_token_ids(tokenizer)
-        self.control = ControlTokens(
-            im_start=ids["<|im_start|>"],
-            im_end=ids["<|im_end|>"],
-            vision_start=ids["<|vision_start|>"],
-            vision_end=ids["<|vision_end|>"],
-            image_pad=ids["<|image_pad|>"],
-            video_pad=ids["<|video_pad|>"],
-        )
-        self.end_of_text: int = ids["<|endoftext|>"]
-        self.control_ids: frozenset[int] = frozenset(ids.values())
+        spec = json.loads(tokenizer.to_str())
+        spec["truncation"] = spec["padding"] = None
+        for entry in spec["added_tokens"]:  # Qwen marks some `<|…|>` tokens as not special: here all of them are
+            entry["special"] = entry["special"] or bool(_CONTROL_TOKEN.fullmatch(entry["content"]))
+        self._tokenizer = Tokenizer.from_str(json.dumps(spec))
+        self._tokenizer.encode_special_tokens = True  # as text, not as special tokens
+        ids = {entry["content"]: int(entry["id"]) for entry in spec["added_tokens"] if entry["special"]}
+        self.control = ControlTokens(*(ids[token] for token in CONTROL_TOKENS))
+        self.control_ids = frozenset(ids.values())
 
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`, none of them a control token. A lone surrogate, which UTF-8 cannot encode, becomes U+FFFD."""
@@ -61,35 +63,12 @@ class SafeTokenizer:
         return b"".join(map(self.token_bytes, tokens)).decode("utf-8", "replace")
 
 
-def _control_token_ids(tokenizer: Tokenizer) -> dict[str, int]:
-    added = json.loads(tokenizer.to_str())["added_tokens"]
-    return {entry["content"]: int(entry["id"]) for entry in added if entry["special"] or _CONTROL_TOKEN.fullmatch(entry["content"])}
-
-
-def _without_control_tokens(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy that encodes control tokens as text. Qwen marks some `<|…|>` tokens as not special: here all of them are."""
-    spec = json.loads(tokenizer.to_str())
-    for entry in spec["added_tokens"]:
-        entry["special"] = entry["special"] or bool(_CONTROL_TOKEN.fullmatch(entry["content"]))
-    spec["truncation"] = spec["padding"] = None
-    copy = Tokenizer.from_str(json.dumps(spec))
-    copy.encode_special_tokens = True  # as text, not as special tokens
-    return copy
-
-
 def _token_bytes(tokenizer: Tokenizer) -> list[bytes]:
     """The bytes of every token. A byte-level vocabulary writes each byte as one character; added tokens are written as they are."""
     vocabulary = tokenizer.get_vocab(with_added_tokens=True)
-    byte_of = _byte_of_character()
+    byte_of = {character: byte for byte, character in bytes_to_unicode().items()}  # type: ignore[no-untyped-call]
     table = [b""] * (max(vocabulary.values()) + 1)
     for token, token_id in vocabulary.items():
         codes = [byte_of.get(character) for character in token]
         table[token_id] = token.encode() if None in codes else bytes(code for code in codes if code is not None)
     return table
-
-
-def _byte_of_character() -> dict[str, int]:
-    """GPT-2's byte alphabet: a printable byte is written as itself, the others as characters from U+0100 on."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
