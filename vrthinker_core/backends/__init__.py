@@ -1,22 +1,10 @@
 """Judges behind one protocol: a backend turns messages into text. `open_backend` opens the one that was chosen.
 
-    base.py                 Backend, Conversation, BatchBackend, GenerationRequest: the protocols that all judges follow
-    factory.py              open_backend: from "nano", "hf:ID_OR_PATH" or "scripted:FILE" to a backend
-    scripted.py             ScriptedBackend: replies written beforehand
-    transformers_local.py   TransformersBackend: a Qwen2.5-VL checkpoint in this process; its parts are in local/
-
 Importing this package imports neither torch nor transformers.
 """
 
 from vrthinker_core.backends.base import Backend, Conversation
-from vrthinker_core.backends.factory import (
-    DEFAULT_CHECKPOINT,
-    NANO,
-    NANO_NAME,
-    OpenedBackend,
-    default_choice,
-    open_backend,
-)
+from vrthinker_core.backends.factory import DEFAULT_CHECKPOINT, NANO, NANO_NAME, OpenedBackend, default_choice, open_backend
 from vrthinker_core.backends.scripted import ScriptedBackend
 
 __all__ = [

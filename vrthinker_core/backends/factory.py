@@ -41,7 +41,7 @@ def open_backend(choice: str | None = None, name: str | None = None) -> OpenedBa
         return _open_default()
     kind, _, rest = choice.partition(":")
     if choice == "nano":
-        return OpenedBackend(_open_nano(name), (f"The built-in judge speaks. {NANO_LIMITS}",))
+        return OpenedBackend(_open_local(str(NANO), name or NANO_NAME), (f"The built-in judge speaks. {NANO_LIMITS}",))
     if kind == "hf" and rest:
         return OpenedBackend(_open_local(rest, name))
     if kind == "scripted" and rest:
@@ -58,17 +58,12 @@ def default_choice() -> str:
 
 def _open_default() -> OpenedBackend:
     if default_choice() == "nano":
-        return OpenedBackend(_open_nano(), (f"No GPU was found, so the built-in judge speaks. {NANO_LIMITS}",))
+        return OpenedBackend(_open_local(str(NANO), NANO_NAME), (f"No GPU was found, so the built-in judge speaks. {NANO_LIMITS}",))
     try:
         return OpenedBackend(_open_local(DEFAULT_CHECKPOINT))
     except CheckpointError as error:
-        return OpenedBackend(
-            _open_nano(), (f"{DEFAULT_CHECKPOINT} could not be opened, so the built-in judge speaks. {NANO_LIMITS} Cause: {error}",)
-        )
-
-
-def _open_nano(name: str | None = None) -> Backend:
-    return _open_local(str(NANO), name or NANO_NAME)
+        note = f"{DEFAULT_CHECKPOINT} could not be opened, so the built-in judge speaks. {NANO_LIMITS} Cause: {error}"
+        return OpenedBackend(_open_local(str(NANO), NANO_NAME), (note,))
 
 
 def _open_local(source: str, name: str | None = None) -> Backend:

@@ -45,13 +45,9 @@ class ScriptedConversation:
     """A `Conversation` whose only state is the number of its `stream` calls."""
 
     def __init__(self, backend: ScriptedBackend) -> None:
+        self.context_length = backend.context_length
         self._backend = backend
         self._calls = 0
-
-    @property
-    def context_length(self) -> int | None:
-        """Tokens that fit, None for no limit."""
-        return self._backend.context_length
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """One token a word and `tokens_per_frame` a frame."""
@@ -65,7 +61,9 @@ class ScriptedConversation:
         cancelled: Cancelled = not_cancelled,
     ) -> Iterator[str | Completion]:
         """The next reply, piece by piece. `sampling` is ignored, its `redirect` too."""
-        reply = self._next_reply(messages)
+        script, index = self._backend.script, self._calls
+        self._calls += 1
+        reply = script(messages) if callable(script) else script[min(index, len(script) - 1)]
         if isinstance(reply, JudgeError):
             raise reply
         completion = reply if isinstance(reply, Completion) else Completion(reply)
@@ -80,14 +78,8 @@ class ScriptedConversation:
             if self._backend.pause:
                 time.sleep(self._backend.pause)
         stop = completion.stop if sum(pieces) == len(text) else "cancelled"
-        yield Completion(
-            text[: sum(pieces)], stop, pieces=tuple(pieces), prompt_tokens=self.count_tokens(messages), new_tokens=len(text.split())
-        )
+        prompt_tokens, new_tokens = self.count_tokens(messages), len(text.split())
+        yield Completion(text[: sum(pieces)], stop, pieces=tuple(pieces), prompt_tokens=prompt_tokens, new_tokens=new_tokens)
 
     def close(self) -> None:
         """Nothing to free."""
-
-    def _next_reply(self, messages: Sequence[Message]) -> ScriptedReply:
-        script, index = self._backend.script, self._calls
-        self._calls += 1
-        return script(messages) if callable(script) else script[min(index, len(script) - 1)]
