@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
 from vrthinker_core.backends.local.conversation import LocalConversation
@@ -71,7 +72,7 @@ class _BatchSequence:
         """Process the sampled token in a decode step of its own."""
         if self.token is not None:
             self.generation.cache.trim()
-            self.generation.set_logits(self.generation.cache.decode(self.token))
+            self.generation.logits = self.generation.cache.decode(self.token)
 
     def _sample(self) -> None:
         self.token = self.generation.sample()
@@ -90,10 +91,8 @@ class BatchDecoder:
         """Encode the new vision items of all sequences in one pass. An error is left to the prefill of its own sequence."""
         items = [item for each in sequences for item in each.generation.new_items() if isinstance(item, VisionItem)]
         limit_threads(self._loaded.threads)
-        try:
+        with suppress(Exception):  # raised again in the prefill of one sequence
             self._loaded.vision.encode(items)
-        except Exception:  # noqa: BLE001 - raised again in the prefill of one sequence
-            return
 
     def prefill(self, sequences: Sequence[_BatchSequence]) -> None:
         """Prefill what is new of each prompt, in parallel threads where that is quicker."""
@@ -124,4 +123,4 @@ class BatchDecoder:
             self._cache = BatchedCache(self._loaded.model, caches, cuda_graphs=self._loaded.steps_per_sync > 0)
         logits = self._cache.decode({id(each.generation.cache): each.token for each in sequences if each.token is not None})
         for sequence in sequences:
-            sequence.generation.set_logits(logits[id(sequence.generation.cache)])
+            sequence.generation.logits = logits[id(sequence.generation.cache)]

@@ -38,7 +38,8 @@ class BatchedCache:
         """Can decode for these: all are in the batch with a free row, none was reallocated, and they are at least half of it."""
         batch = set(map(id, self._caches))
         return len(caches) * 2 >= len(self._caches) and all(
-            id(cache) in batch and cache.num_tokens < self._rows and self._shares_storage(cache.layers[0]) for cache in caches
+            id(cache) in batch and cache.num_tokens < self._rows and _address(cache.layers[0].storage) == _address(self._storage[0])
+            for cache in caches
         )
 
     @torch.inference_mode()
@@ -50,16 +51,13 @@ class BatchedCache:
             cache.append(tokens[id(cache)])
         return {id(cache): row for cache, row in zip(self._caches, logits, strict=True) if id(cache) in tokens}
 
-    # -- steps -------------------------------------------------------------------------------------------------------------
-
     def _run_step(self, tokens: dict[int, int], visible_rows: int) -> torch.Tensor:
+        self._load_inputs(tokens)
         if not self._cuda_graphs:
-            self._load_inputs(tokens)
             return self._step.forward(visible_rows)
         if self._replay is None:
-            self._load_inputs(tokens)
             self._replay = capture_cuda_graph(self._store_logits, self._step.token_ids.device)
-        self._load_inputs(tokens)
+            self._load_inputs(tokens)  # again, as `capture_cuda_graph` wants it
         self._replay()
         return self._logits
 
@@ -73,8 +71,9 @@ class BatchedCache:
             position_ids=[cache.next_position for cache in self._caches],
         )
 
-    def _shares_storage(self, layer: GrowingLayer) -> bool:
-        return layer.storage[0].untyped_storage().data_ptr() == self._storage[0][0].untyped_storage().data_ptr()
+
+def _address(storage: LayerStorage) -> int:
+    return storage[0].untyped_storage().data_ptr()
 
 
 def _stack_layers(layers: Sequence[GrowingLayer], rows: int) -> LayerStorage:

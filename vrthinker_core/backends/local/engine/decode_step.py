@@ -26,21 +26,17 @@ class DecodeStep:
 
     def __init__(self, model: Qwen2_5_VLForConditionalGeneration, storage: Sequence[LayerStorage]) -> None:
         """`storage` is the KV cache, one pair a layer; it is written in place."""
-        keys = storage[0][0]
+        batch, _, rows, _ = storage[0][0].shape
+        device = storage[0][0].device
         self._model = model
         self._layers = [StaticLayer(layer) for layer in storage]
-        self._row_indices = torch.arange(keys.shape[2], device=keys.device)
-        self.token_ids, self.cache_rows, self.position_ids = (
-            torch.zeros(len(keys), dtype=torch.long, device=keys.device) for _ in range(3)
-        )
+        self._row_indices = torch.arange(rows, device=device)
+        self.token_ids, self.cache_rows, self.position_ids = torch.zeros(3, batch, dtype=torch.long, device=device).unbind()
 
     def load_inputs(self, token_ids: Sequence[int], cache_rows: Sequence[int], position_ids: Sequence[int]) -> None:
         """Copy the inputs of the next step in: of each sequence the token, the cache row to write to, and the position."""
-        for tensor, values in (
-            (self.token_ids, token_ids),
-            (self.cache_rows, cache_rows),
-            (self.position_ids, position_ids),
-        ):
+        inputs = {self.token_ids: token_ids, self.cache_rows: cache_rows, self.position_ids: position_ids}
+        for tensor, values in inputs.items():
             tensor.copy_(torch.tensor(values, dtype=torch.long))
 
     def forward(self, visible_rows: int | None = None) -> torch.Tensor:

@@ -70,7 +70,8 @@ class Generation:
         self._loaded = loaded
         self._cancelled = cancelled
         self._max_tokens = min(sampling.max_new_tokens, loaded.context_length - token_count(prompt))
-        self._logits: torch.Tensor | None = None
+        self.logits: torch.Tensor | None = None
+        """After the token that was processed last, (vocabulary,)."""
         self._multi_step = multi_step if sampling.temperature <= 0 else None
         self._sampled_ahead: deque[int] = deque()
         """Tokens that `multi_step` sampled and the reply does not hold yet; all but the last are processed."""
@@ -83,7 +84,7 @@ class Generation:
 
     def prefill(self) -> None:
         """Process the part of the prompt that is not in the KV cache."""
-        self._logits, self._reused_tokens = self.cache.prefill(self.prompt, self._cancelled)
+        self.logits, self._reused_tokens = self.cache.prefill(self.prompt, self._cancelled)
         if self._multi_step is not None:
             self._multi_step.start_reply(self.sampler.prompt_tokens)
 
@@ -93,7 +94,7 @@ class Generation:
         if token is None:
             return
         if self._multi_step is None:
-            self.set_logits(self.cache.decode(token))
+            self.logits = self.cache.decode(token)
             return
         if not self._sampled_ahead:
             self._sampled_ahead.extend(self._multi_step.decode(self.detokenizer.tokens))
@@ -101,37 +102,34 @@ class Generation:
 
     def sample(self) -> int | None:
         """Sample one token; gives it where it must be processed before the next one, else None. May set `finish_reason`."""
-        if self._logits is None or self._cancelled():
+        if self.logits is None or self._cancelled():
             self.finish_reason = "cancelled"
             return None
         if len(self.detokenizer.tokens) >= self._max_tokens:
             self.finish_reason = "length"
             return None
-        token = self._sampled_ahead.popleft() if self._sampled_ahead else self.sampler(self._logits, self.detokenizer.tokens)
+        token = self._sampled_ahead.popleft() if self._sampled_ahead else self.sampler(self.logits, self.detokenizer.tokens)
         if token in self._loaded.stop_tokens:
             self.finish_reason = "end"
             return None
         self.detokenizer.append([token])
         if self.detokenizer.apply_redirect():
             self._sampled_ahead.clear()
-            self._logits, _ = self.cache.prefill([*self.prompt, *self.detokenizer.tokens], self._cancelled)
+            self.logits, _ = self.cache.prefill([*self.prompt, *self.detokenizer.tokens], self._cancelled)
             return None
         return token if len(self.detokenizer.tokens) < self._max_tokens else None
 
-    def set_logits(self, logits: torch.Tensor) -> None:
-        """Set the logits after the token that was sampled last, (vocabulary,)."""
-        self._logits = logits
-
     def completion(self) -> Completion:
         """The whole reply, once `finish_reason` is set and the detokenizer is flushed."""
+        text, tokens, pieces = self.detokenizer.text, tuple(self.detokenizer.tokens), tuple(self.detokenizer.pieces)
         return Completion(
-            self.detokenizer.text,
+            text,
             self.finish_reason or "cancelled",
-            tokens=tuple(self.detokenizer.tokens),
-            pieces=tuple(self.detokenizer.pieces),
+            tokens,
+            pieces,
             prompt_tokens=token_count(self.prompt),
             reused_tokens=self._reused_tokens,
-            new_tokens=len(self.detokenizer.tokens),
+            new_tokens=len(tokens),
             seconds=time.perf_counter() - self._start_time,
         )
 

@@ -100,8 +100,6 @@ class PrefixCache:
         for layer in self.layers:
             layer.truncate(self.num_tokens)
 
-    # -- steps -------------------------------------------------------------------------------------------------------------
-
     def _truncate_to_common(self, items: Sequence[PromptItem]) -> int:
         """Drop what follows the common prefix; gives its length in items."""
         kept = self.common_prefix(items)
@@ -135,13 +133,9 @@ class PrefixCache:
         ids = [i for item in items for i in ([item] if isinstance(item, int) else [self._pads[item.kind]] * item.num_tokens)]
         embedded: torch.Tensor = embedding(torch.tensor([ids], device=embedding.weight.device))
         vision_items = [item for item in items if isinstance(item, VisionItem)]
-        features = iter(self._vision.encode(vision_items) if vision_items else ())
-        start = 0
-        for item in items:
-            end = start + token_count([item])
-            if isinstance(item, VisionItem):
-                embedded[0, start:end] = next(features).to(embedded.device, embedded.dtype)
-            start = end
+        if vision_items:
+            places = [isinstance(item, VisionItem) for item in items for _ in range(token_count([item]))]
+            embedded[0, places] = torch.cat(self._vision.encode(vision_items)).to(embedded.device, embedded.dtype)
         return embedded
 
     def _mrope_positions(self, items: Sequence[PromptItem]) -> tuple[torch.Tensor, list[int]]:

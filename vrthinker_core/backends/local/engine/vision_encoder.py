@@ -81,8 +81,6 @@ class VisionEncoder:
             self._features.clear()
             self._bytes = 0
 
-    # -- the cache ---------------------------------------------------------------------------------------------------------
-
     def _cached(self, item: VisionItem) -> torch.Tensor | None:
         with self._lock:
             features = self._features.get(item)
@@ -99,8 +97,6 @@ class VisionEncoder:
             self._bytes += features.nbytes
             while self._bytes > self._max_bytes:
                 self._bytes -= self._features.popitem(last=False)[1].nbytes
-
-    # -- the model ---------------------------------------------------------------------------------------------------------
 
     def _encode_new(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
         """Encode, in several threads where there are many items."""
