@@ -24,17 +24,11 @@ class LocalConversation:
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
+        self.context_length = loaded.context_length
         self._cache: PrefixCache | None = PrefixCache(loaded.model, loaded.vision, loaded.threads)
-        self._multi_step = (
-            MultiStepDecoder(loaded.model, self._cache, loaded.repetition_penalty, loaded.steps_per_sync)
-            if loaded.steps_per_sync
-            else None
-        )
-
-    @property
-    def context_length(self) -> int:
-        """Tokens that fit into the context, prompt and reply together."""
-        return self._loaded.context_length
+        self._multi_step: MultiStepDecoder | None = None
+        if steps := loaded.steps_per_sync:
+            self._multi_step = MultiStepDecoder(loaded.model, self._cache, loaded.repetition_penalty, steps)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """The number of prompt tokens of `messages`; the model does not run. Raises BackendFailed for frames it cannot take."""
@@ -60,11 +54,9 @@ class LocalConversation:
 
     def start_generation(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled) -> Generation:
         """A reply of which nothing is computed yet. Raises ContextFull where the prompt does not fit."""
-        prompt = self._render(messages)
-        if token_count(prompt) + 1 > self.context_length:
-            raise ContextFull(
-                f"The conversation has come to {token_count(prompt):,} tokens; this judge's context holds {self.context_length:,}."
-            )
+        prompt, limit = self._render(messages), self.context_length
+        if (tokens := token_count(prompt)) + 1 > limit:
+            raise ContextFull(f"The conversation has come to {tokens:,} tokens; this judge's context holds {limit:,}.")
         if self._cache is None:
             raise BackendFailed("This conversation was closed.")
         return Generation(self._loaded, self._cache, prompt, sampling, cancelled, self._multi_step)

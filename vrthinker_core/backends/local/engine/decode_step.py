@@ -31,12 +31,12 @@ class DecodeStep:
         self._model = model
         self._layers = [StaticLayer(layer) for layer in storage]
         self._row_indices = torch.arange(rows, device=device)
-        self.token_ids, self.cache_rows, self.position_ids = torch.zeros(3, batch, dtype=torch.long, device=device).unbind()
+        self.token_ids, self.cache_rows, self.position_ids = (torch.zeros(batch, dtype=torch.long, device=device) for _ in range(3))
 
     def load_inputs(self, token_ids: Sequence[int], cache_rows: Sequence[int], position_ids: Sequence[int]) -> None:
         """Copy the inputs of the next step in: of each sequence the token, the cache row to write to, and the position."""
-        inputs = {self.token_ids: token_ids, self.cache_rows: cache_rows, self.position_ids: position_ids}
-        for tensor, values in inputs.items():
+        tensors = (self.token_ids, self.cache_rows, self.position_ids)
+        for tensor, values in zip(tensors, (token_ids, cache_rows, position_ids), strict=True):
             tensor.copy_(torch.tensor(values, dtype=torch.long))
 
     def forward(self, visible_rows: int | None = None) -> torch.Tensor:

@@ -57,7 +57,7 @@ class Generation:
         prompt: list[PromptItem],
         sampling: Sampling,
         cancelled: Cancelled,
-        multi_step: MultiStepDecoder | None = None,
+        multi_step: MultiStepDecoder | None,
     ) -> None:
         """`multi_step` is used where decoding is greedy."""
         self.prompt = prompt
@@ -122,16 +122,9 @@ class Generation:
     def completion(self) -> Completion:
         """The whole reply, once `finish_reason` is set and the detokenizer is flushed."""
         text, tokens, pieces = self.detokenizer.text, tuple(self.detokenizer.tokens), tuple(self.detokenizer.pieces)
-        return Completion(
-            text,
-            self.finish_reason or "cancelled",
-            tokens,
-            pieces,
-            prompt_tokens=token_count(self.prompt),
-            reused_tokens=self._reused_tokens,
-            new_tokens=len(tokens),
-            seconds=time.perf_counter() - self._start_time,
-        )
+        prompt_tokens, seconds = token_count(self.prompt), time.perf_counter() - self._start_time
+        finish_reason, reused = self.finish_reason or "cancelled", self._reused_tokens
+        return Completion(text, finish_reason, tokens, pieces, prompt_tokens, reused, len(tokens), seconds)
 
 
 class Sampler:

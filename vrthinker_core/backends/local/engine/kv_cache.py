@@ -34,9 +34,7 @@ class PrefixCache:
 
     def __init__(self, model: Qwen2_5_VLForConditionalGeneration, vision: VisionEncoder, threads: int | None = None) -> None:
         """`threads`: see `limit_threads`."""
-        self._model = model
-        self._vision = vision
-        self.threads = threads
+        self._model, self._vision, self.threads = model, vision, threads
         config: Any = model.config.vision_config
         self._merge_size = int(config.spatial_merge_size)
         self._positions_per_grid = float(config.tokens_per_second) * SECONDS_PER_GRID
@@ -114,11 +112,9 @@ class PrefixCache:
         limit_threads(self.threads)
         embeddings = self._embed(items)
         position_ids, next_positions = self._mrope_positions(items)
+        position_ids = position_ids.unsqueeze(1).to(embeddings.device)
         hidden = self._model.model.language_model(
-            inputs_embeds=embeddings,
-            position_ids=position_ids.unsqueeze(1).to(embeddings.device),
-            past_key_values=self._cache,
-            use_cache=True,
+            inputs_embeds=embeddings, position_ids=position_ids, past_key_values=self._cache, use_cache=True
         ).last_hidden_state
         logits: torch.Tensor = self._model.lm_head(hidden[:, -1])[0].float()
         for item in items:

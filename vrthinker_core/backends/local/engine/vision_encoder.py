@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 import torch
 from PIL import Image
-from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
+from transformers import Qwen2_5_VLForConditionalGeneration as Model
+from transformers import Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
 from vrthinker_core.backends.local.engine.threads import limit_threads, parallelism
@@ -30,16 +31,10 @@ class VisionEncoder:
     """The vision half of a model and an LRU cache of image features by content. Shared by all conversations; thread-safe."""
 
     def __init__(
-        self,
-        model: Qwen2_5_VLForConditionalGeneration,
-        processor: Qwen2VLImageProcessorPil,
-        cache_bytes: int = CACHE_BYTES,
-        threads: int | None = None,
+        self, model: Model, processor: Qwen2VLImageProcessorPil, cache_bytes: int = CACHE_BYTES, threads: int | None = None
     ) -> None:
         """`threads`: see `limit_threads`."""
-        self._encoder = model.model.visual
-        self._processor = processor
-        self._threads = threads
+        self._encoder, self._processor, self._threads = model.model.visual, processor, threads
         self._features: OrderedDict[VisionItem, torch.Tensor] = OrderedDict()
         self._max_bytes = cache_bytes
         self._bytes = 0
@@ -54,13 +49,8 @@ class VisionEncoder:
         processor, first = self._processor, frames[0]
         if any((frame.width, frame.height) != (first.width, first.height) for frame in frames):
             raise ValueError("the frames of one video item differ in size")
-        height, width = smart_resize(
-            first.height,
-            first.width,
-            factor=processor.patch_size * processor.merge_size,
-            min_pixels=int(processor.size["shortest_edge"]),
-            max_pixels=int(processor.size["longest_edge"]),
-        )
+        low, high = int(processor.size["shortest_edge"]), int(processor.size["longest_edge"])
+        height, width = smart_resize(first.height, first.width, processor.patch_size * processor.merge_size, low, high)
         times = -(-len(frames) // processor.temporal_patch_size) if kind == "video" else 1
         grid = (times, height // processor.patch_size, width // processor.patch_size)
         num_tokens = grid[0] * grid[1] * grid[2] // processor.merge_size**2
@@ -83,10 +73,9 @@ class VisionEncoder:
 
     def _cached(self, item: VisionItem) -> torch.Tensor | None:
         with self._lock:
-            features = self._features.get(item)
-            if features is not None:
+            if item in self._features:
                 self._features.move_to_end(item)
-            return features
+            return self._features.get(item)
 
     def _store(self, item: VisionItem, features: torch.Tensor) -> None:
         key = replace(item, frames=())  # without the pixels

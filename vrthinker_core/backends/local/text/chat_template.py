@@ -47,17 +47,18 @@ def render_prompt(messages: Sequence[Message], tokenizer: SafeTokenizer, make_vi
     """
     if messages and messages[0].role != "system":
         messages = (Message("system", (Text(DEFAULT_SYSTEM),)), *messages)
-    prompt = _PromptBuilder(tokenizer, make_vision_item)
+    prompt, control = _PromptBuilder(tokenizer, make_vision_item), tokenizer.control
     for message in messages:
-        prompt.add_control(tokenizer.control.im_start)
+        prompt.add_tokens(control.im_start)
         prompt.add_text(message.role + "\n")
         for part in message.parts:
             prompt.add_part(part)
-        prompt.add_control(tokenizer.control.im_end)
+        prompt.add_tokens(control.im_end)
         prompt.add_text("\n")
-    prompt.add_control(tokenizer.control.im_start)
+    prompt.add_tokens(control.im_start)
     prompt.add_text("assistant\n")
-    return prompt.build()
+    prompt.add_tokens()
+    return prompt.items
 
 
 class _PromptBuilder:
@@ -66,14 +67,17 @@ class _PromptBuilder:
     def __init__(self, tokenizer: SafeTokenizer, make_vision_item: MakeVisionItem) -> None:
         self._tokenizer = tokenizer
         self._make_vision_item = make_vision_item
-        self._items: list[PromptItem] = []
+        self.items: list[PromptItem] = []
         self._pending_text = ""
 
     def add_text(self, text: str) -> None:
         self._pending_text += text
 
-    def add_control(self, token: int) -> None:
-        self._add_tokens([token])
+    def add_tokens(self, *tokens: int) -> None:
+        """Tokenise the pending text, then add `tokens`."""
+        text, self._pending_text = self._pending_text, ""
+        self.items += self._tokenizer.encode(text) if text else []
+        self.items += tokens
 
     def add_part(self, part: Part) -> None:
         match part:
@@ -86,24 +90,15 @@ class _PromptBuilder:
             case Video(frames):
                 self._add_vision("video", frames)
 
-    def build(self) -> list[PromptItem]:
-        self._add_tokens([])
-        return self._items
-
-    def _add_tokens(self, tokens: Sequence[int]) -> None:
-        text, self._pending_text = self._pending_text, ""
-        self._items += self._tokenizer.encode(text) if text else []
-        self._items += tokens
-
     def _add_generated(self, text: str, tokens: tuple[int, ...]) -> None:
         """Keep the sampled token ids, but only if they decode to this text and hold no control token: a trace file may lie."""
         control_ids, decode = self._tokenizer.control_ids, self._tokenizer.decode
         if tokens and not control_ids.intersection(tokens) and decode(tokens) == text:
-            self._add_tokens(tokens)
+            self.add_tokens(*tokens)
         else:
             self.add_text(text)
 
     def _add_vision(self, kind: Literal["image", "video"], frames: tuple[Frame, ...]) -> None:
-        self.add_control(self._tokenizer.control.vision_start)
-        self._items.append(self._make_vision_item(kind, frames))
-        self.add_control(self._tokenizer.control.vision_end)
+        self.add_tokens(self._tokenizer.control.vision_start)
+        self.items.append(self._make_vision_item(kind, frames))
+        self.add_tokens(self._tokenizer.control.vision_end)

@@ -21,7 +21,7 @@ class StreamingDetokenizer:
         self.pieces: list[int] = []
         """Lengths of the pieces of text that were emitted."""
         self._tokenizer = tokenizer
-        self._redirect = redirect if redirect and redirect[0] else None
+        self._unwanted, self._wanted = redirect or ("", "")
         self._text = ""
         self._emitted = 0
         self._text_ends = [0]
@@ -46,15 +46,12 @@ class StreamingDetokenizer:
 
         A token that spells the end of the kept text and the beginning of `a` is dropped too, and that end is tokenised anew.
         """
-        if self._redirect is None:
+        start = self._text.find(self._unwanted)
+        if not self._unwanted or start < 0:
             return False
-        unwanted, wanted = self._redirect
-        start = self._text.find(unwanted)
-        if start < 0:
-            return False
-        self._redirect = None
+        self._unwanted = ""
         kept = max(count for count, end in enumerate(self._text_ends) if 0 <= end <= start)
-        replacement = self._text[self._text_ends[kept] : start] + wanted
+        replacement = self._text[self._text_ends[kept] : start] + self._wanted
         self.tokens, self._text_ends = self.tokens[:kept], self._text_ends[: kept + 1]
         self._text = self._text[: self._text_ends[kept]]
         self._decoder.reset()
@@ -79,7 +76,4 @@ class StreamingDetokenizer:
 
     def _held_back(self) -> int:
         """Characters at the end of the text that are a beginning of `a`."""
-        if self._redirect is None:
-            return 0
-        unwanted = self._redirect[0]
-        return next((n for n in range(len(unwanted) - 1, 0, -1) if self._text.endswith(unwanted[:n])), 0)
+        return next((n for n in range(len(self._unwanted) - 1, 0, -1) if self._text.endswith(self._unwanted[:n])), 0)
