@@ -69,7 +69,7 @@ def test_every_pairing_runs_to_its_end(names: tuple[str, str], protocol: Protoco
 @pytest.mark.parametrize("names", PAIRINGS[1:12:5], ids="+".join)
 def test_the_built_in_judge_reads_real_clips_to_the_end(names: tuple[str, str]) -> None:
     pair = VideoPair("A test.", *(FOLDER / name for name in names))
-    events = list(judge(pair, open_backend("nano").backend))
+    events = list(judge(pair, open_backend("nano")))
     end = events[-1]
     assert isinstance(end, Finished)
     assert end.stop not in (StopReason.FAILED, StopReason.CANCELLED), end.error

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vrthinker_core.backends import OpenedBackend, ScriptedBackend, open_backend
+    from vrthinker_core.backends import Backend, ScriptedBackend, open_backend
     from vrthinker_core.batch import judge_many
     from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, TraceError, VideoError, VrThinkerError
     from vrthinker_core.judge import judge
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Trace, Turn, TurnEnded
 
 __all__ = [
+    "Backend",
     "BadInput",
     "CheckpointError",
     "Dimension",
@@ -26,7 +27,6 @@ __all__ = [
     "Finished",
     "FramesShown",
     "JudgeError",
-    "OpenedBackend",
     "Preference",
     "ScriptedBackend",
     "Settings",
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "backends": ("OpenedBackend", "ScriptedBackend", "open_backend"),
+    "backends": ("Backend", "ScriptedBackend", "open_backend"),
     "batch": ("judge_many",),
     "errors": ("BadInput", "CheckpointError", "JudgeError", "TraceError", "VideoError", "VrThinkerError"),
     "judge": ("judge",),

@@ -86,8 +86,7 @@ def compare(
     from vrthinker_core.judge import judge as run_judge
     from vrthinker_core.types import VideoPair
 
-    opened = open_backend(judge)
-    events = run_judge(VideoPair(prompt, video1, video2), opened.backend, settings, trace=trace, notes=opened.notes)
+    events = run_judge(VideoPair(prompt, video1, video2), open_backend(judge), settings, trace=trace)
     raise typer.Exit(_print_run(events, json_only))
 
 

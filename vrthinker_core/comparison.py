@@ -7,7 +7,6 @@ what is trained is what is shown. Text pieces never pass through it: whoever dri
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -88,11 +87,11 @@ class Comparison:
             _check_prompt(self._pair.prompt)
             self._submit_opening(dialect, executor)
 
-    def start(self, notes: Sequence[str] = ()) -> Started:
-        """Open both videos. `notes` are what else a person must know about this run."""
+    def start(self) -> Started:
+        """Open both videos."""
         dialect, infos = self._open()
         prompt = self._pair.prompt[:MAX_PROMPT]
-        notes = (*notes, *_pair_notes(self._pair, infos))
+        notes = (*self._backend.notes, *_pair_notes(self._pair, infos))
         return Started(prompt, self._backend.name, dialect.name, self._settings, infos, dialect.system, dialect.rules, notes)
 
     def next_request(self) -> PendingTurn | None:

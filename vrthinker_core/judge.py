@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -24,17 +24,16 @@ def judge(
     *,
     cancelled: Cancelled = not_cancelled,
     trace: Path | None = None,
-    notes: Sequence[str] = (),
-    decoders: DecoderPool | None = None,
+    decoder_pool: DecoderPool | None = None,
 ) -> Iterator[Event]:
     """Compare two videos; an event at each step, `Started` first and exactly one `Finished` last.
 
     Never raises for bad input, bad files or a failing judge: these end the run as `failed` with a sentence. Closing the
-    generator ends the run as `cancelled`. `trace` names a file that is written turn by turn; `notes` go into the trace's beginning.
-    `decoders` gives the decoding processes; whoever judges more than once keeps one, and the videos open faster.
+    generator ends the run as `cancelled`. `trace` names a file that is written turn by turn. `decoder_pool`
+    gives the decoding processes; whoever judges more than once keeps one, and the videos open faster.
     """
-    with Comparison(pair, backend, settings, cancelled, decoders) as run, TraceWriter(trace) as writer:
-        yield writer.record(run.start(notes))
+    with Comparison(pair, backend, settings, cancelled, decoder_pool) as run, TraceWriter(trace) as writer:
+        yield writer.record(run.start())
         while (pending := run.next_request()) is not None:
             yield writer.record(pending.shown)
             reply = ReplyCollector(pending.shown.turn)

@@ -50,7 +50,7 @@ def readme_row(result: dict[str, Any]) -> str:
 
 def measure(rows: list[dict[str, str]], folder: Path, settings: Settings) -> dict[str, object]:
     """Judge every row; returns counts of right labels and of stop reasons, turns and seconds."""
-    backend = open_backend("nano").backend
+    backend = open_backend("nano")
     assert isinstance(backend, TransformersBackend)
     right = dict.fromkeys((dimension.value for dimension in Dimension), 0)
     all_right, turns = 0, 0

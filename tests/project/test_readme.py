@@ -68,7 +68,7 @@ def test_ci_calls_the_test_line() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert sorted(vrthinker_core.__all__) == [
-        "BadInput", "CheckpointError", "Dimension", "Event", "Finished", "FramesShown", "JudgeError", "OpenedBackend", "Preference",
+        "Backend", "BadInput", "CheckpointError", "Dimension", "Event", "Finished", "FramesShown", "JudgeError", "Preference",
         "ScriptedBackend", "Settings", "Side", "Started", "StopReason", "TextArrived", "Trace", "TraceError", "Turn", "TurnEnded",
         "Verdict", "VideoError", "VideoPair", "VrThinkerError", "judge", "judge_many", "open_backend",
     ]  # fmt: skip

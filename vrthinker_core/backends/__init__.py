@@ -4,7 +4,7 @@ Importing this package imports neither torch nor transformers.
 """
 
 from vrthinker_core.backends.base import Backend, Conversation
-from vrthinker_core.backends.factory import DEFAULT_CHECKPOINT, NANO, NANO_NAME, OpenedBackend, default_choice, open_backend
+from vrthinker_core.backends.factory import DEFAULT_CHECKPOINT, NANO, NANO_NAME, default_choice, open_backend
 from vrthinker_core.backends.scripted import ScriptedBackend
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "NANO_NAME",
     "Backend",
     "Conversation",
-    "OpenedBackend",
     "ScriptedBackend",
     "default_choice",
     "open_backend",

@@ -52,6 +52,10 @@ class Backend(typing.Protocol):
     def follows_instructions(self) -> bool:
         """It understands text that is not its protocol's own. One that does not is made to answer by `Sampling.redirect` alone."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person must know of this judge, one sentence each; they are shown with every result."""
+
     def open_conversation(self) -> Conversation:
         """A new conversation."""
 

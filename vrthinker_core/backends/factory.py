@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.backends.scripted import ScriptedBackend
@@ -23,15 +23,7 @@ NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it 
 """Part of every note about the built-in judge."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedBackend:
-    """A backend that is ready, and notes about the choice that are shown with every result."""
-
-    backend: Backend
-    notes: tuple[str, ...] = ()
-
-
-def open_backend(choice: str | None = None, name: str | None = None) -> OpenedBackend:
+def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
     """Open `nano`, `hf:ID_OR_PATH`, `scripted:FILE` (JSON lines with `reply`), or, for None, the best judge this machine can run.
 
     `name` replaces the judge's own display name, where several must be told apart; it is ignored for None.
@@ -41,11 +33,11 @@ def open_backend(choice: str | None = None, name: str | None = None) -> OpenedBa
         return _open_default()
     kind, _, rest = choice.partition(":")
     if choice == "nano":
-        return OpenedBackend(_open_local(str(NANO), name or NANO_NAME), (f"The built-in judge speaks. {NANO_LIMITS}",))
+        return _open_local(str(NANO), name or NANO_NAME, f"The built-in judge speaks. {NANO_LIMITS}")
     if kind == "hf" and rest:
-        return OpenedBackend(_open_local(rest, name))
+        return _open_local(rest, name)
     if kind == "scripted" and rest:
-        return OpenedBackend(_open_script(Path(rest), name), ("A script speaks, not a model.",))
+        return _open_script(Path(rest), name)
     raise BadInput(f"There is no judge {choice!r}. Choose nano, hf:ID_OR_PATH or scripted:FILE.")
 
 
@@ -56,20 +48,20 @@ def default_choice() -> str:
     return f"hf:{DEFAULT_CHECKPOINT}" if has_cuda() else "nano"
 
 
-def _open_default() -> OpenedBackend:
+def _open_default() -> Backend:
     if default_choice() == "nano":
-        return OpenedBackend(_open_local(str(NANO), NANO_NAME), (f"No GPU was found, so the built-in judge speaks. {NANO_LIMITS}",))
+        return _open_local(str(NANO), NANO_NAME, f"No GPU was found, so the built-in judge speaks. {NANO_LIMITS}")
     try:
-        return OpenedBackend(_open_local(DEFAULT_CHECKPOINT))
+        return _open_local(DEFAULT_CHECKPOINT)
     except CheckpointError as error:
         note = f"{DEFAULT_CHECKPOINT} could not be opened, so the built-in judge speaks. {NANO_LIMITS} Cause: {error}"
-        return OpenedBackend(_open_local(str(NANO), NANO_NAME), (note,))
+        return _open_local(str(NANO), NANO_NAME, note)
 
 
-def _open_local(source: str, name: str | None = None) -> Backend:
+def _open_local(source: str, name: str | None = None, *notes: str) -> Backend:
     from vrthinker_core.backends.transformers_local import TransformersBackend
 
-    return TransformersBackend.load(source, name=name)
+    return TransformersBackend.load(source, name=name, notes=notes)
 
 
 def _open_script(path: Path, name: str | None) -> ScriptedBackend:
@@ -77,9 +69,12 @@ def _open_script(path: Path, name: str | None) -> ScriptedBackend:
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         replies = [str(line["reply"]) for line in lines if "reply" in line]
-        options = {key: value for line in lines for key, value in line.items() if key in ("protocol", "pause", "name")}
+        options: dict[str, Any] = {
+            key: value for line in lines for key, value in line.items() if key in ("protocol", "pause", "name")
+        }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(f"Cannot read the script {path.name}: {error}.") from None
     if not replies:
         raise BadInput(f"The script {path.name} holds no replies.")
-    return ScriptedBackend(replies, **(options | ({"name": name} if name else {})))
+    options |= {"notes": ("A script speaks, not a model.",)} | ({"name": name} if name else {})
+    return ScriptedBackend(replies, **options)

@@ -35,6 +35,7 @@ class ScriptedBackend:
     context_length: int | None = None
     tokens_per_frame: int = 256
     follows_instructions: bool = True
+    notes: tuple[str, ...] = ()
 
     def open_conversation(self) -> ScriptedConversation:
         """A conversation that starts at the first reply."""

@@ -29,24 +29,30 @@ class TransformersBackend:
     A small model on the CPU runs with one thread, and leaves torch set so (`torch.set_num_threads(1)`) in the calling thread.
     """
 
-    def __init__(self, checkpoint: Checkpoint, name: str) -> None:
-        self.name = name
+    def __init__(self, checkpoint: Checkpoint, name: str, notes: tuple[str, ...] = ()) -> None:
+        self.name, self.notes = name, notes
         self.protocol: ProtocolName | None = checkpoint.protocol
         self.follows_instructions = checkpoint.forced_redirect is None
         self.loaded = _loaded_model(checkpoint)
 
     @classmethod
     def load(
-        cls, source: str, *, name: str | None = None, device: str | None = None, dtype: torch.dtype | None = None
+        cls,
+        source: str,
+        *,
+        name: str | None = None,
+        device: str | None = None,
+        dtype: torch.dtype | None = None,
+        notes: tuple[str, ...] = (),
     ) -> TransformersBackend:
-        """Open a folder or a hub id.
+        """Open a folder or a hub id. `notes` are what a person must know of the choice.
 
         `device` ("cpu", "cuda", "cuda:1") and `dtype` default to: small models on the CPU in float32; others on the GPUs in
         bfloat16, or on the CPU in bfloat16 where there is none. Raises CheckpointError for a checkpoint that is missing, damaged
         or too large.
         """
         checkpoint = open_checkpoint(source, device=device, dtype=dtype)
-        return cls(checkpoint, name or folder_title(checkpoint.folder))
+        return cls(checkpoint, name or folder_title(checkpoint.folder), notes)
 
     def open_conversation(self) -> LocalConversation:
         """A new conversation; its KV cache is allocated with its first prompt."""

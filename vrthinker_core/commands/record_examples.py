@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vrthinker_core.backends import OpenedBackend, ScriptedBackend
+from vrthinker_core.backends import Backend, ScriptedBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.judge import judge
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, draw_pair
@@ -81,22 +81,21 @@ EXAMPLES = (
 
 
 def record_examples(
-    opened: OpenedBackend, out: Path, progress: Callable[[int, int], None], examples: Sequence[ExampleRecipe] = EXAMPLES
+    judge_backend: Backend, out: Path, progress: Callable[[int, int], None], examples: Sequence[ExampleRecipe] = EXAMPLES
 ) -> Iterator[str]:
     """Write clips and traces of the examples into `out`; gives one line for each. Raises BadInput when `out` cannot be written."""
     for done, example in enumerate(examples):
         progress(done, len(examples))
-        yield _record(opened, out / example.name, example)
+        yield _record(judge_backend, out / example.name, example)
     progress(len(examples), len(examples))
 
 
-def _record(opened: OpenedBackend, folder: Path, example: ExampleRecipe) -> str:
+def _record(judge_backend: Backend, folder: Path, example: ExampleRecipe) -> str:
     drawn = draw_pair(example.seed)
     pair = _write_videos(drawn, folder)
-    backend = ScriptedBackend(example.script) if example.script else opened.backend
-    notes = SCRIPTED_NOTES if example.script else opened.notes
+    backend = ScriptedBackend(example.script, notes=SCRIPTED_NOTES) if example.script else judge_backend
     end: Finished | None = None
-    for event in judge(pair, backend, example.settings, trace=folder / "trace.json", notes=notes):
+    for event in judge(pair, backend, example.settings, trace=folder / "trace.json"):
         end = event if isinstance(event, Finished) else end
     assert end is not None
     labels = end.verdict.labels if end.verdict is not None else {}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.ui.sessions.test_background_run import until
 from tests.ui.support import handmade_runs
-from vrthinker_core.backends import OpenedBackend, ScriptedBackend, open_backend
+from vrthinker_core.backends import ScriptedBackend, open_backend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, Started, StopReason
@@ -26,7 +26,7 @@ ANSWER = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 
 
 def test_a_job_yields_the_judges_notes_and_writes_a_trace(pair: VideoPair, tmp_path: Path) -> None:
-    judges = JudgeLoader({"one": lambda: OpenedBackend(ScriptedBackend([ANSWER]), ("A script speaks.",))})
+    judges = JudgeLoader({"one": lambda: ScriptedBackend([ANSWER], notes=("A script speaks.",))})
     first, *_, last = judges.run_job(RunJob(pair, Settings(), tmp_path / "trace.json", tmp_path / "stop"))
     assert isinstance(first, Started)
     assert first.notes == ("A script speaks.",)
@@ -39,7 +39,7 @@ def test_a_trace_that_cannot_be_written_is_noted_without_its_path(
     pair: VideoPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    judges = JudgeLoader({"one": lambda: OpenedBackend(ScriptedBackend([ANSWER]))})
+    judges = JudgeLoader({"one": lambda: ScriptedBackend([ANSWER])})
     events = [*judges.run_job(RunJob(pair, Settings(), tmp_path / "gone" / "trace.json", tmp_path / "stop"))]
     assert str(tmp_path) not in repr(events[-1])
     assert view_json(fold_all(events), lambda half: ImageSource("", 1, 1))["notes"] == [TRACE_NOT_KEPT]
@@ -49,7 +49,7 @@ def test_a_trace_that_cannot_be_written_is_noted_without_its_path(
 def test_the_stop_file_stops_the_judge(pair: VideoPair, tmp_path: Path) -> None:
     job = RunJob(pair, Settings(), tmp_path / "trace.json", tmp_path / "stop")
     job.stop_file.touch()
-    *_, last = JudgeLoader({"one": lambda: OpenedBackend(ScriptedBackend([ANSWER]))}).run_job(job)
+    *_, last = JudgeLoader({"one": lambda: ScriptedBackend([ANSWER])}).run_job(job)
     assert isinstance(last, Finished)
     assert last.stop is StopReason.CANCELLED
 
@@ -62,7 +62,7 @@ def test_an_unknown_judge_is_named_in_the_error() -> None:
 
 
 def test_an_unexpected_failure_becomes_a_sentence() -> None:
-    judges = JudgeLoader({"one": lambda: OpenedBackend(*[1 / 0])})  # type: ignore[arg-type]
+    judges = JudgeLoader({"one": lambda: ScriptedBackend(*[1 / 0])})  # type: ignore[arg-type]
     with pytest.raises(CheckpointError, match="ZeroDivisionError"):
         judges.get()
 

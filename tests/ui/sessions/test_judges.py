@@ -13,7 +13,7 @@ import torch
 import app
 from tests.ui.conftest import write_script
 from tests.ui.sessions.test_background_run import until
-from vrthinker_core.backends import OpenedBackend, ScriptedBackend
+from vrthinker_core.backends import Backend, ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Preference, Settings, VideoPair
 from vrthinker_core.ui.sessions import settings_form
@@ -27,7 +27,7 @@ LoadJudges = Callable[..., JudgeLoader]
 
 
 def scripted(reply: str, name: str) -> OpenJudge:
-    return lambda: OpenedBackend(ScriptedBackend([reply], name=name))
+    return lambda: ScriptedBackend([reply], name=name)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def load_judges() -> Iterator[LoadJudges]:
         loader.close()
 
 
-def failing() -> OpenedBackend:
+def failing() -> Backend:
     raise CheckpointError("There is no such checkpoint.")
 
 
@@ -78,7 +78,7 @@ def test_a_backend_has_the_name_that_the_page_shows(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         scripts.append(write_script(tmp_path / name / "script.jsonl", [FIRST], name="of its own"))
     judges = judge_openers(scripts)
-    assert [open_judge().backend.name for open_judge in judges.values()] == list(judges) == ["script", "script 2"]
+    assert [open_judge().name for open_judge in judges.values()] == list(judges) == ["script", "script 2"]
 
 
 @pytest.mark.parametrize("choice", ["hf:{}/nothing", "hf:{}", "scripted:{}/nothing.jsonl", "{}/nothing"])
@@ -120,7 +120,7 @@ def test_without_a_choice_the_best_judge_and_the_built_in_one_are_offered(
 def test_without_a_gpu_the_built_in_judge_notes_why_it_was_chosen() -> None:
     (open_judge,) = judge_openers([]).values()
     opened = open_judge()
-    assert opened.backend.name == "nano (built in)"
+    assert opened.name == "nano (built in)"
     assert opened.notes[0].startswith("No GPU was found")
 
 
@@ -130,24 +130,24 @@ def test_without_a_gpu_the_built_in_judge_notes_why_it_was_chosen() -> None:
 def test_judges_open_in_order_and_each_is_ready_before_the_next(load_judges: LoadJudges) -> None:
     go_on = threading.Event()
 
-    def slow() -> OpenedBackend:
+    def slow() -> Backend:
         go_on.wait()
-        return OpenedBackend(ScriptedBackend([SECOND], name="slow"))
+        return ScriptedBackend([SECOND], name="slow")
 
     judges = load_judges(one=scripted(FIRST, "one"), slow=slow, last=scripted(FIRST, "last"))
     assert judges.names == ("one", "slow", "last")
-    assert judges.get().backend.name == judges.get("one").backend.name == "one"
+    assert judges.get().name == judges.get("one").name == "one"
     assert judges.is_loaded()
     assert (judges.is_loaded("slow"), judges.is_loaded("last")) == (False, False)
     go_on.set()
-    assert judges.get("slow").backend.name == "slow"
-    assert judges.get("last").backend.name == "last"
+    assert judges.get("slow").name == "slow"
+    assert judges.get("last").name == "last"
 
 
 def test_wait_all_waits_for_every_judge(load_judges: LoadJudges) -> None:
     go_on = threading.Event()
 
-    def slow() -> OpenedBackend:
+    def slow() -> Backend:
         go_on.wait()
         return failing()
 
@@ -163,10 +163,10 @@ def test_wait_all_waits_for_every_judge(load_judges: LoadJudges) -> None:
     assert judges.is_loaded("slow")
 
 
-@pytest.mark.parametrize("broken", [failing, lambda: sys.exit(1), lambda: OpenedBackend(*[1 / 0])])
+@pytest.mark.parametrize("broken", [failing, lambda: sys.exit(1), lambda: ScriptedBackend(*[1 / 0])])
 def test_a_judge_that_cannot_be_opened_leaves_the_others_alone(load_judges: LoadJudges, broken: OpenJudge) -> None:
     judges = load_judges(broken=broken, whole=scripted(SECOND, "whole"))
-    assert judges.get("whole").backend.name == "whole"
+    assert judges.get("whole").name == "whole"
     depths = []
     for _ in range(3):
         with pytest.raises(CheckpointError) as raised:

@@ -156,16 +156,15 @@ class Endpoints:
         if not self._judges.is_loaded(name):
             return health
         try:
-            opened = self._judges.get(name)
+            backend = self._judges.get(name)
         except VrThinkerError as error:
             return {**health, "status": "no judge", "error": str(error)}
-        backend = opened.backend
         return {
             **health,
             "status": "ready",
             "judge": backend.name,
             "protocol": backend.protocol or "paired",
-            "notes": list(opened.notes),
+            "notes": list(backend.notes),
         }
 
 

@@ -67,7 +67,7 @@ class JudgeBanner:
 
     def _banner_values(self, name: str) -> tuple[str, dict[str, Any]]:
         try:
-            opened = self._services.judges.get(name)
+            backend = self._services.judges.get(name)
         except VrThinkerError as error:
             return words.unopened_line(name or self._services.judges.names[0]), {**BANNER_ONLY, "ending": str(error)}
-        return words.judge_line(opened.backend.name), {**BANNER_ONLY, "notes": opened.notes}
+        return words.judge_line(backend.name), {**BANNER_ONLY, "notes": backend.notes}

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from vrthinker_core.backends import NANO_NAME, OpenedBackend, default_choice, open_backend
+from vrthinker_core.backends import NANO_NAME, Backend, default_choice, open_backend
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import display_name
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.judge import judge
@@ -20,7 +20,7 @@ from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.video import DecoderPool
 
-OpenJudge = Callable[[], OpenedBackend]
+OpenJudge = Callable[[], Backend]
 """Opens one judge. Raises VrThinkerError when it cannot be opened."""
 
 TRACE_NOT_KEPT = "The server could not keep its own record of this run. Download the trace if you need it."
@@ -33,7 +33,7 @@ class JudgeLoader:
     def __init__(self, judges: Mapping[str, OpenJudge]) -> None:
         """`judges`: name and opener of each, in the order in which they are opened; the first one is the default."""
         self.decoder_pool = DecoderPool()
-        self._futures: dict[str, futures.Future[OpenedBackend]] = {name: futures.Future() for name in judges}
+        self._futures: dict[str, futures.Future[Backend]] = {name: futures.Future() for name in judges}
         threading.Thread(target=self._load_all, args=(dict(judges),), name="load judges", daemon=True).start()
 
     @property
@@ -45,7 +45,7 @@ class JudgeLoader:
         """Whether the judge of that name ("" for the default) has been opened, or has failed to."""
         return self._future(name).done()
 
-    def get(self, name: str = "") -> OpenedBackend:
+    def get(self, name: str = "") -> Backend:
         """The judge of that name; waits for it. Raises VrThinkerError when it cannot be opened, BadInput for an unknown name."""
         future = self._future(name)
         if error := future.exception():
@@ -58,15 +58,14 @@ class JudgeLoader:
 
     def run_job(self, job: RunJob) -> Generator[Event, None, None]:
         """Run a job and yield its events (a `JobRunner`). On ZeroGPU this is the generator that runs in the GPU's process."""
-        opened = self.get(job.judge)
+        backend = self.get(job.judge)
         for event in judge(
             job.pair,
-            opened.backend,
+            backend,
             job.settings,
             cancelled=job.stop_file.exists,
             trace=job.trace,
-            notes=opened.notes,
-            decoders=self.decoder_pool,
+            decoder_pool=self.decoder_pool,
         ):
             yield replace(event, notes=(TRACE_NOT_KEPT,)) if isinstance(event, Finished) and event.notes else event
 
@@ -74,7 +73,7 @@ class JudgeLoader:
         """Stop the decoder processes."""
         self.decoder_pool.close()
 
-    def _future(self, name: str) -> futures.Future[OpenedBackend]:
+    def _future(self, name: str) -> futures.Future[Backend]:
         return self._futures[settings_form.parse_judge(name, self.names)]
 
     def _load_all(self, judges: Mapping[str, OpenJudge]) -> None:
@@ -104,7 +103,7 @@ def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:
 
 
 def _opener(choice: str, name: str) -> OpenJudge:
-    def open_judge() -> OpenedBackend:
+    def open_judge() -> Backend:
         try:
             return open_backend(choice, name)
         except VrThinkerError as error:
