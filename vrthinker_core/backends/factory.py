@@ -11,11 +11,7 @@ from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 
 NANO = Path(__file__).resolve().parents[2] / "assets" / "nano"
-"""Folder of the built-in judge."""
-
 NANO_NAME = "nano (built in)"
-"""Display name of the built-in judge."""
-
 DEFAULT_CHECKPOINT = "qunwang13/vrthinker"
 """Hub id of the published 7B checkpoint: the default where there is a GPU."""
 

@@ -18,7 +18,6 @@ Script = Sequence[ScriptedReply] | Callable[[Sequence[Message]], ScriptedReply]
 """The replies in order (the last one again when they run out), or a function of the messages."""
 
 PIECE_CHARACTERS = 8
-"""Characters of one streamed piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +45,7 @@ class ScriptedConversation:
     """A `Conversation` whose only state is the number of its `stream` calls."""
 
     def __init__(self, backend: ScriptedBackend) -> None:
-        self.context_length = backend.context_length
-        self._backend = backend
+        self.context_length, self._backend = backend.context_length, backend
         self._calls = 0
 
     def count_tokens(self, messages: Sequence[Message]) -> int:

@@ -43,7 +43,14 @@ class LocalConversation:
         """
         generation = self.start_generation(messages, sampling, cancelled)
         try:
-            yield from _stream(generation)
+            generation.prefill()
+            while generation.finish_reason is None:
+                generation.step()
+                if text := generation.detokenizer.next_text():
+                    yield text
+            if text := generation.detokenizer.flush():
+                yield text
+            yield generation.completion()
         except GeneratorExit:  # the consumer stopped at a yield, where the cache is consistent
             raise
         except Exception as error:
@@ -75,17 +82,6 @@ class LocalConversation:
             return render_prompt(messages, self._loaded.tokenizer, self._loaded.vision.vision_item)
         except ValueError as error:
             raise BackendFailed(f"This judge cannot take a frame: {error}.") from error
-
-
-def _stream(generation: Generation) -> Iterator[str | Completion]:
-    generation.prefill()
-    while generation.finish_reason is None:
-        generation.step()
-        if text := generation.detokenizer.next_text():
-            yield text
-    if text := generation.detokenizer.flush():
-        yield text
-    yield generation.completion()
 
 
 def _sentence(error: Exception, tokens: int) -> str:

@@ -35,10 +35,7 @@ _DATA_END = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,20})\s*\]')
 
 
 def locate(source: str) -> Path:
-    """The folder of `source`: a path, or a hub id, whose files are downloaded once and then kept.
-
-    Raises CheckpointError for what is neither, or cannot be downloaded.
-    """
+    """The folder of a path or hub id, downloaded once. Raises CheckpointError for what is neither, or cannot be downloaded."""
     path = Path(source).expanduser()
     if path.is_dir():
         return path
@@ -69,10 +66,7 @@ def folder_title(folder: Path) -> str:
 
 
 def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Check every file of a checkpoint without reading weights; gives the shape of each tensor.
-
-    Raises CheckpointError, which names the file.
-    """
+    """Check all files without reading weights; gives the shape of each tensor. Raises CheckpointError, which names the file."""
     _read_config(folder)
     _check_checksums(folder)
     if (folder / "adapter_config.json").exists():

@@ -81,17 +81,12 @@ def _stack_layers(layers: Sequence[GrowingLayer], rows: int) -> LayerStorage:
 
     Unused rows are zeros: a masked row must not be NaN.
     """
-    lengths = [layer.get_seq_length() for layer in layers]
-    keys, values = (_stack_storage([layer.storage[which] for layer in layers], lengths, rows) for which in (0, 1))
+    like = layers[0].storage[0]
+    keys, values = (like.new_zeros(len(layers), like.shape[1], rows + 1, like.shape[3]) for _ in range(2))
     for n, layer in enumerate(layers):
+        length = layer.get_seq_length()
+        for stacked, own in zip((keys, values), layer.storage, strict=True):
+            stacked[n, :, :length] = own[0, :, :length]
         layer.storage = (keys[n : n + 1, :, :rows], values[n : n + 1, :, :rows])
-        layer.truncate(lengths[n])
+        layer.truncate(length)
     return keys, values
-
-
-def _stack_storage(tensors: Sequence[torch.Tensor], lengths: Sequence[int], rows: int) -> torch.Tensor:
-    first = tensors[0]
-    stacked = first.new_zeros(len(tensors), first.shape[1], rows + 1, first.shape[3])
-    for sequence, tensor, length in zip(stacked, tensors, lengths, strict=True):
-        sequence[:, :length] = tensor[0, :, :length]
-    return stacked

@@ -84,21 +84,17 @@ def capture_cuda_graph(step: Callable[[], None], device: torch.device) -> Callab
     if device.type != "cuda":
         return step
     try:
-        return _capture(step, device)
+        warmup = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        warmup.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(warmup):
+            for _ in range(WARMUP_STEPS):
+                step()
+        torch.cuda.current_stream(device).wait_stream(warmup)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
     except RuntimeError as error:
         logging.getLogger(__name__).warning("Decoding is slower than it could be: no CUDA graph could be captured (%s).", error)
         return step
-
-
-def _capture(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    warmup = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-    warmup.wait_stream(torch.cuda.current_stream(device))
-    with torch.cuda.stream(warmup):
-        for _ in range(WARMUP_STEPS):
-            step()
-    torch.cuda.current_stream(device).wait_stream(warmup)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
     replay: Callable[[], None] = graph.replay
     return replay

@@ -45,10 +45,7 @@ class LoadedModel:
 
 
 class Generation:
-    """One reply being generated.
-
-    Between two steps the KV cache holds whole prompt items: the prompt, then the tokens of the reply that were processed.
-    """
+    """One reply. Between two steps the KV cache holds whole prompt items: the prompt, then the reply's processed tokens."""
 
     def __init__(
         self,
@@ -60,15 +57,13 @@ class Generation:
         multi_step: MultiStepDecoder | None,
     ) -> None:
         """`multi_step` is used where decoding is greedy."""
-        self.prompt = prompt
+        self.prompt, self.cache = prompt, cache
         redirect = loaded.forced_redirect or sampling.redirect if sampling.redirect else None
         self.detokenizer = StreamingDetokenizer(loaded.tokenizer, redirect)
         self.finish_reason: FinishReason | None = None
         """None while the reply goes on."""
-        self.cache = cache
         self.sampler = Sampler(loaded, prompt, sampling)
-        self._loaded = loaded
-        self._cancelled = cancelled
+        self._loaded, self._cancelled = loaded, cancelled
         self._max_tokens = min(sampling.max_new_tokens, loaded.context_length - token_count(prompt))
         self.logits: torch.Tensor | None = None
         """After the token that was processed last, (vocabulary,)."""
@@ -90,8 +85,7 @@ class Generation:
 
     def step(self) -> None:
         """Sample one token and process it, or set `finish_reason`."""
-        token = self.sample()
-        if token is None:
+        if (token := self.sample()) is None:
             return
         if self._multi_step is None:
             self.logits = self.cache.decode(token)

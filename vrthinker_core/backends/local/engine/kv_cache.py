@@ -69,9 +69,11 @@ class PrefixCache:
 
         Gives the logits after the last item, (vocabulary,) in float32, or None when cancelled; and the number of tokens kept.
         """
-        kept = self._truncate_to_common(items)
-        reused = self.num_tokens
-        logits = None
+        kept = self.common_prefix(items)
+        self._items = self._items[:kept]
+        self._token_counts, self._next_positions = self._token_counts[: kept + 1], self._next_positions[: kept + 1]
+        self.trim()
+        reused, logits = self.num_tokens, None
         for chunk in _chunks(items[kept:], PREFILL_CHUNK):
             if cancelled():
                 return None, reused
@@ -97,15 +99,6 @@ class PrefixCache:
         """Make every layer's length `num_tokens`, after calls of `append`."""
         for layer in self.layers:
             layer.truncate(self.num_tokens)
-
-    def _truncate_to_common(self, items: Sequence[PromptItem]) -> int:
-        """Drop what follows the common prefix; gives its length in items."""
-        kept = self.common_prefix(items)
-        for layer in self.layers:
-            layer.truncate(self._token_counts[kept])
-        self._items = self._items[:kept]
-        self._token_counts, self._next_positions = self._token_counts[: kept + 1], self._next_positions[: kept + 1]
-        return kept
 
     @torch.inference_mode()
     def _forward(self, items: Sequence[PromptItem]) -> torch.Tensor:

@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 import torch
 from PIL import Image
-from transformers import Qwen2_5_VLForConditionalGeneration as Model
-from transformers import Qwen2VLImageProcessorPil
+from transformers import Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
 from vrthinker_core.backends.local.engine.threads import limit_threads, parallelism
@@ -31,7 +30,11 @@ class VisionEncoder:
     """The vision half of a model and an LRU cache of image features by content. Shared by all conversations; thread-safe."""
 
     def __init__(
-        self, model: Model, processor: Qwen2VLImageProcessorPil, cache_bytes: int = CACHE_BYTES, threads: int | None = None
+        self,
+        model: Qwen2_5_VLForConditionalGeneration,
+        processor: Qwen2VLImageProcessorPil,
+        cache_bytes: int = CACHE_BYTES,
+        threads: int | None = None,
     ) -> None:
         """`threads`: see `limit_threads`."""
         self._encoder, self._processor, self._threads = model.model.visual, processor, threads

@@ -51,8 +51,7 @@ class SafeTokenizer:
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`, none of them a control token. A lone surrogate, which UTF-8 cannot encode, becomes U+FFFD."""
         valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        ids: list[int] = self._tokenizer.encode(valid, add_special_tokens=False).ids
-        return ids
+        return list(self._tokenizer.encode(valid, add_special_tokens=False).ids)
 
     def token_bytes(self, token: int) -> bytes:
         """The UTF-8 bytes of one token, which may be a part of a character; b"" for an id that is no token."""
