@@ -29,7 +29,7 @@ def test_every_frame_is_on_exactly_one_tile_and_on_its_own_side(refs: list[tuple
 def test_a_side_that_was_not_sent_stays_empty() -> None:
     alone = group_tiles([handmade_runs.thumbnail(12, Side.SECOND, "61")])[0]
     assert alone.label == "#61"
-    first, second = alone.to_json({}, frozenset(), image_of)["halves"]
+    first, second = alone.to_json((None, None), frozenset(), image_of)["halves"]
     assert first is None
     assert second["gone"]
 

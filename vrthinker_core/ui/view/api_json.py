@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from vrthinker_core.types import Preference, Thumbnail, Verdict
+from vrthinker_core.types import Thumbnail, Verdict
 from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.page_json import status_line
@@ -23,12 +23,9 @@ class LabelsJson(TypedDict):
 class FrameJson(TypedDict):
     """A frame that the judge was shown, from `seconds` to before `until`."""
 
-    video: int
-    """1 or 2."""
-    number: str
-    """What the judge calls it."""
-    index: int
-    """Of the frame in the file, counted from 0."""
+    video: int  # 1 or 2
+    number: str  # what the judge calls it
+    index: int  # of the frame in the file, counted from 0
     seconds: float
     until: float
 
@@ -40,14 +37,11 @@ class TurnJson(TypedDict):
     frames: list[FrameJson]
     snapshot: str
     think: str
-    requested: list[int]
-    """Frame numbers that the reply asks for."""
+    requested: list[int]  # frame numbers that the reply asks for
     labels: LabelsJson | None
     confidence: int | None
-    remarks: list[str]
-    """Repairs, refusals and cuts, one sentence each."""
-    text: str
-    """The reply as it came, as far as it has come."""
+    remarks: list[str]  # repairs, refusals and cuts, one sentence each
+    text: str  # the reply as it came, as far as it has come
     over: bool
 
 
@@ -55,13 +49,11 @@ class RunJson(TypedDict):
     """A run so far."""
 
     status: str
-    stop: str | None
-    """Why the run ended, a `StopReason`; None while it is going on."""
+    stop: str | None  # why the run ended, a `StopReason`; None while it is going on
     labels: LabelsJson | None
     provisional: bool
     forced: bool
-    error: str
-    """One sentence, "" where nothing failed."""
+    error: str  # one sentence, "" where nothing failed
     notes: list[str]
     judge: str
     protocol: str
@@ -80,8 +72,7 @@ class OfferedJudgeJson(TypedDict):
 class JudgeHealthJson(TypedDict):
     """Whether a judge is there, and which one."""
 
-    status: str
-    """ready, loading or no judge."""
+    status: str  # ready, loading or no judge
     judge: str
     protocol: str
     notes: list[str]
@@ -94,28 +85,25 @@ class SettingJson(TypedDict):
     name: str
     label: str
     help: str
-    range: str
-    """What it may be, in words."""
-    default: str | int | float | None
-    """None is the protocol's own value."""
+    range: str  # what it may be, in words
+    default: str | int | float | None  # None is the protocol's own value
 
 
 class HealthJson(JudgeHealthJson):
     """The state of the server; what `JudgeHealthJson` says is about the first judge."""
 
     judges: list[OfferedJudgeJson]
-    judging: int
-    """Runs that are being judged."""
-    waiting: int
-    """Runs that wait in the queue."""
-    version: str
-    """Of this package, "" where it is not installed."""
+    judging: int  # runs that are being judged
+    waiting: int  # runs that wait in the queue
+    version: str  # of this package, "" where it is not installed
     settings: list[SettingJson]
 
 
 def run_json(state: RunState, seconds: float = 0.0) -> RunJson:
     """The run so far, `seconds` after it began."""
     finished, started = state.finished, state.started
+    notes = [*started.notes, *words.clip_notes(started.clips)] if started else []
+    notes += finished.notes if finished else ()
     return {
         "status": status_line(state, seconds),
         "stop": str(finished.stop) if finished else None,
@@ -123,7 +111,7 @@ def run_json(state: RunState, seconds: float = 0.0) -> RunJson:
         "provisional": bool(finished and finished.provisional),
         "forced": bool(finished and finished.forced),
         "error": finished.error if finished else "",
-        "notes": [*(started.notes if started else ()), *_clip_notes(state), *(finished.notes if finished else ())],
+        "notes": notes,
         "judge": started.judge if started else "",
         "protocol": started.dialect if started else "",
         "prompt": started.prompt if started else "",
@@ -143,16 +131,8 @@ def settings_json() -> list[SettingJson]:
     ]
 
 
-def _clip_notes(state: RunState) -> list[str]:
-    return words.clip_notes([clip.notes if clip else () for clip in state.started.clips]) if state.started else []
-
-
 def _labels(verdict: Verdict) -> LabelsJson:
-    return {"TA": _number(verdict.TA), "MQ": _number(verdict.MQ), "VQ": _number(verdict.VQ), "OA": _number(verdict.OA)}
-
-
-def _number(label: Preference | None) -> int | None:
-    return None if label is None else int(label)
+    return {"TA": verdict.TA, "MQ": verdict.MQ, "VQ": verdict.VQ, "OA": verdict.OA}
 
 
 def _turn(turn_state: TurnState) -> TurnJson:
@@ -173,10 +153,5 @@ def _turn(turn_state: TurnState) -> TurnJson:
 
 
 def _frame(frame: Thumbnail) -> FrameJson:
-    return {
-        "video": int(frame.ref.side),
-        "number": frame.number,
-        "index": frame.index,
-        "seconds": frame.seconds,
-        "until": frame.until,
-    }
+    side = int(frame.ref.side)
+    return FrameJson(video=side, number=frame.number, index=frame.index, seconds=frame.seconds, until=frame.until)

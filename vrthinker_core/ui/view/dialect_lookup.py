@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypedDict, get_args
+from typing import Literal, TypedDict, cast, get_args
 
 from vrthinker_core.dialects import Dialect, make_dialect
 from vrthinker_core.errors import BadInput
@@ -14,14 +14,10 @@ from vrthinker_core.types.events import Started
 class GridJson(TypedDict):
     """How a run counts frames: what the rail needs to place them."""
 
-    slots: int
-    """Of each video."""
-    rule: Literal["floor", "even"]
-    """How the slots are spread over a clip, as in `Grid`."""
-    first: list[int]
-    """The number of each video's first slot."""
-    last: str
-    """The number of the second video's last slot."""
+    slots: int  # of each video
+    rule: Literal["floor", "even"]  # how the slots are spread over a clip, as in `Grid`
+    first: list[int]  # the number of each video's first slot
+    last: str  # the number of the second video's last slot
 
 
 def reply_reader(started: Started | None) -> Callable[[str], Reply] | None:
@@ -45,10 +41,9 @@ def grid_json(started: Started) -> GridJson | None:
 
 
 def _dialect(started: Started | None) -> Dialect | None:
-    for name in get_args(ProtocolName):
-        if started is not None and name == started.dialect:
-            try:
-                return make_dialect(started.settings, name)
-            except BadInput:
-                return None
-    return None
+    if started is None or started.dialect not in get_args(ProtocolName):
+        return None
+    try:
+        return make_dialect(started.settings, cast(ProtocolName, started.dialect))
+    except BadInput:
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,20 +17,16 @@ from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 from vrthinker_core.ui.view.tiles import group_tiles
 
-VIDEO_NAMES = ("first.mp4", "second.mp4")
-
 
 class CardJson(TypedDict):
     """An example as the page shows it."""
 
-    name: str
-    """Its folder, by which the page opens it."""
+    name: str  # its folder, by which the page opens it
     title: str
     prompt: str
     outcome: str
     judge: str
-    pictures: list[str]
-    """The address of one picture of each video, "" where there is none."""
+    pictures: list[str]  # the address of one picture of each video, "" where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +48,10 @@ class Examples:
     def all(self) -> tuple[SavedExample, ...]:
         """Every example."""
         examples = []
-        for folder in sorted(path.parent for path in self.folder.glob("*/trace.json")):
-            videos = (folder / VIDEO_NAMES[0], folder / VIDEO_NAMES[1])
-            try:
-                examples.append(SavedExample(folder.name, load(folder / "trace.json"), videos))
-            except TraceError:
-                continue
+        for path in sorted(self.folder.glob("*/trace.json")):
+            videos = (path.with_name("first.mp4"), path.with_name("second.mp4"))
+            with contextlib.suppress(TraceError):
+                examples.append(SavedExample(path.parent.name, load(path), videos))
         return tuple(examples)
 
     def find(self, name: str) -> SavedExample | None:
@@ -73,11 +68,12 @@ def _card(example: SavedExample, thumbnails: ThumbnailFiles) -> CardJson:
     tiles = group_tiles(trace.turns[0].frames) if trace.turns else []
     halves = tiles[len(tiles) // 2].halves if tiles else {}
     verdict = trace.finished.verdict if trace.finished else None
+    title = example.name.lstrip("0123456789-").replace("-", " ")
     return {
         "name": example.name,
-        "title": words.example_title(example.name),
+        "title": title[:1].upper() + title[1:],
         "prompt": trace.started.prompt,
         "outcome": words.verdict_headline(verdict) if verdict else words.NO_VERDICT,
-        "judge": words.example_footer(trace.started.judge, len(trace.turns)),
+        "judge": f"{words.judge_line(trace.started.judge)} · {words.count(len(trace.turns), 'turn')}",
         "pictures": [thumbnails(halves[side]).src if side in halves else "" for side in Side],
     }

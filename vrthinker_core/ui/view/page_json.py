@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypedDict
 
-from vrthinker_core.types import ClipInfo, FrameRef, Reply, Side
-from vrthinker_core.types.events import Finished, Turn
-from vrthinker_core.types.wording import DIMENSION_NAMES
+from vrthinker_core.types import FrameRef, Reply
+from vrthinker_core.types.events import Finished
+from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
 from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
-from vrthinker_core.ui.view.tiles import ImageSources, TileJson, group_tiles
+from vrthinker_core.ui.view.tiles import Clips, ImageSources, TileJson, group_tiles
 
 ReplyReader = Callable[[str], Reply]
 """Reads a reply that is still being written."""
@@ -22,8 +22,7 @@ class ChipJson(TypedDict):
 
     name: str
     label: str
-    value: int | None
-    """The label as a number; None where the judge did not say."""
+    value: int | None  # the label as a number; None where the judge did not say
     help: str
 
 
@@ -39,46 +38,35 @@ class TurnViewJson(TypedDict):
     """One turn."""
 
     number: int
-    state: str
-    """What came into view and what the reply did, in one line."""
-    foot: str
-    """Tokens and time; "" while the turn is going on."""
-    confidence: list[str]
-    """How sure the judge said it was, and what that means; [] where it did not say."""
-    live: bool
-    """The judge is writing this turn now."""
+    state: str  # what came into view and what the reply did, in one line
+    foot: str  # tokens and time; "" while the turn is going on
+    confidence: list[str]  # how sure the judge said it was, and what that means; [] where it did not say
+    live: bool  # the judge is writing this turn now
     tiles: list[TileJson]
-    parts: list[list[str]]
-    """[heading, text] of each part of the reply."""
+    parts: list[list[str]]  # [heading, text] of each part of the reply
     remarks: list[str]
 
 
 class ViewJson(TypedDict, total=False):
     """A run. Before it has begun there are `turns` and `ending` alone."""
 
-    run: str
-    """The session's name, by which the page asks for downloads; only on the live page."""
-    over: bool
-    """Nothing more will come; only on the live page."""
+    run: str  # the session's name, by which the page asks for downloads; only on the live page
+    over: bool  # nothing more will come; only on the live page
     prompt: str
     judge: str
     notes: list[str]
-    health: list[str]
-    """Notes on the two files."""
-    fps: list[float]
-    """Of each video; 0 where it is not known."""
+    health: list[str]  # notes on the two files
+    fps: list[float]  # of each video; 0 where it is not known
     grid: GridJson | None
     verdict: VerdictJson | None
-    ending: str
-    """What a person must know about the end of the run; "" after an ordinary answer."""
+    ending: str  # what a person must know about the end of the run; "" after an ordinary answer
     turns: list[TurnViewJson]
 
 
 class TranscriptJson(TypedDict):
     """What was sent and what came back."""
 
-    passages: list[list[str]]
-    """[heading, text] of each passage."""
+    passages: list[list[str]]  # [heading, text] of each passage
 
 
 def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | None = None) -> ViewJson:
@@ -89,18 +77,17 @@ def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | N
     started = state.started
     if started is None:
         return {"turns": [], "ending": state.finished.error if state.finished else ""}
-    clips = {side: clip for side, clip in zip(Side, started.clips, strict=True) if clip is not None}
     in_view = frames_in_view(state)
     return {
         "prompt": started.prompt,
         "judge": words.judge_line(started.judge),
         "notes": [*started.notes, *(state.finished.notes if state.finished else ())],
-        "health": words.clip_notes([clip.notes if clip else () for clip in started.clips]),
-        "fps": [clips[side].fps if side in clips else 0 for side in Side],
+        "health": words.clip_notes(started.clips),
+        "fps": [clip.fps if clip else 0 for clip in started.clips],
         "grid": grid_json(started),
         "verdict": _verdict(state.finished),
         "ending": words.end_notice(state.finished) if state.finished else "",
-        "turns": [_turn(turn, state.finished is None, clips, in_view, images, read_reply) for turn in state.turns],
+        "turns": [_turn(turn, state.finished is None, started.clips, in_view, images, read_reply) for turn in state.turns],
     }
 
 
@@ -110,7 +97,7 @@ def transcript_json(state: RunState) -> TranscriptJson:
     for turn in (turn for turn in state.turns if turn.turn or state.finished):
         passages.append([words.sent_heading(turn.number, len(turn.frames)), turn.told])
         if turn.text:
-            passages.append([words.received_heading(turn.number), turn.text])
+            passages.append([words.RECEIVED.format(turn.number), turn.text])
     return {"passages": passages}
 
 
@@ -122,8 +109,7 @@ def status_line(state: RunState, seconds: float) -> str:
     if started is None or not state.turns:
         return words.OPENING
     last = state.turns[-1]
-    turns = started.settings.max_turns
-    activity = words.writing_status(last.number, turns) if last.text else words.reading_status(last.number, turns, len(last.frames))
+    activity = words.running_status(last.number, started.settings.max_turns, len(last.frames), bool(last.text))
     return f"{activity} · {words.duration(seconds)}"
 
 
@@ -135,7 +121,7 @@ def replay_status_line(state: RunState) -> str:
 def _turn(
     turn_state: TurnState,
     running: bool,
-    clips: dict[Side, ClipInfo],
+    clips: Clips,
     in_view: frozenset[FrameRef],
     images: ImageSources,
     read_reply: ReplyReader | None,
@@ -144,11 +130,12 @@ def _turn(
     pairs = sum(len(tile.halves) == 2 for tile in tiles)
     summary = [words.frames_summary(pairs, len(tiles) - pairs)] if tiles else []
     turn = turn_state.turn
+    sure = turn.reply.confidence if turn else None
     return {
         "number": turn_state.number,
         "state": " · ".join([*summary, words.reply_summary(turn.reply)] if turn else summary),
         "foot": words.turn_footer(turn) if turn else "",
-        "confidence": _confidence(turn),
+        "confidence": [] if sure is None else [words.confidence_text(sure), words.CONFIDENCE_HELP],
         "live": turn is None and running,
         "tiles": [tile.to_json(clips, in_view, images) for tile in tiles],
         "parts": _parts(turn_state, read_reply),
@@ -156,25 +143,15 @@ def _turn(
     }
 
 
-def _confidence(turn: Turn | None) -> list[str]:
-    """[confidence in words, what it means]; [] where the judge did not say."""
-    confidence = None if turn is None else turn.reply.confidence
-    return [] if confidence is None else [words.confidence_text(confidence), words.CONFIDENCE_HELP]
-
-
 def _parts(turn_state: TurnState, read_reply: ReplyReader | None) -> list[list[str]]:
     """[heading, text] of each part of the reply; the raw text where nothing in it could be read."""
     turn, text = turn_state.turn, turn_state.text
-    reply = turn.reply if turn else read_reply(text) if read_reply and text else None
-    parts = []
-    if reply is not None and reply.snapshot:
-        parts.append([words.SNAPSHOT, reply.snapshot])
-    if reply is not None and reply.think:
-        parts.append([words.THINK, reply.think])
-    if reply is not None and turn is not None and reply.wants is not None and reply.wants.indices:
-        parts.append([words.TOOL_CALL, words.tool_call_text(reply.wants)])
-    unread = not parts or (turn is not None and turn.reply.kind == "invalid")
-    if unread and text:
+    reply = turn.reply if turn else read_reply(text) if read_reply and text else Reply(text)
+    indices = reply.wants.indices if turn and reply.wants else ()
+    call = f"select_frames([{', '.join(map(str, indices))}])" if indices else ""
+    read = [(words.SNAPSHOT, reply.snapshot), (words.THINK, reply.think), (words.TOOL_CALL, call)]
+    parts = [[heading, passage] for heading, passage in read if passage]
+    if text and (not parts or (turn is not None and turn.reply.kind == "invalid")):
         parts.append([words.RAW if turn else words.WRITING, text])
     return parts
 
@@ -186,7 +163,7 @@ def _verdict(finished: Finished | None) -> VerdictJson | None:
     chips: list[ChipJson] = [
         {
             "name": DIMENSION_NAMES[dimension],
-            "label": words.label_name(labels[dimension]),
+            "label": LABEL_NAMES[labels[dimension]].capitalize(),
             "value": labels[dimension],
             "help": f"{help_text} {words.LABEL_HELP[labels[dimension]]}",
         }

@@ -21,21 +21,17 @@ class ImageSource:
 
 
 ImageSources = Callable[[Thumbnail], ImageSource]
-"""Gives the source of a thumbnail."""
+Clips = tuple[ClipInfo | None, ClipInfo | None]
 
 
 class HalfJson(TypedDict):
     """One video's frame of a tile."""
 
     src: str
-    ratio: float
-    """Width divided by height."""
-    at: float
-    """Seconds to seek to."""
-    place: float
-    """Where the frame stands in its clip, 0 to 1."""
-    gone: NotRequired[Literal[True]]
-    """The frame has left the judge's view."""
+    ratio: float  # width divided by height
+    at: float  # seconds to seek to
+    place: float  # where the frame stands in its clip, 0 to 1
+    gone: NotRequired[Literal[True]]  # the frame has left the judge's view
 
 
 class TileJson(TypedDict):
@@ -56,11 +52,12 @@ class Tile:
         """The frame's number as it was printed to the judge; both numbers where the videos are counted apart."""
         return " · ".join(dict.fromkeys(f"#{half.number}" for _, half in sorted(self.halves.items())))
 
-    def to_json(self, clips: Mapping[Side, ClipInfo], in_view: Set[FrameRef], images: ImageSources) -> TileJson:
+    def to_json(self, clips: Clips, in_view: Set[FrameRef], images: ImageSources) -> TileJson:
         """The tile for the page. Frames that are not `in_view` are marked as gone."""
-        return {"label": self.label, "halves": [self._half(side, clips, in_view, images) for side in Side]}
+        halves = [self._half(side, clip, in_view, images) for side, clip in zip(Side, clips, strict=True)]
+        return {"label": self.label, "halves": halves}
 
-    def _half(self, side: Side, clips: Mapping[Side, ClipInfo], in_view: Set[FrameRef], images: ImageSources) -> HalfJson | None:
+    def _half(self, side: Side, clip: ClipInfo | None, in_view: Set[FrameRef], images: ImageSources) -> HalfJson | None:
         thumbnail = self.halves.get(side)
         if thumbnail is None:
             return None
@@ -69,7 +66,7 @@ class Tile:
             "src": image.src,
             "ratio": round(image.width / image.height, 3),
             "at": seek_time(thumbnail),
-            "place": timeline_position(thumbnail, clips.get(side)),
+            "place": timeline_position(thumbnail, clip),
         }
         if thumbnail.ref not in in_view:
             half["gone"] = True
@@ -87,7 +84,7 @@ def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
 def captioned_frames(frames: Iterable[Thumbnail]) -> list[tuple[Thumbnail, str]]:
     """Every frame with its caption, the two videos of a slot next to each other."""
     halves = [half for tile in group_tiles(frames) for _, half in sorted(tile.halves.items())]
-    return [(half, words.frame_caption(half.ref.side, half.number, half.seconds)) for half in halves]
+    return [(half, words.FRAME_CAPTION.format(int(half.ref.side), half.number, half.seconds)) for half in halves]
 
 
 def seek_time(frame: Thumbnail) -> float:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from vrthinker_core.types import Dimension, FrameSelection, Preference, ProblemKind, Reply, Verdict
+from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Reply, Verdict
 from vrthinker_core.types.events import Finished, StopReason, Turn
-from vrthinker_core.types.wording import LABEL_NAMES
 
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
@@ -40,6 +37,7 @@ NO_VERDICT = "No verdict"
 NO_SUCH_LINK = "This link leads nowhere any more: saved traces live as long as the server. Open the trace's file instead."
 NO_RUN = "This run is not here any more. Compare again."
 NO_ROOM = "The link could not be made: the server's disk is full. Download the trace instead."
+FRAME_CAPTION = "Video {} · #{} · {:.2f} s"
 COPY_SHOWN = "Browsers cannot play this video: a copy is shown, and the judge reads the original."
 NO_FILE = "That file did not arrive. Choose it again."
 
@@ -84,49 +82,17 @@ def unopened_line(name: str) -> str:
     return f"{name} cannot be opened."
 
 
-def example_title(name: str) -> str:
-    """An example's folder as a title: `3-a-hidden-jitter` is "A hidden jitter"."""
-    text = name.lstrip("0123456789-").replace("-", " ")
-    return text[:1].upper() + text[1:]
-
-
-def example_footer(name: str, turns: int) -> str:
-    """An example's judge and number of turns."""
-    return f"{judge_line(name)} · {count(turns, 'turn')}"
-
-
-def frame_caption(side: int, number: str, seconds: float) -> str:
-    """The caption of a frame in the gallery."""
-    return f"Video {side} · #{number} · {seconds:.2f} s"
-
-
-# -- status line ---------------------------------------------------------------------------------------------------------
-
-
-def reading_status(turn: int, turns: int | None, frames: int) -> str:
-    """While the judge reads frames and has written nothing yet."""
-    return f"{_turn_of(turn, turns)} · looking at {count(frames, 'new frame')}" if frames else f"{_turn_of(turn, turns)} · thinking"
-
-
-def writing_status(turn: int, turns: int | None) -> str:
-    """While the judge writes."""
-    return f"{_turn_of(turn, turns)} · writing"
-
-
-def _turn_of(turn: int, turns: int | None) -> str:
-    return f"Turn {turn} of {turns}" if turns else f"Turn {turn}"
+def running_status(turn: int, turns: int | None, frames: int, writing: bool) -> str:
+    """What the judge is doing in this turn (of at most `turns`): it writes, or has been sent so many frames."""
+    activity = "writing" if writing else f"looking at {count(frames, 'new frame')}" if frames else "thinking"
+    return f"Turn {turn} of {turns} · {activity}" if turns else f"Turn {turn} · {activity}"
 
 
 def ended_status(finished: Finished, turns: int) -> str:
     """How the run ended."""
-    outcome = {
-        StopReason.ANSWERED: "Finished",
-        StopReason.CANCELLED: "Stopped",
-        StopReason.FAILED: "Failed",
-    }.get(finished.stop, "Ended without an answer")
-    return (
-        f"{outcome} after {count(turns, 'turn')} in {duration(finished.seconds)}" if turns else f"{outcome} before the first turn"
-    )
+    outcomes = {StopReason.ANSWERED: "Finished", StopReason.CANCELLED: "Stopped", StopReason.FAILED: "Failed"}
+    when = f"after {count(turns, 'turn')} in {duration(finished.seconds)}" if turns else "before the first turn"
+    return f"{outcomes.get(finished.stop, 'Ended without an answer')} {when}"
 
 
 END_NOTICES = {
@@ -148,14 +114,6 @@ def end_notice(finished: Finished) -> str:
     return finished.error or END_NOTICES[finished.stop]
 
 
-# -- verdict -------------------------------------------------------------------------------------------------------------
-
-
-def label_name(label: Preference | None) -> str:
-    """A label as it stands alone."""
-    return LABEL_NAMES[label].capitalize()
-
-
 def verdict_headline(verdict: Verdict) -> str:
     """The verdict in one line."""
     return {
@@ -168,34 +126,30 @@ def verdict_headline(verdict: Verdict) -> str:
 
 def verdict_caveats(finished: Finished) -> list[str]:
     """Why a verdict is less than a free and complete final answer, one sentence each."""
-    verdict = finished.verdict
     caveats = []
     if finished.provisional:
         caveats.append("Provisional: the judge recommended this on the way and gave no final answer.")
     if finished.forced:
         caveats.append("The judge was asked for its answer on its last turn.")
-    if verdict is not None and not verdict.whole:
+    if finished.verdict is not None and not finished.verdict.whole:
         caveats.append("Incomplete: the judge did not label every dimension, and nothing was filled in.")
     return caveats
 
 
-def clip_notes(notes: Sequence[Sequence[str]]) -> list[str]:
+def clip_notes(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
     """Health notes on the two files; one that holds for both is given once."""
-    first, second = notes
+    first, second = (clip.notes if clip else () for clip in clips)
     both = [f"Both videos: {note}" for note in first if note in second]
     only_first = [f"Video 1: {note}" for note in first if note not in second]
     only_second = [f"Video 2: {note}" for note in second if note not in first]
     return [*both, *only_first, *only_second]
 
 
-# -- a turn --------------------------------------------------------------------------------------------------------------
-
 SNAPSHOT = "Snapshot"
 THINK = "Think"
 TOOL_CALL = "Tool call"
 RAW = "Reply as it came"
 WRITING = "Writing"
-
 CONFIDENCE_HELP = "How sure the judge said it was, in the numbers of its own protocol."
 
 
@@ -206,8 +160,8 @@ def confidence_text(confidence: int) -> str:
 
 def frames_summary(pairs: int, singles: int) -> str:
     """The frames that a turn brought into view."""
-    parts = [count(pairs, "frame pair") if pairs else "", count(singles, "single frame") if singles else ""]
-    return " and ".join(part for part in parts if part) or "no new frames"
+    counts = ((pairs, "frame pair"), (singles, "single frame"))
+    return " and ".join(count(number, noun) for number, noun in counts if number) or "no new frames"
 
 
 def reply_summary(reply: Reply) -> str:
@@ -221,11 +175,6 @@ def reply_summary(reply: Reply) -> str:
     if reply.verdict is not None and reply.verdict.labels:
         return "incomplete answer"
     return "no usable answer or request"
-
-
-def tool_call_text(request: FrameSelection) -> str:
-    """A request for frames as it was read, after repairs."""
-    return f"select_frames([{', '.join(map(str, request.indices))}])"
 
 
 def turn_footer(turn: Turn) -> str:
@@ -267,16 +216,10 @@ def ignored_requests(request: FrameSelection) -> list[str]:
     return sentences
 
 
-# -- transcript ----------------------------------------------------------------------------------------------------------
-
 SYSTEM = "System prompt"
+RECEIVED = "Received, turn {}"
 
 
 def sent_heading(turn: int, frames: int) -> str:
     """Heading of what was sent before a reply."""
     return f"Sent, turn {turn}" + (f" (with {count(frames, 'picture')})" if frames else "")
-
-
-def received_heading(turn: int) -> str:
-    """Heading of a reply."""
-    return f"Received, turn {turn}"
