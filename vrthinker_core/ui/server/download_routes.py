@@ -14,8 +14,6 @@ from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.html_report import render_report
 
-RUNS_URL = "runs"
-
 
 class DownloadRoutes:
     """Finds runs by their random names, which only their visitors know."""
@@ -27,9 +25,9 @@ class DownloadRoutes:
     def routes(self) -> list[Route]:
         """The paths that the page's links use."""
         return [
-            Route(f"/{RUNS_URL}/{{name}}/trace.json", self.trace),
-            Route(f"/{RUNS_URL}/{{name}}/report.html", self.report),
-            Route(f"/{RUNS_URL}/{{name}}/link", self.link, methods=["POST"]),
+            Route("/runs/{name}/trace.json", self.trace),
+            Route("/runs/{name}/report.html", self.report),
+            Route("/runs/{name}/link", self.link, methods=["POST"]),
         ]
 
     def trace(self, request: Request) -> Response:

@@ -6,6 +6,7 @@ host name that was made to resolve to it (DNS rebinding).
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from collections.abc import Iterable
 from urllib.parse import SplitResult, urlsplit
@@ -14,22 +15,18 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-OWN_NAMES = ("localhost",)
-
-CONTENT_SECURITY_POLICY = "; ".join(
-    (
-        "default-src 'self'",
-        "script-src 'self' blob: 'unsafe-inline' 'unsafe-eval'",
-        "style-src 'self' 'unsafe-inline'",
-        "img-src 'self' data: blob:",
-        "media-src 'self' data: blob:",
-        "connect-src 'self' blob: data:",
-        "font-src 'self' data:",
-        "worker-src 'self' blob:",
-        "object-src 'none'",
-        "base-uri 'self'",
-        "form-action 'self'",
-    )
+CONTENT_SECURITY_POLICY = (
+    "default-src 'self'; "
+    "script-src 'self' blob: 'unsafe-inline' 'unsafe-eval'; "
+    "style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; "
+    "media-src 'self' data: blob:; "
+    "connect-src 'self' blob: data:; "
+    "font-src 'self' data:; "
+    "worker-src 'self' blob:; "
+    "object-src 'none'; "
+    "base-uri 'self'; "
+    "form-action 'self'"
 )
 """Keeps the browser from every other server, whatever a text contains. Gradio's own scripts need inline code and eval."""
 
@@ -45,7 +42,7 @@ class OriginGuard:
 
     def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:
         self._app = app
-        self._names = {name.lower() for name in (*OWN_NAMES, *names)}
+        self._names = {name.lower() for name in ("localhost", *names)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -56,7 +53,7 @@ class OriginGuard:
         host = headers.get("host", "")
         if not self._is_own_host(host):
             await PlainTextResponse("This server does not go by that name.", 400)(scope, receive, send)
-        elif not _same_origin(headers.get("origin"), host):
+        elif "origin" in headers and _split(headers["origin"]).netloc.lower() != host.lower():
             await PlainTextResponse("Only this server's own page may do that.", 403)(scope, receive, send)
         else:
             await self._app(scope, receive, _with_headers(send))
@@ -64,11 +61,9 @@ class OriginGuard:
     def _is_own_host(self, host: str) -> bool:
         """IP addresses always are: only a name can be made to resolve to this server."""
         name = (_split(f"//{host}").hostname or "").lower()
-        return name in self._names or _is_address(name)
-
-
-def _same_origin(origin: str | None, host: str) -> bool:
-    return origin is None or _split(origin).netloc.lower() == host.lower()
+        with contextlib.suppress(ValueError):
+            return name in self._names or bool(ipaddress.ip_address(name))
+        return False
 
 
 def _split(url: str) -> SplitResult:
@@ -76,14 +71,6 @@ def _split(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         return urlsplit("")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _with_headers(send: Send) -> Send:

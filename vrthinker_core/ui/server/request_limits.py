@@ -27,11 +27,8 @@ BLOCKED_PATHS = tuple(
 )
 """Prefixes of paths that the page never requests."""
 
-MAX_FORM_BYTES = 101 * 2**20
-"""Bytes of a form: the largest upload and the headers of its part."""
-
-MAX_BODY_BYTES = 64 * 2**20
-"""Bytes of any other request: small, unless a program sends its videos as data URLs."""
+MAX_FORM_BYTES = 101 * 2**20  # the largest upload and the headers of its part
+MAX_BODY_BYTES = 64 * 2**20  # any other request: small, unless a program sends its videos as data URLs
 
 
 class RequestLimits:
@@ -46,18 +43,14 @@ class RequestLimits:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        length = headers.get("content-length", "")
         limit = MAX_FORM_BYTES if headers.get("content-type", "").lower().startswith("multipart/form-data") else MAX_BODY_BYTES
         if scope["path"].lower().startswith(BLOCKED_PATHS):
             await PlainTextResponse("There is nothing here.", 404)(scope, receive, send)
-        elif _content_length(headers) > limit:
+        elif length.isdecimal() and int(length) > limit:
             await PlainTextResponse(f"At most {limit / 1e6:.0f} MB are taken at once.", 413)(scope, receive, send)
         else:
             await self._app(scope, _limited(receive, limit), send)
-
-
-def _content_length(headers: Headers) -> int:
-    length = headers.get("content-length", "0")
-    return int(length) if length.isdecimal() else 0
 
 
 def _limited(receive: Receive, limit: int) -> Receive:
