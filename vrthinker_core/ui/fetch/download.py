@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import secrets
 import ssl
+import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from pathlib import Path, PurePosixPath
 from urllib.parse import urljoin
@@ -18,10 +20,9 @@ import httpcore
 import httpx
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.ui.fetch.http import Deadline, FetchTarget, open_response
+from vrthinker_core.ui.fetch.http import FetchTarget, open_response, remaining
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy, resolve_within
 
-MAX_BYTES = 100_000_000
 MAX_REDIRECTS = 3
 MAX_URL_LENGTH = 2048
 
@@ -33,14 +34,14 @@ _NO_URL = "This is not a web address that can be fetched."
 
 
 def fetch_video(
-    url: str, folder: Path, *, policy: FetchPolicy = PUBLIC_ONLY, limit_bytes: int = MAX_BYTES, seconds: float = 30.0
+    url: str, folder: Path, *, policy: FetchPolicy = PUBLIC_ONLY, limit_bytes: int = 100_000_000, seconds: float = 30.0
 ) -> Path:
     """Fetch a video over http or https into `folder`, under a random name that keeps its suffix.
 
     `seconds` bound everything together, redirects included. Raises BadInput with one sentence; then no file is left. Whether the
     file is a video is not checked here.
     """
-    deadline = Deadline(seconds)
+    deadline = time.monotonic() + seconds
     target = parse_url(url.strip(), policy)
     for _ in range(MAX_REDIRECTS + 1):
         with _naming_errors(target.host, seconds), _open_response(target, policy, deadline) as response:
@@ -49,9 +50,6 @@ def fetch_video(
                 return _write_file(_chunks(target.host, response, limit_bytes), folder, _suffix(target.url, response))
         target = parse_url(response.headers.get("location", ""), policy, str(target.url))
     raise BadInput(f"{target.host} sends from one address to the next; give the address of the file itself.")
-
-
-# -- the URL -------------------------------------------------------------------------------------------------------------
 
 
 def parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
@@ -82,18 +80,13 @@ def _url(text: str, base: str) -> httpx.URL:
     return url
 
 
-# -- the response --------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _open_response(target: FetchTarget, policy: FetchPolicy, deadline: Deadline) -> Iterator[httpx.Response]:
+def _open_response(target: FetchTarget, policy: FetchPolicy, deadline: float) -> AbstractContextManager[httpx.Response]:
     """The response of a host. Raises BadInput when one of its addresses is not public."""
-    addresses = resolve_within(target.host, target.port, policy.resolve, deadline.remaining())
+    addresses = resolve_within(target.host, target.port, policy.resolve, remaining(deadline))
     if not all(map(policy.is_public, addresses)):
         raise BadInput(f"{target.host} is not on the public internet, and only that is fetched from.")
     ssl_context = policy.ssl_context() if target.url.scheme == "https" else None
-    with open_response(target, addresses, deadline, ssl_context) as response:
-        yield response
+    return open_response(target, addresses, deadline, ssl_context)
 
 
 @contextlib.contextmanager
@@ -154,9 +147,6 @@ def _content_type(response: httpx.Response) -> str:
 def _content_length(response: httpx.Response) -> int:
     """Bytes of the body as announced, 0 where nothing is. httpcore has checked that it is a number."""
     return 0 if "transfer-encoding" in response.headers else int(response.headers.get("content-length", 0))
-
-
-# -- the file ------------------------------------------------------------------------------------------------------------
 
 
 def _write_file(chunks: Iterator[bytes], folder: Path, suffix: str) -> Path:

@@ -14,13 +14,8 @@ Resolver = Callable[[str, int], Sequence[str]]
 """From (host, port) to all IP addresses of the host. Raises OSError when there is no such host."""
 
 # IPv6 addresses that embed an IPv4 address or are routed to one: where a connection ends is decided by somebody else.
-_TUNNELS = tuple(
-    map(
-        ipaddress.IPv6Network,
-        ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/23", "2002::/16", "fec0::/10"),
-    )
-)
-_SPECIAL_V4 = tuple(map(ipaddress.IPv4Network, ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24")))
+_TUNNELS = ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/23", "2002::/16", "fec0::/10")
+_SPECIAL_V4 = ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24")
 
 
 def is_public(address: str) -> bool:
@@ -30,7 +25,7 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     special = ip.is_private or ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_reserved or ip.is_unspecified
-    listed = any(ip in network for network in (_TUNNELS if ip.version == 6 else _SPECIAL_V4))
+    listed = any(ip in ipaddress.ip_network(network) for network in (*_TUNNELS, *_SPECIAL_V4))
     return ip.is_global and not (special or listed)
 
 
@@ -46,15 +41,11 @@ class FetchPolicy:
 
     resolve: Resolver = resolve
     is_public: Callable[[str], bool] = is_public
-    ports: frozenset[int] | None = frozenset({80, 443})
-    """None for all ports."""
-    ssl_context: Callable[[], ssl.SSLContext] = ssl.create_default_context
-    """Makes the context that checks certificates."""
+    ports: frozenset[int] | None = frozenset({80, 443})  # None for all ports
+    ssl_context: Callable[[], ssl.SSLContext] = ssl.create_default_context  # checks certificates
 
 
 PUBLIC_ONLY = FetchPolicy()
-"""The open internet on the usual ports."""
-
 ANY_ADDRESS = FetchPolicy(is_public=lambda _: True, ports=None)
 """Whatever the server itself can reach: only for a server whose visitors may reach all of that anyway."""
 

@@ -11,8 +11,7 @@ from vrthinker_core.ui.fetch.download import fetch_video
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.video.browser_copy.copy import playable_copy
 
-KEEP_SECONDS = 3600.0
-"""Seconds for which a copy or a download is kept; by then Gradio has a copy of its own for the page."""
+KEEP_SECONDS = 3600.0  # for a copy or a download; by then Gradio has a copy of its own for the page
 
 
 class Uploads:
@@ -25,7 +24,6 @@ class Uploads:
         self._folder = folder
         self._fetched = fetched
         self._policy = policy
-        self._originals: dict[str, Path] = {}
         self._copies: dict[Path, Path] = {}
         self._lock = threading.Lock()
 
@@ -44,14 +42,13 @@ class Uploads:
         if copy is None:
             return path
         with self._lock:
-            self._originals[copy.name] = path
             self._copies[path] = copy
         return copy
 
     def original_of(self, path: Path) -> Path:
         """The video that the judge reads where the page shows `path`, which may have been moved: only its name counts."""
         with self._lock:
-            return self._originals.get(path.name, path)
+            return {copy.name: original for original, copy in self._copies.items()}.get(path.name, path)
 
     def playable_of(self, path: Path) -> Path:
         """The file that the page shows for the original `path`."""
@@ -69,4 +66,3 @@ class Uploads:
                     file.unlink(missing_ok=True)
         with self._lock:
             self._copies = {path: copy for path, copy in self._copies.items() if path.exists()}
-            self._originals = {copy.name: path for path, copy in self._copies.items()}
