@@ -6,12 +6,12 @@ A call waits in the same queue as the page's visitors, and its run is kept as th
 # No `from __future__ import annotations`: Gradio derives the endpoints' schemas from the annotations themselves.
 
 import asyncio
-import importlib.metadata
 import json
 import logging
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import gradio as gr
@@ -20,7 +20,7 @@ from gradio.events import api as endpoint
 from gradio_client.utils import python_type_to_json_schema  # type: ignore[import-untyped]
 
 from vrthinker_core.errors import BadInput, VrThinkerError
-from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types import VideoPair
 from vrthinker_core.ui.api import mcp
 from vrthinker_core.ui.api.mcp_calls import McpCalls, call_token
 from vrthinker_core.ui.api.settings_input import SettingsJson, resolve_settings, settings_schema
@@ -32,33 +32,25 @@ from vrthinker_core.ui.sessions.sessions import Session, Sessions
 from vrthinker_core.ui.view.api_json import HealthJson, JudgeHealthJson, RunJson, refused_json, run_json, settings_json
 
 POLL_SECONDS = 0.05
-"""Seconds between two checks of a run."""
-
-HEARTBEAT_SECONDS = 0.5
-"""Most seconds between two items: Gradio notices only between items that a client has disconnected."""
+HEARTBEAT_SECONDS = 0.5  # at most between two items: Gradio notices only between items that a client has disconnected
 
 Item = TypeVar("Item", RunJson, HealthJson)
 
 
 def register_endpoints(
-    blocks: CheckedBlocks,
-    judges: JudgeLoader,
-    sessions: Sessions,
-    at_once: int = 1,
-    concurrency_id: str = "judge",
-    mcp_calls: McpCalls | None = None,
+    blocks: CheckedBlocks, judges: JudgeLoader, sessions: Sessions, at_once: int, concurrency_id: str, mcp_calls: McpCalls
 ) -> None:
     """Add the endpoints to `blocks`, inside whose `with` statement this is called.
 
     With the page's own `concurrency_id`, page and API wait in one queue; `at_once` runs of it go on at the same time.
     """
-    api = Endpoints(blocks, judges, sessions, concurrency_id, mcp_calls or McpCalls())
+    api = Endpoints(blocks, judges, sessions, concurrency_id, mcp_calls)
     compare = endpoint(api.compare, api_name="compare", concurrency_limit=at_once, concurrency_id=concurrency_id)
     health = endpoint(api.health, api_name="health", queue=False)
     _set_schema(blocks, compare["inputs"][-1], settings_schema())
     _set_schema(blocks, compare["outputs"][0], python_type_to_json_schema(RunJson))
     _set_schema(blocks, health["outputs"][0], python_type_to_json_schema(HealthJson))
-    if mcp.installed_version() and mcp.why_unavailable():
+    if mcp.installed_version("mcp") and mcp.why_unavailable():
         logging.getLogger(__name__).warning(mcp.why_unavailable())
 
 
@@ -76,17 +68,15 @@ def has_mcp() -> bool:
     return not mcp.why_unavailable()
 
 
+@dataclass(frozen=True, slots=True)
 class Endpoints:
     """The functions behind the endpoints. Their docstrings are the descriptions that clients show."""
 
-    def __init__(
-        self, blocks: CheckedBlocks, judges: JudgeLoader, sessions: Sessions, concurrency_id: str, mcp_calls: McpCalls
-    ) -> None:
-        self._blocks = blocks
-        self._judges = judges
-        self._sessions = sessions
-        self._concurrency_id = concurrency_id
-        self._mcp_calls = mcp_calls
+    blocks: CheckedBlocks
+    judges: JudgeLoader
+    sessions: Sessions
+    concurrency_id: str
+    mcp_calls: McpCalls
 
     async def compare(
         self,
@@ -113,17 +103,19 @@ class Endpoints:
         token = call_token(request)
         async with AsyncExitStack() as cleanup:
             try:
-                name = settings_form.parse_judge(judge, self._judges.names)
+                name = settings_form.parse_judge(judge, self.judges.names)
                 chosen = resolve_settings(settings)
-                first = await cleanup.enter_async_context(resolve_video(video1, "Video 1", self._blocks.fetch))
-                second = await cleanup.enter_async_context(resolve_video(video2, "Video 2", self._blocks.fetch))
-                session = self._start_run(VideoPair(_checked_prompt(prompt), first, second), chosen, name, cleanup)
+                first = await cleanup.enter_async_context(resolve_video(video1, "Video 1", self.blocks.fetch))
+                second = await cleanup.enter_async_context(resolve_video(video2, "Video 2", self.blocks.fetch))
+                session_id = f"program {secrets.token_hex(12)}"
+                session = self.sessions.start_run(session_id, VideoPair(_checked_prompt(prompt), first, second), chosen, name)
+                cleanup.callback(self.sessions.end, session_id)
             except BadInput as error:
                 yield _response(refused_json(str(error)), token)
                 return
             async for item in _progress(session):
                 yield _response(item, token)
-                if not self._mcp_calls.is_waiting(token):
+                if not self.mcp_calls.is_waiting(token):
                     return
 
     def health(self, request: gr.Request) -> HealthJson | str:
@@ -132,40 +124,28 @@ class Endpoints:
         `judges` are those that can be asked for by name; `status` (ready, loading or no judge) and what stands beside it is about
         the first of them. `settings` are what a run can be given, each with its range and its default, null for the protocol's own.
         """
-        judges = {name: self._judge_health(name) for name in self._judges.names}
-        judging, waiting = self._blocks.queue_counts(self._concurrency_id)
+        judges = {name: self._judge_health(name) for name in self.judges.names}
+        judging, waiting = self.blocks.queue_counts(self.concurrency_id)
         health: HealthJson = {
-            **judges[self._judges.names[0]],
+            **judges[self.judges.names[0]],
             "judges": [{"name": name, "status": judge["status"], "error": judge["error"]} for name, judge in judges.items()],
             "judging": judging,
             "waiting": waiting,
-            "version": _version(),
+            "version": mcp.installed_version("vrthinker"),
             "settings": settings_json(),
         }
         return _response(health, call_token(request))
 
-    def _start_run(self, pair: VideoPair, settings: Settings, judge: str, cleanup: AsyncExitStack) -> Session:
-        """Start a run that is ended with `cleanup` at the latest."""
-        session_id = f"program {secrets.token_hex(12)}"
-        session = self._sessions.start_run(session_id, pair, settings, judge)
-        cleanup.callback(self._sessions.end, session_id)
-        return session
-
     def _judge_health(self, name: str) -> JudgeHealthJson:
         health: JudgeHealthJson = {"status": "loading", "judge": "", "protocol": "", "notes": [], "error": ""}
-        if not self._judges.is_loaded(name):
+        if not self.judges.is_loaded(name):
             return health
         try:
-            backend = self._judges.get(name)
+            backend = self.judges.get(name)
         except VrThinkerError as error:
             return {**health, "status": "no judge", "error": str(error)}
-        return {
-            **health,
-            "status": "ready",
-            "judge": backend.name,
-            "protocol": backend.protocol or "paired",
-            "notes": list(backend.notes),
-        }
+        judge, protocol = backend.name, backend.protocol or "paired"
+        return {**health, "status": "ready", "judge": judge, "protocol": protocol, "notes": list(backend.notes)}
 
 
 async def _progress(session: Session) -> AsyncIterator[RunJson]:
@@ -193,11 +173,3 @@ def _checked_prompt(prompt: object) -> str:
     if not isinstance(prompt, str):
         raise BadInput("The prompt must be a text.")
     return prompt
-
-
-def _version() -> str:
-    """The version of this package; "" where it is not installed."""
-    try:
-        return importlib.metadata.version("vrthinker")
-    except importlib.metadata.PackageNotFoundError:
-        return ""

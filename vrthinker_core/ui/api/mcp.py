@@ -5,17 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import re
-from collections.abc import Awaitable, Callable
 
-from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Route
 
 MCP_PATH = "/gradio_api/mcp"
-
-MCP_REQUIREMENT = "mcp>=1.24,<2"
-"""What Gradio supports, and what works with the newest pydantic."""
-
+MCP_REQUIREMENT = "mcp>=1.24,<2"  # what Gradio supports, and what works with the newest pydantic
 _REMEDY = f'Run pip install --upgrade "{MCP_REQUIREMENT}" and start again.'
 NOT_INSTALLED = f"MCP is off: it needs one more package. {_REMEDY}"
 WRONG_VERSION = f"MCP is off: mcp {{}} is installed, and Gradio cannot speak to it. {_REMEDY}"
@@ -23,17 +18,17 @@ BROKEN = f"MCP is off: mcp {{}} is installed, but cannot be imported. {_REMEDY}"
 NO_SSE = f"The older transport is not offered. Connect to {MCP_PATH}/ by streamable HTTP."
 
 
-def installed_version() -> str:
-    """The installed version of `mcp`; "" where there is none."""
+def installed_version(package: str) -> str:
+    """The version of an installed package; "" where it is not installed."""
     try:
-        return importlib.metadata.version("mcp")
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return ""
 
 
 def why_unavailable() -> str:
     """Why there is no MCP here, in one sentence, and what to do, in another; "" where there is."""
-    version = installed_version()
+    version = installed_version("mcp")
     if not version:
         return NOT_INSTALLED
     numbers = re.match(r"(\d+)\.(\d+)", version)
@@ -52,14 +47,5 @@ def routes() -> list[BaseRoute]:
     Over that one (SSE) an answer does not come on the connection of its call, so a client that disconnects would go unnoticed.
     """
     if sentence := why_unavailable():
-        return [Route(MCP_PATH + "{rest:path}", _not_found(sentence), methods=["GET", "POST", "DELETE"])]
-    return [Route(f"{MCP_PATH}/sse", _not_found(NO_SSE))]
-
-
-def _not_found(sentence: str) -> Callable[[Request], Awaitable[PlainTextResponse]]:
-    """A handler that answers 404 with that sentence."""
-
-    async def handler(_request: Request) -> PlainTextResponse:
-        return PlainTextResponse(sentence, 404)
-
-    return handler
+        return [Route(MCP_PATH + "{rest:path}", PlainTextResponse(sentence, 404), methods=["GET", "POST", "DELETE"])]
+    return [Route(f"{MCP_PATH}/sse", PlainTextResponse(NO_SSE, 404), methods=["GET"])]

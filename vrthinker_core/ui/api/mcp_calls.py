@@ -20,21 +20,11 @@ class McpCalls:
     """The tokens of all calls whose client is still connected."""
 
     def __init__(self) -> None:
-        self._tokens: set[str] = set()
-
-    def begin_call(self) -> str:
-        """A token for a new call."""
-        token = secrets.token_hex(12)
-        self._tokens.add(token)
-        return token
-
-    def end_call(self, token: str) -> None:
-        """The client of that call has disconnected, or has its answer."""
-        self._tokens.discard(token)
+        self.tokens: set[str] = set()
 
     def is_waiting(self, token: str) -> bool:
         """Whether the client of that call is still connected; True for "", which is no call of a tool."""
-        return not token or token in self._tokens
+        return not token or token in self.tokens
 
 
 def call_token(request: gr.Request) -> str:
@@ -54,21 +44,18 @@ class McpCallMiddleware:
         if scope["type"] != "http" or MCP_PATH not in scope["path"]:
             await self._app(scope, receive, send)
             return
-        token = self._calls.begin_call()
+        token = secrets.token_hex(12)
+        self._calls.tokens.add(token)
+        marked = {**scope, "headers": list(scope["headers"])}
+        MutableHeaders(scope=marked)[CALL_HEADER] = token
 
         async def watched_receive() -> Message:
             message = await receive()
             if message["type"] == "http.disconnect":
-                self._calls.end_call(token)
+                self._calls.tokens.discard(token)
             return message
 
         try:
-            await self._app(_with_token(scope, token), watched_receive, send)
+            await self._app(marked, watched_receive, send)
         finally:
-            self._calls.end_call(token)
-
-
-def _with_token(scope: Scope, token: str) -> Scope:
-    changed = {**scope, "headers": list(scope["headers"])}
-    MutableHeaders(scope=changed)[CALL_HEADER] = token
-    return changed
+            self._calls.tokens.discard(token)

@@ -4,10 +4,9 @@
 
 import asyncio
 import base64
-import binascii
+import contextlib
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, TypedDict
 from urllib.parse import unquote
@@ -21,11 +20,8 @@ NOT_UPLOADED = "{} is no uploaded file. Upload it first, and name it by the path
 NOT_BASE64 = "{} cannot be read: after data:video/mp4;base64, only the file itself in Base64 is understood."
 TOO_LARGE = "{} has more than {:g} MB, which is too much for a call itself. Upload it first, and name it by what the upload gave."
 
-MAX_DATA_URL_BYTES = 20_000_000
-"""Bytes of a video in a data URL: two of them in Base64 are within the limit of a request (`request_limits`)."""
-
-FILE_URL_PREFIX = "/gradio_api/file="
-"""The part of an uploaded file's address on this server that stands before its path."""
+MAX_DATA_URL_BYTES = 20_000_000  # of one video: two of them in Base64 are within the limit of a request (`request_limits`)
+FILE_URL_PREFIX = "/gradio_api/file="  # stands before the path in an uploaded file's address on this server
 
 
 class FileMarker(TypedDict):
@@ -41,7 +37,7 @@ class UploadedFile(TypedDict, total=False):
     meta: FileMarker
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def resolve_video(given: object, label: str, fetch: Fetch) -> AsyncIterator[Path]:
     """The file of a video; the file of a data URL is deleted afterwards.
 
@@ -62,15 +58,11 @@ async def resolve_video(given: object, label: str, fetch: Fetch) -> AsyncIterato
 
 def _uploaded_path(text: str, label: str) -> Path:
     """The path of an uploaded file. Raises BadInput for every other one."""
-    if not text or "\0" in text:
-        raise BadInput(NOT_UPLOADED.format(label))
-    try:
-        path, folder = Path(text).resolve(strict=True), _upload_folder().resolve()
-    except (OSError, RuntimeError):
-        raise BadInput(NOT_UPLOADED.format(label)) from None
-    if not path.is_relative_to(folder) or not path.is_file():
-        raise BadInput(NOT_UPLOADED.format(label))
-    return path
+    with contextlib.suppress(OSError, RuntimeError, ValueError):
+        path = Path(text).resolve(strict=True)
+        if path.is_relative_to(_upload_folder().resolve()) and path.is_file():
+            return path
+    raise BadInput(NOT_UPLOADED.format(label))
 
 
 def _write_data_url(url: str, label: str, path: Path) -> Path:
@@ -82,7 +74,7 @@ def _write_data_url(url: str, label: str, path: Path) -> Path:
         raise BadInput(TOO_LARGE.format(label, MAX_DATA_URL_BYTES / 1e6))
     try:
         path.write_bytes(base64.b64decode(body, validate=True))
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise BadInput(NOT_BASE64.format(label)) from None
     return path
 
