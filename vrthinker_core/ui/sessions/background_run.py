@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from vrthinker_core.errors import VrThinkerError
+from vrthinker_core.errors import describe
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason
 from vrthinker_core.ui.sessions.replay import end_open_turn
@@ -96,7 +96,7 @@ class BackgroundRun:
         try:
             self._consume()
         except Exception as error:  # noqa: BLE001 - outermost in the thread: every run ends with a sentence
-            self._add(Finished(StopReason.FAILED, error=_sentence(error), fault=type(error).__name__, seconds=self.seconds))
+            self._add(Finished(StopReason.FAILED, error=describe(error), fault=type(error).__name__, seconds=self.seconds))
         finally:
             self._judge_slots.release()
             self._add(Finished(StopReason.CANCELLED, seconds=self.seconds))
@@ -116,9 +116,3 @@ class BackgroundRun:
             if isinstance(event, Finished):
                 self._over.set()
             return True
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, VrThinkerError):
-        return str(error)
-    return f"The comparison stopped unexpectedly ({type(error).__name__}). What had happened before is kept; compare again."
