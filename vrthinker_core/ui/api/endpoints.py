@@ -23,7 +23,7 @@ from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.types import VideoPair
 from vrthinker_core.ui.api import mcp
 from vrthinker_core.ui.api.mcp_calls import McpCalls, call_token
-from vrthinker_core.ui.api.settings_input import SettingsJson, resolve_settings, settings_schema
+from vrthinker_core.ui.api.settings_input import resolve_settings, settings_schema
 from vrthinker_core.ui.api.video_inputs import UploadedFile, resolve_video
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
@@ -85,7 +85,7 @@ class Endpoints:
         prompt: str,
         request: gr.Request,
         judge: str = "",
-        settings: SettingsJson | str | None = None,
+        settings: dict[str, str | int | float | None] | str | None = None,
     ) -> AsyncIterator[RunJson | str]:
         """Which of two videos, made from the same prompt, follows it better, and why: the judge's turns.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypedDict
+from typing import Any
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings
@@ -12,27 +12,14 @@ from vrthinker_core.types.settings import SETTINGS, Setting, parse_settings
 NOT_AN_OBJECT = 'The settings must be a JSON object, as in {"max_turns": 3}.'
 
 
-class SettingsJson(TypedDict, total=False):
-    """The fields of `Settings`, each as it is or as text. What is left out, or None, is the default."""
-
-    protocol: str | None
-    window: int | str | None
-    max_turns: int | str | None
-    frames_per_call: int | str | None
-    max_new_tokens: int | str | None
-    temperature: float | str | None
-    seed: int | str | None
-    preset: str | None
-    opening: str | None
-    total: int | str | None
-    fit: str | None
-
-
 def resolve_settings(given: object) -> Settings:
     """The settings that a program gave; the defaults for None and "". Raises BadInput."""
     if given is None or given == "":
         return Settings()
-    settings = _from_text(given) if isinstance(given, str) else given
+    try:
+        settings = json.loads(given) if isinstance(given, str) else given
+    except (ValueError, RecursionError):
+        raise BadInput(NOT_AN_OBJECT) from None
     if not isinstance(settings, dict):
         raise BadInput(NOT_AN_OBJECT)
     return parse_settings(settings)
@@ -61,10 +48,3 @@ def _setting_schema(row: Setting) -> dict[str, Any]:
 
 def _any_of(*kinds: str) -> dict[str, Any]:
     return {"anyOf": [{"type": kind} for kind in kinds]}
-
-
-def _from_text(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise BadInput(NOT_AN_OBJECT) from None

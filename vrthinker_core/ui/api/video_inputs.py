@@ -57,7 +57,6 @@ async def resolve_video(given: object, label: str, fetch: Fetch) -> AsyncIterato
 
 
 def _uploaded_path(text: str, label: str) -> Path:
-    """The path of an uploaded file. Raises BadInput for every other one."""
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         path = Path(text).resolve(strict=True)
         if path.is_relative_to(_upload_folder().resolve()) and path.is_file():
@@ -66,7 +65,6 @@ def _uploaded_path(text: str, label: str) -> Path:
 
 
 def _write_data_url(url: str, label: str, path: Path) -> Path:
-    """Write the content of a data URL to `path`. Raises BadInput."""
     head, _, body = url.partition(",")
     if not head.endswith(";base64"):
         raise BadInput(NOT_BASE64.format(label))
