@@ -54,7 +54,15 @@ def fetch_video(
 
 def parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
     """The target of a URL, which may be relative to `base`. Raises BadInput for what is never fetched."""
-    url = _url(text, base)
+    if len(text) > MAX_URL_LENGTH:
+        raise BadInput(f"This address has {len(text):,} characters; at most {MAX_URL_LENGTH:,} are read.")
+    if any(not character.isprintable() or character in ' \\"<>' for character in text):
+        raise BadInput(_NO_URL)
+    try:
+        url = httpx.URL(urljoin(base, text))
+        url.raw_host.decode().encode("idna")  # httpx lets labels pass that are empty or too long for a name server
+    except (httpx.InvalidURL, ValueError):
+        raise BadInput(_NO_URL) from None
     if url.scheme not in _PORTS:
         raise BadInput("Only web addresses that begin with http:// or https:// are fetched.")
     if url.userinfo:
@@ -65,19 +73,6 @@ def parse_url(text: str, policy: FetchPolicy, base: str = "") -> FetchTarget:
     if policy.ports is not None and port not in policy.ports:
         raise BadInput(f"Videos are fetched from the usual web ports only, not from port {port}.")
     return FetchTarget(url, host, port)
-
-
-def _url(text: str, base: str) -> httpx.URL:
-    if len(text) > MAX_URL_LENGTH:
-        raise BadInput(f"This address has {len(text):,} characters; at most {MAX_URL_LENGTH:,} are read.")
-    if any(not character.isprintable() or character in ' \\"<>' for character in text):
-        raise BadInput(_NO_URL)
-    try:
-        url = httpx.URL(urljoin(base, text))
-        url.raw_host.decode().encode("idna")  # httpx lets labels pass that are empty or too long for a name server
-    except (httpx.InvalidURL, ValueError):
-        raise BadInput(_NO_URL) from None
-    return url
 
 
 def _open_response(target: FetchTarget, policy: FetchPolicy, deadline: float) -> AbstractContextManager[httpx.Response]:
@@ -91,7 +86,6 @@ def _open_response(target: FetchTarget, policy: FetchPolicy, deadline: float) ->
 
 @contextlib.contextmanager
 def _naming_errors(host: str, seconds: float) -> Iterator[None]:
-    """Network errors as one sentence each."""
     try:
         yield
     except (TimeoutError, httpcore.TimeoutException):

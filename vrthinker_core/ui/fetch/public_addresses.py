@@ -10,8 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-Resolver = Callable[[str, int], Sequence[str]]
-"""From (host, port) to all IP addresses of the host. Raises OSError when there is no such host."""
+Resolver = Callable[[str, int], Sequence[str]]  # from (host, port) to all IP addresses of the host; raises OSError
 
 # IPv6 addresses that embed an IPv4 address or are routed to one: where a connection ends is decided by somebody else.
 _TUNNELS = ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2001::/23", "2002::/16", "fec0::/10")

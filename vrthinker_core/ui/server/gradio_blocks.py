@@ -20,8 +20,7 @@ from vrthinker_core.errors import BadInput
 
 NOT_UPLOADED = "This file was not uploaded here. Upload it first, and name it by the path that the upload gave."
 
-Fetch = Callable[[str], Path]
-"""A web address to a file among the uploads. Raises BadInput with a sentence."""
+Fetch = Callable[[str], Path]  # from a web address to a file among the uploads; raises BadInput with a sentence
 
 
 class CheckedBlocks(gr.Blocks):
@@ -53,8 +52,7 @@ class CheckedBlocks(gr.Blocks):
         if values == skipped:
             values = [dict(skipped) for _ in block_fn.outputs]
         if not isinstance(values, list | tuple) or skipped not in values:
-            updates: list[Any] = await super().postprocess_data(block_fn, predictions, state)
-            return updates
+            return list(await super().postprocess_data(block_fn, predictions, state))
         changing = copy.copy(block_fn)
         changing.outputs = [output for output, value in zip(block_fn.outputs, values, strict=True) if value != skipped]
         changed: Any = [value for value in values if value != skipped]
@@ -74,7 +72,6 @@ class CheckedBlocks(gr.Blocks):
         return (queue.current_concurrency, len(queue.queue)) if queue else (0, 0)
 
     def _with_fetched_files(self, value: Any) -> Any:
-        """The same input with a file in the place of every web address."""
         if isinstance(value, list | tuple):
             return [self._with_fetched_files(part) for part in value]
         if not isinstance(value, dict):
@@ -87,7 +84,6 @@ class CheckedBlocks(gr.Blocks):
 
 
 def _has_url(value: object) -> bool:
-    """Whether a file anywhere in an input is named by a URL."""
     if isinstance(value, dict):
         return _is_url_file(value) or any(map(_has_url, value.values()))
     return isinstance(value, list | tuple) and any(map(_has_url, value))

@@ -7,9 +7,7 @@ from pathlib import Path
 ASSETS = Path(__file__).resolve().parents[3] / "assets"
 EXAMPLES = ASSETS / "examples"
 
-VIEW = ("trace.js", "passage.js", "turn.js", "transcript.js")
-"""What draws a trace: all that a saved report needs."""
-
+VIEW = ("trace.js", "passage.js", "turn.js", "transcript.js")  # what draws a trace: all that a saved report needs
 PAGE = (*VIEW, "players.js", "rail.js", "save.js", "examples.js", "page.js")
 
 

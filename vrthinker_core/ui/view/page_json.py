@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TypedDict
 
 from vrthinker_core.types import FrameRef, Reply
@@ -13,8 +13,7 @@ from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
 from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
 from vrthinker_core.ui.view.tiles import Clips, ImageSources, TileJson, group_tiles
 
-ReplyReader = Callable[[str], Reply]
-"""Reads a reply that is still being written."""
+ReplyReader = Callable[[str], Reply]  # reads a reply that is still being written
 
 
 class ChipJson(TypedDict):
@@ -70,10 +69,7 @@ class TranscriptJson(TypedDict):
 
 
 def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | None = None) -> ViewJson:
-    """What the page shows of a run.
-
-    `images` gives the source of a thumbnail; `read_reply` reads a reply that is still being written (without it, it is shown raw).
-    """
+    """What the page shows of a run. Without `read_reply`, a reply that is still being written is shown raw."""
     started = state.started
     if started is None:
         return {"turns": [], "ending": state.finished.error if state.finished else ""}
@@ -119,12 +115,7 @@ def replay_status_line(state: RunState) -> str:
 
 
 def _turn(
-    turn_state: TurnState,
-    running: bool,
-    clips: Clips,
-    in_view: frozenset[FrameRef],
-    images: ImageSources,
-    read_reply: ReplyReader | None,
+    turn_state: TurnState, running: bool, clips: Clips, in_view: Set[FrameRef], images: ImageSources, read_reply: ReplyReader | None
 ) -> TurnViewJson:
     tiles = group_tiles(turn_state.frames)
     pairs = sum(len(tile.halves) == 2 for tile in tiles)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import groupby
 
 from vrthinker_core.types import FrameRef, Thumbnail
@@ -48,10 +49,7 @@ def fold(state: RunState, event: Event) -> RunState:
 
 def fold_all(events: Iterable[Event]) -> RunState:
     """The state after a whole run."""
-    state = RunState()
-    for event in join_text(events):
-        state = fold(state, event)
-    return state
+    return reduce(fold, join_text(events), RunState())
 
 
 def join_text(events: Iterable[Event]) -> Iterator[Event]:

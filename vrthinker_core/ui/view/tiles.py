@@ -20,7 +20,7 @@ class ImageSource:
     height: int
 
 
-ImageSources = Callable[[Thumbnail], ImageSource]
+ImageSources = Callable[[Thumbnail], ImageSource]  # gives the source of a thumbnail
 Clips = tuple[ClipInfo | None, ClipInfo | None]
 
 
@@ -58,17 +58,13 @@ class Tile:
         return {"label": self.label, "halves": halves}
 
     def _half(self, side: Side, clip: ClipInfo | None, in_view: Set[FrameRef], images: ImageSources) -> HalfJson | None:
-        thumbnail = self.halves.get(side)
-        if thumbnail is None:
+        frame = self.halves.get(side)
+        if frame is None:
             return None
-        image = images(thumbnail)
-        half: HalfJson = {
-            "src": image.src,
-            "ratio": round(image.width / image.height, 3),
-            "at": seek_time(thumbnail),
-            "place": timeline_position(thumbnail, clip),
-        }
-        if thumbnail.ref not in in_view:
+        image = images(frame)
+        ratio = round(image.width / image.height, 3)
+        half: HalfJson = {"src": image.src, "ratio": ratio, "at": seek_time(frame), "place": timeline_position(frame, clip)}
+        if frame.ref not in in_view:
             half["gone"] = True
         return half
 
