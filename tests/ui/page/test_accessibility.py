@@ -1,4 +1,4 @@
-"""Nobody is kept out: axe-core finds nothing serious in any state, light or dark."""
+"""Accessibility: axe-core finds no serious violation in any state of the page, light or dark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """The script of axe-core, as its package for Python brings it."""
+    """The script of axe-core, from its Python package."""
     return resources.files(pytest.importorskip("axe_playwright_python")).joinpath("axe.min.js").read_text("utf-8")
 
 
@@ -43,45 +43,47 @@ def endless(serve: Callable[..., Server]) -> Server:
     return serve([ENDLESS], protocol="paired", pause=0.01)
 
 
-def troubles(page: Page, axe: str) -> list[str]:
+def serious_violations(page: Page, axe: str) -> list[str]:
     page.evaluate(axe)
     found = page.evaluate("axe.run().then(({ violations }) => violations)")
     return [
-        f"{trouble['id']}: {node['html'][:200]}"
-        for trouble in found
-        if trouble["impact"] in ("serious", "critical")
-        for node in trouble["nodes"]
+        f"{violation['id']}: {node['html'][:200]}"
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
     ]
 
 
-def opened(open_page: Open, server: Server, scheme: str) -> Page:
+def open_when_ready(open_page: Open, server: Server, scheme: str) -> Page:
     page = open_page(server.url, color_scheme=scheme, bypass_csp=True)
     expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
     return page
 
 
 @SCHEMES
-def test_empty_and_finished(server: Server, open_page: Open, axe: str, scheme: str) -> None:
-    page = opened(open_page, server, scheme)
+def test_axe_finds_nothing_serious_when_empty_and_finished(server: Server, open_page: Open, axe: str, scheme: str) -> None:
+    page = open_when_ready(open_page, server, scheme)
     page.locator("#settings button").first.click()
     expect(page.locator("#window input")).to_be_visible(timeout=LONG)
     page.locator("#more-settings button").first.click()
     expect(page.locator("#temperature input")).to_be_visible(timeout=LONG)
-    assert troubles(page, axe) == []
+    assert serious_violations(page, axe) == []
     show_example(page)
-    assert troubles(page, axe) == []
+    assert serious_violations(page, axe) == []
     for name, part in (("Frames", "#frames img"), ("Raw transcript", "#transcript pre"), ("Save and share", ".vrt-takes")):
         tab(page, name)
         expect(page.locator(part).first).to_be_visible(timeout=LONG)
-        assert troubles(page, axe) == []
+        assert serious_violations(page, axe) == []
 
 
 @SCHEMES
-def test_running_and_stopped(endless: Server, open_page: Open, axe: str, clips: tuple[Path, Path], scheme: str) -> None:
-    page = opened(open_page, endless, scheme)
+def test_axe_finds_nothing_serious_while_running_and_stopped(
+    endless: Server, open_page: Open, axe: str, clips: tuple[Path, Path], scheme: str
+) -> None:
+    page = open_when_ready(open_page, endless, scheme)
     start(page, clips)
     expect(page.locator(".vrt-text p").first).to_be_visible(timeout=LONG)
-    assert troubles(page, axe) == []
+    assert serious_violations(page, axe) == []
     page.locator("#stop").click()
     wait_for(page, "Stopped")
-    assert troubles(page, axe) == []
+    assert serious_violations(page, axe) == []

@@ -1,4 +1,4 @@
-"""What a dimension, its label and the judge's confidence mean is one hover, one keystroke or one tap away."""
+"""The help on a dimension, its label and the judge's confidence: shown by a hover, by the keyboard's focus or by a tap."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ def server(serve: Callable[..., Server]) -> Server:
 
 
 @pytest.fixture(scope="module")
-def unsure(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose judge said how sure it was, and nothing of one dimension."""
+def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose judge said how sure it was, and left out one dimension."""
     trace = handmade_runs.three_turns()
     first = replace(trace.turns[0], reply=replace(trace.turns[0].reply, confidence=2))
     assert trace.finished is not None
     finished = replace(trace.finished, verdict=replace(handmade_runs.WHOLE, VQ=None))
-    path = tmp_path_factory.mktemp("traces") / "unsure.json"
+    path = tmp_path_factory.mktemp("traces") / "trace.json"
     path.write_bytes(to_json(replace(trace, turns=(first, *trace.turns[1:]), finished=finished)))
     return path
 
 
-def explained(page: Page) -> list[tuple[Locator, str]]:
-    """(button, what must be said of it) of all four dimensions and of the confidence."""
-    said = {Dimension.OA: Preference.FIRST, Dimension.TA: Preference.FIRST, Dimension.VQ: None, Dimension.MQ: Preference.TIE}
-    helps = [f"{words.DIMENSION_HELP[dimension]} {words.LABEL_HELP[label]}" for dimension, label in said.items()]
+def buttons_and_helps(page: Page) -> list[tuple[Locator, str]]:
+    """(button, its help) of all four dimensions and of the confidence."""
+    labels = {Dimension.OA: Preference.FIRST, Dimension.TA: Preference.FIRST, Dimension.VQ: None, Dimension.MQ: Preference.TIE}
+    helps = [f"{words.DIMENSION_HELP[dimension]} {words.LABEL_HELP[label]}" for dimension, label in labels.items()]
     chips = page.locator(".vrt-chip button").all()
-    sure = page.get_by_role("button", name=words.confidence_text(2))
-    return [*zip(chips, helps, strict=True), (sure, words.CONFIDENCE_HELP)]
+    confidence_button = page.get_by_role("button", name=words.confidence_text(2))
+    return [*zip(chips, helps, strict=True), (confidence_button, words.CONFIDENCE_HELP)]
 
 
-def shown(page: Page) -> list[str]:
-    """The help that can be read now, all of it inside the window."""
+def visible_help(page: Page) -> list[str]:
+    """The help texts that are visible now, all of them inside the window."""
     found = [help for help in page.locator(".vrt-help").all() if help.is_visible()]
     width = page.viewport_size["width"] if page.viewport_size else 0
     for help in found:
@@ -66,52 +66,52 @@ def shown(page: Page) -> list[str]:
 
 
 @pytest.fixture
-def show(server: Server, open_page: Open, unsure: Path) -> Open:
+def show(server: Server, open_page: Open, trace_file: Path) -> Open:
     def start(**options: object) -> Page:
         page = open_page(server.url, **options)
-        open_trace(page, unsure)
+        open_trace(page, trace_file)
         wait_for(page, "Replaying")
         tab(page, "Trace")
-        assert shown(page) == []
+        assert visible_help(page) == []
         return page
 
     return start
 
 
-def test_one_hover(show: Open) -> None:
+def test_hovering_shows_the_help_of_one_button(show: Open) -> None:
     page = show()
-    for button, text in explained(page):
+    for button, text in buttons_and_helps(page):
         button.hover()
-        assert shown(page) == [text]
+        assert visible_help(page) == [text]
     page.locator("h1").hover()
-    assert shown(page) == []
+    assert visible_help(page) == []
 
 
-def test_one_keystroke(show: Open) -> None:
+def test_focus_shows_the_help_of_one_button(show: Open) -> None:
     page = show()
     page.get_by_role("tab", name="Trace").first.focus()
-    asked = explained(page)
+    buttons = buttons_and_helps(page)
     for _ in range(12):
         page.keyboard.press("Tab")
-        if shown(page):
+        if visible_help(page):
             break
-    for position, (button, text) in enumerate(asked[:4]):
+    for position, (button, text) in enumerate(buttons[:4]):
         expect(button).to_be_focused()
-        assert shown(page) == [text]
+        assert visible_help(page) == [text]
         assert button.get_attribute("aria-describedby") == f"vrt-help-{position}"
         page.keyboard.press("Tab")
-    sure, text = asked[4]
-    expect(sure).to_be_focused()
-    assert shown(page) == [text]
+    confidence_button, text = buttons[4]
+    expect(confidence_button).to_be_focused()
+    assert visible_help(page) == [text]
     page.keyboard.press("Tab")
-    assert shown(page) == []
+    assert visible_help(page) == []
 
 
-def test_one_tap(show: Open) -> None:
+def test_a_tap_shows_the_help_of_one_button(show: Open) -> None:
     page = show(**PHONE)
-    for button, text in explained(page):
+    for button, text in buttons_and_helps(page):
         button.tap()
-        assert shown(page) == [text]
+        assert visible_help(page) == [text]
         assert button.get_attribute("aria-expanded") == "true"
         page.locator(".vrt-headline").tap()
-        assert shown(page) == []
+        assert visible_help(page) == []

@@ -1,4 +1,4 @@
-"""What a visitor is told about the judge never takes the place of a run that they opened meanwhile."""
+"""The judge's banner never replaces a run that was opened meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.browser
 
-ARRIVES = """([first, then]) => {
+SHOW_TWO_VALUES = """([first, then]) => {
   const host = document.createElement("div"), props = { value: first };
   let changed = null;
   VRThinker.mountTrace(host, props, (name, listener) => { changed = listener; }, "Nothing yet.");
@@ -27,7 +27,7 @@ ARRIVES = """([first, then]) => {
   changed();
   return [host.innerText || host.textContent, VRThinker.trace];
 }"""
-"""Two values of the trace, one after the other; gives what is shown and what the other parts of the page know."""
+"""Gives the trace two values, one after the other; returns the text on the page and the trace that its other scripts see."""
 
 NOTES = {**BANNER_ONLY, "turns": [], "notes": ["The built-in judge speaks."]}
 RUN = {"run": "a", "over": True, "turns": [], "headline": "Video 1 is better overall", "notes": ["A note of the run."]}
@@ -40,20 +40,20 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
     return serve(SCRIPT, "--examples", str(examples), protocol="paired", pause=0.005)
 
 
-def test_one_that_comes_late_leaves_the_run_as_it_is(server: Server, open_page: Callable[..., Page]) -> None:
+def test_a_late_banner_leaves_the_run_as_it_is(server: Server, open_page: Callable[..., Page]) -> None:
     page = open_page(server.url)
     expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
-    text, trace = page.evaluate(ARRIVES, [RUN, NOTES])
+    text, trace = page.evaluate(SHOW_TWO_VALUES, [RUN, NOTES])
     assert "A note of the run." in text
     assert trace["run"] == "a"
 
 
-def test_without_a_run_it_is_shown_and_a_run_follows_it(server: Server, open_page: Callable[..., Page]) -> None:
+def test_a_banner_is_shown_without_a_run_and_replaced_by_one(server: Server, open_page: Callable[..., Page]) -> None:
     page = open_page(server.url)
     expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
-    text, trace = page.evaluate(ARRIVES, [{"turns": []}, NOTES])
+    text, trace = page.evaluate(SHOW_TWO_VALUES, [{"turns": []}, NOTES])
     assert "The built-in judge speaks." in text
     assert trace["introduction"]
-    text, trace = page.evaluate(ARRIVES, [NOTES, RUN])
+    text, trace = page.evaluate(SHOW_TWO_VALUES, [NOTES, RUN])
     assert "A note of the run." in text
     assert trace["run"] == "a"

@@ -30,12 +30,12 @@ Open = Callable[..., "Page"]
 FIRST = "<Think>The first.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 SECOND = "<Think>The second.</Think><Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"
 LABELS = {"script": {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}, "second": {"TA": 2, "MQ": 2, "VQ": 2, "OA": 2}}
-NAMES = ["script", "second", "missing", "endless"]
+JUDGES = ["script", "second", "missing", "endless"]
 
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """Two judges of different opinions, one that cannot be opened, and one that never ends."""
+    """Two judges with different verdicts, one that cannot be opened, and one that never ends."""
     folder = tmp_path_factory.mktemp("judges")
     write_example(folder / "examples" / "a-block")
     more = (
@@ -48,7 +48,7 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
     return serve([FIRST], *options, "--examples", examples, "--at-once", "3", protocol="paired", pause=0.005)
 
 
-def opened(open_page: Open, server: Server, **options: Any) -> Page:
+def open_settings(open_page: Open, server: Server, **options: Any) -> Page:
     """The page with its settings open."""
     page = open_page(server.url, **options)
     page.locator("#settings button").first.click()
@@ -57,78 +57,78 @@ def opened(open_page: Open, server: Server, **options: Any) -> Page:
     return page
 
 
-def choices(page: Page) -> list[str]:
-    """What the judge can be chosen from."""
+def judge_options(page: Page) -> list[str]:
+    """The names in the judge's open dropdown."""
     expect(page.get_by_role("option").first).to_be_visible(timeout=LONG)
     return [str(option.get_attribute("aria-label")) for option in page.get_by_role("option").all()]
 
 
-def judged_by(page: Page, name: str) -> None:
-    """Who is named as the judge."""
+def expect_judge(page: Page, name: str) -> None:
+    """Wait until the page's head names this judge."""
     expect(page.locator(".vrt-judge")).to_have_text(f"Judge: {name}", timeout=LONG)
 
 
-def finished(page: Page, headline: str, name: str) -> None:
+def expect_finished(page: Page, headline: str, name: str) -> None:
     expect(page.locator(".vrt-headline")).to_have_text(headline, timeout=LONG)
     wait_for(page, "Finished")
-    judged_by(page, name)
+    expect_judge(page, name)
 
 
 # -- in the browser ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.browser
-def test_the_chosen_judge_speaks_and_is_named(server: Server, open_page: Open, clips: Clips) -> None:
-    page = opened(open_page, server)
-    judged_by(page, "script")
+def test_the_chosen_judge_runs_and_is_named(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_settings(open_page, server)
+    expect_judge(page, "script")
     choose(page, "judge", "second")
-    judged_by(page, "second")
+    expect_judge(page, "second")
     start(page, clips)
-    finished(page, "Video 2 is better overall", "second")
+    expect_finished(page, "Video 2 is better overall", "second")
     choose(page, "judge", "script")
     page.wait_for_timeout(500)
-    finished(page, "Video 2 is better overall", "second")
-    assert page.locator(".vrt-turn").count() == 1, "what is being read stays"
+    expect_finished(page, "Video 2 is better overall", "second")
+    assert page.locator(".vrt-turn").count() == 1, "choosing another judge leaves the run on the page"
     page.locator("#go").click()
-    finished(page, "Video 1 is better overall", "script")
+    expect_finished(page, "Video 1 is better overall", "script")
     choose(page, "judge", "second")
     page.get_by_role("button", name="swap").click()
     wait_for(page, "Sides swapped")
-    judged_by(page, "second")
+    expect_judge(page, "second")
 
 
 @pytest.mark.browser
-def test_a_choice_during_a_run_is_for_the_next_one(server: Server, open_page: Open, clips: Clips) -> None:
-    page = opened(open_page, server)
+def test_a_choice_during_a_run_counts_for_the_next_one(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_settings(open_page, server)
     choose(page, "judge", "endless")
     start(page, clips)
     page.wait_for_selector(".vrt-text p")
     choose(page, "judge", "second")
     before = len(page.locator(".vrt-text").first.inner_text())
     until(lambda: page.wait_for_timeout(30) or len(page.locator(".vrt-text").first.inner_text()) > before)
-    judged_by(page, "endless")
+    expect_judge(page, "endless")
     page.locator("#stop").click()
     wait_for(page, "Stopped")
-    judged_by(page, "endless")
+    expect_judge(page, "endless")
     page.locator("#go").click()
-    finished(page, "Video 2 is better overall", "second")
+    expect_finished(page, "Video 2 is better overall", "second")
 
 
 @pytest.mark.browser
-def test_a_saved_run_that_is_read_stays(server: Server, open_page: Open) -> None:
-    page = opened(open_page, server)
+def test_choosing_a_judge_leaves_a_saved_run_on_the_page(server: Server, open_page: Open) -> None:
+    page = open_settings(open_page, server)
     show_example(page)
     shown = page.locator("#trace").inner_text()
-    judged_by(page, "scripted")
+    expect_judge(page, "scripted")
     choose(page, "judge", "missing")
     page.wait_for_timeout(500)
     assert page.locator("#trace").inner_text() == shown
-    judged_by(page, "scripted")
+    expect_judge(page, "scripted")
 
 
 @pytest.mark.browser
-def test_one_that_cannot_be_opened_says_why_and_spoils_no_other(server: Server, open_page: Open, clips: Clips) -> None:
-    page = opened(open_page, server)
+def test_a_judge_that_cannot_be_opened_says_why_and_leaves_the_others_alone(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_settings(open_page, server)
     choose(page, "judge", "missing")
     expect(page.locator(".vrt-judge")).to_have_text(words.unopened_line("missing"), timeout=LONG)
     expect(page.locator(".vrt-ending")).to_have_text("There is no folder missing.")
@@ -138,12 +138,12 @@ def test_one_that_cannot_be_opened_says_why_and_spoils_no_other(server: Server, 
     expect(page.locator(".vrt-ending")).to_have_text("There is no folder missing.")
     choose(page, "judge", "second")
     page.locator("#go").click()
-    finished(page, "Video 2 is better overall", "second")
+    expect_finished(page, "Video 2 is better overall", "second")
 
 
 @pytest.mark.browser
-def test_what_must_be_known_of_a_judge_comes_and_goes_with_it(server: Server, open_page: Open) -> None:
-    page = opened(open_page, server)
+def test_a_judges_notes_come_and_go_with_it(server: Server, open_page: Open) -> None:
+    page = open_settings(open_page, server)
     choose(page, "judge", "missing")
     expect(page.locator(".vrt-ending")).to_be_visible(timeout=LONG)
     choose(page, "judge", "second")
@@ -152,32 +152,32 @@ def test_what_must_be_known_of_a_judge_comes_and_goes_with_it(server: Server, op
 
 
 @pytest.mark.browser
-def test_a_judge_is_chosen_by_keys_alone(server: Server, open_page: Open) -> None:
-    page = opened(open_page, server)
+def test_a_judge_can_be_chosen_by_keyboard_alone(server: Server, open_page: Open) -> None:
+    page = open_settings(open_page, server)
     page.locator("#settings button").first.focus()
     page.keyboard.press("Tab")
     expect(page.locator("#judge input")).to_be_focused()
-    assert choices(page) == NAMES
+    assert judge_options(page) == JUDGES
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    judged_by(page, "second")
+    expect_judge(page, "second")
 
 
 @pytest.mark.browser
 def test_two_visitors_choose_for_themselves(server: Server, open_page: Open, clips: Clips) -> None:
-    anna, bert = opened(open_page, server), opened(open_page, server)
+    anna, bert = open_settings(open_page, server), open_settings(open_page, server)
     choose(anna, "judge", "second")
-    judged_by(anna, "second")
-    judged_by(bert, "script")
+    expect_judge(anna, "second")
+    expect_judge(bert, "script")
     start(bert, clips)
     start(anna, clips)
-    finished(anna, "Video 2 is better overall", "second")
-    finished(bert, "Video 1 is better overall", "script")
+    expect_finished(anna, "Video 2 is better overall", "second")
+    expect_finished(bert, "Video 1 is better overall", "script")
 
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
-    """A script that cannot be read before it is written, and what writes it."""
+    """A script (a named pipe) that cannot be read before it is written, and the function that writes it."""
     path = tmp_path / "slow.jsonl"
     os.mkfifo(path)
     writer = threading.Thread(target=lambda: path.write_text(json.dumps({"reply": SECOND, "protocol": "paired"})), daemon=True)
@@ -187,31 +187,31 @@ def pipe(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
 
 
 @pytest.mark.browser
-def test_a_judge_that_is_still_being_loaded(
+def test_a_judge_that_is_still_being_loaded_can_be_chosen_and_run(
     serve: Callable[..., Server], open_page: Open, clips: Clips, pipe: tuple[Path, Callable[[], None]]
 ) -> None:
     path, write = pipe
-    page = opened(open_page, server := serve([FIRST], "--judge", f"scripted:{path}", protocol="paired"))
+    page = open_settings(open_page, server := serve([FIRST], "--judge", f"scripted:{path}", protocol="paired"))
     found = client(server).predict(api_name="/health")
     assert (found["status"], [judge["status"] for judge in found["judges"]]) == ("ready", ["ready", "loading"])
     choose(page, "judge", "slow")
     expect(page.locator(".vrt-judge")).to_have_text(words.LOADING, timeout=LONG)
     choose(page, "judge", "script")
-    judged_by(page, "script")
+    expect_judge(page, "script")
     choose(page, "judge", "slow")
     expect(page.locator(".vrt-judge")).to_have_text(words.LOADING, timeout=LONG)
     start(page, clips)
     wait_for(page, words.LOADING)
     write()
-    finished(page, "Video 2 is better overall", "slow")
+    expect_finished(page, "Video 2 is better overall", "slow")
 
 
 @pytest.mark.browser
-def test_a_single_judge_can_be_read_too(answering: Server, open_page: Open) -> None:
-    page = opened(open_page, answering)
+def test_a_single_judge_is_listed_too(answering: Server, open_page: Open) -> None:
+    page = open_settings(open_page, answering)
     assert page.locator("#judge input").input_value() == "script"
     page.locator("#judge input").click()
-    assert choices(page) == ["script"]
+    assert judge_options(page) == ["script"]
     assert page.locator("#settings input").first.get_attribute("aria-label") == "Judge"
     assert words.JUDGE_HELP in page.locator("#judge").inner_text()
 
@@ -219,7 +219,7 @@ def test_a_single_judge_can_be_read_too(answering: Server, open_page: Open) -> N
 # -- from a program ------------------------------------------------------------------------------------------------------
 
 
-def test_health_tells_of_each(server: Server) -> None:
+def test_health_lists_every_judge(server: Server) -> None:
     until(lambda: all(judge["status"] != "loading" for judge in client(server).predict(api_name="/health")["judges"]), 60)
     found = client(server).predict(api_name="/health")
     assert (found["status"], found["judge"], found["error"]) == ("ready", "script", "")
@@ -231,11 +231,11 @@ def test_health_tells_of_each(server: Server) -> None:
     ]
 
 
-def test_a_program_chooses_by_name(server: Server, clips: Clips) -> None:
+def test_a_program_chooses_a_judge_by_name(server: Server, clips: Clips) -> None:
     files = uploaded(server, clips)
-    for name, said in (("", "script"), (None, "script"), ("script", "script"), ("second", "second")):
-        told = answers(server, *files, PROMPT, name)[-1]
-        assert (told["stop"], told["judge"], told["labels"]) == ("answered", said, LABELS[said])
+    for name, judge in (("", "script"), (None, "script"), ("script", "script"), ("second", "second")):
+        item = answers(server, *files, PROMPT, name)[-1]
+        assert (item["stop"], item["judge"], item["labels"]) == ("answered", judge, LABELS[judge])
     assert client(server).predict(*files, prompt=PROMPT, judge="second", api_name="/compare")["judge"] == "second"
     check_refused(answers(server, *files, PROMPT, "oracle")[-1], "There is no judge 'oracle' here. Choose script, second, missing")
     check_refused(answers(server, *files, PROMPT, ["second"])[-1], "There is no judge")
@@ -255,12 +255,12 @@ def test_programs_with_different_judges_never_mix(server: Server, clips: Clips) 
         thread.start()
     for thread in calling:
         thread.join(60)
-    assert {prompt: (told["prompt"], told["judge"], told["labels"]) for prompt, told in found.items()} == {
+    assert {prompt: (item["prompt"], item["judge"], item["labels"]) for prompt, item in found.items()} == {
         prompt: (prompt, name, LABELS[name]) for prompt, name in asked.items()
     }
 
 
-def test_a_browser_cannot_name_another_one(server: Server, clips: Clips) -> None:
+def test_a_browser_cannot_choose_a_judge_that_is_not_offered(server: Server, clips: Clips) -> None:
     event, inputs = comparing(server)
     values = [*uploaded(server, clips), PROMPT, "oracle", *[None] * (inputs - 4)]
     assert "oracle" in act(server, event, values)["error"]
@@ -268,8 +268,8 @@ def test_a_browser_cannot_name_another_one(server: Server, clips: Clips) -> None
     assert "oracle" in act(server, choosing["id"], ["oracle"])["error"]
 
 
-def test_nothing_tells_where_judges_lie(server: Server) -> None:
-    told = json.dumps(config(server))
-    assert all(name in told for name in NAMES)
-    assert "/missing" not in told
-    assert ".jsonl" not in told
+def test_the_config_contains_no_path_of_a_judge(server: Server) -> None:
+    text = json.dumps(config(server))
+    assert all(name in text for name in JUDGES)
+    assert "/missing" not in text
+    assert ".jsonl" not in text

@@ -1,4 +1,4 @@
-"""The page in a real browser: two clips, a run, its turns and verdict; stopping, leaving, and other visitors."""
+"""The page in a real browser: two clips, a run, its turns and verdict; stopping, closing the page, and other visitors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASK = (
     '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30, 60, 90, 140]}}</tool_call>'
 )
 ANSWER = f"<Snapshot>It stays whole.</Snapshot><Think>{THINK}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
-STOP = """() => new Promise((resolve) => {
+MILLISECONDS_TO_STOP = """() => new Promise((resolve) => {
     const began = performance.now();
     const look = () => {
         const ending = document.querySelector(".vrt-ending");
@@ -36,7 +36,7 @@ STOP = """() => new Promise((resolve) => {
     document.querySelector("#stop").click();
     look();
 })"""
-"""Milliseconds from the press on Stop until the page says so, by the browser's own clock."""
+"""Milliseconds from the click on Stop until the page shows the ending, by the browser's own clock."""
 ENDLESS = "<Think>" + "on and on and on " * 20_000
 
 
@@ -76,7 +76,7 @@ def text_of(page: Page) -> str:
 
 
 @pytest.mark.parametrize("screen", [{}, PHONE, {"color_scheme": "dark"}], ids=["desktop", "phone", "dark"])
-def test_a_whole_run(server: Server, open_page: Open, clips: Clips, screen: dict[str, object]) -> None:
+def test_a_run_shows_turns_and_verdict(server: Server, open_page: Open, clips: Clips, screen: dict[str, object]) -> None:
     page = open_page(server.url, **screen)
     start(page, clips)
     wait_for(page, "Turn 1 of 6")
@@ -109,12 +109,12 @@ def test_stop_is_quick_and_keeps_everything(endless: Server, open_page: Open, cl
     page = open_page(endless.url)
     start(page, clips)
     page.wait_for_selector(".vrt-text p")
-    assert page.evaluate(STOP) < 500
+    assert page.evaluate(MILLISECONDS_TO_STOP) < 500
     assert status(page).startswith("Stopped after 1 turn")
-    kept = text_of(page)
+    text = text_of(page)
     page.wait_for_timeout(500)
-    assert "on and on" in kept
-    assert text_of(page) == kept
+    assert "on and on" in text
+    assert text_of(page) == text
     assert page.locator(".vrt-headline").count() == 0
     page.locator("#go").click()
     wait_for(page, "writing")
@@ -123,12 +123,12 @@ def test_stop_is_quick_and_keeps_everything(endless: Server, open_page: Open, cl
 
 
 @pytest.mark.parametrize("leave", ["reload", "close"])
-def test_leaving_stops_the_judge(endless: Server, open_page: Open, clips: Clips, leave: str) -> None:
+def test_reloading_or_closing_the_page_stops_the_judge(endless: Server, open_page: Open, clips: Clips, leave: str) -> None:
     page = open_page(endless.url)
     start(page, clips)
     page.wait_for_selector(".vrt-text p")
-    records = [path for path in files(endless.folder) if path.name == "trace.json"]
-    assert records
+    traces = [path for path in files(endless.folder) if path.name == "trace.json"]
+    assert traces
     if leave == "reload":
         page.reload()
         page.wait_for_selector("#rail .vrt-track")
@@ -136,7 +136,7 @@ def test_leaving_stops_the_judge(endless: Server, open_page: Open, clips: Clips,
     else:
         page.close()
     with within(2.5):
-        until(lambda: not any(path.exists() for path in records))
+        until(lambda: not any(path.exists() for path in traces))
     another = open_page(endless.url)
     start(another, clips)
     another.wait_for_selector(".vrt-text p", timeout=5_000)
@@ -144,7 +144,7 @@ def test_leaving_stops_the_judge(endless: Server, open_page: Open, clips: Clips,
     wait_for(another, "Stopped")
 
 
-def test_a_second_visitor_waits_in_a_visible_queue(endless: Server, open_page: Open, clips: Clips) -> None:
+def test_a_second_visitor_sees_the_place_in_the_queue(endless: Server, open_page: Open, clips: Clips) -> None:
     first, second = open_page(endless.url), open_page(endless.url)
     start(first, clips)
     first.wait_for_selector(".vrt-text p")
@@ -157,7 +157,7 @@ def test_a_second_visitor_waits_in_a_visible_queue(endless: Server, open_page: O
     wait_for(second, "Stopped")
 
 
-def test_who_waits_can_leave_the_queue(endless: Server, open_page: Open, clips: Clips) -> None:
+def test_a_waiting_visitor_can_leave_the_queue(endless: Server, open_page: Open, clips: Clips) -> None:
     first, second = open_page(endless.url), open_page(endless.url)
     start(first, clips)
     first.wait_for_selector(".vrt-text p")
@@ -171,7 +171,7 @@ def test_who_waits_can_leave_the_queue(endless: Server, open_page: Open, clips: 
     assert second.locator(".vrt-turn").count() == 0
 
 
-def test_what_is_missing_is_said(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_missing_video_or_prompt_is_named(server: Server, open_page: Open, clips: Clips) -> None:
     page = open_page(server.url)
     page.locator("#go").click()
     wait_for(page, "needs two videos")
@@ -181,7 +181,7 @@ def test_what_is_missing_is_said(server: Server, open_page: Open, clips: Clips) 
     page.locator("#go").wait_for(state="visible")
 
 
-def test_the_page_says_who_judges(server: Server, open_page: Open) -> None:
+def test_the_page_names_the_judge_and_its_notes(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
     page.wait_for_selector(".vrt-notes li")
     assert page.locator(".vrt-judge").inner_text() == "Judge: script"

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.browser
 Clips = tuple[Path, Path]
 Open = Callable[..., "Page"]
 LONG = 30_000
-"""Milliseconds: nothing waits that long on an idle machine."""
+"""Milliseconds; nothing takes that long on an idle machine."""
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +41,14 @@ def tab(page: Page, name: str) -> None:
     page.get_by_role("tab", name=name).first.click()
 
 
-def videos(page: Page) -> list[str]:
+def video_files(page: Page) -> list[str]:
     return page.evaluate(
         "['first', 'second'].map(name => (document.querySelector(`#${name} video`)?.src || '').split('/').slice(-2).join('/'))"
     )
 
 
-def shown(page: Page) -> str:
-    """Everything that the trace says."""
+def trace_text(page: Page) -> str:
+    """The whole text of the trace."""
     return page.locator("#trace").inner_text()
 
 
@@ -80,7 +80,7 @@ def open_trace(page: Page, path: Path) -> None:
     chooser.value.set_files(str(path))
 
 
-def test_an_example_is_one_click_away(server: Server, open_page: Open) -> None:
+def test_a_click_on_an_example_shows_its_run_and_videos(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
     card = page.locator(".vrt-card").first
     expect(card).to_contain_text(PROMPT, timeout=LONG)
@@ -90,11 +90,11 @@ def test_an_example_is_one_click_away(server: Server, open_page: Open) -> None:
     expect(page.locator(".vrt-turn")).to_have_count(2)
     expect(page.locator(".vrt-mark")).to_have_count(8)
     expect(page.locator("#first video")).to_be_visible(timeout=LONG)
-    assert videos(page) == ["a-block/first.mp4", "a-block/second.mp4"]
+    assert video_files(page) == ["a-block/first.mp4", "a-block/second.mp4"]
     assert link(page).endswith("?trace=a-block")
 
 
-def test_everything_comes_from_the_pages_own_server(server: Server, open_page: Open) -> None:
+def test_every_request_goes_to_the_pages_own_server(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -106,27 +106,27 @@ def test_everything_comes_from_the_pages_own_server(server: Server, open_page: O
     assert [url for url in asked if not url.startswith((server.url, "data:", f"blob:{server.url}"))] == []
 
 
-def test_a_link_shows_the_very_run(server: Server, open_page: Open, clips: Clips) -> None:
+def test_a_link_shows_the_same_run(server: Server, open_page: Open, clips: Clips) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
     expect(page.locator("#go")).to_be_visible(timeout=LONG)  # until then Gradio's progress stands in the trace as well
-    live = shown(page)
+    live = trace_text(page)
     address = link(page)
     assert re.search(r"\?trace=[0-9a-f]{24}$", address)
     visitor = open_page(address)
     expect(visitor.locator(".vrt-headline")).to_be_visible(timeout=LONG)
-    assert [line for line in shown(visitor).splitlines() if line != "Judge: script"] == live.splitlines()
+    assert [line for line in trace_text(visitor).splitlines() if line != "Judge: script"] == live.splitlines()
     expect(visitor.locator("#prompt textarea")).to_have_value(PROMPT)
-    assert videos(visitor) == ["", ""]
+    assert video_files(visitor) == ["", ""]
 
 
-def test_a_link_that_leads_nowhere_says_so(server: Server, open_page: Open) -> None:
+def test_an_unknown_link_says_so(server: Server, open_page: Open) -> None:
     page = open_page(f"{server.url}?trace={'0' * 24}")
     expect(page.locator("#status textarea")).to_have_value(re.compile("leads nowhere"), timeout=LONG)
 
 
-def test_a_trace_file_comes_back_with_the_videos_that_are_at_hand(
+def test_an_opened_trace_finds_the_videos_of_the_same_session(
     server: Server, open_page: Open, clips: Clips, tmp_path: Path
 ) -> None:
     page = open_page(server.url)
@@ -137,15 +137,15 @@ def test_a_trace_file_comes_back_with_the_videos_that_are_at_hand(
     assert trace.started.prompt == PROMPT
     open_trace(page, path)
     wait_for(page, "Replaying a saved trace")
-    assert [video.split("/")[-1] for video in videos(page)] == ["one.mp4", "two.mp4"]
+    assert [video.split("/")[-1] for video in video_files(page)] == ["one.mp4", "two.mp4"]
     visitor = open_page(server.url)
     open_trace(visitor, path)
     wait_for(visitor, "Replaying a saved trace")
-    assert videos(visitor) == ["", ""]
+    assert video_files(visitor) == ["", ""]
     assert from_json(saved(visitor, tmp_path / "again.json").read_bytes()) == trace
 
 
-def test_a_file_that_is_no_trace_is_refused_in_a_sentence(server: Server, open_page: Open, tmp_path: Path) -> None:
+def test_a_file_that_is_no_trace_is_refused_with_a_sentence(server: Server, open_page: Open, tmp_path: Path) -> None:
     page = open_page(server.url)
     show_example(page)
     path = tmp_path / "other.json"
@@ -155,14 +155,16 @@ def test_a_file_that_is_no_trace_is_refused_in_a_sentence(server: Server, open_p
     expect(page.locator(".vrt-turn")).to_have_count(2)
 
 
-def test_the_report_is_one_file(server: Server, open_page: Open, open_file: Callable[[Path], Page], tmp_path: Path) -> None:
+def test_the_report_is_one_self_contained_file(
+    server: Server, open_page: Open, open_file: Callable[[Path], Page], tmp_path: Path
+) -> None:
     page = open_page(server.url)
     show_example(page)
     report = open_file(saved(page, tmp_path / "report.html", "Report (.html)"))
     expect(report.locator(".vrt-turn")).to_have_count(2)
 
 
-def test_the_frames_stand_in_pairs_and_come_only_to_who_looks(server: Server, open_page: Open) -> None:
+def test_the_frames_tab_shows_frames_in_pairs(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
     show_example(page)
     tab(page, "Frames")
@@ -175,7 +177,7 @@ def test_the_frames_stand_in_pairs_and_come_only_to_who_looks(server: Server, op
     expect(page.locator("#frames .thumbnail-item img")).to_have_count(16, timeout=LONG)
 
 
-def test_frames_arrive_while_the_judge_works(serve: Callable[..., Server], open_page: Open, clips: Clips) -> None:
+def test_the_frames_tab_is_filled_while_the_judge_writes(serve: Callable[..., Server], open_page: Open, clips: Clips) -> None:
     page = open_page(serve([ENDLESS], protocol="paired", pause=0.01).url)
     tab(page, "Frames")
     start(page, clips)
@@ -186,14 +188,14 @@ def test_frames_arrive_while_the_judge_works(serve: Callable[..., Server], open_
     expect(page.locator("#frames .thumbnail-item img")).to_have_count(8)
 
 
-def test_swapped_sides_have_no_verdict(server: Server, open_page: Open) -> None:
+def test_swapping_sides_removes_the_verdict(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
     show_example(page)
     expect(page.locator("#first video")).to_be_visible(timeout=LONG)
     page.get_by_role("button", name="Swap sides").click()
     wait_for(page, "Sides swapped")
     page.wait_for_function("document.querySelector('#first video')?.src.endsWith('second.mp4')", timeout=LONG)
-    assert videos(page) == ["a-block/second.mp4", "a-block/first.mp4"]
+    assert video_files(page) == ["a-block/second.mp4", "a-block/first.mp4"]
     expect(page.locator(".vrt-turn")).to_have_count(0)
     page.locator("#go").click()
     wait_for(page, "Finished after 2 turns")
@@ -204,7 +206,9 @@ def choose(page: Page, name: str, value: str) -> None:
     page.get_by_role("option", name=value, exact=True).click()
 
 
-def test_settings_hold_and_a_wrong_one_is_one_sentence(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+def test_chosen_settings_reach_the_run_and_a_protocol_mismatch_is_one_sentence(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
     page = open_page(server.url)
     page.locator("#settings button").first.click()
     choose(page, "max_turns", "3")
@@ -221,7 +225,7 @@ def test_settings_hold_and_a_wrong_one_is_one_sentence(server: Server, open_page
     expect(page.locator(".vrt-ending")).to_contain_text("trained for the protocol paired and cannot speak concat")
 
 
-def test_the_rail_tells_the_index_in_the_protocols_own_numbers(server: Server, open_page: Open) -> None:
+def test_the_rail_shows_the_protocols_own_index(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
     show_example(page)
     page.wait_for_function("document.querySelector('#first video')?.readyState >= 1", timeout=LONG)
@@ -232,7 +236,7 @@ def test_the_rail_tells_the_index_in_the_protocols_own_numbers(server: Server, o
     expect(page.locator(".vrt-time")).to_contain_text("index 0 of 127", timeout=LONG)
 
 
-def test_reading_on_while_turns_arrive_does_not_scroll(server: Server, open_page: Open, clips: Clips) -> None:
+def test_arriving_turns_do_not_scroll_the_page(server: Server, open_page: Open, clips: Clips) -> None:
     page = open_page(server.url, viewport={"width": 1280, "height": 400})
     fill(page, clips)
     page.locator("#go").click()
@@ -240,14 +244,14 @@ def test_reading_on_while_turns_arrive_does_not_scroll(server: Server, open_page
     page.locator(".vrt-turn header").first.evaluate("node => window.scrollTo(0, node.getBoundingClientRect().top + scrollY)")
     top = page.locator(".vrt-text p").first.bounding_box()
     expect(page.locator(".vrt-turn")).to_have_count(2, timeout=LONG)
-    wait_for(page, "Finished")  # the verdict comes in above what is read
+    wait_for(page, "Finished")  # the verdict is inserted above the turn that is being read
     after = page.locator(".vrt-text p").first.bounding_box()
     assert top is not None
     assert after is not None
     assert after["y"] == pytest.approx(top["y"], abs=1)
 
 
-def test_what_browsers_cannot_play_is_shown_as_a_copy_and_judged_as_it_is(
+def test_an_unplayable_video_is_shown_as_a_copy_and_judged_as_it_is(
     server: Server, open_page: Open, clips: Clips, tmp_path: Path
 ) -> None:
     old = write_old(tmp_path / "old.avi")

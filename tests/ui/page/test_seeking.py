@@ -1,4 +1,4 @@
-"""A click on a pair shows the very frames that the judge saw: every frame carries its number, and the browser reads it back."""
+"""A click on a tile shows exactly the frames that the judge saw: each frame carries its number as bars, which the browser reads."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def server(serve: Callable[..., Server]) -> Server:
     return serve(SCRIPT, protocol="paired")
 
 
-def settled(page: Page, wanted: list[int]) -> list[int]:
-    """What both players show once they stand: a busy machine paints a frame later than it reports it, and never a wrong one."""
+def shown_when_settled(page: Page, expected: list[int]) -> list[int]:
+    """The frame numbers in both players, once they have settled: a busy machine paints a frame later than it reports it."""
     for _ in range(20):
         shown = [page.evaluate(READ, [f"#{side} video", None]) for side in ("first", "second")]
-        if shown == wanted:
+        if shown == expected:
             break
         page.wait_for_timeout(100)
     return shown
 
 
 @pytest.mark.parametrize("name", CLIPS)
-def test_every_pair_shows_its_very_frames(server: Server, open_page: Callable[..., Page], tmp_path: Path, name: str) -> None:
+def test_every_tile_seeks_to_its_exact_frames(server: Server, open_page: Callable[..., Page], tmp_path: Path, name: str) -> None:
     first = CLIPS[name](tmp_path)
     second = write_bars(tmp_path / "second.mp4", "libx264", steady(40, 25))
     for _ in judge(VideoPair("p", first, second), ScriptedBackend(SCRIPT, protocol="paired"), trace=tmp_path / "trace.json"):
         pass
-    wanted = [
+    expected = [
         [half.index for _, half in sorted(tile.halves.items())]
         for turn in load(tmp_path / "trace.json").turns
         for tile in group_tiles(turn.frames)
@@ -66,8 +66,8 @@ def test_every_pair_shows_its_very_frames(server: Server, open_page: Callable[..
     page.locator("#go").click()
     expect(page.locator(".vrt-headline")).to_be_visible(timeout=60_000)
     shown = []
-    for position in range(len(wanted)):
+    for position in range(len(expected)):
         page.locator(".vrt-tile").nth(position).click()
-        shown.append(settled(page, wanted[position]))
-    assert shown == wanted
-    assert len(wanted) > 20
+        shown.append(shown_when_settled(page, expected[position]))
+    assert shown == expected
+    assert len(expected) > 20

@@ -1,4 +1,4 @@
-"""Videos by web address, uploaded and taken away: what it does to the players and to the verdict that stands on the page."""
+"""Videos by web address, uploaded and removed: what becomes of the players and of the verdict on the page."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Open = Callable[..., "Page"]
 ANSWER = "<Snapshot>A block.</Snapshot><Think>It glides.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 
 
-class Quiet(SimpleHTTPRequestHandler):
+class QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     write_clip(folder / "one.mp4", 24)
     write_clip(folder / "two.mp4", 24, hue=60)
     write_clip(folder / "odd.mkv", 24, hue=90)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -52,28 +52,28 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server]) -> Server:
-    """A server inside a network of its own."""
+    """A server that may fetch from local addresses."""
     return serve([ANSWER], "--local-addresses", protocol="paired")
 
 
-def give(page: Page, side: int, address: str) -> None:
+def submit_address(page: Page, side: int, address: str) -> None:
     if not page.locator(f"#address-{side} input").is_visible():
         page.locator("#addresses button").first.click()
     page.locator(f"#address-{side} input").fill(address)
     page.locator(f"#address-{side} input").press("Enter")
 
 
-def plays(page: Page, name: str) -> None:
+def wait_until_playable(page: Page, name: str) -> None:
     page.wait_for_function("name => document.querySelector(`#${name} video`)?.readyState >= 1", arg=name)
 
 
-def test_addresses_in_place_of_files(server: Server, open_page: Open, web: str) -> None:
+def test_web_addresses_replace_uploads(server: Server, open_page: Open, web: str) -> None:
     page = open_page(server.url)
-    give(page, 1, f"{web}/one.mp4")
-    plays(page, "first")
+    submit_address(page, 1, f"{web}/one.mp4")
+    wait_until_playable(page, "first")
     wait_for(page, words.FETCHED)
-    give(page, 2, f"{web}/odd.mkv")
-    plays(page, "second")
+    submit_address(page, 2, f"{web}/odd.mkv")
+    wait_until_playable(page, "second")
     wait_for(page, words.COPY_SHOWN)
     page.locator("#prompt textarea").fill("A white block glides to the right.")
     page.locator("#go").click()
@@ -81,16 +81,18 @@ def test_addresses_in_place_of_files(server: Server, open_page: Open, web: str) 
     expect(page.locator(".vrt-headline")).to_have_text("Video 1 is better overall", timeout=LONG)
 
 
-def test_addresses_for_programs(server: Server, web: str) -> None:
+def test_programs_may_name_web_addresses(server: Server, web: str) -> None:
     client = gradio_client.Client(server.url, verbose=False)
     files = [gradio_client.handle_file(f"{web}/{name}") for name in ("one.mp4", "odd.mkv")]
-    told = client.predict(*files, "A white block glides to the right.", api_name="/compare")
-    assert (told["stop"], told["labels"]["OA"]) == ("answered", 1)
+    result = client.predict(*files, "A white block glides to the right.", api_name="/compare")
+    assert (result["stop"], result["labels"]["OA"]) == ("answered", 1)
     with pytest.raises(gradio_client.exceptions.AppError, match="404"):
         client.predict(files[0], gradio_client.handle_file(f"{web}/none.mp4"), "A block.", api_name="/compare")
 
 
-def test_what_cannot_be_fetched_is_said_and_changes_nothing(server: Server, open_page: Open, web: str, clips: Clips) -> None:
+def test_an_address_that_cannot_be_fetched_changes_nothing_but_the_status(
+    server: Server, open_page: Open, web: str, clips: Clips
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
@@ -100,25 +102,25 @@ def test_what_cannot_be_fetched_is_said_and_changes_nothing(server: Server, open
         ("", words.NO_ADDRESS),
         (web, "web page"),
     ):
-        give(page, 1, address)
+        submit_address(page, 1, address)
         wait_for(page, sentence)
-        plays(page, "first")
+        wait_until_playable(page, "first")
         expect(page.locator(".vrt-headline")).to_have_count(1, timeout=LONG)
 
 
-def test_only_the_open_internet_is_fetched_from(serve: Callable[..., Server], open_page: Open, web: str) -> None:
+def test_private_addresses_are_refused_by_default(serve: Callable[..., Server], open_page: Open, web: str) -> None:
     page = open_page(serve([ANSWER], protocol="paired").url)
     for address, sentence in ((web, "port"), ("http://127.0.0.1/one.mp4", "public"), ("http://localhost/one.mp4", "public")):
-        give(page, 1, address)
+        submit_address(page, 1, address)
         wait_for(page, sentence)
     assert page.locator("#first video").count() == 0
 
 
-def test_a_verdict_goes_with_the_videos_it_belongs_to(server: Server, open_page: Open, clips: Clips, web: str) -> None:
+def test_a_changed_video_removes_the_verdict(server: Server, open_page: Open, clips: Clips, web: str) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
-    give(page, 2, f"{web}/two.mp4")
+    submit_address(page, 2, f"{web}/two.mp4")
     wait_for(page, "videos have changed")
     expect(page.locator(".vrt-headline")).to_have_count(0, timeout=LONG)
     page.locator("#go").click()
@@ -128,7 +130,9 @@ def test_a_verdict_goes_with_the_videos_it_belongs_to(server: Server, open_page:
     expect(page.locator(".vrt-headline")).to_have_count(0, timeout=LONG)
 
 
-def test_the_very_videos_of_a_trace_may_come_after_it(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+def test_uploading_the_videos_of_an_open_trace_keeps_its_verdict(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
