@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
-from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, Reply, Verdict
+from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Verdict
 from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.types.messages import Message
 
@@ -16,9 +16,13 @@ class Dialect(Protocol):
     Indices are always in the protocol's own numbers, as the judge writes them; a `FrameRef` is a 0-based slot of one video.
     """
 
-    @property
-    def name(self) -> Literal["concat", "paired"]:
-        """Name of the protocol."""
+    name: ClassVar[ProtocolName]
+    max_turns: ClassVar[int]
+    """Replies at most, as the card says."""
+    window: ClassVar[int | None]
+    """Rounds of tool frames that stay in the conversation, as the card says; None keeps all."""
+    redirect: ClassVar[tuple[str, str]]
+    """(text that begins a call, text that begins an answer): a forced answer has the second in place of the first."""
 
     @property
     def preset(self) -> Literal["card", "clean"]:
@@ -33,20 +37,8 @@ class Dialect(Protocol):
         """Most indices that the calls of one reply may bring."""
 
     @property
-    def max_turns(self) -> int:
-        """Replies at most, as the card says."""
-
-    @property
-    def window(self) -> int | None:
-        """Rounds of tool frames that stay in the conversation, as the card says; None keeps all."""
-
-    @property
     def rules(self) -> tuple[str, ...]:
         """What the card leaves open and how it was decided, one sentence each, for the trace."""
-
-    @property
-    def redirect(self) -> tuple[str, str]:
-        """(text that begins a call, text that begins an answer): a forced answer has the second in place of the first."""
 
     @property
     def opening_refs(self) -> tuple[FrameRef, ...]:
@@ -90,8 +82,8 @@ class Dialect(Protocol):
         """An answer as the protocol writes it: the inverse of `parse`."""
 
 
-def answer_text(verdict: Verdict, confidence: int | None) -> str:
-    """The labels as both cards write them: "TA=1, VQ=1, MQ=0, OA=1"; labels that are None are left out."""
-    labels = verdict.labels
-    written = [f"{name}={labels[name]}" for name in ("TA", "VQ", "MQ", "OA") if name in labels]
-    return ", ".join([*written, *([] if confidence is None else [f"CF={confidence}"])])
+def answer_text(tag: str, verdict: Verdict, confidence: int | None) -> str:
+    """The labels as both cards write them, in a tag: "<Answer>TA=1, VQ=1, MQ=0, OA=1</Answer>"; None is left out."""
+    values = {**verdict.labels, "CF": confidence}
+    names = [name for name in ("TA", "VQ", "MQ", "OA", "CF") if values.get(name) is not None]
+    return f"<{tag}>{', '.join(f'{name}={values[name]}' for name in names)}</{tag}>"

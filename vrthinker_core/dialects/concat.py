@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from vrthinker_core.dialects.base import answer_text
 from vrthinker_core.dialects.reading.problems import reason
 from vrthinker_core.dialects.reading.reply import read_reply
 from vrthinker_core.dialects.reading.tool_calls import CallRules
 from vrthinker_core.dialects.templates import prompt_text
-from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, Reply, Side, Verdict
+from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side, Verdict
 from vrthinker_core.types.geometry import PATCH, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text, Video
 
@@ -28,6 +28,13 @@ TOOL_AREA: Final = 400 * PATCH * PATCH
 class Concat:
     """The dialect of `concat`. `total` is N, even: 1 to N / 2 are frames of video 1, the others of video 2."""
 
+    name: ClassVar[ProtocolName] = "concat"
+    max_turns: ClassVar[int] = 4
+    """Three calls, then the answer."""
+    window: ClassVar[int | None] = 1
+    """The paper's default."""
+    redirect: ClassVar[tuple[str, str]] = ("<tool_call>", "<final answer>")
+
     preset: Literal["card", "clean"] = "card"
     frames_per_call: int = MAX_PER_CALL
     total: int = 96
@@ -35,51 +42,26 @@ class Concat:
     """How the first frames are chosen and packed."""
 
     @property
-    def name(self) -> Literal["concat"]:
-        """Name of the protocol."""
-        return "concat"
-
-    @property
     def grid(self) -> Grid:
         """Half of the list for each video."""
         return Grid(self.total // 2, "even")
-
-    @property
-    def max_turns(self) -> int:
-        """Three calls, then the answer: four replies."""
-        return 4
-
-    @property
-    def window(self) -> int | None:
-        """The paper's default: the frames of one round stay in the conversation."""
-        return 1
 
     @property
     def rules(self) -> tuple[str, ...]:
         """What the card leaves open and how it was decided."""
         half = self.total // 2
         numbers = ", ".join(self.frame_number(ref) for ref in self.opening_refs)
-        chosen = (
-            f"every {self.total / OPENING_COUNT:g}th of the list"
-            if self.opening_rule == "training"
-            else "four spread evenly over each video"
-        )
-        packed = {
-            "training": "one video item of eight frames; two items of four where the videos differ in shape",
-            "card": "two video items of four frames",
-        }
+        chosen, packed = "four spread evenly over each video", "two video items of four frames"
+        if self.opening_rule == "training":
+            chosen = f"every {self.total / OPENING_COUNT:g}th of the list"
+            packed = "one video item of eight frames; two items of four where the videos differ in shape"
         return (
             f"Frames 1 to {half} are spread evenly over video 1 and {half + 1} to {self.total} over video 2, both ends included; "
             "the card does not publish its rule.",
             f"First frames: {numbers} ({chosen}).",
-            f"Packing of the first frames: {packed[self.opening_rule]}.",
+            f"Packing of the first frames: {packed}.",
             f"Frames keep their aspect, with at most {OPENING_AREA:,} pixels at first and {TOOL_AREA:,} after a call.",
         )
-
-    @property
-    def redirect(self) -> tuple[str, str]:
-        """(text that begins a call, text that begins an answer)."""
-        return "<tool_call>", "<final answer>"
 
     @property
     def opening_refs(self) -> tuple[FrameRef, ...]:
@@ -108,8 +90,7 @@ class Concat:
         return Message("system", (Text(self.system),)), Message("user", (*self._video_items(frames), Text(question)))
 
     def _video_items(self, frames: Sequence[Frame]) -> tuple[Video, ...]:
-        one_size = len({(frame.width, frame.height) for frame in frames}) == 1
-        if self.opening_rule == "training" and one_size:
+        if self.opening_rule == "training" and len({(frame.width, frame.height) for frame in frames}) == 1:
             return (Video(tuple(frames)),)
         return tuple(Video(tuple(group)) for _, group in groupby(frames, key=lambda frame: frame.ref.side))
 
@@ -139,9 +120,8 @@ class Concat:
         """
         if request is None:
             return _tool_error_text(reason(problems, "The call names no frame."))
-        return _tool_error_text(
-            f"There are {self.total} frames numbered in range [1,{self.total}]. Your selection is out of range."
-        )
+        total = self.total
+        return _tool_error_text(f"There are {total} frames numbered in range [1,{total}]. Your selection is out of range.")
 
     def already_shown(self, indices: Sequence[int]) -> Message:
         """Text only: the frames are in the conversation."""
@@ -165,8 +145,7 @@ class Concat:
 
     def render_answer(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
         """The labels in the tag of a final or of a recommended answer."""
-        tag = "final answer" if final else "recommend answer"
-        return f"<{tag}>{answer_text(verdict, confidence)}</{tag}>"
+        return answer_text("final answer" if final else "recommend answer", verdict, confidence)
 
 
 def _tool_error_text(text: str) -> Message:

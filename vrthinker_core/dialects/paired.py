@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from vrthinker_core.dialects.base import answer_text
 from vrthinker_core.dialects.reading.problems import reason
 from vrthinker_core.dialects.reading.reply import read_reply
 from vrthinker_core.dialects.reading.tool_calls import CallRules
 from vrthinker_core.dialects.templates import prompt_text
-from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, Reply, Side, Verdict
+from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side, Verdict
 from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text
 
@@ -27,30 +27,18 @@ OPENING_SLOTS: Final = (16, 48, 80, 112)
 class Paired:
     """The dialect of `paired`."""
 
+    name: ClassVar[ProtocolName] = "paired"
+    grid: ClassVar[Grid] = Grid(SLOTS, "floor")
+    max_turns: ClassVar[int] = 6
+    window: ClassVar[int | None] = None
+    """None is published."""
+    redirect: ClassVar[tuple[str, str]] = ("<tool_call>", "<Answer>")
+    opening_refs: ClassVar[tuple[FrameRef, ...]] = tuple(FrameRef(slot, side) for side in Side for slot in OPENING_SLOTS)
+
     preset: Literal["card", "clean"] = "card"
     """Both are the same here: the card's wording has no faults."""
     frames_per_call: int = MAX_PER_CALL
     fit: Literal["squash", "letterbox"] = "squash"
-
-    @property
-    def name(self) -> Literal["paired"]:
-        """Name of the protocol."""
-        return "paired"
-
-    @property
-    def grid(self) -> Grid:
-        """128 slots a video."""
-        return Grid(SLOTS, "floor")
-
-    @property
-    def max_turns(self) -> int:
-        """Six replies."""
-        return 6
-
-    @property
-    def window(self) -> int | None:
-        """None is published: every frame stays in the conversation."""
-        return None
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -65,16 +53,6 @@ class Paired:
             "Packing: every frame is an image of its own.",
             fits[self.fit],
         )
-
-    @property
-    def redirect(self) -> tuple[str, str]:
-        """(text that begins a call, text that begins an answer)."""
-        return "<tool_call>", "<Answer>"
-
-    @property
-    def opening_refs(self) -> tuple[FrameRef, ...]:
-        """Four frames of video 1, then the same four of video 2."""
-        return tuple(FrameRef(slot, side) for side in Side for slot in OPENING_SLOTS)
 
     @property
     def system(self) -> str:
@@ -123,23 +101,19 @@ class Paired:
         """The reason and both accepted forms."""
         why = reason(problems, "A recommended answer does not end the comparison.")
         call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [...]}}</tool_call>'
-        forms = (
-            f"either a tool call, {call} ({self._accepted_calls}), "
-            "or the final judgment, <Answer>TA=..., VQ=..., MQ=..., OA=...</Answer>"
-        )
+        answer = "<Answer>TA=..., VQ=..., MQ=..., OA=...</Answer>"
+        forms = f"either a tool call, {call} ({self._accepted_calls}), or the final judgment, {answer}"
         text = f"Your last reply could not be used. {why} Reply again and end with {forms}, where each label is 0, 1 or 2."
         return Message("user", (Text(text),))
 
     def force_answer(self) -> str:
         """Asks for the answer now."""
-        return (
-            "\nThis is the last turn: no more frames can be selected. Give your final judgment now, within <Answer></Answer> tags."
-        )
+        text = "This is the last turn: no more frames can be selected. Give your final judgment now, within <Answer></Answer> tags."
+        return f"\n{text}"
 
     def render_answer(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
         """The labels in the tag of an answer; a recommended answer has the tag of `concat`, as this protocol has none."""
-        tag = "Answer" if final else "recommend answer"
-        return f"<{tag}>{answer_text(verdict, confidence)}</{tag}>"
+        return answer_text("Answer" if final else "recommend answer", verdict, confidence)
 
     @property
     def _accepted_calls(self) -> str:
