@@ -20,7 +20,6 @@ from vrthinker_core.training.drawn_world.faults import (
     PICTURE_FAULTS,
     MotionFault,
     PictureFault,
-    Window,
 )
 from vrthinker_core.training.drawn_world.renderer import Renderer, draw_background
 from vrthinker_core.training.drawn_world.scenes import (
@@ -71,9 +70,9 @@ def flaws(pair: DrawnPair, scene: Scene) -> tuple[int, bool, bool]:
     return wrong, damaged, any(scene.position(index) != faultless.position(index) for index in range(FRAMES))
 
 
-def is_hidden(window: Window) -> bool:
+def is_hidden(window: range) -> bool:
     """Whether the window lies strictly between two neighbouring opening frames."""
-    return any(before < window.start and window.end <= after for before, after in pairwise(OPENING_FRAMES))
+    return any(before < window.start and window.stop <= after for before, after in pairwise(OPENING_FRAMES))
 
 
 @settings(max_examples=60, deadline=None)
@@ -129,14 +128,14 @@ def test_half_of_the_faults_lie_between_the_opening_frames() -> None:
     for window in filter(is_hidden, windows):
         before_start = sum(index < window.start for index in OPENING_FRAMES)
         assert not any(index in window for index in OPENING_FRAMES)
-        assert before_start == sum(index < window.end for index in OPENING_FRAMES) in (1, 2, 3)
+        assert before_start == sum(index < window.stop for index in OPENING_FRAMES) in (1, 2, 3)
     for window in filterfalse(is_hidden, windows):
         assert any(index in window for index in OPENING_FRAMES)
 
 
 @pytest.mark.parametrize("kind", PICTURE_FAULTS)
 def test_a_picture_fault_changes_only_the_frames_in_its_window(kind: str) -> None:
-    fault = PictureFault(kind, Window(50, 60), 0.1, 8)
+    fault = PictureFault(kind, range(50, 60), 0.1, 8)
     clean, damaged = SceneRenderer(scene(), SIZE), SceneRenderer(replace(scene(), picture_fault=fault), SIZE)
     for index in (0, 49, 60, 127):
         assert np.array_equal(clean.frame(index), damaged.frame(index))
@@ -150,13 +149,13 @@ def test_a_picture_fault_changes_only_the_frames_in_its_window(kind: str) -> Non
 @pytest.mark.parametrize("direction", list(DIRECTIONS))
 def test_a_motion_fault_changes_only_the_frames_in_its_window(kind: str, direction: str) -> None:
     faultless = scene(direction)
-    damaged = replace(faultless, motion_fault=MotionFault(kind, Window(50, 60), 0.3, 8))
+    damaged = replace(faultless, motion_fault=MotionFault(kind, range(50, 60), 0.3, 8))
     changed = [index for index in range(FRAMES) if damaged.position(index) != faultless.position(index)]
     assert changed == [index for index in range(50, 60) if (kind, index) != ("frozen", 50)]
 
 
 def test_a_frozen_solid_neither_moves_nor_rotates() -> None:
-    renderer = SceneRenderer(replace(scene(shape="cube"), motion_fault=MotionFault("frozen", Window(50, 60), 0.3, 8)), SIZE)
+    renderer = SceneRenderer(replace(scene(shape="cube"), motion_fault=MotionFault("frozen", range(50, 60), 0.3, 8)), SIZE)
     assert np.array_equal(renderer.frame(50), renderer.frame(59))
     assert not np.array_equal(renderer.frame(59), renderer.frame(60))
 
@@ -164,7 +163,7 @@ def test_a_frozen_solid_neither_moves_nor_rotates() -> None:
 @pytest.mark.parametrize("kind", list(DAMAGES))
 def test_damage_is_as_coarse_in_a_large_picture(kind: str) -> None:
     """Shrunk to what the judge sees, a large damaged picture differs from the undamaged one as much as a small one."""
-    drawn, fault = scene(), PictureFault(kind, Window(0, FRAMES), 0.5, 8)
+    drawn, fault = scene(), PictureFault(kind, range(0, FRAMES), 0.5, 8)
     small, large = SceneRenderer(drawn, SIZE).frame(5), SceneRenderer(drawn, 4 * SIZE).frame(5)
     shrunk, shrunk_damaged = (
         cv2.resize(picture, (SIZE, SIZE), interpolation=cv2.INTER_AREA) for picture in (large, fault.apply(large, 5))

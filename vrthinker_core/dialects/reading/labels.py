@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from vrthinker_core.types import Dimension, Preference, Problem, ProblemKind, Verdict
 
@@ -21,8 +20,7 @@ _DIGIT: Final = re.compile(
 """One digit that stands alone: not the start of 12, 1.5 or 1st, and not one choice of a copied template such as 1/2."""
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(NamedTuple):
     """The labels of one answer, its confidence, and the problems met."""
 
     verdict: Verdict
@@ -62,16 +60,13 @@ def _label_problems(values: dict[str, list[int | None]]) -> list[Problem]:
     conflict = [name for name in Dimension if len(set(values[name]) - {None}) > 1]
     bad = [name for name in Dimension if None in values[name]]
     missing = [name for name in Dimension if not values[name]]
-    found = []
-    if conflict:
-        found.append(Problem(ProblemKind.CONFLICT, f"The answer gives {_listed(conflict)} two different labels."))
-    if bad:
-        found.append(Problem(ProblemKind.BAD_VALUE, f"The label of {_listed(bad)} is not 0, 1 or 2."))
-    if missing:
-        found.append(Problem(ProblemKind.MISSING_DIMS, f"The answer has no label for {_listed(missing)}."))
-    if len(missing) == len(Dimension):
-        found.append(Problem(ProblemKind.EMPTY_ANSWER, "The answer holds no label at all."))
-    return found
+    found = (
+        (conflict, ProblemKind.CONFLICT, f"The answer gives {_listed(conflict)} two different labels."),
+        (bad, ProblemKind.BAD_VALUE, f"The label of {_listed(bad)} is not 0, 1 or 2."),
+        (missing, ProblemKind.MISSING_DIMS, f"The answer has no label for {_listed(missing)}."),
+        (len(missing) == len(Dimension), ProblemKind.EMPTY_ANSWER, "The answer holds no label at all."),
+    )
+    return [Problem(kind, detail) for holds, kind, detail in found if holds]
 
 
 def _confidence_problems(values: list[int | None], confidence: int | None) -> list[Problem]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -71,9 +70,12 @@ def parse_repaired(text: str) -> list[object]:
     if start < 0:
         return []
     writer = _StrictWriter()
-    for kind, token in _tokens(text, start):
-        if not writer.add(kind, token):
+    while start < len(text):
+        match = _TOKEN.match(text, start)
+        # Nothing fits where a quote or a comment has no end.
+        if match is None or (match.lastgroup and not writer.add(match.lastgroup, match[0])):
             break
+        start = match.end()
     else:
         writer.close_last_object()
     return parse_complete("".join(writer.written))
@@ -102,18 +104,6 @@ def _without_fence(text: str) -> str:
     return _FENCE.sub("", text.strip()).strip()
 
 
-def _tokens(text: str, start: int) -> Iterator[tuple[str, str]]:
-    """(kind, token) until the end; ("unreadable", "") where nothing fits: a quote or a comment without its end."""
-    while start < len(text):
-        match = _TOKEN.match(text, start)
-        if match is None:
-            yield "unreadable", ""
-            return
-        if match.lastgroup:
-            yield match.lastgroup, match[0]
-        start = match.end()
-
-
 def _scalar(kind: str, token: str) -> object:
     """The value of a quoted or a bare word; a bare word that JSON does not know is text, whatever digits it holds."""
     if kind == "quoted":
@@ -137,8 +127,6 @@ class _StrictWriter:
 
     def add(self, kind: str, token: str) -> bool:
         """Write one token; False where reading must end."""
-        if kind == "unreadable":
-            return False
         if kind != "mark":
             self._write_scalar(_scalar(kind, token))
         elif token in _CLOSING:

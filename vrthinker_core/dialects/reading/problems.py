@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from vrthinker_core.types import Problem, ProblemKind
 
-MINOR_PROBLEMS: Final = frozenset(
-    {ProblemKind.INVENTED, ProblemKind.IGNORED_CALL, ProblemKind.REPAIRED, ProblemKind.BAD_CONFIDENCE}
-)
+MINOR_PROBLEMS: Final = (ProblemKind.INVENTED, ProblemKind.IGNORED_CALL, ProblemKind.REPAIRED, ProblemKind.BAD_CONFIDENCE)
 """Problems that do not make a reply unusable."""
 
 
-def first_of_each_kind(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """The first problem of each kind, in order."""
+def by_severity(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """The first problem of each kind, with the minor ones at the end."""
     found: dict[ProblemKind, Problem] = {}
-    for problem in problems:
+    for problem in sorted(problems, key=lambda problem: problem.kind in MINOR_PROBLEMS):
         found.setdefault(problem.kind, problem)
     return tuple(found.values())
-
-
-def by_severity(problems: Sequence[Problem]) -> tuple[Problem, ...]:
-    """The same problems, each kind once, with the minor ones at the end."""
-    return first_of_each_kind(sorted(problems, key=lambda problem: problem.kind in MINOR_PROBLEMS))
 
 
 def reason(problems: Sequence[Problem], otherwise: str) -> str:

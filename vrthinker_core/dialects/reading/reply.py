@@ -8,7 +8,7 @@ from typing import Final
 from vrthinker_core.dialects.reading.labels import Labels, read_labels
 from vrthinker_core.dialects.reading.normalize import original_offset, strip_invisible, to_narrow
 from vrthinker_core.dialects.reading.problems import by_severity
-from vrthinker_core.dialects.reading.segments import Action, ReplySegments, split_reply
+from vrthinker_core.dialects.reading.segments import Action, ReplySegments, ReplySplitter
 from vrthinker_core.dialects.reading.tags import invention_start
 from vrthinker_core.dialects.reading.tool_calls import CallRules, read_calls
 from vrthinker_core.types import Problem, ProblemKind, Reply
@@ -34,7 +34,7 @@ def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
     extra = [] if end is None else [_INVENTED]
     if not narrow.strip():
         return Reply(text, problems=(_EMPTY, *extra))
-    return _read(text, split_reply(visible, narrow, cut=cut), rules, extra, cut=cut)
+    return _read(text, ReplySplitter(visible, narrow, cut=cut).split(), rules, extra, cut=cut)
 
 
 def _read(text: str, segments: ReplySegments, rules: CallRules, extra: list[Problem], *, cut: bool) -> Reply:
@@ -47,16 +47,9 @@ def _read(text: str, segments: ReplySegments, rules: CallRules, extra: list[Prob
         extra = [_CUT_OFF, *extra]
     if calls and final and labels is not None and labels.verdict.whole:
         extra = [_IGNORED, *extra]
-    return Reply(
-        text=text,
-        snapshot=segments.snapshot,
-        think=segments.think,
-        wants=wants,
-        verdict=None if labels is None else labels.verdict,
-        confidence=None if labels is None else labels.confidence,
-        final=final,
-        problems=by_severity([*call_problems, *answer_problems, *extra]),
-    )
+    verdict, confidence = (labels.verdict, labels.confidence) if labels else (None, None)
+    problems = by_severity([*call_problems, *answer_problems, *extra])
+    return Reply(text, segments.snapshot, segments.think, wants, verdict, confidence, final, problems)
 
 
 def _answer(actions: Sequence[Action], *, cut: bool) -> tuple[Labels | None, bool, list[Problem]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from vrthinker_core.dialects.reading.lenient_json import parse_strict
@@ -18,8 +17,7 @@ class Action(NamedTuple):
     """Its closing tag is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplySegments:
+class ReplySegments(NamedTuple):
     """A reply in its parts."""
 
     snapshot: str
@@ -29,26 +27,19 @@ class ReplySegments:
     """The reply ends inside its reasoning."""
 
 
-def split_reply(visible: str, narrow: str, *, cut: bool) -> ReplySegments:
-    """The parts of a reply.
-
-    The reasoning is taken from `visible`; tags, answers and calls are read from `narrow`, which is `to_narrow(visible)`. `cut`: the
-    token limit ended it.
-    """
-    return _Splitter(visible, narrow, cut=cut).segments()
-
-
-class _Splitter:
+class ReplySplitter:
     """One pass over the tags; every step goes forward, so the whole is linear in the length of the reply."""
 
     def __init__(self, visible: str, narrow: str, *, cut: bool) -> None:
+        """Reasoning comes from `visible`, all else from `narrow` (`to_narrow(visible)`). `cut`: the token limit ended it."""
         self._visible, self._narrow, self._cut = visible, narrow, cut
         self._tags = list(find_tags(narrow))
         self._closings = self._pair_reasoning()
         self._last_close = {tag.kind: i for i, tag in enumerate(self._tags) if not tag.opens}
         self._last_action = max((i for i, tag in enumerate(self._tags) if tag.opens and tag.acts), default=-1)
 
-    def segments(self) -> ReplySegments:
+    def split(self) -> ReplySegments:
+        """The parts of the reply."""
         segments: dict[str, list[str]] = {"think": [], "snapshot": []}
         actions: list[Action] = []
         unfinished = False
@@ -74,11 +65,10 @@ class _Splitter:
 
     def _doubled(self, i: int) -> bool:
         """Tag `i` opens what the tag right before it has opened already."""
-        if i == 0 or i == len(self._tags):
+        if not 0 < i < len(self._tags):
             return False
         before, tag = self._tags[i - 1], self._tags[i]
-        same = before.kind == tag.kind and before.opens and tag.opens
-        return same and not self._narrow[before.end : tag.start].strip()
+        return before.kind == tag.kind and before.opens and tag.opens and not self._narrow[before.end : tag.start].strip()
 
     def _pair_reasoning(self) -> dict[int, int]:
         """For each tag that opens reasoning, the tag that closes it; nested ones from the inside out."""

@@ -44,9 +44,7 @@ def invention_start(text: str) -> int | None:
     Quoting it in reasoning is no exception: a verdict that rests on invented frames is worse than a reply that is asked again.
     """
     found = ENVIRONMENT.search(text)
-    if found is None:
-        return None
-    return found.end() if found["call"] else found.start()
+    return found and (found.end() if found["call"] else found.start())
 
 
 class Tag(NamedTuple):

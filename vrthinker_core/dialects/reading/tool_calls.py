@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from vrthinker_core.dialects.reading.lenient_json import parse_complete, parse_repaired, parse_strict
-from vrthinker_core.dialects.reading.problems import first_of_each_kind
 from vrthinker_core.dialects.reading.segments import Action
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind
 
@@ -30,8 +29,7 @@ _FRAMES: Final = ("frameindices", "targetframes")
 Entry = int | float | str | None
 
 
-@dataclass(frozen=True, slots=True)
-class CallRules:
+class CallRules(NamedTuple):
     """What a protocol allows in a call."""
 
     numbers: range
@@ -40,8 +38,8 @@ class CallRules:
     """Most numbers one reply may bring."""
 
 
-def read_calls(calls: Sequence[Action], rules: CallRules, *, cut: bool) -> tuple[FrameSelection | None, tuple[Problem, ...]]:
-    """(what the calls select together, None where none of them can be read; what was wrong, the worst first).
+def read_calls(calls: Sequence[Action], rules: CallRules, *, cut: bool) -> tuple[FrameSelection | None, list[Problem]]:
+    """(what the calls select together, None where none of them can be read; what was wrong).
 
     `cut`: the token limit ended the reply. Then a call without its closing tag counts only as whole, strict JSON.
     """
@@ -49,10 +47,14 @@ def read_calls(calls: Sequence[Action], rules: CallRules, *, cut: bool) -> tuple
     for call in calls[:MAX_CALLS]:
         reader.read(call, whole_only=cut and not call.closed)
     if not reader.readable:
-        return None, first_of_each_kind(reader.problems)
+        return None, reader.problems
     selection = _selection(reader.entries, rules)
-    problems = reader.problems if selection.indices else [_no_valid_frames(selection, rules), *reader.problems]
-    return selection, first_of_each_kind(problems)
+    if selection.indices:
+        return selection, reader.problems
+    detail = "The call names no frame."
+    if selection.asked:
+        detail = f"None of the frames asked for exists: they are numbered {rules.numbers[0]} to {rules.numbers[-1]}."
+    return selection, [Problem(ProblemKind.NO_VALID_FRAMES, detail), *reader.problems]
 
 
 # -- from calls to entries -----------------------------------------------------------------------------------------------
@@ -168,39 +170,22 @@ def _selection(entries: list[object], rules: CallRules) -> FrameSelection:
 
 def _index(entry: object) -> int | None:
     """The whole number that an entry is, None where it is none. A bool is none."""
-    if isinstance(entry, bool):
-        return None
-    if isinstance(entry, int):
-        return entry
     if isinstance(entry, float):
         return int(entry) if entry.is_integer() else None
     if isinstance(entry, str):
         digits = entry.strip()
         return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= 40 else None
-    return None
+    return entry if isinstance(entry, int) and not isinstance(entry, bool) else None
 
 
 def _as_written(entry: object) -> Entry:
     """An entry as a trace can keep it: numbers as numbers, everything else as short text."""
-    if entry is None or (isinstance(entry, int | float) and not isinstance(entry, bool)):
-        return entry
     if isinstance(entry, bool):
-        return "true" if entry else "false"
+        return str(entry).lower()
+    if entry is None or isinstance(entry, int | float):
+        return entry
     if isinstance(entry, str):
         return entry if len(entry) <= 40 else entry[:40] + "…"
-    return _container(entry)
-
-
-def _container(entry: object) -> str:
     if isinstance(entry, list) and len(entry) <= 8 and all(isinstance(item, int | float) for item in entry):
         return str(entry)
     return "[…]" if isinstance(entry, list) else "{…}"
-
-
-def _no_valid_frames(selection: FrameSelection, rules: CallRules) -> Problem:
-    first, last = rules.numbers[0], rules.numbers[-1]
-    if selection.asked:
-        detail = f"None of the frames asked for exists: they are numbered {first} to {last}."
-    else:
-        detail = "The call names no frame."
-    return Problem(ProblemKind.NO_VALID_FRAMES, detail)

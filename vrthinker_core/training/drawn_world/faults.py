@@ -26,23 +26,11 @@ CLEAR = "clear"
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """The frames from `start` up to, and without, `end`."""
-
-    start: int
-    end: int
-
-    def __contains__(self, index: int) -> bool:
-        """Frame `index` lies in the window."""
-        return self.start <= index < self.end
-
-
-@dataclass(frozen=True, slots=True)
 class PictureFault:
     """Damage to the frames of a window: one of `PICTURE_FAULTS`."""
 
     kind: str
-    window: Window
+    window: range
     strength: float
     """From 0 (faint) to 1 (obvious)."""
     seed: int
@@ -69,7 +57,7 @@ class MotionFault:
     """Damage to the motion in a window: one of `MOTION_FAULTS`."""
 
     kind: str
-    window: Window
+    window: range
     jump: float
     """How far a jump goes, as a share of the ground's width."""
     seed: int
@@ -100,7 +88,7 @@ def draw_motion_fault(rng: np.random.Generator) -> MotionFault:
     return MotionFault(kind, _draw_window(rng, kind), rng.uniform(0.26, 0.34), int(rng.integers(1 << 30)))
 
 
-def _draw_window(rng: np.random.Generator, kind: str) -> Window:
+def _draw_window(rng: np.random.Generator, kind: str) -> range:
     """A random window. Half of them lie strictly between two opening frames, so only a judge that asks for frames can know of them.
 
     The others hold at least one opening frame; half of those are the whole clip, except for the kinds that would not show then.
@@ -108,15 +96,15 @@ def _draw_window(rng: np.random.Generator, kind: str) -> Window:
     position = rng.random()
     if position < 0.5:
         middle = int(rng.choice([32, 64, 96]))
-        return Window(middle - int(rng.integers(10, 16)), middle + int(rng.integers(9, 16)))
+        return range(middle - int(rng.integers(10, 16)), middle + int(rng.integers(9, 16)))
     if kind == "frozen":
         # Standing still shows only where two opening frames lie in the window.
         k = int(rng.integers(3))
-        return Window(OPENING_FRAMES[k] - int(rng.integers(9)), OPENING_FRAMES[k + 1] + int(rng.integers(4, 15)))
+        return range(OPENING_FRAMES[k] - int(rng.integers(9)), OPENING_FRAMES[k + 1] + int(rng.integers(4, 15)))
     if position < 0.75 and kind != "jumpy":
-        return Window(0, FRAMES)
+        return range(0, FRAMES)
     shown = int(rng.choice(OPENING_FRAMES))
-    return Window(max(0, shown - int(rng.integers(9, 20))), min(FRAMES, shown + int(rng.integers(10, 20))))
+    return range(max(0, shown - int(rng.integers(9, 20))), min(FRAMES, shown + int(rng.integers(10, 20))))
 
 
 def _blurry(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
@@ -155,7 +143,8 @@ def _pixels(values: NDArray[Any]) -> Pixels:
     return clipped
 
 
-DAMAGES: dict[str, Callable[[Pixels, float, np.random.Generator], Pixels]] = {
+Damage = Callable[[Pixels, float, np.random.Generator], Pixels]
+DAMAGES: dict[str, Damage] = {
     "blurry": _blurry,
     "noisy": _noisy,
     "blocky": _blocky,

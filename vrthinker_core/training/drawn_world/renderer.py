@@ -14,18 +14,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from vrthinker_core.training.drawn_world import light as lighting
 from vrthinker_core.training.drawn_world.camera import Box, Camera
-from vrthinker_core.training.drawn_world.light import (
-    AMBIENT,
-    DIRECT,
-    SHADOW_SUNLIGHT,
-    contact_corners,
-    contact_shading,
-    in_shadow,
-    shade_solid,
-    shadow_corners,
-    to_display,
-)
 from vrthinker_core.training.drawn_world.solids import MISS, Floats, Solid
 from vrthinker_core.training.drawn_world.textures import EXTENT, SIDE, VARIANTS, Pixels, texture
 
@@ -78,7 +68,7 @@ class Renderer:
         centers = self._camera.pixel_centers(self._camera.full_box)
         self._ground_positions = self._camera.intersect_ground(centers)[1].reshape(size, size, 3)
         self._ground_rgb = _ground_albedo(background, self._camera, supersample)
-        self._empty_ground = to_display(self._ground_rgb * ((AMBIENT + DIRECT) * self._brightness))
+        self._empty_ground = lighting.to_display(self._ground_rgb * ((lighting.AMBIENT + lighting.DIRECT) * self._brightness))
 
     def render(self, solids: tuple[Solid, ...]) -> Pixels:
         """The picture with these solids on the ground: RGB [size, size, 3]."""
@@ -97,16 +87,18 @@ class Renderer:
         blur = SHADOW_BLUR * self.size
         changed: list[Box] = []
         for solid in solids:
-            box = self._camera.box(shadow_corners(solid), margin=2)
-            base_box = self._camera.box(contact_corners(solid), margin=0)
+            box = self._camera.box(lighting.shadow_corners(solid), margin=2)
+            base_box = self._camera.box(lighting.contact_corners(solid), margin=0)
             positions = self._ground_positions[box]
-            sunlight[box][in_shadow(positions.reshape(-1, 3), solid).reshape(positions.shape[:2])] = SHADOW_SUNLIGHT
-            contact[base_box] *= contact_shading(self._ground_positions[base_box], solid)
-            changed += [base_box, self._camera.box(shadow_corners(solid), margin=2 + 3 * blur)]
+            sunlight[box][lighting.in_shadow(positions.reshape(-1, 3), solid).reshape(positions.shape[:2])] = (
+                lighting.SHADOW_SUNLIGHT
+            )
+            contact[base_box] *= lighting.contact_shading(self._ground_positions[base_box], solid)
+            changed += [base_box, self._camera.box(lighting.shadow_corners(solid), margin=2 + 3 * blur)]
         blurred = np.asarray(cv2.GaussianBlur(sunlight, (0, 0), blur), np.float32)
         for box in changed:
-            light = (AMBIENT + DIRECT * blurred[box]) * contact[box] * self._brightness
-            picture[box] = to_display(self._ground_rgb[box] * light[..., None])
+            light = (lighting.AMBIENT + lighting.DIRECT * blurred[box]) * contact[box] * self._brightness
+            picture[box] = lighting.to_display(self._ground_rgb[box] * light[..., None])
 
     def _with_solids(self, ground: Pixels, box: Box, inside: tuple[Solid, ...], solids: tuple[Solid, ...]) -> Pixels:
         """The pixels of a box [h, w, 3] with the solids `inside` it drawn over its `ground`; `solids` may shade them."""
@@ -130,7 +122,9 @@ class Renderer:
             rows = np.nonzero(distance < nearest)[0]
             nearest[rows] = distance[rows]
             positions = self._camera.eye + distance[rows, None] * rays[rows]
-            colours[rows] = to_display(shade_solid(solid, positions, rays[rows], normals[rows], solids) * self._brightness)
+            colours[rows] = lighting.to_display(
+                lighting.shade_solid(solid, positions, rays[rows], normals[rows], solids) * self._brightness
+            )
         return colours, np.isfinite(nearest)
 
 

@@ -6,17 +6,12 @@ two scenes. Its labels are not stored: they follow from what the prompt asks for
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from vrthinker_core.training.drawn_world.faults import (
-    FRAMES,
-    MotionFault,
-    PictureFault,
-    draw_motion_fault,
-    draw_picture_fault,
-)
+from vrthinker_core.training.drawn_world import faults
+from vrthinker_core.training.drawn_world.faults import MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.renderer import Background, Renderer, draw_background
 from vrthinker_core.training.drawn_world.solids import SHAPES, Solid
 from vrthinker_core.training.drawn_world.textures import GROUNDS, Pixels
@@ -91,7 +86,7 @@ class Scene:
         return (*self.still_solids, replace(self.moving_solid, x=(x - 0.5) * 5.2, z=(y - 0.55) * 6.4, rotation=rotation))
 
     def _time_and_offset(self, index: int) -> tuple[float, float]:
-        return self.motion_fault.time_and_offset(index) if self.motion_fault else (index / (FRAMES - 1), 0.0)
+        return self.motion_fault.time_and_offset(index) if self.motion_fault else (index / (faults.FRAMES - 1), 0.0)
 
 
 class SceneRenderer:
@@ -164,8 +159,8 @@ def draw_pair(seed: int) -> DrawnPair:
         draw_scene(
             rng,
             _with_one_wrong(rng, wanted) if wrong[side] else wanted,
-            draw_picture_fault(rng) if picture[side] else None,
-            draw_motion_fault(rng) if motion[side] else None,
+            faults.draw_picture_fault(rng) if picture[side] else None,
+            faults.draw_motion_fault(rng) if motion[side] else None,
         )
         for side in (0, 1)
     )
@@ -174,8 +169,7 @@ def draw_pair(seed: int) -> DrawnPair:
 
 def draw_prompt(rng: np.random.Generator, wanted: SceneFacts) -> str:
     """A random wording of what is wanted."""
-    words = {"colour": wanted.colour, "shape": wanted.shape, "direction": wanted.direction, "ground": wanted.ground}
-    return str(rng.choice(PROMPTS)).format(**words)
+    return str(rng.choice(PROMPTS)).format(**asdict(wanted))
 
 
 def draw_scene(

@@ -78,7 +78,7 @@ def write_pairs(count: int, seed: int, out: Path, size: int = 448, progress: Pro
         if progress:
             progress(kept, len(specs))
         for done, spec in enumerate(missing, start=kept + 1):
-            _write_one(spec, out)
+            write_video(pair_of(seed, spec.number).scenes[spec.side], out / spec.name, size, comment=spec.comment)
             if progress:
                 progress(done, len(specs))
         return _write_csv(count, seed, out)
@@ -135,11 +135,6 @@ def _already_written(spec: VideoSpec, out: Path) -> bool:
     if comment != spec.comment:
         raise BadInput(f"{out} holds videos of another seed or size ({spec.name}): name an empty folder for the pairs.")
     return True
-
-
-def _write_one(spec: VideoSpec, out: Path) -> None:
-    scene = pair_of(spec.seed, spec.number).scenes[spec.side]
-    write_video(scene, out / spec.name, spec.size, comment=spec.comment)
 
 
 def _encode(renderer: SceneRenderer, path: Path, size: int, comment: str) -> None:
