@@ -18,10 +18,8 @@ from vrthinker_core.types.messages import Image, Message, Text, Video
 
 MAX_PER_CALL: Final = 8
 OPENING_COUNT: Final = 8
-OPENING_AREA: Final = 512 * PATCH * PATCH
-"""Pixels at most of a frame of the first user message."""
-TOOL_AREA: Final = 400 * PATCH * PATCH
-"""Pixels at most of a frame that a call brings."""
+OPENING_AREA: Final = 512 * PATCH * PATCH  # Pixels at most of a frame of the first user message
+TOOL_AREA: Final = 400 * PATCH * PATCH  # Pixels at most of a frame that a call brings
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +27,14 @@ class Concat:
     """The dialect of `concat`. `total` is N, even: 1 to N / 2 are frames of video 1, the others of video 2."""
 
     name: ClassVar[ProtocolName] = "concat"
-    max_turns: ClassVar[int] = 4
-    """Three calls, then the answer."""
-    window: ClassVar[int | None] = 1
-    """The paper's default."""
+    max_turns: ClassVar[int] = 4  # Three calls, then the answer
+    window: ClassVar[int | None] = 1  # The paper's default
     redirect: ClassVar[tuple[str, str]] = ("<tool_call>", "<final answer>")
 
     preset: Literal["card", "clean"] = "card"
     frames_per_call: int = MAX_PER_CALL
     total: int = 96
-    opening_rule: Literal["training", "card"] = "training"
-    """How the first frames are chosen and packed."""
+    opening_rule: Literal["training", "card"] = "training"  # How the first frames are chosen and packed
 
     @property
     def grid(self) -> Grid:

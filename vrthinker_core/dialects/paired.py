@@ -16,11 +16,9 @@ from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text
 
 SLOTS: Final = 128
-FRAME_SIDE: Final = 448
-"""Pixels per side of every frame."""
+FRAME_SIDE: Final = 448  # Pixels per side of every frame
 MAX_PER_CALL: Final = 12
-OPENING_SLOTS: Final = (16, 48, 80, 112)
-"""The middles of four equal bins."""
+OPENING_SLOTS: Final = (16, 48, 80, 112)  # The middles of four equal bins
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +28,11 @@ class Paired:
     name: ClassVar[ProtocolName] = "paired"
     grid: ClassVar[Grid] = Grid(SLOTS, "floor")
     max_turns: ClassVar[int] = 6
-    window: ClassVar[int | None] = None
-    """None is published."""
+    window: ClassVar[int | None] = None  # None is published
     redirect: ClassVar[tuple[str, str]] = ("<tool_call>", "<Answer>")
     opening_refs: ClassVar[tuple[FrameRef, ...]] = tuple(FrameRef(slot, side) for side in Side for slot in OPENING_SLOTS)
 
-    preset: Literal["card", "clean"] = "card"
-    """Both are the same here: the card's wording has no faults."""
+    preset: Literal["card", "clean"] = "card"  # Both are the same here: the card's wording has no faults
     frames_per_call: int = MAX_PER_CALL
     fit: Literal["squash", "letterbox"] = "squash"
 

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 from vrthinker_core.types import Dimension, Preference, Problem, ProblemKind, Verdict
 
-MAX_MENTIONS: Final = 1000
-"""Mentions of a name that are looked at in one answer."""
+MAX_MENTIONS: Final = 1000  # Mentions of a name that are looked at in one answer
 
 _NAME: Final = r"""(?<!\w)(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*[=:]+"""
 _LABEL: Final = re.compile(_NAME + r"""[\s"'*_`]*""", re.IGNORECASE)

@@ -20,11 +20,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-MAX_VALUES: Final = 200
-"""Values in a row that are read in one call."""
+MAX_VALUES: Final = 200  # Values in a row that are read in one call
 
-MAX_DIGITS: Final = 40
-"""An integer with more digits is kept as text: it is no index, and no number is too long to be read."""
+MAX_DIGITS: Final = 40  # An integer with more digits is kept as text: it is no index, and no number is too long to be read
 
 _BETWEEN: Final = re.compile(r"[\s,]*")
 _FENCE: Final = re.compile(r"\A```\w*|```\Z")
@@ -120,10 +118,8 @@ class _StrictWriter:
     """Writes tokens as strict JSON. What it lets stand where it must not, the JSON reader refuses afterwards."""
 
     written: list[str] = field(default_factory=list)
-    open: list[str] = field(default_factory=list)
-    """The closing brackets that are still to come, the innermost last."""
-    repaired: bool = False
-    """The one bracket too many or too few has been met."""
+    open: list[str] = field(default_factory=list)  # The closing brackets that are still to come, the innermost last
+    repaired: bool = False  # The one bracket too many or too few has been met
 
     def add(self, kind: str, token: str) -> bool:
         """Write one token; False where reading must end."""

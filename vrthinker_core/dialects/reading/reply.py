@@ -13,8 +13,7 @@ from vrthinker_core.dialects.reading.tags import invention_start
 from vrthinker_core.dialects.reading.tool_calls import CallRules, read_calls
 from vrthinker_core.types import Problem, ProblemKind, Reply
 
-MAX_ANSWERS: Final = 200
-"""Answers that are read in one reply, the last ones: a judge at 2,048 tokens cannot write more."""
+MAX_ANSWERS: Final = 200  # Answers that are read in one reply, the last ones: a judge at 2,048 tokens cannot write more
 
 _CUT_OFF: Final = Problem(ProblemKind.TRUNCATED, "The reply was cut off by the token limit.")
 _CUT_ANSWER: Final = Problem(ProblemKind.TRUNCATED, "The reply was cut off inside its answer.")

@@ -13,8 +13,7 @@ class Action(NamedTuple):
 
     kind: Literal["final", "recommend", "call"]
     body: str
-    closed: bool
-    """Its closing tag is there."""
+    closed: bool  # Its closing tag is there
 
 
 class ReplySegments(NamedTuple):
@@ -23,8 +22,7 @@ class ReplySegments(NamedTuple):
     snapshot: str
     think: str
     actions: tuple[Action, ...]
-    unfinished_reasoning: bool
-    """The reply ends inside its reasoning."""
+    unfinished_reasoning: bool  # The reply ends inside its reasoning
 
 
 class ReplySplitter:

@@ -13,8 +13,7 @@ TagKind = Literal["think", "snapshot", "recommend", "final", "call"]
 
 _GAP = r"[\s_-]{0,8}"
 _OPENING = r"<\s{0,8}([/\\]?)\s{0,8}"
-_REST = r"(?:[\s/][^<>‹›]{0,400})?>"
-"""Attributes; never guillemets, which `sanitize_prompt` writes for the brackets of a tag."""
+_REST = r"(?:[\s/][^<>‹›]{0,400})?>"  # Attributes; never guillemets, which `sanitize_prompt` writes for the brackets of a tag
 
 TAG: Final = re.compile(
     f"{_OPENING}(?:(?P<think>think)|(?P<snapshot>snap{_GAP}shot|synthesis)|(?P<recommend>recommend(?:ed)?{_GAP}answer)"

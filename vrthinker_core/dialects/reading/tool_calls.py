@@ -12,10 +12,8 @@ from vrthinker_core.dialects.reading.lenient_json import parse_complete, parse_r
 from vrthinker_core.dialects.reading.segments import Action
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind
 
-MAX_CALLS: Final = 200
-"""Calls that are read in one reply; a judge at 2,048 tokens cannot write more."""
-MAX_ENTRIES: Final = 1000
-"""Entries that are looked at in one request."""
+MAX_CALLS: Final = 200  # Calls that are read in one reply; a judge at 2,048 tokens cannot write more
+MAX_ENTRIES: Final = 1000  # Entries that are looked at in one request
 MAX_REPAIR_CHARS: Final = 20_000
 """Characters of broken JSON that are repaired in one reply. A judge may write 2,048 tokens, which are fewer; repairing 2 MB takes
 longer than the second that reading a reply may take."""
@@ -32,10 +30,8 @@ Entry = int | float | str | None
 class CallRules(NamedTuple):
     """What a protocol allows in a call."""
 
-    numbers: range
-    """The numbers that are frames."""
-    limit: int
-    """Most numbers one reply may bring."""
+    numbers: range  # The numbers that are frames
+    limit: int  # Most numbers one reply may bring
 
 
 def read_calls(calls: Sequence[Action], rules: CallRules, *, cut: bool) -> tuple[FrameSelection | None, list[Problem]]:
@@ -66,10 +62,8 @@ class _CallReader:
 
     entries: list[object] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    readable: bool = False
-    """One call at least was for our tool."""
-    repairable: int = MAX_REPAIR_CHARS
-    """Characters that may still be repaired."""
+    readable: bool = False  # One call at least was for our tool
+    repairable: int = MAX_REPAIR_CHARS  # Characters that may still be repaired
 
     def read(self, call: Action, *, whole_only: bool) -> None:
         """Collect one call."""

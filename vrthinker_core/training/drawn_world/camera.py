@@ -9,14 +9,10 @@ import numpy as np
 
 from vrthinker_core.training.drawn_world.solids import Floats, unit
 
-TARGET = np.array([0, 0.3, 0], np.float32)
-"""The position in the middle of every picture."""
-DISTANCE = 9.5
-"""From the camera to the target."""
-TAN_HALF_FOV = np.float32(np.tan(np.radians(17)))
-"""Half of the picture's side at distance 1: the field of view is 34 degrees."""
-Box = tuple[slice, slice]
-"""Rows and columns of a picture."""
+TARGET = np.array([0, 0.3, 0], np.float32)  # The position in the middle of every picture
+DISTANCE = 9.5  # From the camera to the target
+TAN_HALF_FOV = np.float32(np.tan(np.radians(17)))  # Half of the picture's side at distance 1: the field of view is 34 degrees
+Box = tuple[slice, slice]  # Rows and columns of a picture
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,11 @@ from numpy.typing import NDArray
 
 from vrthinker_core.training.drawn_world.textures import Pixels
 
-FRAMES = 128
-"""Frames of a clip, as many as a `paired` judge can ask for."""
-OPENING_FRAMES = (16, 48, 80, 112)
-"""The frames that such a judge is shown before it asks for any."""
+FRAMES = 128  # Frames of a clip, as many as a `paired` judge can ask for
+OPENING_FRAMES = (16, 48, 80, 112)  # The frames that such a judge is shown before it asks for any
 REFERENCE_SIDE = 112
 """Pixels per side at which the built-in judge sees a picture: damage is as coarse there as in a clip of any size."""
-CLEAR = "clear"
-"""State of a frame without damage."""
+CLEAR = "clear"  # State of a frame without damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +28,8 @@ class PictureFault:
 
     kind: str
     window: range
-    strength: float
-    """From 0 (faint) to 1 (obvious)."""
-    seed: int
-    """Of the noise and the flicker."""
+    strength: float  # From 0 (faint) to 1 (obvious)
+    seed: int  # Of the noise and the flicker
 
     def state(self, index: int) -> str:
         """What happens to frame `index`: "clear" (nothing) or one of `DAMAGES`."""
@@ -58,10 +53,8 @@ class MotionFault:
 
     kind: str
     window: range
-    jump: float
-    """How far a jump goes, as a share of the ground's width."""
-    seed: int
-    """Of the jitter."""
+    jump: float  # How far a jump goes, as a share of the ground's width
+    seed: int  # Of the jitter
 
     def time_and_offset(self, index: int) -> tuple[float, float]:
         """(time, offset) that frame `index` shows: the time runs 0..1 over the clip, the offset is sideways."""
@@ -152,6 +145,5 @@ DAMAGES: dict[str, Damage] = {
     "bright": _bright,
     "banded": _banded,
 }
-PICTURE_FAULTS = (*DAMAGES, "flicker")
-"""A flicker makes runs of three frames dark or bright at random."""
+PICTURE_FAULTS = (*DAMAGES, "flicker")  # A flicker makes runs of three frames dark or bright at random
 MOTION_FAULTS = ("jittery", "frozen", "jumpy")

@@ -8,16 +8,11 @@ from numpy.typing import NDArray
 from vrthinker_core.training.drawn_world.solids import Floats, Solid, dot, unit
 from vrthinker_core.training.drawn_world.textures import Pixels
 
-SUN_DIRECTION: Floats = unit(np.array([[-0.45, 0.8, 0.4]], np.float32))[0]
-"""Unit vector towards the sun, [3]."""
-AMBIENT, DIRECT = 0.34, 0.78
-"""Light on the ground from the sky, and from the sun."""
-SHADOW_SUNLIGHT = 0.38
-"""Share of the sunlight that is left in a shadow on the ground."""
-CONTACT_RADIUS = 2.6
-"""How far the darkening around a solid's base reaches, in sizes of the solid."""
-SHADOW_BIAS = np.float32(0.01)
-"""How far off a surface a shadow ray begins, so that a surface does not shade itself."""
+SUN_DIRECTION: Floats = unit(np.array([[-0.45, 0.8, 0.4]], np.float32))[0]  # Unit vector towards the sun, [3]
+AMBIENT, DIRECT = 0.34, 0.78  # Light on the ground from the sky, and from the sun
+SHADOW_SUNLIGHT = 0.38  # Share of the sunlight that is left in a shadow on the ground
+CONTACT_RADIUS = 2.6  # How far the darkening around a solid's base reaches, in sizes of the solid
+SHADOW_BIAS = np.float32(0.01)  # How far off a surface a shadow ray begins, so that a surface does not shade itself
 
 
 def to_display(light: Floats) -> Pixels:

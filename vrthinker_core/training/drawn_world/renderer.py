@@ -19,10 +19,8 @@ from vrthinker_core.training.drawn_world.camera import Box, Camera
 from vrthinker_core.training.drawn_world.solids import MISS, Floats, Solid
 from vrthinker_core.training.drawn_world.textures import EXTENT, SIDE, VARIANTS, Pixels, texture
 
-SHADOW_BLUR = 0.007
-"""How much a shadow's rim is blurred (one sigma), as a share of the picture's side."""
-EDGE_CONTRAST = 24
-"""Display levels between neighbouring pixels from which an edge is supersampled."""
+SHADOW_BLUR = 0.007  # How much a shadow's rim is blurred (one sigma), as a share of the picture's side
+EDGE_CONTRAST = 24  # Display levels between neighbouring pixels from which an edge is supersampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +28,12 @@ class Background:
     """What is the same in all frames of a clip: ground, camera, light."""
 
     ground: str
-    variant: int
-    """Which of the ground's textures."""
-    rotation: float
-    """Of the texture, radians."""
-    shift: tuple[float, float]
-    """Of the texture, in its own extents."""
-    yaw: float
-    """Of the camera, degrees."""
+    variant: int  # Which of the ground's textures
+    rotation: float  # Of the texture, radians
+    shift: tuple[float, float]  # Of the texture, in its own extents
+    yaw: float  # Of the camera, degrees
     pitch: float
-    brightness: float
-    """Of all light, about 1."""
+    brightness: float  # Of all light, about 1
 
 
 def draw_background(rng: np.random.Generator, ground: str) -> Background:

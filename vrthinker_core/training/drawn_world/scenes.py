@@ -62,14 +62,11 @@ class Scene:
     background: Background
     moving_solid: Solid
     """The solid that the prompt is about, standing in the middle of the ground; `position` says where it is in a frame."""
-    spin: float
-    """How far the moving solid rotates during the clip, radians."""
-    still_solids: tuple[Solid, ...]
-    """Solids at the back that do not move."""
+    spin: float  # How far the moving solid rotates during the clip, radians
+    still_solids: tuple[Solid, ...]  # Solids at the back that do not move
     start: tuple[float, float]
     """Where the moving solid is at first: the ground's coordinates, 0..1 rightwards and towards the camera."""
-    travel: tuple[float, float]
-    """How far it moves during the clip, in the same coordinates."""
+    travel: tuple[float, float]  # How far it moves during the clip, in the same coordinates
     picture_fault: PictureFault | None = None
     motion_fault: MotionFault | None = None
 

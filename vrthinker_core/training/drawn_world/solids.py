@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.floating[Any]]
-"""Float32 throughout: half the work of numpy's default."""
+Floats = NDArray[np.floating[Any]]  # Float32 throughout: half the work of numpy's default
 Hit = tuple[Floats, Floats]
 """Distance along each ray, [n] (inf where it misses), and the outward normal there, [n, 3] (any vector where it misses)."""
 
-NEAR = np.float32(1e-3)
-"""No surface closer than this is hit, so a ray does not hit the surface it starts from."""
+NEAR = np.float32(1e-3)  # No surface closer than this is hit, so a ray does not hit the surface it starts from
 MISS = np.float32(np.inf)
-MAX_RING_STEPS = 24
-"""Steps after which a ray that has not hit the ring counts as a miss."""
+MAX_RING_STEPS = 24  # Steps after which a ray that has not hit the ring counts as a miss
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +163,6 @@ INTERSECTIONS: dict[str, Callable[[Floats, Floats, np.float32], Hit]] = {
     "cone": _intersect_cone,
     "ring": _intersect_ring,
 }
-SHAPES = tuple(INTERSECTIONS)
-"""What can be drawn."""
+SHAPES = tuple(INTERSECTIONS)  # What can be drawn
 BOUNDS = {"ball": (1.0, 2.0), "cube": (1.21, 1.7), "cylinder": (0.78, 1.9), "cone": (0.95, 2.2), "ring": (1.0, 2.0)}
 """Half the width and the height of a box that holds a solid of size 1 at any rotation."""

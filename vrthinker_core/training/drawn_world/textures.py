@@ -15,14 +15,10 @@ Pixels = NDArray[np.uint8]
 Pattern = Callable[[np.random.Generator, Reals, Reals], Reals]
 """(rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1."""
 
-EXTENT = 9.0
-"""World units that one texture covers per side."""
-SIDE = 768
-"""Pixels of a texture per side."""
-VARIANTS = 8
-"""Different textures of one ground."""
-CACHE_SIZE = 40
-"""Textures kept in memory, 1.8 MB each: all that exist."""
+EXTENT = 9.0  # World units that one texture covers per side
+SIDE = 768  # Pixels of a texture per side
+VARIANTS = 8  # Different textures of one ground
+CACHE_SIZE = 40  # Textures kept in memory, 1.8 MB each: all that exist.
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -113,5 +109,4 @@ def _marble(_: object, coarse: Reals, fine: Reals) -> Reals:
 
 
 PATTERNS: dict[str, Pattern] = {"wood": _wood, "tiles": _tiles, "grass": _grass, "sand": _sand, "marble": _marble}
-GROUNDS = tuple(PATTERNS)
-"""The grounds that can be drawn."""
+GROUNDS = tuple(PATTERNS)  # The grounds that can be drawn

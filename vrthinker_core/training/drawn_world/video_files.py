@@ -25,28 +25,21 @@ from vrthinker_core.types import Side
 
 COLUMNS = ("video1", "video2", "prompt", "TA", "VQ", "MQ", "OA")
 """Of pairs.csv; the paths of the videos are relative to its folder."""
-FRAME_RATE = 24
-"""Frames a second."""
-SUPERSAMPLE = 4
-"""Samples per side of a pixel at the edges of solids."""
-MIN_SIZE, MAX_SIZE = 112, 1080
-"""Pixels per side of a video; only even numbers."""
+FRAME_RATE = 24  # Frames a second
+SUPERSAMPLE = 4  # Samples per side of a pixel at the edges of solids
+MIN_SIZE, MAX_SIZE = 112, 1080  # Pixels per side of a video; only even numbers
 PAIRS_CSV = "pairs.csv"
-OWN_FILES = re.compile(r"(pairs\.csv|pair_\d{4,}_[ab]\.mp4)")
-"""Names that a folder of pairs may hold."""
+OWN_FILES = re.compile(r"(pairs\.csv|pair_\d{4,}_[ab]\.mp4)")  # Names that a folder of pairs may hold
 
-Progress = Callable[[int, int], None]
-"""Called with (videos written, videos in all), first before any is written."""
+Progress = Callable[[int, int], None]  # Called with (videos written, videos in all), first before any is written
 
 
 @dataclass(frozen=True, slots=True)
 class VideoSpec:
     """One video to write."""
 
-    seed: int
-    """Of the run."""
-    number: int
-    """Of the pair, from 0."""
+    seed: int  # Of the run
+    number: int  # Of the pair, from 0
     side: Side
     size: int
 
