@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MAX_VALUES: Final = 200  # Values in a row that are read in one call
-
 MAX_DIGITS: Final = 40  # An integer with more digits is kept as text: it is no index, and no number is too long to be read
 
 _BETWEEN: Final = re.compile(r"[\s,]*")

@@ -79,9 +79,6 @@ def _with_cut(action: Action, labels: Labels, *, cut: bool) -> list[Problem]:
     return [*([_CUT_ANSWER] if lost else []), *labels.problems]
 
 
-# -- as the values of the conformance cases ----------------------------------------------------------------------------------
-
-
 def to_expected(reply: Reply) -> dict[str, object]:
     """A reading as JSON values, under the names of the conformance cases. What does not apply is left out."""
     found: dict[str, object] = {"kind": reply.kind}

@@ -53,9 +53,6 @@ def read_calls(calls: Sequence[Action], rules: CallRules, *, cut: bool) -> tuple
     return selection, [Problem(ProblemKind.NO_VALID_FRAMES, detail), *reader.problems]
 
 
-# -- from calls to entries -----------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _CallReader:
     """Collects what the calls of one reply hold."""
@@ -142,9 +139,6 @@ def _plain_keys(fields: dict[str, object]) -> dict[str, object]:
 
 def _plain_name(name: object) -> str:
     return re.sub(r"[\s_-]+", "", name).lower() if isinstance(name, str) else ""
-
-
-# -- from entries to frames ----------------------------------------------------------------------------------------------
 
 
 def _selection(entries: list[object], rules: CallRules) -> FrameSelection:

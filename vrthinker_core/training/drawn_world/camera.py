@@ -66,8 +66,7 @@ class Camera:
         """World positions [n, 3] in front of the camera to image points [n, 2]."""
         across, up, depth = ((positions - self.eye) @ self.axes.T).T
         side = 2 * depth * TAN_HALF_FOV
-        points: Floats = np.stack([across / side + 0.5, 0.5 - up / side], -1)
-        return points
+        return np.stack([across / side + 0.5, 0.5 - up / side], -1)
 
     def box(self, positions: Floats, margin: float) -> Box:
         """The pixels that hold all world positions [n, 3], with `margin` more on every side, as far as they are in the picture."""

@@ -17,15 +17,13 @@ SHADOW_BIAS = np.float32(0.01)  # How far off a surface a shadow ray begins, so 
 
 def to_display(light: Floats) -> Pixels:
     """Light (1 is white) of any shape to display levels, 0..255."""
-    levels: Pixels = (np.clip(light, 0, 1) ** np.float32(1 / 1.55) * 255).astype(np.uint8)
-    return levels
+    return (np.clip(light, 0, 1) ** np.float32(1 / 1.55) * 255).astype(np.uint8)
 
 
 def in_shadow(positions: Floats, solid: Solid) -> NDArray[np.bool_]:
     """Which of the positions [n, 3] lie in the solid's shadow, [n]."""
     distance, _ = solid.intersect(positions + SUN_DIRECTION * SHADOW_BIAS, np.broadcast_to(SUN_DIRECTION, positions.shape))
-    shaded: NDArray[np.bool_] = np.isfinite(distance)
-    return shaded
+    return np.isfinite(distance)
 
 
 def shadow_corners(solid: Solid) -> Floats:
@@ -52,17 +50,12 @@ def shade_solid(solid: Solid, positions: Floats, rays: Floats, normals: Floats, 
     """Light [n, 3] from positions [n, 3] on a solid towards a camera that looks along `rays`; `others` may shade it."""
     lit = np.clip(normals @ SUN_DIRECTION, 0, 1)
     for other in others:
-        if other is not solid and _are_close(solid, other):
+        offset = solid.base - other.base
+        if other is not solid and np.sqrt(offset @ offset) < 2.5 * (solid.size + other.size):
             lit = np.where(in_shadow(positions, other), np.float32(0.3), lit)
     up = normals[:, 1]
     diffuse = 0.30 + 0.12 * np.abs(up) + 0.95 * lit
     halfway = unit(SUN_DIRECTION - rays)
     specular = np.clip(dot(normals, halfway), 0, 1) ** 38 * 0.5 * (lit > 0)
     albedo = (np.array(solid.rgb, np.float32) / 255) ** 1.6
-    light: Floats = albedo * diffuse[:, None] + specular[:, None]
-    return light
-
-
-def _are_close(one: Solid, other: Solid) -> bool:
-    offset = one.base - other.base
-    return bool(np.sqrt(offset @ offset) < 2.5 * (one.size + other.size))
+    return albedo * diffuse[:, None] + specular[:, None]

@@ -144,8 +144,7 @@ def _edges(colours: Pixels, hits: NDArray[np.bool_]) -> NDArray[np.bool_]:
     cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (3, 3))
     red, green, blue = cv2.split(cv2.morphologyEx(colours, cv2.MORPH_GRADIENT, cross))
     near = cv2.dilate(hits.astype(np.uint8), cross) > 0
-    edges: NDArray[np.bool_] = near & (cv2.max(cv2.max(red, green), blue) > EDGE_CONTRAST)
-    return edges
+    return near & (cv2.max(cv2.max(red, green), blue) > EDGE_CONTRAST)
 
 
 def _overlap(one: Box, other: Box) -> bool:

@@ -94,13 +94,9 @@ class SceneRenderer:
         self.scene = scene
         self._renderer = Renderer(scene.background, size, supersample)
 
-    def undamaged_frame(self, index: int) -> Pixels:
-        """Frame `index` (0..127) without its picture fault: RGB [size, size, 3]."""
-        return self._renderer.render(self.scene.solids(index))
-
     def frame(self, index: int) -> Pixels:
         """Frame `index` (0..127) of the clip: RGB [size, size, 3]."""
-        pixels = self.undamaged_frame(index)
+        pixels = self._renderer.render(self.scene.solids(index))
         return self.scene.picture_fault.apply(pixels, index) if self.scene.picture_fault else pixels
 
 
@@ -161,12 +157,7 @@ def draw_pair(seed: int) -> DrawnPair:
         )
         for side in (0, 1)
     )
-    return DrawnPair(seed, draw_prompt(rng, wanted), wanted, first, second)
-
-
-def draw_prompt(rng: np.random.Generator, wanted: SceneFacts) -> str:
-    """A random wording of what is wanted."""
-    return str(rng.choice(PROMPTS)).format(**asdict(wanted))
+    return DrawnPair(seed, str(rng.choice(PROMPTS)).format(**asdict(wanted)), wanted, first, second)
 
 
 def draw_scene(

@@ -39,8 +39,7 @@ class Solid:
         """Eight points, [8, 3], whose hull holds the whole solid whatever its rotation."""
         wide, high = BOUNDS[self.shape]
         signs = np.array([(i, j, k) for i in (-1, 1) for j in (0, 1) for k in (-1, 1)], np.float32)
-        box: Floats = self.base + signs * np.array([wide, high, wide], np.float32) * np.float32(self.size)
-        return box
+        return self.base + signs * np.array([wide, high, wide], np.float32) * np.float32(self.size)
 
     def intersect(self, origin: Floats, rays: Floats) -> Hit:
         """Where `rays` [n, 3] of length 1 from `origin` ([3] or [n, 3]) first hit the solid."""
@@ -59,8 +58,7 @@ def dot(a: Floats, b: Floats) -> Floats:
 
 def unit(vectors: Floats) -> Floats:
     """Each row of [n, 3] at length 1."""
-    scaled: Floats = vectors / (np.sqrt(dot(vectors, vectors))[:, None] + np.float32(1e-9))
-    return scaled
+    return vectors / (np.sqrt(dot(vectors, vectors))[:, None] + np.float32(1e-9))
 
 
 def _nonzero(values: Floats) -> Floats:

@@ -95,8 +95,7 @@ def _sand(_: object, coarse: Reals, fine: Reals) -> Reals:
     """Ripples bent by the coarse noise."""
     _, row = _axes(110)
     ripples = 0.5 + 0.5 * np.sin(row + coarse * 16)
-    colour: Reals = np.array([0.72, 0.58, 0.38]) * (0.72 + 0.22 * ripples + 0.2 * fine)[..., None]
-    return colour
+    return np.array([0.72, 0.58, 0.38]) * (0.72 + 0.22 * ripples + 0.2 * fine)[..., None]
 
 
 def _marble(_: object, coarse: Reals, fine: Reals) -> Reals:
