@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from vrthinker_core.dialects.reading.lenient_json import parse_strict
-from vrthinker_core.dialects.reading.tags import TagKind, find_tags
+from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags
 
 
 class Action(NamedTuple):
@@ -94,9 +94,10 @@ class ReplySplitter:
         last = self._last_close.get(kind, -1)
         if last > i and (self._cut or self._last_action > last):
             return last
-        later = enumerate(self._tags[i + 1 :], start=i + 1)
-        ends = (j for j, tag in later if tag.opens and (not self._cut or (kind == "snapshot" and tag.kind == "think")))
-        return next(ends, len(self._tags))
+        return next((j for j in range(i + 1, len(self._tags)) if self._interrupts(kind, self._tags[j])), len(self._tags))
+
+    def _interrupts(self, kind: str, tag: Tag) -> bool:
+        return tag.opens and (not self._cut or (kind == "snapshot" and tag.kind == "think"))
 
     def _action(self, i: int, kind: Literal["final", "recommend", "call"]) -> tuple[int, Action | None]:
         """(tag to go on from, the action that tag `i` opens); no action for the first of two equal opening tags."""
