@@ -109,6 +109,18 @@ def test_a_pool_that_is_not_closed_ends_its_server_when_collected(make_clip: Cal
     assert not alive(server)
 
 
+def test_no_descriptor_is_left_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    gc.collect()
+    before = {entry.name for entry in Path("/proc/self/fd").iterdir()}
+    with DecoderPool() as decoders, pytest.raises(OSError, match="temporarily"):
+        decoders.start_worker()
+    assert {entry.name for entry in Path("/proc/self/fd").iterdir()} == before
+
+
 def test_a_fork_server_that_dies_is_replaced(decoders: DecoderPool, make_clip: Callable[[str], Path]) -> None:
     with opened(make_clip("B-frames"), decoders=decoders) as clip:
         server = parent_pid(clip.pid)
