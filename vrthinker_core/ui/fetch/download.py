@@ -30,6 +30,7 @@ _PORTS = {"http": 80, "https": 443}
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SUFFIXES = (".mp4", ".m4v", ".mov", ".webm", ".mkv", ".avi", ".gif", ".mpg", ".mpeg", ".ts", ".flv", ".ogv", ".wmv", ".3gp")
 _TYPES = {"video/mp4": ".mp4", "video/webm": ".webm", "video/quicktime": ".mov", "video/x-matroska": ".mkv", "image/gif": ".gif"}
+_TOO_LARGE = "This video has more than {:g} MB, and no larger one is fetched."
 _NO_URL = "This is not a web address that can be fetched."
 
 
@@ -104,7 +105,7 @@ def _check(host: str, response: httpx.Response, limit_bytes: int) -> None:
     if _content_type(response) in ("text/html", "application/xhtml+xml"):
         raise BadInput("This is the address of a web page; give the address of the video file itself.")
     if _content_length(response) > limit_bytes:
-        raise _too_large(limit_bytes)
+        raise BadInput(_TOO_LARGE.format(limit_bytes / 1e6))
 
 
 def _chunks(host: str, response: httpx.Response, limit_bytes: int) -> Iterator[bytes]:
@@ -114,7 +115,7 @@ def _chunks(host: str, response: httpx.Response, limit_bytes: int) -> Iterator[b
         for chunk in response.iter_raw():
             size += len(chunk)
             if size > limit_bytes:
-                raise _too_large(limit_bytes)
+                raise BadInput(_TOO_LARGE.format(limit_bytes / 1e6))
             yield chunk
     except httpcore.RemoteProtocolError:
         if not _content_length(response):
@@ -124,12 +125,7 @@ def _chunks(host: str, response: httpx.Response, limit_bytes: int) -> Iterator[b
         raise BadInput(f"{host} gives an empty file.")
 
 
-def _too_large(limit_bytes: int) -> BadInput:
-    return BadInput(f"This video has more than {limit_bytes / 1e6:g} MB, and no larger one is fetched.")
-
-
 def _suffix(url: httpx.URL, response: httpx.Response) -> str:
-    """The suffix of the address, else the one of the content type."""
     suffix = PurePosixPath(url.path).suffix.lower()
     return suffix if suffix in _SUFFIXES else _TYPES.get(_content_type(response), ".video")
 

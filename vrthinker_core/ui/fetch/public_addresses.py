@@ -24,8 +24,7 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     special = ip.is_private or ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_reserved or ip.is_unspecified
-    listed = any(ip in ipaddress.ip_network(network) for network in (*_TUNNELS, *_SPECIAL_V4))
-    return ip.is_global and not (special or listed)
+    return ip.is_global and not special and not any(ip in ipaddress.ip_network(network) for network in (*_TUNNELS, *_SPECIAL_V4))
 
 
 def resolve(host: str, port: int) -> tuple[str, ...]:

@@ -36,19 +36,17 @@ class CheckedBlocks(gr.Blocks):
         whole = [*inputs, *(component.value for component in block_fn.inputs[len(inputs) :])]
         try:
             fetched = await asyncio.to_thread(self._with_fetched_files, whole) if _has_url(whole) else whole
-            values: list[Any] = await super().preprocess_data(block_fn, fetched, *rest, **more)
+            return list(await super().preprocess_data(block_fn, fetched, *rest, **more))
         except BadInput as bad:
             raise gr.Error(str(bad), print_exception=False) from None
         except InvalidPathError:
             raise gr.Error(NOT_UPLOADED, print_exception=False) from None
-        return values
 
     async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
         """As Gradio does, for the outputs that change: it would build every skipped component anew."""
         skipped = gr.skip()
-        values: Any = predictions
-        if isinstance(values, dict) and values:
-            values = convert_component_dict_to_list(list(block_fn.outputs), values)
+        by_component = isinstance(predictions, dict) and predictions
+        values: Any = convert_component_dict_to_list(list(block_fn.outputs), predictions) if by_component else predictions
         if values == skipped:
             values = [dict(skipped) for _ in block_fn.outputs]
         if not isinstance(values, list | tuple) or skipped not in values:

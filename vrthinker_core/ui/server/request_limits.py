@@ -53,9 +53,8 @@ class RequestLimits:
             await self._app(scope, _limited(receive, limit), send)
 
 
-def _limited(receive: Receive, limit: int) -> Receive:
-    """The same, until more than `limit` bytes have come; then it says that the client has disconnected."""
-    left = limit
+def _limited(receive: Receive, left: int) -> Receive:
+    """The same, until more than `left` bytes have come; then it says that the client has disconnected."""
 
     async def receive_limited() -> Message:
         nonlocal left

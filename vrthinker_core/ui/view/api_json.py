@@ -126,9 +126,7 @@ def refused_json(sentence: str) -> RunJson:
 
 def settings_json() -> list[SettingJson]:
     """Every setting, in the order of the table."""
-    return [
-        {"name": row.name, "label": row.label, "help": row.help, "range": row.range, "default": row.default} for row in SETTINGS
-    ]
+    return [SettingJson(name=row.name, label=row.label, help=row.help, range=row.range, default=row.default) for row in SETTINGS]
 
 
 def _labels(verdict: Verdict) -> LabelsJson:
@@ -153,5 +151,4 @@ def _turn(turn_state: TurnState) -> TurnJson:
 
 
 def _frame(frame: Thumbnail) -> FrameJson:
-    side = int(frame.ref.side)
-    return FrameJson(video=side, number=frame.number, index=frame.index, seconds=frame.seconds, until=frame.until)
+    return FrameJson(video=int(frame.ref.side), number=frame.number, index=frame.index, seconds=frame.seconds, until=frame.until)
