@@ -46,10 +46,8 @@ def started() -> Iterator[Browser]:
 def _launched(running: ExitStack) -> Browser:
     from playwright.sync_api import sync_playwright
 
-    try:
-        playwright = running.enter_context(sync_playwright())
-    except Exception as error:
-        raise NoBrowser(sentence("Playwright's driver does not start", _driver_said() or str(error))) from error
+    _check_driver()
+    playwright = running.enter_context(sync_playwright())
     try:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
     except Exception as error:
@@ -58,10 +56,12 @@ def _launched(running: ExitStack) -> Browser:
     return browser
 
 
-def _driver_said() -> str:
-    """What the driver writes as it fails; Playwright itself tells only that it is gone."""
+def _check_driver() -> None:
+    """Start Playwright's driver once by itself: where it fails, Playwright would leave tracebacks of a broken pipe behind."""
     command = [sys.executable, "-m", "playwright", "--version"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stderr
+    driver = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if driver.returncode:
+        raise NoBrowser(sentence("Playwright's driver does not start", driver.stderr))
 
 
 def sentence(reason: str, said: str = "") -> str:
