@@ -17,6 +17,7 @@ from vrthinker_core.backends.base import Backend, Conversation, GenerationReques
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
 from vrthinker_core.errors import BadInput, ContextFull, VrThinkerError, describe
+from vrthinker_core.text import encodable
 from vrthinker_core.traces import make_thumbnail
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown, Started, TurnEnded
@@ -226,11 +227,6 @@ def _fit_context(deliberation: Deliberation, conversation: Conversation) -> None
             raise ContextFull(
                 f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. Shorten the prompt."
             )
-
-
-def encodable(text: str) -> str:
-    """Text that can be written as UTF-8: half characters, as a stray byte on a command line leaves them, become question marks."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _clip_info(clip: Clip | None) -> ClipInfo | None:

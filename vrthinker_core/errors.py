@@ -15,6 +15,8 @@ Each message is one sentence of cause and, where there is one, one of what to do
 
 from __future__ import annotations
 
+from vrthinker_core.text import encodable
+
 
 class VrThinkerError(Exception):
     """Base of every error this package raises on purpose; `str(error)` is fit to be shown to a person."""
@@ -55,7 +57,7 @@ class TraceError(VrThinkerError):
 def describe(error: Exception | None) -> str:
     """One sentence for a person about any error, whoever raised it; "" for none. It never holds a detail of the program."""
     if error is None or isinstance(error, VrThinkerError):
-        return str(error or "").encode("utf-8", "replace").decode("utf-8")
+        return encodable(str(error or ""))
     if isinstance(error, MemoryError):
         return "There is too little memory for this comparison. Use a smaller judge or shorter videos."
     return f"The comparison stopped unexpectedly ({type(error).__name__}). What had happened before is kept; compare again."

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
-from vrthinker_core.comparison import Comparison, encodable
+from vrthinker_core.comparison import Comparison
 from vrthinker_core.errors import BackendFailed
+from vrthinker_core.text import encodable
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, TextArrived

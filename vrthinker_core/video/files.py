@@ -9,6 +9,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from vrthinker_core.errors import VideoError
+from vrthinker_core.text import encodable
 from vrthinker_core.video.sniff import HEAD_BYTES, why_not_a_video
 
 # What FFmpeg, or a library that wraps it, takes for an address instead of a file. A drive letter (C:) does not match.
@@ -21,7 +22,7 @@ _ADDRESS = re.compile(
 
 def shown_name(path: Path) -> str:
     """The file's name without its folders, every unprintable character replaced."""
-    name = path.name.encode("utf-8", "replace").decode("utf-8")
+    name = encodable(path.name)
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name)
 
 

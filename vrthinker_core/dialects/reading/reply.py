@@ -11,6 +11,7 @@ from vrthinker_core.dialects.reading.problems import by_severity
 from vrthinker_core.dialects.reading.segments import Action, ReplySegments, ReplySplitter
 from vrthinker_core.dialects.reading.tags import invention_start
 from vrthinker_core.dialects.reading.tool_calls import CallRules, read_calls
+from vrthinker_core.text import encodable
 from vrthinker_core.types import Problem, ProblemKind, Reply
 
 MAX_ANSWERS: Final = 200  # Answers that are read in one reply, the last ones: a judge at 2,048 tokens cannot write more
@@ -91,12 +92,7 @@ def to_expected(reply: Reply) -> dict[str, object]:
         found |= {"indices": list(reply.wants.indices), "truncated": reply.wants.truncated}
         found |= {"recommend": labels} if reply.verdict is not None and reply.verdict.whole else {}
     if reply.wants is not None:
-        found["dropped"] = [_encodable(entry) if isinstance(entry, str) else entry for entry in reply.wants.dropped]
+        found["dropped"] = [encodable(entry) if isinstance(entry, str) else entry for entry in reply.wants.dropped]
     if reply.confidence is not None:
         found["confidence"] = reply.confidence
-    return found | {"think": _encodable(reply.think), "snapshot": _encodable(reply.snapshot)}
-
-
-def _encodable(text: str) -> str:
-    """`text` without lone surrogates, which no file and no terminal takes."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return found | {"think": encodable(reply.think), "snapshot": encodable(reply.snapshot)}
