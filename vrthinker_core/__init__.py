@@ -3,8 +3,6 @@
 Each is imported when it is first asked for (PEP 562): a process that only decodes a clip loads neither judge nor page nor models.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from types import ModuleType

@@ -1,7 +1,5 @@
 """A file that is there whole or not at all, also after a crash."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -4,8 +4,6 @@
 what is trained is what is shown. Text pieces never pass through it: whoever drives it collects them.
 """
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress

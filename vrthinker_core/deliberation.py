@@ -3,8 +3,6 @@
 The messages are a VIEW of what has happened: what left the memory window is simply not rendered.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from vrthinker_core.dialects.base import Dialect

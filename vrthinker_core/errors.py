@@ -13,8 +13,6 @@
 Each message is one sentence of cause and, where there is one, one of what to do. It never holds a traceback.
 """
 
-from __future__ import annotations
-
 from vrthinker_core.text import encodable
 
 

@@ -1,7 +1,5 @@
 """The loop, in one screen: one comparison as a generator of events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Text that every file, terminal and browser takes."""
 
-from __future__ import annotations
-
 
 def encodable(text: str) -> str:
     """Text that can be written as UTF-8: half characters, as a stray byte on a command line leaves them, become question marks."""

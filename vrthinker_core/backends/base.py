@@ -1,7 +1,5 @@
 """The protocols between this package and a model: a Backend opens Conversations, a Conversation streams replies to messages."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

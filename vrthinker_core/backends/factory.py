@@ -1,7 +1,5 @@
 """Opens the judge that was chosen: the built-in one, a checkpoint, or a script. torch is imported only where a model is opened."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run in a terminal: events in, lines out. Replay and live run look the same."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from rich.console import Console

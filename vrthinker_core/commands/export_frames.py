@@ -1,7 +1,5 @@
 """The frames of one video as picture files: exactly what a judge would be given, before resizing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -6,8 +6,6 @@ All but one are judged by the judge that is given. What the built-in judge never
 comes from a script over drawn clips, and the trace says so: its judge is named "scripted".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

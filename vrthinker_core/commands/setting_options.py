@@ -1,7 +1,5 @@
 """The settings as options of the command line, made from the one table in `types/settings.py`."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The interface of a prompt protocol: all that the engine knows of `concat` and `paired`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol
 

@@ -1,7 +1,5 @@
 """The `concat` protocol (checkpoint qunwang13/vr-thinker): one list of frames over both videos, numbered from 1."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby

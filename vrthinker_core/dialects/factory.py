@@ -1,7 +1,5 @@
 """From what a person chose to a dialect, and to settings with every default filled in."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """The `paired` protocol (checkpoint qunwang13/vrthinker): one index, 0 to 127, means that frame of BOTH videos."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal

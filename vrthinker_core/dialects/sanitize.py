@@ -1,7 +1,5 @@
 """Makes a typed prompt harmless: nothing in it may become a control token or a tag of a protocol."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -3,8 +3,6 @@
 A `{{name}}` in a file is a placeholder. All are replaced in one pass, so a placeholder in a value is never replaced.
 """
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 

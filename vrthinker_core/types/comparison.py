@@ -1,7 +1,5 @@
 """What is compared, and what comes out: two videos of one prompt, and a label per dimension."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum

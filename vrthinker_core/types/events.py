@@ -1,7 +1,5 @@
 """What happens in a run, as typed records. Live page and stored trace share them: replaying a trace yields the same events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Frames: which one is meant, its pixels, the picture of it that a trace keeps, and the clip it comes from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar

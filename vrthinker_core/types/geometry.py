@@ -1,7 +1,5 @@
 """Which real frame a slot means, and at what size it is sent. Pure arithmetic, shared by dialects and video."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal

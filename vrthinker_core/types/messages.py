@@ -1,7 +1,5 @@
 """What goes to a judge and what comes back: neutral messages, how to write a reply, and the reply as text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal

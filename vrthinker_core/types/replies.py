@@ -1,7 +1,5 @@
 """One reply of a judge as it was read: what it says, what it asks for, and the problems met on the way."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal

@@ -1,7 +1,5 @@
 """What a person may choose for a run, and the one table that command line, page, API and MCP take it from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What page and terminal call the dimensions and the labels of a verdict."""
 
-from __future__ import annotations
-
 from vrthinker_core.types.comparison import Dimension, Preference
 
 DIMENSION_NAMES = {

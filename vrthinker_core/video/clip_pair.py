@@ -1,7 +1,5 @@
 """Both clips of a comparison: opened at the same time, each by a worker process of its own, and read as one source of frames."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path

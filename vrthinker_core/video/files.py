@@ -1,7 +1,5 @@
 """Which paths may be opened: local, resolved, regular files. Standard library only, so that the parent can check first."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,7 +1,5 @@
 """Limits of one clip. The parent enforces wall time; the worker limits its own memory and processor time before it opens a file."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

@@ -4,8 +4,6 @@ Playlists are the reason: `.m3u8`, ffconcat, SDP and the like make a demuxer ope
 called. Images, audio and text are named too, because "invalid data" helps nobody.
 """
 
-from __future__ import annotations
-
 import re
 
 HEAD_BYTES = 4096

@@ -3,8 +3,6 @@
 Never `Connection.recv`, which unpickles: a process that decodes hostile files must not hand its parent anything that runs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import queue

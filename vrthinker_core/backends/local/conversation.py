@@ -1,7 +1,5 @@
 """LocalConversation: keeps the KV cache of one conversation, prefills what is new of a prompt and streams the reply."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import torch

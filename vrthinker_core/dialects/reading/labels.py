@@ -1,7 +1,5 @@
 """The labels in the body of an answer."""
 
-from __future__ import annotations
-
 import re
 from itertools import islice
 from typing import Final, NamedTuple

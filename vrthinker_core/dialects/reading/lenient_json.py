@@ -12,8 +12,6 @@ a refusal or a report.
   2,000 plain short strings behind it takes 3 s.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The characters of a reply as they are read: invisible ones removed, full-width ones made narrow."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Lists of named problems: the worst first, each kind once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """One tolerant reader for the replies of both protocols: it never raises, and gives the best reading and the problems met."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

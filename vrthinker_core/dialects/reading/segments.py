@@ -1,7 +1,5 @@
 """The parts of a reply: its reasoning, and the answers and calls outside it."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 from vrthinker_core.dialects.reading.lenient_json import parse_strict

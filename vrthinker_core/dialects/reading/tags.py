@@ -3,8 +3,6 @@
 Every expression here is linear on any text: repetitions are bounded, or stop at the next angle bracket.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple

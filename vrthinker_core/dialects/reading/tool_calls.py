@@ -1,7 +1,5 @@
 """The frames that the calls of a reply ask for."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The square pinhole camera that looks down on the ground, and the pixels of its picture."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

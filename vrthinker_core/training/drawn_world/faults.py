@@ -3,8 +3,6 @@
 A fault knows nothing about what is drawn, so the same faults can be put into any video.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

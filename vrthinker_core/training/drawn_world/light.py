@@ -1,7 +1,5 @@
 """Light on the ground and on the solids, and how light becomes display levels."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

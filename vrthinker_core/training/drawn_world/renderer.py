@@ -5,8 +5,6 @@ shaded again. A pixel is one sample at its middle; at the edges of solids it is 
 samples.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

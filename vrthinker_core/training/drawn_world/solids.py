@@ -1,7 +1,5 @@
 """Five solids that stand on the ground y = 0, and where a ray meets them. Lengths are world units, y points up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Textures of the grounds: wood, tiles, grass, sand, marble. Each is made of value noise, in eight variants."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any

@@ -4,8 +4,6 @@ A folder of pairs holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv
 or not at all, and its comment names what it was drawn from: so a stopped run goes on where it stopped.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """MCP: the endpoints as tools for assistants. Gradio serves them where a version of `mcp` that it supports is installed."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import re

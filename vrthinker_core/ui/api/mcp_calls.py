@@ -3,8 +3,6 @@
 So each call gets a token, in a header that Gradio passes on; the token is dropped when the client's connection ends.
 """
 
-from __future__ import annotations
-
 import secrets
 
 import gradio as gr

@@ -1,7 +1,5 @@
 """Settings as a program gives them in a call: a JSON object by name, or that object as JSON text."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

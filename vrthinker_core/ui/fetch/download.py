@@ -4,8 +4,6 @@ A host is looked up once, each of its IP addresses is checked, and the connectio
 differently a moment later (DNS rebinding) changes nothing. Redirects are followed by hand and checked in the same way.
 """
 
-from __future__ import annotations
-
 import contextlib
 import secrets
 import ssl

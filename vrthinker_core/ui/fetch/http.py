@@ -5,8 +5,6 @@ together, so headers that come a byte at a time would never end, and it takes no
 follows no redirects, reads no proxy from the environment and decompresses nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 import time

@@ -1,7 +1,5 @@
 """Which IP addresses the server may connect to for a stranger: public ones, and none that only looks like one."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import ipaddress
 import socket

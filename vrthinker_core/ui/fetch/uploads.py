@@ -1,7 +1,5 @@
 """Videos of visitors, and copies of those that browsers cannot play. The page shows the copies, the judge reads the originals."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

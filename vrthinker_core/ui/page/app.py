@@ -1,7 +1,5 @@
 """One server's page: what it is made of, and the arguments with which Gradio serves it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which event of which component calls which handler, and how: in the judge's queue, in one of its own, or at once."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Event handlers: a run, and saved runs. What they show of a run is made by `view`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path

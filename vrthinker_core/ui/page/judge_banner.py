@@ -1,7 +1,5 @@
 """The line that names the judge, and what must be known of that judge: shown on load, and when another judge is chosen."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType

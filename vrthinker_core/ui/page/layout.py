@@ -1,7 +1,5 @@
 """The page's Gradio components and where they stand; what they do is connected in `events`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

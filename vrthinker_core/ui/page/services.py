@@ -1,7 +1,5 @@
 """What the handlers of one page work with, and what they read from a request."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import gradio as gr

@@ -1,7 +1,5 @@
 """What handlers return: new values of components, as Gradio takes them. A component that is left out stays as it is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gradio as gr

@@ -1,7 +1,5 @@
 """Event handlers of the two videos: uploaded, fetched from a web address, removed. A verdict goes with the videos it belongs to."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

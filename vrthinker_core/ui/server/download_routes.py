@@ -1,7 +1,5 @@
 """The download routes of a run that is over: its trace, its report, and a link to it. Each is made only when it is requested."""
 
-from __future__ import annotations
-
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route

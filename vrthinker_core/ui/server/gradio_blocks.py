@@ -4,8 +4,6 @@ Gradio's blocks take any file below its upload folder and fetch any web address 
 they refuse. These take uploaded files, and web addresses that our own `fetch` has turned into such a file.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from collections.abc import Callable

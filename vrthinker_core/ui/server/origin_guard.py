@@ -4,8 +4,6 @@ Without this a page anywhere on the web could upload files to a server on the vi
 host name that was made to resolve to it (DNS rebinding).
 """
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 from collections.abc import Iterable

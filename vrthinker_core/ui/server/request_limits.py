@@ -4,8 +4,6 @@ Gradio limits the size of an uploaded file and of nothing else: a form field or 
 offers what this page never uses: FFmpeg for recordings, a proxy to public web addresses, functions of components.
 """
 
-from __future__ import annotations
-
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send

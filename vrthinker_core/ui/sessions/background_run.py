@@ -1,7 +1,5 @@
 """One run in a thread of its own: a page that updates slowly never slows the judge."""
 
-from __future__ import annotations
-
 import contextvars
 import math
 import threading

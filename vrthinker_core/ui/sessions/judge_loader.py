@@ -1,7 +1,5 @@
 """Judges are loaded in a thread, while the page is already being served."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

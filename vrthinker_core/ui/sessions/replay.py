@@ -1,7 +1,5 @@
 """Saved runs: a trace with the interface of a live run, a live run as a trace, and the videos of a trace."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path

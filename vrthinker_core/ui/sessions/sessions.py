@@ -3,8 +3,6 @@
 A session id is Gradio's `session_hash` (a new one each time a page is opened or reloaded), or an id made for an API call.
 """
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """The page's form: which judge was chosen, and what each row of the table of settings offers there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from vrthinker_core.errors import BadInput

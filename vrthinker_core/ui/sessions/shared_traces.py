@@ -1,7 +1,5 @@
 """Traces behind links `?trace=NAME`. They are kept as long as the server runs, up to a number and a total size."""
 
-from __future__ import annotations
-
 import re
 import secrets
 import threading

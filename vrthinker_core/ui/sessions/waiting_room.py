@@ -1,7 +1,5 @@
 """The waiting room: how many sessions may wait for a judge; beyond that, a visitor is refused at once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """ZeroGPU, where a Hugging Face Space lends a GPU for the seconds of one run and may refuse to."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator
 

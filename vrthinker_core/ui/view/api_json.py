@@ -1,7 +1,5 @@
 """A run as API and MCP give it: plain JSON values, without pictures. Every item is the whole run so far, in one shape."""
 
-from __future__ import annotations
-
 from typing import TypedDict
 
 from vrthinker_core.types import Thumbnail, Verdict

@@ -1,7 +1,5 @@
 """The page's own scripts and styles, from `assets/`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 ASSETS = Path(__file__).resolve().parents[3] / "assets"

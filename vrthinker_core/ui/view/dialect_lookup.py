@@ -1,7 +1,5 @@
 """What depends on a run's dialect: how unfinished replies are read, and how frames are numbered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, TypedDict, cast, get_args
 

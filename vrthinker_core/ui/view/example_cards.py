@@ -1,7 +1,5 @@
 """Examples: saved runs with their videos, which need no judge."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass

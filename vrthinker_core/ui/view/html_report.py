@@ -1,7 +1,5 @@
 """A run as one HTML file that opens from the disk without a request: pictures inside, the page's own view, a strict policy."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A run as the page's scripts are given it: plain JSON values. Text stays text: nothing here is markup."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Set
 from typing import TypedDict
 

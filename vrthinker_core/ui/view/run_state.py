@@ -1,7 +1,5 @@
 """Events folded into a state. Pure: a live run and a replayed trace go through the same fold and look the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce

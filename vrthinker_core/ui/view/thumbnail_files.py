@@ -1,7 +1,5 @@
 """Thumbnails as files: each is written once, named by its content, and never rewritten while a browser reads it."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import shutil

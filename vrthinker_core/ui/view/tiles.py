@@ -1,7 +1,5 @@
 """The frames of a turn as tiles: the two videos side by side wherever the judge saw the same slot of both."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Every label and sentence of the page, in one place. None names a protocol or a model: those are data."""
 
-from __future__ import annotations
-
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Reply, Verdict
 from vrthinker_core.types.events import Finished, StopReason, Turn
 

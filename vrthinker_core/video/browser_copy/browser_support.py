@@ -1,7 +1,5 @@
 """Whether browsers play a file, from its header and its packets, without decoding any."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

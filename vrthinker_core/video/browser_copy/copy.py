@@ -4,8 +4,6 @@ The copy is an MP4 without audio, with the timestamps of the original shifted so
 makes it, which reads the file, writes no file and sends the copy as bytes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections.abc import Generator

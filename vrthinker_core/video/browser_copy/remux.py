@@ -1,7 +1,5 @@
 """Copy the packets into an MP4 without decoding them."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 

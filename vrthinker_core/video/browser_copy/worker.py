@@ -1,7 +1,5 @@
 """The worker process that makes a browser copy: remuxed where that is enough, encoded anew otherwise."""
 
-from __future__ import annotations
-
 import io
 from multiprocessing.connection import Connection
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One clip in its worker process: finds the frame of each slot and converts it, and decodes every frame as rarely as possible."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Open a file that may be hostile: FFmpeg is given an open file, never a name, and may open nothing else."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from io import BufferedReader
 from typing import NoReturn

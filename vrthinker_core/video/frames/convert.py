@@ -1,7 +1,5 @@
 """Convert a decoded frame to the pixels that are sent: colours, pixel aspect, rotation, size."""
 
-from __future__ import annotations
-
 import math
 import struct
 from dataclasses import dataclass

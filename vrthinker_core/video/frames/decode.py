@@ -1,7 +1,5 @@
 """Decode packets to frames: all in sequence, or from the nearest key frame to the frame with a given timestamp."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field

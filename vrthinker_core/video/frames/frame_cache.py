@@ -1,7 +1,5 @@
 """Frames of one clip, kept in memory up to a limit: as they were decoded where all of them fit, otherwise converted to RGB."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from av.video.frame import VideoFrame

@@ -1,7 +1,5 @@
 """What is unusual about a clip, in sentences for people who read a verdict on it, measured on the clip itself."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

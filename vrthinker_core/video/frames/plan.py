@@ -1,7 +1,5 @@
 """Which frame a slot means, and at what size: arithmetic on top of the grid."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal

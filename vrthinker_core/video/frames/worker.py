@@ -1,7 +1,5 @@
 """The worker process of one clip: the first request opens it, each later one asks for frames. It ends when the parent is gone."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path

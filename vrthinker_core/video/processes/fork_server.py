@@ -7,8 +7,6 @@ hostile files must not: the parent's environment (`HF_TOKEN`), command line and 
 and the resource tracker alive. They run a `__main__` without a guard again, and a fork of the owner cannot start any.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

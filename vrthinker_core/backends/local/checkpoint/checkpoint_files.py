@@ -3,8 +3,6 @@
 Nothing here imports torch. `loader.py` loads what passes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The device a model runs on: whether CUDA can be used, and how much memory is free, asked before a model is loaded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]

@@ -4,8 +4,6 @@ Stock Qwen2.5-VL loads most damaged folders without an exception. So everything 
 no shape changed, every value finite, and a tokenizer that belongs to the weights.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

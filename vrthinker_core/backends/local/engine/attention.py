@@ -1,7 +1,5 @@
 """Attention on a CPU in float32, for the two cases in which what transformers does for `sdpa` is slower than need be."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

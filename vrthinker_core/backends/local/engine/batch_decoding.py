@@ -1,7 +1,5 @@
 """Batch decoding: several requests at once. Each sequence samples its own token, and one decode step of the model serves all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """BatchedCache: the KV caches of several sequences in one tensor a layer, so that one decode step serves all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

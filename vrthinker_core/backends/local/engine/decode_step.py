@@ -4,8 +4,6 @@ A token of a 7B costs a GPU a few milliseconds of reading weights, and eager Pyt
 graph launches them all at once. The step itself is the same code on every device.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Generation: one reply from prefill to completion, and the sampler. The same steps serve one conversation and a batch."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The language model is called with embeddings, explicit positions and this cache.
 would overwrite each other's `rope_deltas` there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """MultiStepDecoder: greedy decoding of one reply, several decode steps between two GPU synchronisations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """How many threads torch computes with, and how many computations run in parallel."""
 
-from __future__ import annotations
-
 import torch
 
 from vrthinker_core.cpus import cpu_count

@@ -1,7 +1,5 @@
 """The vision encoder: frames to image features, each image once. Patches are those of the image processor; features are cached."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence

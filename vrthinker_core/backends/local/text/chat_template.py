@@ -1,7 +1,5 @@
 """The chat template: messages become prompt tokens and vision items, exactly those of the checkpoint's own Jinja template."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal

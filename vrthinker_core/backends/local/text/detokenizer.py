@@ -1,7 +1,5 @@
 """The streaming detokenizer: sampled tokens become text, whole characters only, and one phrase can be redirected to another."""
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Sequence
 

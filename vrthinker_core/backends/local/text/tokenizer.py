@@ -1,7 +1,5 @@
 """The tokenizer: text to token ids and back. No text is ever tokenised into a control token."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
