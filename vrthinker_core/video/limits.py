@@ -36,15 +36,14 @@ class CpuBudget:
     """Processor time left for the current request; checked often while decoding."""
 
     def __init__(self, name: str, limits: Limits) -> None:
-        """`name` is the file's, for the error message."""
-        self._name = name
-        self._seconds = limits.cpu_seconds
-        self._end = 0.0
+        """`name` is the file's, for error messages."""
+        self.name = name
+        self.limits = limits
         self.restart()
 
     def restart(self) -> None:
         """A new request has the whole time again; the kernel's own limit is moved along, to 5 s after ours."""
-        self._end = time.process_time() + self._seconds
+        self._end = time.process_time() + self.limits.cpu_seconds
         if sys.platform != "win32":
             _limit(resource.RLIMIT_CPU, int(self._end) + 5)
 
@@ -52,13 +51,9 @@ class CpuBudget:
         """Raises VideoError when the time is used up."""
         if time.process_time() > self._end:
             raise VideoError(
-                f"{self._name} needs more than {self._seconds:g} s of processor time to decode: "
+                f"{self.name} needs more than {self.limits.cpu_seconds:g} s of processor time to decode: "
                 "cut it shorter, make it smaller, or store it as MP4 with more key frames."
             )
-
-    def can_afford(self, seconds: float) -> bool:
-        """Whether work of about `seconds` fits into a fresh request."""
-        return seconds < self._seconds
 
 
 def confine_process(limits: Limits) -> None:

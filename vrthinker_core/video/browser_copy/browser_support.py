@@ -6,9 +6,7 @@ from pathlib import Path
 
 import av
 
-from vrthinker_core.errors import VideoError
 from vrthinker_core.video.frames.container import VideoSource
-from vrthinker_core.video.limits import CpuBudget
 
 _VIDEO_CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}
 _PIXEL_FORMATS = ("yuv420p", "yuvj420p")
@@ -37,14 +35,12 @@ class BrowserSupport:
     """Timestamps of the packets in stored order, in units of the stream's time base; () where these cannot be used."""
 
 
-def check_browser_support(source: VideoSource, path: Path, budget: CpuBudget) -> BrowserSupport:
+def check_browser_support(source: VideoSource, path: Path) -> BrowserSupport:
     """Reads all packets of an opened source and leaves it at its end. Raises VideoError."""
     container = _container(source, path)
     plain_pixels = source.stream.codec_context.pix_fmt in _PIXEL_FORMATS
-    if not plain_pixels or container not in _REMUXABLE:
-        return BrowserSupport(False, False)
     plain_header = _header_is_plain(source, container) and _SUFFIXES.get(path.suffix.lower()) == container
-    times = _packet_times(source, budget)
+    times = _packet_times(source) if plain_pixels and container in _REMUXABLE else ()
     if not times:
         return BrowserSupport(False, False)
     return BrowserSupport(plain_header and min(times) == 0, source.codec in _VIDEO_CODECS["mp4"], times)
@@ -64,9 +60,8 @@ def _container(source: VideoSource, path: Path) -> str:
 def _header_is_plain(source: VideoSource, container: str) -> bool:
     """The codecs fit the container, there is one video stream, the length is known and the start is at 0."""
     header = source.container
-    fits = source.codec in _VIDEO_CODECS.get(container, ()) and all(
-        audio.codec_context.name in _AUDIO_CODECS for audio in _audio_streams(source)
-    )
+    contexts = [stream.codec_context for stream in header.streams.audio if stream.codec_context is not None]
+    fits = source.codec in _VIDEO_CODECS.get(container, ()) and all(audio.name in _AUDIO_CODECS for audio in contexts)
     single = len(header.streams.video) == 1
     # An MP4 without frames in its table is fragmented, a recorded WebM has no length. Browsers seek badly in both.
     seekable = bool(header.duration) and (container != "mp4" or source.header_frames > 0)
@@ -74,28 +69,18 @@ def _header_is_plain(source: VideoSource, container: str) -> bool:
     return fits and single and seekable and starts_at_zero
 
 
-def _audio_streams(source: VideoSource) -> list[av.AudioStream]:
-    return [stream for stream in source.container.streams.audio if stream.codec_context is not None]
-
-
-def _packet_times(source: VideoSource, budget: CpuBudget) -> tuple[int, ...]:
+def _packet_times(source: VideoSource) -> tuple[int, ...]:
     """The packets' timestamps in stored order; () when one is damaged, hidden, without a timestamp, or a key frame but no IDR."""
     times: list[int] = []
     extra = source.stream.codec_context.extradata or b""
     length_bytes = (extra[4] & 3) + 1 if source.codec == "h264" and len(extra) > 4 and extra[0] == 1 else 0
     try:
-        for packet in source.container.demux(source.stream):
-            if not packet.size:
-                continue
+        for packet in source.packets():
             if packet.pts is None or packet.is_discard or packet.is_corrupt or not (times or packet.is_keyframe):
                 return ()
             if length_bytes and packet.is_keyframe and not holds_idr(bytes(packet), length_bytes):
                 return ()
             times.append(packet.pts)
-            if len(times) % 1024 == 0:
-                budget.check()
-    except MemoryError:
-        raise VideoError(f"{source.name} needs more memory than a video may take.") from None
     except av.FFmpegError:
         return ()
     return tuple(times) if len(set(times)) == len(times) else ()

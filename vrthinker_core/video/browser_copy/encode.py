@@ -18,9 +18,8 @@ from av.video.stream import VideoStream
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.video.frames.container import VideoSource
-from vrthinker_core.video.frames.convert import DisplayGeometry, FrameConverter, Pixels, read_orientation, resize
-from vrthinker_core.video.frames.decode import DecodeStats, SequentialReader
-from vrthinker_core.video.limits import CpuBudget
+from vrthinker_core.video.frames.convert import FrameConverter, Pixels, resize
+from vrthinker_core.video.frames.decode import DecodeStats, read_all
 
 MAX_SIDE = 1280
 """Pixels of the longer side of a copy, at most."""
@@ -37,40 +36,74 @@ class UnusableTimestamps(Exception):
     """The decoder's timestamps are missing or not ascending."""
 
 
-def encode(source: VideoSource, budget: CpuBudget) -> io.BytesIO:
+def encode(source: VideoSource) -> io.BytesIO:
     """The copy. Without usable timestamps it has the declared frame rate, as in `make_frame_times`. Raises VideoError."""
     if source.time_base > 0:
         try:
-            return _encode(source, budget, by_rate=False)
+            return _encode(source, by_rate=False)
         except UnusableTimestamps:
             pass
-    return _encode(source, budget, by_rate=True)
+    return _encode(source, by_rate=True)
 
 
-def _encode(source: VideoSource, budget: CpuBudget, *, by_rate: bool) -> io.BytesIO:
+def _encode(source: VideoSource, *, by_rate: bool) -> io.BytesIO:
+    """Each frame lasts until the next one, the last frame as long as the median one."""
     copy = io.BytesIO()
-    writer: Mp4Writer | None = None
     tick = 1 / source.rate if by_rate else source.time_base
+    time_base = tick if tick >= _SMALLEST_TIME_BASE else _FALLBACK_TIME_BASE
+    durations: list[int] = []
     with av.open(copy, "w", format="mp4") as output:
-        for index, (pts, pixels) in enumerate(_display_frames(source, budget)):
-            if writer is None:
-                writer = Mp4Writer(output, pixels, tick, source.rate)
-            writer.add(pixels, index if by_rate else pts)
-        if writer is None:
-            raise VideoError(f"{source.name} holds no frame that can be decoded.")
-        writer.close()
+        packets = _encoded_packets(output, source, tick, time_base, by_rate)
+        packet = next(packets)
+        for following in packets:
+            packet.duration = (following.pts or 0) - (packet.pts or 0)
+            durations.append(packet.duration)
+            output.mux(packet)
+            packet = following
+        packet.duration = max(1, round(median(durations) if durations else 1 / source.rate / time_base))
+        output.mux(packet)
     return copy
 
 
-def _display_frames(source: VideoSource, budget: CpuBudget) -> Iterator[tuple[int | None, Pixels]]:
-    """(pts, pixels in display orientation) of every frame; one size for all, sides even."""
+def _encoded_packets(
+    output: OutputContainer, source: VideoSource, tick: Fraction, time_base: Fraction, by_rate: bool
+) -> Iterator[Packet[VideoStream]]:
+    """Timestamps come in units of `tick` seconds and leave in units of `time_base`. Raises UnusableTimestamps."""
+    frames = _display_frames(source, by_rate)
+    first = next(frames, None)
+    if first is None:
+        raise VideoError(f"{source.name} holds no frame that can be decoded.")
+    stream = _add_stream(output, first[1], time_base, source.rate)
+    last = -1
+    for pts, pixels in itertools.chain([first], frames):
+        stamp = last if pts is None or first[0] is None else round((pts - first[0]) * tick / time_base)
+        if stamp <= last:
+            raise UnusableTimestamps
+        last = stamp
+        rgb = VideoFrame.from_ndarray(pixels, format="rgb24")
+        frame = rgb.reformat(format="yuv420p", dst_colorspace=Colorspace.ITU709, dst_color_range=ColorRange.MPEG)
+        frame.pts, frame.time_base = stamp, time_base
+        yield from stream.encode(frame)
+    yield from stream.encode()
+
+
+def _add_stream(output: OutputContainer, first: Pixels, time_base: Fraction, rate: Fraction) -> VideoStream:
+    stream = output.add_stream("libx264", rate=rate, options=_OPTIONS)
+    context = stream.codec_context
+    stream.height, stream.width = first.shape[:2]
+    stream.pix_fmt = "yuv420p"
+    stream.time_base = context.time_base = time_base
+    context.colorspace = context.color_primaries = context.color_trc = _BT709
+    context.color_range = _LIMITED
+    return stream
+
+
+def _display_frames(source: VideoSource, by_rate: bool) -> Iterator[tuple[int | None, Pixels]]:
+    """(pts, or index where the times follow from the rate; pixels as displayed) of every frame; one size for all, sides even."""
     converter: FrameConverter | None = None
-    for frame in SequentialReader(source, budget).read_all(DecodeStats()):
-        if converter is None:
-            converter = FrameConverter(
-                DisplayGeometry((frame.width, frame.height), source.pixel_aspect, read_orientation(frame)), source.name
-            )
-        yield frame.pts, _displayed(converter, frame)
+    for decoded in read_all(source, DecodeStats()):
+        converter = converter or FrameConverter(source, decoded.frame)
+        yield decoded.index if by_rate else decoded.frame.pts, _displayed(converter, decoded.frame)
 
 
 def _displayed(converter: FrameConverter, frame: VideoFrame) -> Pixels:
@@ -80,58 +113,3 @@ def _displayed(converter: FrameConverter, frame: VideoFrame) -> Pixels:
     stored = (height, width) if geometry.orientation.transpose else (width, height)
     pixels = geometry.orientation.apply(resize(converter.to_rgb(frame), *stored))
     return np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
-
-
-class Mp4Writer:
-    """Writes one H.264 stream into an MP4."""
-
-    def __init__(self, output: OutputContainer, first: Pixels, tick: Fraction, rate: Fraction) -> None:
-        """Timestamps come in units of `tick` seconds; `rate` is the declared frames per second."""
-        self._output = output
-        self._tick = tick
-        self._time_base = tick if tick >= _SMALLEST_TIME_BASE else _FALLBACK_TIME_BASE
-        self._rate = rate
-        self._start: int | None = None
-        self._written: list[int] = []
-        self._held: Packet[VideoStream] | None = None
-        self._stream = output.add_stream("libx264", rate=rate, options=_OPTIONS)
-        self._stream.height, self._stream.width = first.shape[:2]
-        self._stream.pix_fmt = "yuv420p"
-        self._stream.time_base = self._stream.codec_context.time_base = self._time_base
-        context = self._stream.codec_context
-        context.colorspace = context.color_primaries = context.color_trc = _BT709
-        context.color_range = _LIMITED
-
-    def add(self, pixels: Pixels, pts: int | None) -> None:
-        """The next frame. Raises UnusableTimestamps when `pts` is None or not later than the last one."""
-        if pts is None:
-            raise UnusableTimestamps
-        self._start = pts if self._start is None else self._start
-        stamp = round((pts - self._start) * self._tick / self._time_base)
-        if self._written and stamp <= self._written[-1]:
-            raise UnusableTimestamps
-        self._written.append(stamp)
-        rgb = VideoFrame.from_ndarray(pixels, format="rgb24")
-        frame = rgb.reformat(format="yuv420p", dst_colorspace=Colorspace.ITU709, dst_color_range=ColorRange.MPEG)
-        frame.pts, frame.time_base = stamp, self._time_base
-        self._mux(self._stream.encode(frame))
-
-    def close(self) -> None:
-        """Write what is left; the last frame lasts as long as the median one."""
-        self._mux(self._stream.encode())
-        durations = [end - start for start, end in itertools.pairwise(self._written)]
-        typical = round(median(durations)) if durations else round(1 / self._rate / self._time_base)
-        self._release(max(1, typical))
-
-    def _mux(self, packets: list[Packet[VideoStream]]) -> None:
-        """Each packet is held until the next one, whose timestamp is its end."""
-        for packet in packets:
-            if self._held is not None and packet.pts is not None and self._held.pts is not None:
-                self._release(packet.pts - self._held.pts)
-            self._held = packet
-
-    def _release(self, duration: int) -> None:
-        if self._held is not None:
-            self._held.duration = duration
-            self._output.mux(self._held)
-            self._held = None

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 import av
 
 from vrthinker_core.video.frames.container import VideoSource
-from vrthinker_core.video.limits import CpuBudget
 
 
-def remux(source: VideoSource, times: Sequence[int], budget: CpuBudget) -> io.BytesIO | None:
+def remux(source: VideoSource, times: Sequence[int]) -> io.BytesIO | None:
     """The copy, its first frame at 0; None when the packets do not fit into an MP4 after all.
 
     `times` are the packets' timestamps in stored order.
@@ -22,7 +21,7 @@ def remux(source: VideoSource, times: Sequence[int], budget: CpuBudget) -> io.By
             stream = output.add_stream_from_template(source.stream)
             packets = (packet for packet in source.container.demux(source.stream) if packet.size)
             for packet, pts, dts in zip(packets, times, decoding, strict=True):
-                budget.check()
+                source.budget.check()
                 packet.pts, packet.dts, packet.stream = pts - first, dts - first, stream
                 output.mux(packet)
     except MemoryError:

@@ -43,13 +43,13 @@ def _make_copy(path: Path, limits: Limits) -> io.BytesIO | None:
     confine_process(limits)
     budget = CpuBudget(shown_name(path), limits)
     with open_local(path) as file:
-        source = VideoSource(file, shown_name(path), limits)
-        support = check_browser_support(source, path, budget)
+        source = VideoSource(file, budget)
+        support = check_browser_support(source, path)
         if support.playable:
             return None
-        if support.remuxable and (copy := remux(source, support.packet_times, budget)) is not None:
+        if support.remuxable and (copy := remux(source, support.packet_times)) is not None:
             return copy
-        return encode(source, budget)
+        return encode(source)
 
 
 def _send_copy(parent: Connection, copy: io.BytesIO | None) -> None:

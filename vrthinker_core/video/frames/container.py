@@ -1,16 +1,18 @@
 """Open a file that may be hostile: FFmpeg is given an open file, never a name, and may open nothing else."""
 
+from collections.abc import Iterator
 from fractions import Fraction
 from io import BufferedReader
 from typing import NoReturn
 
 import av
 from av.container.input import InputContainer
+from av.packet import Packet
 from av.stream import Disposition
 from av.video.stream import VideoStream
 
 from vrthinker_core.errors import VideoError
-from vrthinker_core.video.limits import Limits
+from vrthinker_core.video.limits import CpuBudget
 
 # Demuxers that read one self-contained file of video. Everything that can point elsewhere (hls, dash, concat, sdp, image2, …) is
 # missing on purpose, and so are the image and audio formats.
@@ -29,24 +31,19 @@ CONTAINER_ERRORS = (av.FFmpegError, IndexError)
 class VideoSource:
     """An open file, and the one container and video stream that read it at a time."""
 
-    size: tuple[int, int]
-    """(width, height) in stored pixels, as the header declares them."""
-    header_frames: int
-    """Frames that the header announces, 0 where it announces none."""
-
-    def __init__(self, file: BufferedReader, name: str, limits: Limits) -> None:
+    def __init__(self, file: BufferedReader, budget: CpuBudget) -> None:
         """Owns the file from now on. Raises VideoError when it is no video within the limits."""
         self._file = file
-        self._limits = limits
-        self.name = name
+        self.budget = budget
+        self.name = budget.name
         self.container, self.stream = self._open()
         # Read once: after its container is closed, PyAV would read freed memory of a stream.
         self.format: str = self.container.format.name
         self.codec: str = self.stream.codec_context.codec.canonical_name
         self.video_streams = len(_video_streams(self.container))
-        self.header_frames = self.stream.frames
+        self.header_frames = self.stream.frames  # 0 where the header announces none
         self.time_base = _fraction(self.stream.time_base) or Fraction(0)
-        self.size = self.stream.codec_context.width, self.stream.codec_context.height
+        self.size = self.stream.codec_context.width, self.stream.codec_context.height  # in stored pixels, as the header declares
         self.rate = _rate(self.stream)
         self._check_size()
 
@@ -55,21 +52,26 @@ class VideoSource:
         self.container.close()
         self.container, self.stream = self._open()
 
-    def close_decoder(self) -> None:
-        """Free the decoder until the next `reopen`."""
-        self.container.close()
+    def packets(self) -> Iterator["Packet[VideoStream]"]:
+        """All packets from here on that hold anything. Raises VideoError at a limit, CONTAINER_ERRORS where the file is damaged."""
+        try:
+            for packet in self.container.demux(self.stream):
+                self.budget.check()
+                if packet.size:
+                    yield packet
+        except MemoryError:
+            raise VideoError(f"{self.name} needs more memory than a video may take.") from None
 
     @property
     def pixel_aspect(self) -> Fraction:
         """Width of a stored pixel over its height, reliable after the first decoded frame; 1 where the file says nothing usable."""
-        aspect = (
-            _fraction(self.stream.sample_aspect_ratio) or _fraction(self.stream.codec_context.sample_aspect_ratio) or Fraction(1)
-        )
+        stream = self.stream
+        aspect = _fraction(stream.sample_aspect_ratio) or _fraction(stream.codec_context.sample_aspect_ratio) or Fraction(1)
         return aspect if Fraction(1, 8) <= aspect <= 8 else Fraction(1)
 
     def _open(self) -> tuple[InputContainer, VideoStream]:
         self._file.seek(0)
-        options = {"format_whitelist": _FORMATS, "max_pixels": str(self._limits.pixels)}
+        options = {"format_whitelist": _FORMATS, "max_pixels": str(self.budget.limits.pixels)}
         try:
             container = av.open(self._file, "r", options=options, io_open=_refuse_other_files, buffer_size=_READ_BYTES)
         except MemoryError:
@@ -94,11 +96,11 @@ class VideoSource:
         stream = next((candidate for candidate in candidates if best is not None and candidate.index == best.index), candidates[0])
         context = stream.codec_context
         context.thread_count, context.thread_type = _THREADS, "SLICE"
-        context.options = {"max_pixels": str(self._limits.pixels)}
+        context.options = {"max_pixels": str(self.budget.limits.pixels)}
         return stream
 
     def _check_size(self) -> None:
-        (width, height), limits = self.size, self._limits
+        (width, height), limits = self.size, self.budget.limits
         if width <= 0 or height <= 0:
             raise VideoError(f"{self.name} has no picture size, or one above {limits.pixels // 1_000_000} megapixels.")
         if max(width, height) > limits.side or width * height > limits.pixels:

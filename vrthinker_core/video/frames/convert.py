@@ -16,9 +16,18 @@ from numpy.typing import NDArray
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types.geometry import Sizing
+from vrthinker_core.video.frames.container import VideoSource
 
 Pixels = NDArray[np.uint8]
 """(height, width, 3) RGB."""
+GreySample = NDArray[np.uint8]
+"""About 64 x 64 grey values of a frame."""
+
+_SAMPLES = 64
+_HDR_TRANSFERS = (16, 18)
+"""PQ and HLG, as numbered in H.273."""
+_MAX_LINEAR_RATIO = 2.2
+"""Ratio up to which interpolating between pixels of a halved frame uses all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +57,10 @@ class Orientation:
     def apply(self, pixels: Pixels) -> Pixels:
         """The pixels as they are displayed."""
         pixels = pixels.transpose(1, 0, 2) if self.transpose else pixels
-        pixels = pixels[:, ::-1] if self.mirror else pixels
-        pixels = pixels[::-1] if self.flip else pixels
-        return np.ascontiguousarray(pixels)
+        return np.ascontiguousarray(pixels[:: -1 if self.flip else 1, :: -1 if self.mirror else 1])
 
 
-def read_orientation(frame: VideoFrame) -> Orientation:
+def _read_orientation(frame: VideoFrame) -> Orientation:
     """From the frame's display matrix: x' = a x + c y, y' = b x + d y."""
     matrix = _matrix(frame)
     if matrix is None:
@@ -87,6 +94,7 @@ class DisplayGeometry:
     """(width, height) in stored pixels."""
     pixel_aspect: Fraction
     orientation: Orientation
+    hdr: bool
 
     @property
     def displayed_size(self) -> tuple[int, int]:
@@ -96,27 +104,25 @@ class DisplayGeometry:
         return (height, width) if self.orientation.transpose else (width, height)
 
 
-_MAX_LINEAR_RATIO = 2.2
-"""Ratio up to which interpolating between pixels of a halved frame uses all of them."""
-
-
 class FrameConverter:
     """Converts the frames of one clip to RGB."""
 
-    def __init__(self, geometry: DisplayGeometry, name: str) -> None:
-        """`name` is the file's, for error messages."""
-        self.geometry = geometry
-        self._name = name
+    def __init__(self, source: VideoSource, first: VideoFrame) -> None:
+        """The first decoded frame of the source tells how all are displayed."""
+        size, hdr = (first.width, first.height), first.color_trc in _HDR_TRANSFERS
+        self.geometry = DisplayGeometry(size, source.pixel_aspect, _read_orientation(first), hdr)
+        self._name = source.name
         self._reformatter, self._sampler = VideoReformatter(), VideoReformatter()  # each caches the tables of one size
 
     def to_rgb(self, frame: VideoFrame) -> Pixels:
         """The frame in RGB at its stored size, by PyAV's conversion, with the colour space and range that the file declares."""
         return self._converted(self._reformatter, frame)
 
-    def sample_points(self, frame: VideoFrame, least: int) -> Pixels:
-        """The frame in RGB, reduced by point sampling to between `least` and twice as many pixels a side; smaller ones stay."""
-        across, down = (-(-side // max(1, side // least)) for side in (frame.width, frame.height))
-        return self._converted(self._sampler, frame, width=across, height=down, interpolation="POINT")
+    def grey_sample(self, frame: VideoFrame) -> GreySample:
+        """Grey values of 64 to 128 points a side, all of a smaller frame: no averages, so that a small movement is not lost."""
+        across, down = (-(-side // max(1, side // _SAMPLES)) for side in (frame.width, frame.height))
+        points = self._converted(self._sampler, frame, width=across, height=down, interpolation="POINT")
+        return cv2.cvtColor(points, cv2.COLOR_RGB2GRAY).astype(np.uint8, copy=False)
 
     def _converted(self, reformatter: VideoReformatter, frame: VideoFrame, **size: Any) -> Pixels:
         try:

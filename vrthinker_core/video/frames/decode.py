@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import av
 import numpy as np
@@ -11,7 +11,6 @@ from av.video.frame import VideoFrame
 from vrthinker_core.errors import VideoError
 from vrthinker_core.video.frames.container import CONTAINER_ERRORS, VideoSource
 from vrthinker_core.video.frames.timeline import Timeline
-from vrthinker_core.video.limits import CpuBudget
 
 
 @dataclass(slots=True)
@@ -42,65 +41,44 @@ class TimestampMismatch(Exception):
     """The decoder gives other frames than the packets announce."""
 
 
-class SequentialReader:
-    """Every frame of a source, from the start. This is the reference for which frame has which index."""
-
-    def __init__(self, source: VideoSource, budget: CpuBudget) -> None:
-        """Nothing else may read the source meanwhile."""
-        self._source = source
-        self._budget = budget
-
-    def read_until(self, indices: Collection[int]) -> Iterator[DecodedFrame]:
-        """All frames up to the last one of `indices`."""
-        last = max(indices)
-        for index, frame in enumerate(self.read_all(DecodeStats())):
-            yield DecodedFrame(index, index, frame)
-            if index >= last:
-                return
-
-    def read_all(self, stats: DecodeStats) -> Iterator[VideoFrame]:
-        """All frames; damaged packets are skipped and counted."""
-        self._source.reopen()
-        size = None
-        for frame in decode_packets(self._source, self._budget, stats):
-            size = size or (frame.width, frame.height)
-            if stats.resized_at is None and size != (frame.width, frame.height):
-                stats.resized_at = len(stats.pts)
-            stats.pts.append(frame.pts)
-            stats.corrupt += frame.is_corrupt
-            stats.interlaced |= frame.interlaced_frame
-            yield frame
+def read_all(source: VideoSource, stats: DecodeStats) -> Iterator[DecodedFrame]:
+    """Every frame from the start: the reference for which frame has which index. Damaged packets are skipped and counted."""
+    source.reopen()
+    size = None
+    for index, frame in enumerate(_decode_packets(source, stats)):
+        size = size or (frame.width, frame.height)
+        if stats.resized_at is None and size != (frame.width, frame.height):
+            stats.resized_at = index
+        stats.pts.append(frame.pts)
+        stats.corrupt += frame.is_corrupt
+        stats.interlaced |= frame.interlaced_frame
+        yield DecodedFrame(index, index, frame)
 
 
-def decode_packets(source: VideoSource, budget: CpuBudget, stats: DecodeStats) -> Iterator[VideoFrame]:
+def _decode_packets(source: VideoSource, stats: DecodeStats) -> Iterator[VideoFrame]:
     """Frames from the current position of the source, in display order. A damaged container ends the iteration."""
     try:
         for packet in source.container.demux(source.stream):
-            budget.check()
+            source.budget.check()
             try:
                 yield from packet.decode()
-            except av.FFmpegError as error:
-                _raise_if_out_of_memory(error, source)
+            except MemoryError:
+                raise
+            except av.FFmpegError:
                 stats.refused += bool(packet.size)
-    except CONTAINER_ERRORS as error:
-        _raise_if_out_of_memory(error, source)
     except MemoryError:
         raise VideoError(f"{source.name} needs more memory to decode than a video may take.") from None
-
-
-def _raise_if_out_of_memory(error: Exception, source: VideoSource) -> None:
-    if isinstance(error, MemoryError):
-        raise VideoError(f"{source.name} needs more memory to decode than a video may take.") from None
+    except CONTAINER_ERRORS:
+        return
 
 
 class SeekingReader:
     """Frames on demand, found by timestamp. The decoder keeps its position, so that frames after it need no second decode."""
 
-    def __init__(self, source: VideoSource, timeline: Timeline, budget: CpuBudget) -> None:
+    def __init__(self, source: VideoSource, timeline: Timeline) -> None:
         """Nothing else may read the source meanwhile; the timeline must be seekable."""
         self._source = source
         self._timeline = timeline
-        self._budget = budget
         self._frames: Iterator[VideoFrame] = iter(())
         self._last: DecodedFrame | None = None
         self._stats = DecodeStats()
@@ -127,30 +105,32 @@ class SeekingReader:
                 break
             before = decoded
         if decoded is None or decoded.index != target:
-            yield _nearest_decoded(target, [near for near in (before, decoded) if near is not None], strict)
+            near = [neighbour for neighbour in (before, decoded) if neighbour is not None]
+            if strict or not near:
+                raise TimestampMismatch
+            yield replace(min(near, key=lambda neighbour: abs(neighbour.index - target)), requested=target)
 
     def _next(self, strict: bool) -> DecodedFrame | None:
         for frame in self._frames:
-            index = None if frame.pts is None else self._timeline.index_of(frame.pts)
-            if strict and (self._stats.refused or frame.is_corrupt or index is None or index != self._expected_index(index)):
+            index = self._timeline.index_of(frame.pts)
+            gap = self._last is not None and index != self._last.index + 1
+            if strict and (self._stats.refused or frame.is_corrupt or index is None or gap):
                 raise TimestampMismatch
             if index is not None:
                 self._last = DecodedFrame(index, index, frame)
                 return self._last
         return None
 
-    def _expected_index(self, index: int) -> int:
-        return index if self._last is None else self._last.index + 1
-
     def _seek_to_interval(self, start: int, strict: bool) -> None:
         """Make frame `start`, the first one of a key frame's interval, the next one to be read."""
-        for offset in self._seek_offsets(start):
+        offsets = self._seek_offsets(start)
+        for offset in offsets:
             for frame in self._seek(offset):
-                index = None if frame.pts is None else self._timeline.index_of(frame.pts)
+                index = self._timeline.index_of(frame.pts)
                 # Frames shown before the key frame may lack the frames that they refer to: they are left out.
                 if index is None or index < start:
                     continue
-                if index == start or (not strict and offset == self._seek_offsets(start)[-1]):
+                if index == start or (not strict and offset == offsets[-1]):
                     self._frames = itertools.chain([frame], self._frames)
                     return
                 break
@@ -164,7 +144,7 @@ class SeekingReader:
             self._source.container.seek(offset, stream=self._source.stream)
         except av.FFmpegError:
             raise TimestampMismatch from None
-        self._frames = decode_packets(self._source, self._budget, self._stats)
+        self._frames = _decode_packets(self._source, self._stats)
         return self._frames
 
     def _seek_offsets(self, start: int) -> list[int]:
@@ -172,10 +152,3 @@ class SeekingReader:
         keys = self._timeline.keyframes
         key = int(np.searchsorted(keys, self._timeline.pts[start], "right")) - 1
         return [*(int(keys[near]) for near in (key, key - 1) if near > 0), int(min(keys[0], self._timeline.pts[0]))]
-
-
-def _nearest_decoded(target: int, near: list[DecodedFrame], strict: bool) -> DecodedFrame:
-    if strict or not near:
-        raise TimestampMismatch
-    nearest = min(near, key=lambda decoded: abs(decoded.index - target))
-    return DecodedFrame(target, nearest.index, nearest.frame)

@@ -1,21 +1,19 @@
 """Frames of one clip, kept in memory up to a limit: as they were decoded where all of them fit, otherwise converted to RGB."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Collection, Iterable
 
 from av.video.frame import VideoFrame
 
 from vrthinker_core.video.frames.container import VideoSource
-from vrthinker_core.video.frames.convert import DisplayGeometry, FrameConverter, Pixels, read_orientation
+from vrthinker_core.video.frames.convert import DisplayGeometry, FrameConverter, GreySample, Pixels
 from vrthinker_core.video.frames.decode import DecodedFrame
-from vrthinker_core.video.frames.health import SAMPLES, GreySample, grey_sample
 from vrthinker_core.video.frames.plan import FramePlan, FrameRequest
 
 _MAX_BYTES = 100_000_000
 """Enough for every slot of the published protocols: 128 frames of 448 x 448 pixels are 77 MB."""
 _BYTES_PER_PIXEL = 1.5
 """Of a decoded frame in 4:2:0, as nearly all videos are stored. Converting every frame of 480p costs more than decoding it."""
-_HDR_TRANSFERS = (16, 18)
-"""PQ and HLG, as numbered in H.273."""
 
 
 class FrameCache:
@@ -28,11 +26,9 @@ class FrameCache:
         self._converter: FrameConverter | None = None
         self._converted: dict[FrameRequest, Pixels] = {}
         self._frames: dict[int, VideoFrame] = {}
-        width, height = source.size
-        self._keeps_frames = plan.grid.slots * width * height * _BYTES_PER_PIXEL <= _MAX_BYTES
+        self._keeps_frames = plan.grid.slots * math.prod(source.size) * _BYTES_PER_PIXEL <= _MAX_BYTES
         self._bytes = 0
         self.samples: dict[int, GreySample] = {}
-        self.hdr = False
 
     @property
     def geometry(self) -> DisplayGeometry:
@@ -46,15 +42,14 @@ class FrameCache:
             return self._convert(self._frames[request.index], [request])[request]
         return self._converted.get(request)
 
-    def add(self, decoded: DecodedFrame, requests: Iterable[FrameRequest]) -> dict[FrameRequest, Pixels]:
+    def add(self, decoded: DecodedFrame, requests: Collection[FrameRequest]) -> dict[FrameRequest, Pixels]:
         """Convert one frame for each request, and keep it unless it only replaces the one that was requested."""
-        converter = self._converter = self._converter or self._make_converter(decoded)
+        self._converter = self._converter or FrameConverter(self._source, decoded.frame)
         if decoded.index == decoded.requested and decoded.index not in self.samples:
-            self.samples[decoded.index] = grey_sample(converter.sample_points(decoded.frame, SAMPLES))
+            self.samples[decoded.index] = self._converter.grey_sample(decoded.frame)
         converted = self._convert(decoded.frame, requests)
-        if decoded.index == decoded.requested and not self._keep_decoded(decoded):
-            for request, pixels in converted.items():
-                self._keep_converted(request, pixels)
+        if decoded.index == decoded.requested and decoded.index not in self._frames:
+            self._keep(decoded, converted)
         return converted
 
     def missing_requests(self, total: int) -> dict[int, list[FrameRequest]]:
@@ -64,12 +59,13 @@ class FrameCache:
         """
         if self._keeps_frames:
             return {index: [] for index in self._plan.frame_indices(total) - self._frames.keys()}
-        requests = self._plan.all_requests(total)
-        if sum(map(self._converted_bytes, requests)) > _MAX_BYTES:
-            requests = set(self._plan.by_request(self._plan.first, total))
+        requests: Iterable[FrameRequest] = self._plan.by_request(range(self._plan.grid.slots), total)
+        if sum(3 * math.prod(request.sizing.size(*self._source.size)) for request in requests) > _MAX_BYTES:
+            requests = self._plan.by_request(self._plan.first, total)
         missing: dict[int, list[FrameRequest]] = {}
-        for request in requests - self._converted.keys():
-            missing.setdefault(request.index, []).append(request)
+        for request in requests:
+            if request not in self._converted:
+                missing.setdefault(request.index, []).append(request)
         return missing
 
     def clear(self) -> None:
@@ -79,36 +75,21 @@ class FrameCache:
         self.samples.clear()
         self._bytes = 0
 
-    def _convert(self, frame: VideoFrame, requests: Iterable[FrameRequest]) -> dict[FrameRequest, Pixels]:
-        requests = list(requests)
+    def _convert(self, frame: VideoFrame, requests: Collection[FrameRequest]) -> dict[FrameRequest, Pixels]:
         if not requests:
             return {}
         assert self._converter is not None
         converter, pixels = self._converter, self._converter.to_rgb(frame)
         return {request: converter.resize_for(pixels, request.sizing) for request in requests}
 
-    def _keep_decoded(self, decoded: DecodedFrame) -> bool:
-        """Keep a frame as it was decoded, if frames of this clip are kept so and there is room."""
-        if decoded.index in self._frames:
-            return True
+    def _keep(self, decoded: DecodedFrame, converted: dict[FrameRequest, Pixels]) -> None:
+        """As it was decoded, if frames of this clip are kept so and there is room; else every conversion that finds room."""
         size = sum(plane.buffer_size for plane in decoded.frame.planes)
-        if not self._keeps_frames or self._bytes + size > _MAX_BYTES:
-            return False
-        self._frames[decoded.index] = decoded.frame
-        self._bytes += size
-        return True
-
-    def _keep_converted(self, request: FrameRequest, pixels: Pixels) -> None:
-        if request not in self._converted and self._bytes + pixels.nbytes <= _MAX_BYTES:
-            self._converted[request] = pixels
-            self._bytes += pixels.nbytes
-
-    def _converted_bytes(self, request: FrameRequest) -> int:
-        width, height = request.sizing.size(*self._source.size)
-        return width * height * 3
-
-    def _make_converter(self, first: DecodedFrame) -> FrameConverter:
-        frame = first.frame
-        self.hdr = frame.color_trc in _HDR_TRANSFERS
-        geometry = DisplayGeometry((frame.width, frame.height), self._source.pixel_aspect, read_orientation(frame))
-        return FrameConverter(geometry, self._source.name)
+        if self._keeps_frames and self._bytes + size <= _MAX_BYTES:
+            self._frames[decoded.index] = decoded.frame
+            self._bytes += size
+            return
+        for request, pixels in converted.items():
+            if request not in self._converted and self._bytes + pixels.nbytes <= _MAX_BYTES:
+                self._converted[request] = pixels
+                self._bytes += pixels.nbytes

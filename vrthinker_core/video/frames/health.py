@@ -7,53 +7,40 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from vrthinker_core.types.geometry import Grid
-from vrthinker_core.video.frames.convert import DisplayGeometry, Pixels
+from vrthinker_core.video.frames.container import VideoSource
+from vrthinker_core.video.frames.convert import DisplayGeometry, GreySample
 from vrthinker_core.video.frames.decode import DecodeStats
+from vrthinker_core.video.frames.plan import FramePlan
 from vrthinker_core.video.frames.timeline import FrameTimes
-
-GreySample = NDArray[np.uint8]
-"""About 64 x 64 grey samples of a frame."""
-
-SAMPLES = 64
-"""Points of a grey sample across and down, at least."""
 
 _BLACK = 24
 _CHANGED = 12
 _LEAST_SECONDS = 0.5
 _MAX_STRETCHES = 4
+_HIDDEN_FRAME_CODECS = ("vp8", "vp9", "av1")
+"""Codecs with frames that are only referred to and never shown: fewer frames than packets are no loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClipFacts:
     """Everything the notes are made from."""
 
-    grid: Grid
-    frames: int
+    source: VideoSource
+    plan: FramePlan
     times: FrameTimes
     geometry: DisplayGeometry
-    square: bool
-    """Frames are resized to a square, whatever their aspect, before they are sent."""
     stored: int
     """Frames in the file that are to be shown."""
-    header_frames: int
-    """Frames that the header announces, 0 where it does not say."""
-    missing_frames: int
-    """Stored frames that were not decoded although no packet was refused."""
     stats: DecodeStats
     """Of the decode of the whole clip; empty where there was none."""
-    declared_rate: float
-    hdr: bool
-    video_streams: int
     samples: Mapping[int, GreySample] | None
-    """Of every frame that some slot means; None where the clip was not decoded as a whole."""
+    """Of every frame that some slot means, at least; None where the clip was not decoded as a whole."""
 
-
-def grey_sample(points: Pixels) -> GreySample:
-    """Grey values of points of a frame: of points, not averages, so that a small movement is not lost."""
-    return cv2.cvtColor(points, cv2.COLOR_RGB2GRAY).astype(np.uint8, copy=False)
+    @property
+    def frames(self) -> int:
+        """Frames that can be decoded."""
+        return len(self.times.starts)
 
 
 def health_notes(facts: ClipFacts) -> tuple[str, ...]:
@@ -66,35 +53,33 @@ def _decoding(facts: ClipFacts) -> Iterator[str]:
     lost = facts.stored - facts.frames
     if facts.stats.refused and lost > 0:
         yield f"{lost} of {facts.stored} frames cannot be decoded."
-    elif facts.missing_frames > 0:
-        yield f"{facts.missing_frames} of {facts.stored} stored frames give no picture."
+    elif lost > 0 and facts.source.codec not in _HIDDEN_FRAME_CODECS:
+        yield f"{lost} of {facts.stored} stored frames give no picture."
     if facts.stats.corrupt:
-        yield f"{facts.stats.corrupt} {_frames(facts.stats.corrupt)} damaged and shown as far as decoding goes."
-    if facts.header_frames and facts.header_frames != facts.stored:
-        yield f"The header announces {facts.header_frames} frames, {facts.stored} are there to be shown."
-    if facts.video_streams > 1:
+        what = "frame is" if facts.stats.corrupt == 1 else "frames are"
+        yield f"{facts.stats.corrupt} {what} damaged and shown as far as decoding goes."
+    if facts.source.header_frames not in (0, facts.stored):
+        yield f"The header announces {facts.source.header_frames} frames, {facts.stored} are there to be shown."
+    if facts.source.video_streams > 1:
         width, height = facts.geometry.displayed_size
-        yield f"The file holds {facts.video_streams} video streams; the main one ({width} x {height}) is used."
-
-
-def _frames(count: int) -> str:
-    return "frame is" if count == 1 else "frames are"
+        yield f"The file holds {facts.source.video_streams} video streams; the main one ({width} x {height}) is used."
 
 
 def _length(facts: ClipFacts) -> Iterator[str]:
+    declared = float(facts.source.rate)
     if facts.frames == 1:
         yield "The clip is a single picture: there is no motion to judge."
     elif facts.frames < 4:
         yield f"The clip has only {facts.frames} frames."
     if facts.times.from_rate:
-        yield f"The file has no usable timestamps: seconds are counted at {facts.declared_rate:.4g} frames per second."
+        yield f"The file has no usable timestamps: seconds are counted at {declared:.4g} frames per second."
         return
     if facts.times.variable:
         lengths = facts.times.durations
         yield f"Variable frame rate: a frame stays from {lengths.min():.3f} s to {lengths.max():.3f} s."
-    elif facts.frames > 3 and abs(facts.declared_rate * facts.times.typical_duration - 1) > 0.1:
+    elif facts.frames > 3 and abs(declared * facts.times.typical_duration - 1) > 0.1:
         real = 1 / facts.times.typical_duration
-        yield f"The header says {facts.declared_rate:.4g} frames per second, the timestamps say {real:.4g}."
+        yield f"The header says {declared:.4g} frames per second, the timestamps say {real:.4g}."
 
 
 def _picture(facts: ClipFacts) -> Iterator[str]:
@@ -110,11 +95,11 @@ def _picture(facts: ClipFacts) -> Iterator[str]:
         yield f"Pixels are not square ({aspect.numerator}:{aspect.denominator}): shown as {width} x {height}."
     if facts.stats.resized_at is not None:
         yield f"The picture size changes at frame {facts.stats.resized_at}; every frame is brought to the size of the first."
-    if facts.square and abs(width / height - 1) > 0.02:
+    if "square" in (facts.plan.opening.mode, facts.plan.later.mode) and abs(width / height - 1) > 0.02:
         yield f"The picture is {_ratio(width, height)} ({width} x {height}) and is squashed into a square for the judge."
     if facts.stats.interlaced:
         yield "The clip is interlaced: moving edges may look like combs."
-    if facts.hdr:
+    if geometry.hdr:
         yield "The clip is HDR and is shown without tone mapping: colours may look pale."
 
 
@@ -126,8 +111,8 @@ def _ratio(width: int, height: int) -> str:
 
 
 def _slots(facts: ClipFacts) -> Iterator[str]:
-    slots, frames = facts.grid.slots, facts.frames
-    uses = Counter(facts.grid.index(slot, frames) for slot in range(slots))
+    slots, frames = facts.plan.grid.slots, facts.frames
+    uses = Counter(facts.plan.grid.index(slot, frames) for slot in range(slots))
     most = max(uses.values())
     if most > 1:
         yield f"{frames} {'frame' if frames == 1 else 'frames'} for {slots} slots: up to {most} slots show the same frame."
@@ -135,17 +120,18 @@ def _slots(facts: ClipFacts) -> Iterator[str]:
         yield f"{frames} frames for {slots} slots: {frames - len(uses)} frames lie between the slots and can never be asked for."
 
 
-# -- black and still -------------------------------------------------------------------------------------------------------
-
-
 def _stretches(facts: ClipFacts) -> Iterator[str]:
     if facts.samples is None:
         yield "The clip is long and is read piece by piece: black or still stretches were not looked for."
         return
-    seen = sorted(facts.samples)
+    seen = sorted(facts.samples.keys() & facts.plan.frame_indices(facts.frames))
     samples = [facts.samples[index] for index in seen]
     black = list(_equal_runs(samples, lambda first, sample: _is_black(first) and _is_black(sample)))
-    still = [run for run in _equal_runs(samples, _is_same) if run[0] < run[1] and not any(_within(run, dark) for dark in black)]
+    still = [
+        (start, end)
+        for start, end in _equal_runs(samples, _is_same)
+        if start < end and not any(first <= start and end <= last for first, last in black)
+    ]
     yield from _describe_stretches(facts, "The picture is black", black, seen)
     yield from _describe_stretches(facts, "The picture stands still", still, seen)
 
@@ -172,10 +158,6 @@ def _equal_runs(samples: Sequence[GreySample], same: Callable[[GreySample, GreyS
             start = position
 
 
-def _within(run: tuple[int, int], other: tuple[int, int]) -> bool:
-    return other[0] <= run[0] and run[1] <= other[1]
-
-
 def _is_black(sample: GreySample) -> bool:
     """At most two points in a thousand are light: noise is let pass, a dot on black is not."""
     return int(np.count_nonzero(sample >= _BLACK)) * 500 <= sample.size
@@ -183,7 +165,4 @@ def _is_black(sample: GreySample) -> bool:
 
 def _is_same(one: GreySample, other: GreySample) -> bool:
     """At most two points in a thousand changed visibly: encoding a still picture changes as many."""
-    if one.shape != other.shape:
-        return False
-    changed = int(np.count_nonzero(cv2.absdiff(one, other) > _CHANGED))
-    return changed * 500 <= one.size
+    return one.shape == other.shape and int(np.count_nonzero(cv2.absdiff(one, other) > _CHANGED)) * 500 <= one.size

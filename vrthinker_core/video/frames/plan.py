@@ -30,21 +30,14 @@ class FramePlan:
     first: frozenset[int]
     """The slots that are sent before the judge's first turn."""
 
-    def request(self, slot: int, total: int) -> FrameRequest:
-        """The frame that `slot` means in a clip of `total` frames."""
-        return FrameRequest(self.grid.index(slot, total), self.opening if slot in self.first else self.later)
-
     def by_request(self, slots: Iterable[int], total: int) -> dict[FrameRequest, list[int]]:
-        """Each request once, with the slots that it is for."""
+        """The frames that `slots` mean in a clip of `total` frames: each request once, with the slots that it is for."""
         slots_of: dict[FrameRequest, list[int]] = {}
         for slot in slots:
-            slots_of.setdefault(self.request(slot, total), []).append(slot)
+            request = FrameRequest(self.grid.index(slot, total), self.opening if slot in self.first else self.later)
+            slots_of.setdefault(request, []).append(slot)
         return slots_of
 
     def frame_indices(self, total: int) -> set[int]:
         """Every frame that some slot means."""
         return {self.grid.index(slot, total) for slot in range(self.grid.slots)}
-
-    def all_requests(self, total: int) -> set[FrameRequest]:
-        """Everything that can ever be requested."""
-        return set(self.by_request(range(self.grid.slots), total))

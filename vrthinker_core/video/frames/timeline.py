@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from array import array
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,9 +10,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.errors import VideoError
 from vrthinker_core.video.frames.container import CONTAINER_ERRORS, VideoSource
-from vrthinker_core.video.limits import CpuBudget
 
 # Where a packet has the timestamp of its frame, and decoding can start at a key frame. In MPEG-TS, AVI, raw streams and the like
 # frames get their number only while decoding; VP8 stores frames that are never shown.
@@ -37,21 +36,19 @@ class Timeline:
         key = int(np.searchsorted(self.keyframes, self.pts[index], "right")) - 1
         return int(np.searchsorted(self.pts, self.keyframes[key])) if key >= 0 else 0
 
-    def index_of(self, pts: int) -> int | None:
+    def index_of(self, pts: int | None) -> int | None:
         """Index of the frame with the timestamp `pts`, or None."""
+        if pts is None:
+            return None
         index = int(np.searchsorted(self.pts, pts))
         return index if index < len(self.pts) and int(self.pts[index]) == pts else None
 
 
-def read_timeline(source: VideoSource, budget: CpuBudget) -> Timeline:
+def read_timeline(source: VideoSource) -> Timeline:
     """Read all packets of an opened source. Leaves it at its end."""
-    pts, keys = array("q"), array("q")
-    stored = 0
-    complete = True
+    pts, keys, stored, complete = array("q"), array("q"), 0, True
     try:
-        for packet in source.container.demux(source.stream):
-            if not packet.size:
-                continue
+        for packet in source.packets():
             if packet.pts is not None and packet.is_keyframe:
                 keys.append(packet.pts)
             if packet.is_discard:
@@ -60,10 +57,6 @@ def read_timeline(source: VideoSource, budget: CpuBudget) -> Timeline:
             complete = complete and packet.pts is not None and not packet.is_corrupt
             if packet.pts is not None:
                 pts.append(packet.pts)
-            if stored % 1024 == 0:
-                budget.check()
-    except MemoryError:
-        raise VideoError(f"{source.name} needs more memory than a video may take.") from None
     except CONTAINER_ERRORS:
         complete = False
     shown = _ascending(pts)
@@ -119,10 +112,5 @@ def make_frame_times(pts: list[int | None] | NDArray[np.int64], time_base: Fract
     starts = np.asarray((np.array(pts, dtype=np.int64) - int(pts[0] or 0)) * tick if usable else (), dtype=np.float64)
     if not usable or bool(np.any(np.diff(starts) <= 0)):
         return FrameTimes(np.arange(len(pts)) / float(rate), 1 / float(rate), 0.0, from_rate=True)
-    typical = _median(np.diff(starts)) if len(starts) > 1 else 1 / float(rate)
+    typical = statistics.median(np.diff(starts).tolist()) if len(starts) > 1 else 1 / float(rate)
     return FrameTimes(starts, typical, tick)
-
-
-def _median(values: NDArray[np.float64]) -> float:
-    ordered = np.sort(values)
-    return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2

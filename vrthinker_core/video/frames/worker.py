@@ -21,51 +21,36 @@ def main(handle: int) -> None:
     av.logging.set_level(av.logging.PANIC)
     cv2.setNumThreads(1)
     parent = connect_to_parent(handle)
-    service = DecodeService(parent)
     requests = request_queue(parent)
+    decoder, name = None, ""
     while True:
-        service.handle(requests.get())
-
-
-class DecodeService:
-    """Handles requests about one clip."""
-
-    def __init__(self, parent: Connection) -> None:
-        """Responses are sent to `parent`."""
-        self._parent = parent
-        self._decoder: ClipDecoder | None = None
-        self._budget: CpuBudget | None = None
-        self._name = ""
-
-    def handle(self, request: Header) -> None:
-        """Respond with frames as they are decoded, then with what is known of the clip; or with a sentence about what is wrong."""
+        request = requests.get()
+        name = name or shown_name(Path(request["path"]))
         try:
-            if self._decoder is None:
-                self._decoder = self._open(request)
+            if decoder is None:
+                decoder = _open(request, name)
             else:
-                self._send_frames(self._decoder, request["slots"])
+                _send_frames(parent, decoder, request["slots"])
         except VideoError as error:
-            respond(self._parent, {"error": str(error), "died": False})
+            respond(parent, {"error": str(error), "died": False})
         except Exception as error:  # noqa: BLE001 - whatever a hostile file provokes becomes one sentence about that file
             full = isinstance(error, MemoryError) or near_memory_limit()  # decoders raise many errors for it
             cause = "needs more memory to decode than a video may take" if full else f"cannot be decoded ({type(error).__name__})"
-            respond(self._parent, {"error": f"{self._name} {cause}.", "died": full})
+            respond(parent, {"error": f"{name} {cause}.", "died": full})
         else:
-            respond(self._parent, {"info": asdict(self._decoder.info), "read_mode": self._decoder.read_mode, "done": True})
+            respond(parent, {"info": asdict(decoder.info), "read_mode": decoder.read_mode, "done": True})
 
-    def _open(self, request: Header) -> ClipDecoder:
-        limits = Limits(**request["limits"])
-        confine_process(limits)
-        path = Path(request["path"])
-        self._name = shown_name(path)
-        self._budget = CpuBudget(self._name, limits)
-        sent = request["plan"]
-        plan = FramePlan(Grid(**sent["grid"]), Sizing(**sent["opening"]), Sizing(**sent["later"]), frozenset(sent["first"]))
-        return ClipDecoder(path, plan, limits, request["read_mode"], self._budget)
 
-    def _send_frames(self, decoder: ClipDecoder, slots: list[int]) -> None:
-        assert self._budget is not None
-        self._budget.restart()
-        for frame in decoder.read(slots):
-            header = {name: getattr(frame, name) for name in ConvertedFrame.__slots__ if name != "rgb"}
-            respond(self._parent, {"frame": header, "done": False}, frame.rgb)
+def _open(request: Header, name: str) -> ClipDecoder:
+    limits = Limits(**request["limits"])
+    confine_process(limits)
+    sent = request["plan"]
+    plan = FramePlan(Grid(**sent["grid"]), Sizing(**sent["opening"]), Sizing(**sent["later"]), frozenset(sent["first"]))
+    return ClipDecoder(Path(request["path"]), plan, request["read_mode"], CpuBudget(name, limits))
+
+
+def _send_frames(parent: Connection, decoder: ClipDecoder, slots: list[int]) -> None:
+    decoder.budget.restart()
+    for frame in decoder.read(slots):
+        header = {name: getattr(frame, name) for name in ConvertedFrame.__slots__ if name != "rgb"}
+        respond(parent, {"frame": header, "done": False}, frame.rgb)
