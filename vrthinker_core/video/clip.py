@@ -8,8 +8,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
@@ -36,14 +35,9 @@ def open_clip(
     wait until there is room to open a clip; without it a fresh process is started at once. Raises VideoError with one sentence
     about the file, DecoderDied when the worker crashed, hung or passed its limits.
     """
-    path = Path(path)
     open_local(path).close()
-    request = {
-        "path": str(path.resolve()),
-        "plan": asdict(plan) | {"first": list(plan.first)},
-        "limits": asdict(limits),
-        "read_mode": read_mode,
-    }
+    sent_plan = asdict(plan) | {"first": list(plan.first)}
+    request = {"path": str(path.resolve()), "plan": sent_plan, "limits": asdict(limits), "read_mode": read_mode}
     with decoders.opening_slot() if decoders else contextlib.nullcontext():
         clip = Clip(path, side, plan.grid.slots, limits, decoders)
         try:
@@ -54,7 +48,7 @@ def open_clip(
     return clip
 
 
-class Clip:
+class Clip(contextlib.AbstractContextManager["Clip"]):
     """An opened clip. Close it, or use it in a `with` statement. Safe for threads."""
 
     info: ClipInfo
@@ -93,10 +87,7 @@ class Clip:
         with self._lock:  # a thread that reads from the connection has left it then
             self._worker.connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _request(self, request: Header) -> list[Frame]:

@@ -14,7 +14,9 @@ from vrthinker_core.video import Clip, DecoderPool, FramePlan, open_clip
 def submit_opening(pair: VideoPair, layout: FrameLayout, decoders: DecoderPool, pool: Executor) -> list[Future[Clip]]:
     """Start to open the first clip and the second. The caller must pass each future to `close_clip`."""
     sides = ((Side.FIRST, Path(pair.first)), (Side.SECOND, Path(pair.second)))
-    return [pool.submit(_open_one, path, side, layout, decoders) for side, path in sides]
+    first = {side: frozenset(ref.slot for ref in layout.opening_refs if ref.side is side) for side in Side}
+    plans = {side: FramePlan(layout.grid, layout.opening, layout.later, first[side]) for side in Side}
+    return [pool.submit(open_clip, path, side, plans[side], decoders=decoders) for side, path in sides]
 
 
 def opened_clips(opening: Sequence[Future[Clip]]) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
@@ -47,8 +49,3 @@ def frame_source(clips: tuple[Clip, Clip]) -> FrameSource:
         return tuple(found[ref] for ref in refs)
 
     return frames
-
-
-def _open_one(path: Path, side: Side, layout: FrameLayout, decoders: DecoderPool) -> Clip:
-    first = frozenset(ref.slot for ref in layout.opening_refs if ref.side is side)
-    return open_clip(path, side, FramePlan(layout.grid, layout.opening, layout.later, first), decoders=decoders)

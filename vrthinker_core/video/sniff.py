@@ -8,18 +8,17 @@ import re
 
 HEAD_BYTES = 4096
 
-_IMAGE_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "PNG"),
-    (b"\xff\xd8\xff", "JPEG"),
-    (b"BM", "BMP"),
-    (b"II*\x00", "TIFF"),
-    (b"MM\x00*", "TIFF"),
-    (b"8BPS", "PSD"),
-    (b"\x00\x00\x01\x00\x01\x00", "icon"),
-    (b"\xff\x0a", "JPEG XL"),
-    (b"\x00\x00\x00\x0cJXL \r\n\x87\n", "JPEG XL"),
-    (b"\x00\x00\x00\x0cjP  \r\n\x87\n", "JPEG 2000"),
-)
+_IMAGE_MAGIC = {
+    "PNG": (b"\x89PNG\r\n\x1a\n",),
+    "JPEG": (b"\xff\xd8\xff",),
+    "BMP": (b"BM",),
+    "TIFF": (b"II*\x00", b"MM\x00*"),
+    "PSD": (b"8BPS",),
+    "icon": (b"\x00\x00\x01\x00\x01\x00",),
+    "JPEG XL": (b"\xff\x0a", b"\x00\x00\x00\x0cJXL \r\n\x87\n"),
+    "JPEG 2000": (b"\x00\x00\x00\x0cjP  \r\n\x87\n",),
+}
+_MP3 = re.compile(rb"\xff[\xfa\xfb\xf2\xf3\xe2\xe3]")
 _AUDIO_MAGIC = (b"ID3", b"fLaC", b"#!AMR", b".snd", b"caff", b"MThd")
 _STILL_BRANDS = (b"avif", b"heic", b"heix", b"heim", b"heis", b"mif1", b"mif2")
 _PLAYLIST = re.compile(
@@ -32,7 +31,7 @@ def why_not_a_video(head: bytes) -> str | None:
     image = _image_format(head)
     if image:
         return f"is an image ({image}), not a video"
-    if head.startswith(_AUDIO_MAGIC) or head[8:12] in (b"WAVE", b"AIFF", b"AIFC") or _is_mp3(head):
+    if head.startswith(_AUDIO_MAGIC) or head[8:12] in (b"WAVE", b"AIFF", b"AIFC") or _MP3.match(head):
         return "holds sound only, no video"
     if _PLAYLIST.match(head.removeprefix(b"\xef\xbb\xbf").lstrip()):
         return "is a playlist that points at other files, not a video"
@@ -42,7 +41,7 @@ def why_not_a_video(head: bytes) -> str | None:
 
 
 def _image_format(head: bytes) -> str | None:
-    for magic, name in _IMAGE_MAGIC:
+    for name, magic in _IMAGE_MAGIC.items():
         if head.startswith(magic):
             return name
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
@@ -50,10 +49,6 @@ def _image_format(head: bytes) -> str | None:
     if head[4:8] == b"ftyp" and head[8:12] in _STILL_BRANDS:
         return "AVIF" if head[8:12] == b"avif" else "HEIF"
     return None
-
-
-def _is_mp3(head: bytes) -> bool:
-    return len(head) > 1 and head[0] == 0xFF and head[1] in (0xFA, 0xFB, 0xF2, 0xF3, 0xE2, 0xE3)
 
 
 def _is_text(head: bytes) -> bool:

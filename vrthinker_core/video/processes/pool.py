@@ -11,8 +11,6 @@ import threading
 import weakref
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Pipe
-from types import TracebackType
-from typing import Self
 
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.video.processes.process import CLIP_WORKER, ForkedProcess, Worker, receive_number, start_module, start_worker
@@ -22,11 +20,9 @@ _READY_SECONDS = 30.0
 """How long the fork server may take to load; after that fresh processes are started without it."""
 _STOP_SECONDS = 2.0
 """How long the fork server may take to end its workers and itself."""
-_PAIR = 2
-"""Clips of one comparison, which are opened at the same time on any machine."""
 
 
-class DecoderPool:
+class DecoderPool(AbstractContextManager["DecoderPool"]):
     """Starts worker processes, for any number of clips. Safe for threads; close it, or use it in a `with` statement.
 
     The process that forks (Linux only) never opens a file itself, and every clip still has a process, a memory and limits of its
@@ -34,10 +30,10 @@ class DecoderPool:
     """
 
     def __init__(self, max_opening: int | None = None) -> None:
-        """At most `max_opening` clips are being opened at the same time; by default one for each processor, and at least two."""
+        """At most `max_opening` clips are opened at the same time: by default one for each processor, at least those of a pair."""
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._opening_slots = threading.BoundedSemaphore(max_opening or max(_PAIR, cpu_count()))
+        self._opening_slots = threading.BoundedSemaphore(max_opening or max(2, cpu_count()))
         self._server: _ForkServer | None = None
         self._closed = False
 
@@ -57,8 +53,7 @@ class DecoderPool:
 
     def start_worker(self) -> Worker:
         """A process that serves one clip."""
-        forked = self._fork() if self._can_fork else None
-        return forked or start_worker(CLIP_WORKER)
+        return (self._fork() if self._can_fork else None) or start_worker(CLIP_WORKER)
 
     def close(self) -> None:
         """End the fork server, and with it every worker that it has forked."""
@@ -67,10 +62,7 @@ class DecoderPool:
             if self._server is not None:
                 self._server.stop()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
