@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
@@ -70,7 +69,7 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
     @property
     def pid(self) -> int:
         """The number of the worker process."""
-        return self._worker.pid
+        return self._worker.process.pid
 
     def frames(self, slots: Sequence[int]) -> tuple[Frame, ...]:
         """The frames of `slots`, in the same order. Raises VideoError, DecoderDied; ValueError for a number that is no slot."""
@@ -109,7 +108,11 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
                 self.info = ClipInfo(**(info | {"notes": tuple(info["notes"])}))
                 self.read_mode = header["read_mode"]
             else:
-                yield from self._frames(payload, **header["frame"])
+                frame = dict(header["frame"])
+                slots = frame.pop("slots")
+                if len(payload) != frame["width"] * frame["height"] * 3:
+                    raise ValueError("a frame of another size than announced")
+                yield from (Frame(FrameRef(slot, self._side), rgb=payload, **frame) for slot in slots)
 
     def _death_error(self) -> VideoError:
         if not self._end.alive:
@@ -117,8 +120,3 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
         self._failure = f"{self._name}: {self._worker.cause_of_death(self._limits)}."
         self.close()
         return DecoderDied(self._failure)
-
-    def _frames(self, rgb: bytes, slots: list[int], **known: Any) -> Iterator[Frame]:
-        if len(rgb) != known["width"] * known["height"] * 3:
-            raise ValueError("a frame of another size than announced")
-        return (Frame(FrameRef(slot, self._side), rgb=rgb, **known) for slot in slots)

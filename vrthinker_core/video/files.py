@@ -69,7 +69,6 @@ def _check_content(file: BufferedReader, name: str) -> None:
         raise VideoError(f"{name} cannot be read: {error.strerror}.") from None
     if not head:
         raise VideoError(f"{name} is empty.")
-    reason = why_not_a_video(head)
-    if reason:
+    if reason := why_not_a_video(head):
         raise VideoError(f"{name} {reason}.")
     file.seek(0)

@@ -70,12 +70,11 @@ def near_memory_limit() -> bool:
     """Whether this process came close to its memory limit: decoders often report that as damage."""
     if sys.platform == "win32":
         return False
-    try:
+    with contextlib.suppress(OSError, StopIteration):
         peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmPeak"))
-    except (OSError, StopIteration):
-        return False
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return limit != resource.RLIM_INFINITY and int(peak.split()[1]) * 1024 + _MEMORY_MARGIN_BYTES > limit
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        return limit != resource.RLIM_INFINITY and int(peak.split()[1]) * 1024 + _MEMORY_MARGIN_BYTES > limit
+    return False
 
 
 def _limit(kind: int, value: int) -> None:

@@ -28,8 +28,7 @@ _PLAYLIST = re.compile(
 
 def why_not_a_video(head: bytes) -> str | None:
     """Why a file with these first HEAD_BYTES bytes is no video ("is an image …"); None where they do not tell."""
-    image = _image_format(head)
-    if image:
+    if image := _image_format(head):
         return f"is an image ({image}), not a video"
     if head.startswith(_AUDIO_MAGIC) or head[8:12] in (b"WAVE", b"AIFF", b"AIFC") or _MP3.match(head):
         return "holds sound only, no video"

@@ -36,9 +36,6 @@ def receive_message(sender: Connection) -> tuple[Header, bytes]:
     return header, payload
 
 
-# -- in the worker process -------------------------------------------------------------------------------------------------
-
-
 def connect_to_parent(handle: int) -> Connection:
     """The connection that this process inherited under the number `handle`."""
     if sys.platform == "win32":

@@ -17,7 +17,6 @@ _QUICKTIME = "qt"
 # Containers whose packets have the timestamps of the frames.
 _REMUXABLE = ("mp4", "webm", "mov", "matroska")
 _WEBM = re.compile(rb"\x42\x82[\x40-\xff]?[\x80-\xff]?\x00*webm")
-_HEAD_BYTES = 64
 _IDR_UNIT = 5
 _MAX_AUDIO_LEAD = 0.1
 """Seconds by which audio may begin before the video: what its codec needs to start, which browsers do not play."""
@@ -27,10 +26,8 @@ _MAX_AUDIO_LEAD = 0.1
 class BrowserSupport:
     """What a browser can do with a file."""
 
-    playable: bool
-    """Browsers play the file as it is, with the same timestamps as the judge."""
-    remuxable: bool
-    """The packets can be copied into an MP4 without decoding them."""
+    playable: bool  # browsers play the file as it is, with the same timestamps as the judge
+    remuxable: bool  # the packets can be copied into an MP4 without decoding them
     packet_times: tuple[int, ...] = ()
     """Timestamps of the packets in stored order, in units of the stream's time base; () where these cannot be used."""
 
@@ -53,7 +50,7 @@ def _container(source: VideoSource, path: Path) -> str:
         return "mov" if source.container.metadata.get("major_brand", _QUICKTIME).strip() == _QUICKTIME else "mp4"
     if kind == "matroska":
         with path.open("rb") as file:
-            return "webm" if _WEBM.search(file.read(_HEAD_BYTES)) else "matroska"
+            return "webm" if _WEBM.search(file.read(64)) else "matroska"
     return kind
 
 

@@ -6,6 +6,7 @@ makes it, which reads the file, writes no file and sends the copy as bytes.
 
 import contextlib
 import hashlib
+import itertools
 from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
@@ -33,7 +34,6 @@ def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -
     The copy is named by a hash of the source; one that exists is returned as it is. Raises VideoError with one sentence when the
     file is no video or no copy can be made, DecoderDied when the worker process crashed or passed its limits.
     """
-    source = Path(source)
     copy = folder / f"{_digest(source)}.mp4"
     if copy.is_file():
         return copy
@@ -59,17 +59,16 @@ def _digest(source: Path) -> str:
 def _write_copy(copy: Path, chunks: Generator[bytes, None, None], name: str) -> Path | None:
     """None when there are no chunks."""
     with contextlib.closing(chunks):
-        chunk = next(chunks, b"")
-        if not chunk:
+        first = next(chunks, b"")
+        if not first:
             return None
         with atomic_path(copy) as part, part.open("wb") as file:
-            while chunk:
+            for chunk in itertools.chain([first], chunks):
                 if file.tell() + len(chunk) > MAX_COPY_BYTES:
                     raise VideoError(
                         f"A playable copy of {name} would have more than {MAX_COPY_BYTES // 1_000_000} MB: cut it shorter."
                     )
                 file.write(chunk)
-                chunk = next(chunks, b"")
     return copy
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 from collections.abc import Iterator
@@ -28,8 +29,7 @@ MAX_SIDE = 1280
 _OPTIONS = {"preset": "veryfast", "crf": "20", "bf": "0", "g": "12", "threads": "2"}
 _BT709, _LIMITED = 1, 1
 _FALLBACK_TIME_BASE = Fraction(1, 90_000)
-_SMALLEST_TIME_BASE = Fraction(1, 1_000_000)
-"""Time bases below this are too small for an MP4; they are rounded to the fallback."""
+_SMALLEST_TIME_BASE = Fraction(1, 1_000_000)  # time bases below this are too small for an MP4; they are rounded to the fallback
 
 
 class UnusableTimestamps(Exception):
@@ -39,10 +39,8 @@ class UnusableTimestamps(Exception):
 def encode(source: VideoSource) -> io.BytesIO:
     """The copy. Without usable timestamps it has the declared frame rate, as in `make_frame_times`. Raises VideoError."""
     if source.time_base > 0:
-        try:
+        with contextlib.suppress(UnusableTimestamps):
             return _encode(source, by_rate=False)
-        except UnusableTimestamps:
-            pass
     return _encode(source, by_rate=True)
 
 

@@ -1,7 +1,6 @@
 """The worker process that makes a browser copy: remuxed where that is enough, encoded anew otherwise."""
 
 import io
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import av.logging
@@ -35,25 +34,21 @@ def main(handle: int) -> None:
     except Exception as error:  # noqa: BLE001 - whatever a hostile file provokes becomes one sentence about that file
         respond(parent, {"error": f"No playable copy of {shown_name(path)} can be made ({type(error).__name__}).", "died": False})
     else:
-        _send_copy(parent, copy)
+        copy.seek(0)
+        while chunk := copy.read(_CHUNK_BYTES):
+            respond(parent, {"done": False}, chunk)
+        respond(parent, {"done": True})
 
 
-def _make_copy(path: Path, limits: Limits) -> io.BytesIO | None:
-    """The copy, None when none is needed."""
+def _make_copy(path: Path, limits: Limits) -> io.BytesIO:
+    """The copy, empty when none is needed."""
     confine_process(limits)
     budget = CpuBudget(shown_name(path), limits)
     with open_local(path) as file:
         source = VideoSource(file, budget)
         support = check_browser_support(source, path)
         if support.playable:
-            return None
+            return io.BytesIO()
         if support.remuxable and (copy := remux(source, support.packet_times)) is not None:
             return copy
         return encode(source)
-
-
-def _send_copy(parent: Connection, copy: io.BytesIO | None) -> None:
-    content = copy.getbuffer() if copy is not None else memoryview(b"")
-    for start in range(0, len(content), _CHUNK_BYTES):
-        respond(parent, {"done": False}, bytes(content[start : start + _CHUNK_BYTES]))
-    respond(parent, {"done": True})

@@ -24,10 +24,8 @@ GreySample = NDArray[np.uint8]
 """About 64 x 64 grey values of a frame."""
 
 _SAMPLES = 64
-_HDR_TRANSFERS = (16, 18)
-"""PQ and HLG, as numbered in H.273."""
-_MAX_LINEAR_RATIO = 2.2
-"""Ratio up to which interpolating between pixels of a halved frame uses all of them."""
+_HDR_TRANSFERS = (16, 18)  # PQ and HLG, as numbered in H.273
+_MAX_LINEAR_RATIO = 2.2  # ratio up to which interpolating between pixels of a halved frame uses all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +33,9 @@ class Orientation:
     """How the file says that its frames are rotated or mirrored for display. First transposed, then mirrored, then flipped."""
 
     transpose: bool = False
-    mirror: bool = False
-    """Left and right are swapped."""
-    flip: bool = False
-    """Top and bottom are swapped."""
-    skewed: bool = False
-    """The file asks for an angle that is no quarter turn; frames are not rotated."""
+    mirror: bool = False  # left and right are swapped
+    flip: bool = False  # top and bottom are swapped
+    skewed: bool = False  # the file asks for an angle that is no quarter turn; frames are not rotated
 
     @property
     def clockwise(self) -> int:

@@ -18,13 +18,10 @@ class DecodeStats:
     """What was noticed while decoding."""
 
     pts: list[int | None] = field(default_factory=list)
-    refused: int = 0
-    """Packets that the decoder could not decode."""
-    corrupt: int = 0
-    """Frames that the decoder marked as damaged."""
+    refused: int = 0  # packets that the decoder could not decode
+    corrupt: int = 0  # frames that the decoder marked as damaged
     interlaced: bool = False
-    resized_at: int | None = None
-    """The first frame of another size than the first one."""
+    resized_at: int | None = None  # the first frame of another size than the first one
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +29,7 @@ class DecodedFrame:
     """A frame and its index."""
 
     requested: int
-    index: int
-    """Equals `requested`, unless this is the nearest frame that could be decoded."""
+    index: int  # equals `requested`, unless this is the nearest frame that could be decoded
     frame: VideoFrame
 
 
@@ -125,7 +121,13 @@ class SeekingReader:
         """Make frame `start`, the first one of a key frame's interval, the next one to be read."""
         offsets = self._seek_offsets(start)
         for offset in offsets:
-            for frame in self._seek(offset):
+            self._last, self._stats = None, DecodeStats()
+            try:
+                self._source.container.seek(offset, stream=self._source.stream)
+            except av.FFmpegError:
+                raise TimestampMismatch from None
+            self._frames = _decode_packets(self._source, self._stats)
+            for frame in self._frames:
                 index = self._timeline.index_of(frame.pts)
                 # Frames shown before the key frame may lack the frames that they refer to: they are left out.
                 if index is None or index < start:
@@ -136,16 +138,6 @@ class SeekingReader:
                 break
         if strict:
             raise TimestampMismatch
-
-    def _seek(self, offset: int) -> Iterator[VideoFrame]:
-        self._last = None
-        self._stats = DecodeStats()
-        try:
-            self._source.container.seek(offset, stream=self._source.stream)
-        except av.FFmpegError:
-            raise TimestampMismatch from None
-        self._frames = _decode_packets(self._source, self._stats)
-        return self._frames
 
     def _seek_offsets(self, start: int) -> list[int]:
         """Timestamps to try: the key frame, the one before (some indexes are in decoding order), the start."""

@@ -30,10 +30,8 @@ class ClipFacts:
     plan: FramePlan
     times: FrameTimes
     geometry: DisplayGeometry
-    stored: int
-    """Frames in the file that are to be shown."""
-    stats: DecodeStats
-    """Of the decode of the whole clip; empty where there was none."""
+    stored: int  # frames in the file that are to be shown
+    stats: DecodeStats  # of the decode of the whole clip; empty where there was none
     samples: Mapping[int, GreySample] | None
     """Of every frame that some slot means, at least; None where the clip was not decoded as a whole."""
 
@@ -113,8 +111,7 @@ def _ratio(width: int, height: int) -> str:
 def _slots(facts: ClipFacts) -> Iterator[str]:
     slots, frames = facts.plan.grid.slots, facts.frames
     uses = Counter(facts.plan.grid.index(slot, frames) for slot in range(slots))
-    most = max(uses.values())
-    if most > 1:
+    if (most := max(uses.values())) > 1:
         yield f"{frames} {'frame' if frames == 1 else 'frames'} for {slots} slots: up to {most} slots show the same frame."
     if len(uses) < frames:
         yield f"{frames} frames for {slots} slots: {frames - len(uses)} frames lie between the slots and can never be asked for."

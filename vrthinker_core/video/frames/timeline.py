@@ -75,12 +75,9 @@ class FrameTimes:
     """When every frame is shown, in seconds from the first."""
 
     starts: NDArray[np.float64]
-    typical_duration: float
-    """Median seconds that a frame is shown; also assumed for the last one."""
-    tick: float
-    """The time base in seconds: timestamps are multiples of it."""
-    from_rate: bool = False
-    """The file has no usable timestamps: these follow from the declared rate."""
+    typical_duration: float  # median seconds that a frame is shown; also assumed for the last one
+    tick: float  # the time base in seconds: timestamps are multiples of it
+    from_rate: bool = False  # the file has no usable timestamps: these follow from the declared rate
 
     def end_of(self, index: int) -> float:
         """When the next frame replaces frame `index`."""

@@ -16,8 +16,7 @@ from multiprocessing.connection import Connection, wait
 
 from vrthinker_core.video.frames import worker
 
-_CONNECTION = 3
-"""The only descriptor that a worker begins with, besides the standard ones, which are the null device."""
+_CONNECTION = 3  # the only descriptor that a worker begins with, besides the standard ones, which are the null device
 
 
 def main(handle: int) -> None:

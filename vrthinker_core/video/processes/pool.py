@@ -16,10 +16,8 @@ from vrthinker_core.cpus import cpu_count
 from vrthinker_core.video.processes.process import CLIP_WORKER, ForkedProcess, Worker, receive_number, start_module, start_worker
 
 _FORK_SERVER = "vrthinker_core.video.processes.fork_server"
-_READY_SECONDS = 30.0
-"""How long the fork server may take to load; after that fresh processes are started without it."""
-_STOP_SECONDS = 2.0
-"""How long the fork server may take to end its workers and itself."""
+_READY_SECONDS = 30.0  # how long the fork server may take to load; after that fresh processes are started without it
+_STOP_SECONDS = 2.0  # how long the fork server may take to end its workers and itself
 
 
 class DecoderPool(AbstractContextManager["DecoderPool"]):
@@ -81,7 +79,7 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
         status, reports = Pipe()
         with contextlib.suppress(OSError, EOFError):
             with theirs, reports, self._lock:
-                self._running_server().request_fork(theirs.fileno(), reports.fileno())
+                socket.send_fds(self._running_server().control, [b"f"], [theirs.fileno(), reports.fileno()])
             if status.poll(_READY_SECONDS):
                 return Worker(ForkedProcess(receive_number(status), status), ours)
         return None
@@ -91,20 +89,16 @@ class _ForkServer:
     """A fork server as its owner holds it. It is stopped at the latest when this object is collected."""
 
     def __init__(self) -> None:
-        self._control, theirs = socket.socketpair()
+        self.control, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as on_error:
-            on_error.enter_context(self._control)
+            on_error.enter_context(self.control)
             self._process = start_module(_FORK_SERVER, theirs.fileno())
             on_error.pop_all()
-        self.stop = weakref.finalize(self, _stop_server, self._process, self._control, os.getpid())
+        self.stop = weakref.finalize(self, _stop_server, self._process, self.control, os.getpid())
 
     @property
     def running(self) -> bool:
         return self.stop.alive and self._process.poll() is None
-
-    def request_fork(self, *handles: int) -> None:
-        """Hand over the worker's end of its connection, and the one to report its status on. Raises OSError."""
-        socket.send_fds(self._control, [b"f"], handles)
 
 
 def _stop_server(process: subprocess.Popen[bytes], control: socket.socket, owner: int) -> None:

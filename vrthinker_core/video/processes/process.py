@@ -117,16 +117,10 @@ class Worker:
     """A worker process and the connection to it."""
 
     def __init__(self, process: subprocess.Popen[bytes] | ForkedProcess, connection: Connection) -> None:
-        """Takes both over."""
         self.connection = connection
-        self._process = process
+        self.process = process
         self._owner = os.getpid()
         self._late = threading.Event()
-
-    @property
-    def pid(self) -> int:
-        """The number of the process."""
-        return self._process.pid
 
     def request(self, request: Header, seconds: float) -> Iterator[tuple[Header, bytes]]:
         """Send a request and yield the responses up to the one marked as `done`; the process is killed after `seconds`.
@@ -147,9 +141,9 @@ class Worker:
     def cause_of_death(self, limits: Limits) -> str:
         """Half a sentence about why the process ended without an answer, from its exit code. Ends it if it still runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_EXIT_SECONDS)
+            self.process.wait(_EXIT_SECONDS)
         self.end()
-        code = self._process.wait()
+        code = self.process.wait()
         name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         if self._late.is_set():
             return f"decoding took longer than {limits.wall_seconds:g} s and was stopped"
@@ -166,11 +160,11 @@ class Worker:
         """
         if os.getpid() != self._owner:
             return
-        self._process.kill()
-        if isinstance(self._process, ForkedProcess):
-            self._process.release()
+        self.process.kill()
+        if isinstance(self.process, ForkedProcess):
+            self.process.release()
         else:
-            self._process.wait()
+            self.process.wait()
 
     @contextlib.contextmanager
     def _deadline(self, seconds: float) -> Iterator[None]:
@@ -184,4 +178,4 @@ class Worker:
 
     def _stop(self) -> None:
         self._late.set()
-        self._process.kill()
+        self.process.kill()
