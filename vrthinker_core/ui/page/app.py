@@ -18,7 +18,7 @@ from vrthinker_core.ui.api.mcp_calls import McpCallMiddleware, McpCalls
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.ui.fetch.uploads import Uploads
 from vrthinker_core.ui.page.events import JUDGE_QUEUE, connect_events
-from vrthinker_core.ui.page.layout import build_layout, theme
+from vrthinker_core.ui.page.layout import PageComponents, theme
 from vrthinker_core.ui.page.services import Services
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
@@ -32,27 +32,19 @@ from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 from vrthinker_core.ui.view import assets, words
 from vrthinker_core.ui.view.example_cards import Examples
 
-MAX_WAITING = 24
-"""Visitors that may wait; later ones are told BUSY."""
-
-LIGHT_THREADS = 40
-"""Threads for events beside the runs: a page opens and a video arrives also while every judge is busy."""
-
-GRADIO_SESSIONS = 256
-"""Sessions whose component values Gradio keeps; for others it starts from the page's own."""
+MAX_WAITING = 24  # visitors that may wait; later ones are told BUSY
+LIGHT_THREADS = 40  # for events beside the runs: a page opens and a video arrives also while every judge is busy
+GRADIO_SESSIONS = 256  # sessions whose component values Gradio keeps; for others it starts from the page's own
 
 
 @dataclass(frozen=True, slots=True)
 class PageOptions:
     """What the command line may set."""
 
-    at_once: int = 1
-    """Runs at the same time."""
-    waiting: int = MAX_WAITING
-    """Visitors that may wait for one."""
+    at_once: int = 1  # runs at the same time
+    waiting: int = MAX_WAITING  # visitors that may wait for one
     examples: Path = assets.EXAMPLES
-    policy: FetchPolicy = PUBLIC_ONLY
-    """Which web addresses a video may be fetched from."""
+    policy: FetchPolicy = PUBLIC_ONLY  # which web addresses a video may be fetched from
 
 
 class Page:
@@ -80,25 +72,20 @@ class Page:
             endpoints.register_endpoints(
                 blocks, services.judges, services.sessions, at_once, concurrency_id=JUDGE_QUEUE, mcp_calls=self._mcp_calls
             )
-            parts = build_layout(services.examples.cards(services.sessions.thumbnail_files), services.judges.names)
+            parts = PageComponents(services.examples.cards(services.sessions.thumbnail_files), services.judges.names)
             connect_events(blocks, parts, services, at_once)
         blocks.queue(max_size=self._options.waiting + at_once, default_concurrency_limit=None)
         return blocks
 
     def launch_options(self, names: Sequence[str] = ()) -> dict[str, Any]:
         """Arguments for `launch`, without which the page is neither complete nor safe. `names`: the server's further host names."""
+        guards = [Middleware(OriginGuard, names=names), Middleware(RequestLimits)]
+        mcp_calls = Middleware(McpCallMiddleware, calls=self._mcp_calls)
         return {
             "theme": theme(),
             "css": assets.style("trace.css", "transcript.css", "page.css", "gradio.css"),
             "head": f"<script>{assets.script(assets.PAGE)}</script>",
-            "app_kwargs": {
-                "routes": self._routes(),
-                "middleware": [
-                    Middleware(OriginGuard, names=names),
-                    Middleware(RequestLimits),
-                    Middleware(McpCallMiddleware, calls=self._mcp_calls),
-                ],
-            },
+            "app_kwargs": {"routes": self._routes(), "middleware": [*guards, mcp_calls]},
             "run_history": False,
             "enable_monitoring": False,
             "allowed_paths": [str(self._services.examples.folder.resolve())],

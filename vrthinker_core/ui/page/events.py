@@ -8,16 +8,13 @@ import gradio as gr
 from vrthinker_core.types import Side
 from vrthinker_core.ui.page.handlers import Handlers
 from vrthinker_core.ui.page.judge_banner import JudgeBanner
-from vrthinker_core.ui.page.layout import PageComponents
+from vrthinker_core.ui.page.layout import PageComponents, Updates
 from vrthinker_core.ui.page.services import Services, session_id_of
-from vrthinker_core.ui.page.updates import Updates, idle_buttons, refused_entry
 from vrthinker_core.ui.page.upload_handlers import UploadHandlers
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.view import words
 
-JUDGE_QUEUE = "judge"
-"""The concurrency id of the one queue in which the page's runs and the API's wait."""
-
+JUDGE_QUEUE = "judge"  # the concurrency id of the one queue in which the page's runs and the API's wait
 QUIET_EVENT: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
@@ -25,7 +22,7 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
     """Connect all events; to be called inside the `with` statement of `blocks`. `at_once`: runs at the same time."""
     handlers, banner = Handlers(parts, services), JudgeBanner(parts, services)
     run = _connect_run(parts, handlers, at_once)
-    _connect_uploads(parts, UploadHandlers(parts, services))
+    _connect_uploads(parts, services)
     _connect_replays(blocks, parts, handlers, run)
     parts.rail.click(handlers.swap_videos, parts.videos, [*parts.videos, *parts.run_outputs], queue=False, **QUIET_EVENT)
     parts.tabs.select(handlers.select_tab, None, parts.gallery, queue=False, **QUIET_EVENT)
@@ -45,32 +42,25 @@ def _connect_run(parts: PageComponents, handlers: Handlers, at_once: int) -> Any
     """Compare and Stop; returns the event of the run itself, which others cancel."""
     line_and_buttons = [*parts.buttons, parts.status]
     joined = parts.compare_button.click(handlers.join_queue, None, line_and_buttons, queue=False, **QUIET_EVENT)
-    run = joined.success(
-        handlers.compare,
-        parts.compare_inputs,
-        parts.run_outputs,
-        api_visibility="private",
-        show_progress="minimal",
-        show_progress_on=[parts.queue_position],
-        concurrency_limit=at_once,
-        concurrency_id=JUDGE_QUEUE,
-    )
-    run.success(**_in_browser(idle_buttons(parts)))
-    joined.failure(**_in_browser(refused_entry(parts)))
+    inputs = {*parts.videos, parts.prompt, parts.judge, *parts.settings.values()}  # a set: the handler gets values by component
+    queue: dict[str, Any] = {"concurrency_limit": at_once, "concurrency_id": JUDGE_QUEUE}
+    progress: dict[str, Any] = {"show_progress": "minimal", "show_progress_on": [parts.queue_position]}
+    run = joined.success(handlers.compare, inputs, parts.run_outputs, api_visibility="private", **queue, **progress)
+    run.success(**_in_browser(parts.idle_buttons()))
+    joined.failure(**_in_browser(parts.refused_entry()))
     run.failure(handlers.on_failure, None, line_and_buttons, queue=False, **QUIET_EVENT)
     parts.stop_button.click(handlers.stop, None, [*parts.run_outputs, *parts.buttons], queue=False, cancels=[run], **QUIET_EVENT)
     return run
 
 
-def _connect_uploads(parts: PageComponents, handlers: UploadHandlers) -> None:
+def _connect_uploads(parts: PageComponents, services: Services) -> None:
     limits: dict[str, Any] = {"concurrency_limit": 2, **QUIET_EVENT}
     for side, player, address in zip(Side, parts.videos, parts.addresses, strict=True):
-        changed = [player, *parts.run_outputs]
-        player.upload(handlers.on_upload(side), player, changed, concurrency_id="copies", **limits)
+        handlers, changed = UploadHandlers(parts, services, side), [player, *parts.run_outputs]
+        player.upload(handlers.on_upload, player, changed, concurrency_id="copies", **limits)
         player.clear(handlers.on_clear, None, parts.run_outputs, queue=False, **QUIET_EVENT)
-        address.submit(lambda: words.FETCHING, None, parts.status, queue=False, **QUIET_EVENT).then(
-            handlers.on_address(side), address, changed, concurrency_id="fetched", **limits
-        )
+        entered = address.submit(lambda: words.FETCHING, None, parts.status, queue=False, **QUIET_EVENT)
+        entered.then(handlers.on_address, address, changed, concurrency_id="fetched", **limits)
 
 
 def _connect_replays(blocks: CheckedBlocks, parts: PageComponents, handlers: Handlers, run: Any) -> None:

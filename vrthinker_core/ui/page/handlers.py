@@ -12,9 +12,8 @@ from vrthinker_core.traces import load
 from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.settings import parse_settings
-from vrthinker_core.ui.page.layout import PageComponents
+from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of
-from vrthinker_core.ui.page.updates import Updates, idle_buttons, no_updates, refused_entry, without_run
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.replay import matching_videos
 from vrthinker_core.ui.sessions.sessions import Session
@@ -23,14 +22,9 @@ from vrthinker_core.ui.view.dialect_lookup import reply_reader
 from vrthinker_core.ui.view.page_json import ViewJson, replay_status_line, status_line, transcript_json, view_json
 from vrthinker_core.ui.view.tiles import captioned_frames
 
-UPDATE_SECONDS = 0.12
-"""Seconds between two updates of the page, at least."""
-
-CLOCK_SECONDS = 1.0
-"""Seconds between two updates, at most: the status line shows the seconds."""
-
-POLL_SECONDS = 0.03
-"""Seconds between two looks at the run."""
+UPDATE_SECONDS = 0.12  # between two updates of the page, at least
+CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
+POLL_SECONDS = 0.03  # between two looks at the run
 
 
 class Handlers:
@@ -39,30 +33,23 @@ class Handlers:
     def __init__(self, parts: PageComponents, services: Services) -> None:
         self._parts = parts
         self._services = services
-        self._gallery_viewers: set[str] = set()
-        """Sessions whose Frames tab is open."""
-
-    # -- a run ---------------------------------------------------------------------------------------------------------
+        self._gallery_viewers: set[str] = set()  # sessions whose Frames tab is open
 
     async def join_queue(self, request: gr.Request) -> Updates:
         """Take a place in the waiting room. Raises a silent gr.Error when it is full; the page shows BUSY (`refused_entry`)."""
         if not self._services.waiting_room.join(session_id_of(request)):
             raise gr.Error(words.BUSY, visible=False, print_exception=False)
-        parts = self._parts
-        return {
-            parts.compare_button: gr.update(visible=False),
-            parts.stop_button: gr.update(visible=True),
-            parts.status: words.WAITING,
-        }
+        compare, stop = self._parts.buttons
+        return {compare: gr.update(visible=False), stop: gr.update(visible=True), self._parts.status: words.WAITING}
 
     async def compare(self, values: Mapping[Any, Any], request: gr.Request) -> AsyncIterator[Updates]:
-        """Run a comparison, and show it as it goes. `values` are those of `PageComponents.compare_inputs`."""
+        """Run a comparison, and show it as it goes. `values` are the form's, by component."""
         session_id = session_id_of(request)
         with self._services.waiting_room.active(session_id):
             try:
                 session = self._start_run(session_id, values)
             except BadInput as bad:
-                yield without_run(self._parts, str(bad), str(bad))
+                yield self._parts.without_run(str(bad), str(bad))
                 return
             try:
                 async for updates in self._run_progress(session_id, session):
@@ -75,19 +62,19 @@ class Handlers:
         self._services.waiting_room.leave(session_id_of(request))
         session = self._services.session_of(request)
         if session is None or session.run.over:
-            return {self._parts.status: words.READY, **idle_buttons(self._parts)}
+            return {self._parts.status: words.READY, **self._parts.idle_buttons()}
         await asyncio.to_thread(session.run.stop)
-        return {**self._run_updates(session), **idle_buttons(self._parts)}
+        return {**self._run_updates(session), **self._parts.idle_buttons()}
 
     async def on_failure(self, request: gr.Request) -> Updates:
         """`compare` failed: the queue refused it, or Stop took it out of the queue."""
         if self._services.waiting_room.leave(session_id_of(request)):
-            return refused_entry(self._parts)
+            return self._parts.refused_entry()
         session = self._services.session_of(request)
         if session is None:
-            return idle_buttons(self._parts)
+            return self._parts.idle_buttons()
         await asyncio.to_thread(session.run.stop)
-        return {**idle_buttons(self._parts), self._parts.status: self._status_line(session)}
+        return {**self._parts.idle_buttons(), self._parts.status: self._status_line(session)}
 
     def select_tab(self, event: gr.SelectData, request: gr.Request) -> Updates:
         """Fill the gallery for a visitor who opens the Frames tab; it is not sent to anybody else."""
@@ -105,9 +92,7 @@ class Handlers:
             return no_updates()
         self._services.sessions.end(session_id_of(request))
         line = words.READY if session is None else words.SWAPPED
-        return {self._parts.first: second, self._parts.second: first, **without_run(self._parts, line)}
-
-    # -- saved runs ----------------------------------------------------------------------------------------------------
+        return {self._parts.first: second, self._parts.second: first, **self._parts.without_run(line)}
 
     def show_example(self, event: gr.EventData, request: gr.Request) -> Updates:
         """Show an example, with its videos."""
@@ -125,8 +110,7 @@ class Handlers:
 
     def open_linked_trace(self, request: gr.Request) -> Updates:
         """Show the trace that the page's address names."""
-        name = linked_trace(request)
-        if not name:
+        if not (name := linked_trace(request)):
             return no_updates()
         example = self._services.examples.find(name)
         try:
@@ -134,15 +118,11 @@ class Handlers:
         except TraceError as error:
             return {self._parts.status: str(error)}
 
-    # -- closing -------------------------------------------------------------------------------------------------------
-
     def on_unload(self, request: gr.Request) -> None:
         """A visitor has closed or reloaded the page."""
         self._services.waiting_room.leave(session_id_of(request))
         self._gallery_viewers.discard(session_id_of(request))
         self._services.sessions.end(session_id_of(request))
-
-    # -- private -------------------------------------------------------------------------------------------------------
 
     def _start_run(self, session_id: str, values: Mapping[Any, Any]) -> Session:
         """Raises BadInput when a video is missing, or for a judge or setting that is not offered."""
@@ -173,14 +153,13 @@ class Handlers:
         services, parts, session_id = self._services, self._parts, session_id_of(request)
         old = services.session_of(request)
         known = [*(old.files if old else ()), *(path for example in services.examples.all for path in example.videos)]
-        first, second = (
-            None if path is None else str(services.uploads.playable_of(path)) for path in matching_videos(trace, known)
-        )
+        videos = matching_videos(trace, known)
+        first, second = (None if path is None else str(services.uploads.playable_of(path)) for path in videos)
         session = services.sessions.start_replay(session_id, trace, link)
         updates: Updates = {parts.first: first, parts.second: second, parts.prompt: trace.started.prompt}
         if session_id in self._gallery_viewers:
             updates[parts.gallery] = self._gallery_items(session)
-        return {**updates, **self._run_updates(session), **idle_buttons(parts)}
+        return {**updates, **self._run_updates(session), **parts.idle_buttons()}
 
     def _run_updates(self, session: Session) -> Updates:
         """Status, trace and transcript of a run as far as it has come."""

@@ -8,17 +8,15 @@ from typing import Any
 import gradio as gr
 
 from vrthinker_core.errors import BadInput, VrThinkerError
-from vrthinker_core.ui.page.layout import PageComponents
+from vrthinker_core.ui.page.layout import PageComponents, Updates
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of
-from vrthinker_core.ui.page.updates import Updates
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.view import words
 
-POLL_SECONDS = 0.25
-"""Seconds between two looks at a judge that is still being loaded."""
+POLL_SECONDS = 0.25  # between two looks at a judge that is still being loaded
 
+# A trace without a run. A page that shows a run by the time it arrives ignores it (`page.js`).
 BANNER_ONLY: Mapping[str, Any] = MappingProxyType({"introduction": True, "turns": ()})
-"""A trace without a run. A page that shows a run by the time it arrives ignores it (`page.js`)."""
 
 
 class JudgeBanner:
@@ -30,8 +28,7 @@ class JudgeBanner:
     def __init__(self, parts: PageComponents, services: Services) -> None:
         self._parts = parts
         self._services = services
-        self._chosen: dict[str, str] = {}
-        """Session id to the judge that was chosen last, where one was chosen."""
+        self._chosen: dict[str, str] = {}  # session id to the judge that was chosen last, where one was chosen
 
     async def on_load(self, request: gr.Request) -> AsyncIterator[Updates]:
         """A visitor has opened the page."""

@@ -1,7 +1,6 @@
 """The page's Gradio components and where they stand; what they do is connected in `events`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -13,83 +12,84 @@ from vrthinker_core.ui.view import words
 
 TITLE = f"<h1>{words.TITLE}</h1><p>{words.CLAIM}</p><p class='vrt-judge'></p>"
 
+Updates = dict[Any, Any]  # component to its new value, as Gradio takes it; a component that is left out stays as it is
 
-@dataclass(frozen=True, slots=True)
+
 class PageComponents:
-    """The components that take part in events."""
+    """Builds the page; its attributes are the components that take part in events.
 
-    head: gr.HTML
-    first: gr.Video
-    second: gr.Video
-    addresses: tuple[gr.Textbox, gr.Textbox]
-    rail: gr.HTML
-    prompt: gr.Textbox
-    compare_button: gr.Button
-    stop_button: gr.Button
-    judge: gr.Dropdown
-    settings: Mapping[str, gr.Dropdown]
-    """By the name of the setting."""
-    status: gr.Textbox
-    queue_position: gr.Textbox
-    """Where Gradio shows the place in the queue. No event writes to it: at its end Gradio would clear the place."""
-    tabs: gr.Tabs
-    trace: gr.HTML
-    gallery: gr.Gallery
-    transcript: gr.HTML
-    open_button: gr.UploadButton
-    examples: gr.HTML
+    `cards` are the page's examples, `judges` the names that can be chosen.
+    """
 
-    @property
-    def videos(self) -> tuple[gr.Video, gr.Video]:
-        """Both players."""
-        return self.first, self.second
+    def __init__(self, cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> None:
+        self.head = _html("mountHead(host, props, watch)", "", "head", f"<header class='vrt vrt-header'>{TITLE}</header>")
+        with gr.Row(elem_id="players"):
+            self.first, self.second = self.videos = _player(1, "first"), _player(2, "second")
+        self.rail = _html("mountRail(host, trigger)", None, "rail")
+        with gr.Row(elem_id="ask", equal_height=True):
+            hint = "The text both videos were made from"
+            self.prompt = gr.Textbox(label="Prompt", placeholder=hint, lines=2, max_lines=6, elem_id="prompt", scale=6)
+            with gr.Column(scale=1, min_width=140):
+                self.compare_button = gr.Button("Compare", variant="primary", elem_id="go")
+                self.stop_button = gr.Button("Stop", elem_id="stop", visible=False)
+        self.buttons = [self.compare_button, self.stop_button]
+        with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():
+            self.addresses = _address(1), _address(2)
+        self._build_settings(judges)
+        with gr.Row(elem_id="standing"):
+            self.status = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
+            # Gradio shows the place in the queue here. No event writes to it: at its end Gradio would clear the place.
+            self.queue_position = gr.Textbox(label="Place in the queue", elem_id="place", interactive=False, lines=1, max_lines=1)
+        self._build_tabs()
+        self.run_outputs = [self.status, self.trace, self.transcript, self.gallery]
+        self.examples = _html(f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
 
-    @property
-    def compare_inputs(self) -> set[Any]:
-        """What a comparison takes; from a set, Gradio makes one dict of component and value."""
-        return {self.first, self.second, self.prompt, self.judge, *self.settings.values()}
+    def without_run(self, line: str, ending: str = "") -> Updates:
+        """No run is shown; `line` stands in the status, and `ending` in the trace."""
+        trace = {"turns": [], "ending": ending}
+        return {self.status: line, self.trace: trace, self.transcript: {"passages": []}, self.gallery: []}
 
-    @property
-    def run_outputs(self) -> list[Any]:
-        """What a run writes to."""
-        return [self.status, self.trace, self.transcript, self.gallery]
+    def idle_buttons(self) -> Updates:
+        """Compare can be pressed, Stop cannot."""
+        return {self.compare_button: gr.update(visible=True), self.stop_button: gr.update(visible=False)}
 
-    @property
-    def buttons(self) -> list[Any]:
-        """Compare and Stop."""
-        return [self.compare_button, self.stop_button]
+    def refused_entry(self) -> Updates:
+        """The waiting room is full."""
+        return {**self.idle_buttons(), self.status: words.BUSY}
+
+    def _build_settings(self, judges: Sequence[str]) -> None:
+        """The judge, and every row of `SETTINGS` by its name."""
+        with gr.Accordion(words.SETTINGS, open=False, elem_id="settings"):
+            with gr.Row():
+                choices, info = list(judges), words.JUDGE_HELP
+                self.judge = gr.Dropdown(choices, value=judges[0], label="Judge", info=info, elem_id="judge", filterable=False)
+                self.settings = {name: _setting(setting(name)) for name in settings_form.FIRST_ROW}
+            with gr.Accordion(words.MORE_SETTINGS, open=False, elem_id="more-settings"), gr.Row():
+                self.settings |= {row.name: _setting(row) for row in SETTINGS if row.name not in self.settings}
+
+    def _build_tabs(self) -> None:
+        with gr.Tabs() as self.tabs:
+            with gr.Tab(words.TAB_TRACE):
+                self.trace = _html(f"mountTrace(host, props, watch, {words.EMPTY!r})", {"turns": []}, "trace")
+            with gr.Tab(words.TAB_FRAMES):
+                looks: dict[str, Any] = {
+                    "columns": 4,
+                    "height": "auto",
+                    "object_fit": "contain",
+                    "show_label": False,
+                    "buttons": [],
+                }
+                self.gallery = gr.Gallery(label=words.TAB_FRAMES, elem_id="frames", interactive=False, **looks)
+            with gr.Tab(words.TAB_TRANSCRIPT):
+                self.transcript = _html("mountTranscript(host, props, watch)", {"passages": []}, "transcript")
+            with gr.Tab(words.TAB_SAVE):
+                _html("mountSave(host)", None, "save")
+                self.open_button = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
 
 
-def build_layout(cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> PageComponents:
-    """Build the page. `cards` are its examples, `judges` the names that can be chosen."""
-    head = _html(f"<header class='vrt vrt-header'>{TITLE}</header>", "mountHead(host, props, watch)", "", "head")
-    with gr.Row(elem_id="players"):
-        first, second = _player(1, "first"), _player(2, "second")
-    rail = _html("<div></div>", "mountRail(host, trigger)", None, "rail")
-    prompt, compare_button, stop_button = _prompt_row()
-    addresses, (judge, settings) = _addresses(), _settings(judges)
-    status, queue_position = _status()
-    tabs, trace, gallery, transcript, open_button = _tabs()
-    return PageComponents(
-        head=head,
-        first=first,
-        second=second,
-        addresses=addresses,
-        rail=rail,
-        prompt=prompt,
-        compare_button=compare_button,
-        stop_button=stop_button,
-        judge=judge,
-        settings=settings,
-        status=status,
-        queue_position=queue_position,
-        tabs=tabs,
-        trace=trace,
-        gallery=gallery,
-        transcript=transcript,
-        open_button=open_button,
-        examples=_html("<div></div>", f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples"),
-    )
+def no_updates() -> Updates:
+    """Every component stays as it is. Not an empty dict, which Gradio takes for a value."""
+    return dict(gr.skip())
 
 
 def theme() -> gr.themes.Base:
@@ -97,61 +97,6 @@ def theme() -> gr.themes.Base:
     return gr.themes.Monochrome(
         font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"], spacing_size="md", radius_size="sm"
     ).set(layout_gap="14px", button_secondary_text_color_hover="*neutral_700", button_border_width="1px")
-
-
-def _prompt_row() -> tuple[gr.Textbox, gr.Button, gr.Button]:
-    with gr.Row(elem_id="ask", equal_height=True):
-        prompt = gr.Textbox(
-            label="Prompt", placeholder="The text both videos were made from", lines=2, max_lines=6, elem_id="prompt", scale=6
-        )
-        with gr.Column(scale=1, min_width=140):
-            compare_button = gr.Button("Compare", variant="primary", elem_id="go")
-            stop_button = gr.Button("Stop", elem_id="stop", visible=False)
-    return prompt, compare_button, stop_button
-
-
-def _status() -> tuple[gr.Textbox, gr.Textbox]:
-    """The status line, and the place in the queue."""
-    with gr.Row(elem_id="standing"):
-        status = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
-        return status, gr.Textbox(label="Place in the queue", elem_id="place", interactive=False, lines=1, max_lines=1)
-
-
-def _tabs() -> tuple[gr.Tabs, gr.HTML, gr.Gallery, gr.HTML, gr.UploadButton]:
-    """The tabs, and what stands in them: trace, frames, transcript, and the button that opens a saved trace."""
-    with gr.Tabs() as tabs:
-        with gr.Tab(words.TAB_TRACE):
-            trace = _html("<div></div>", f"mountTrace(host, props, watch, {words.EMPTY!r})", {"turns": []}, "trace")
-        with gr.Tab(words.TAB_FRAMES):
-            gallery = gr.Gallery(
-                label=words.TAB_FRAMES,
-                show_label=False,
-                elem_id="frames",
-                columns=4,
-                height="auto",
-                object_fit="contain",
-                interactive=False,
-                buttons=[],
-            )
-        with gr.Tab(words.TAB_TRANSCRIPT):
-            transcript = _html("<div></div>", "mountTranscript(host, props, watch)", {"passages": []}, "transcript")
-        with gr.Tab(words.TAB_SAVE):
-            _html("<div></div>", "mountSave(host)", None, "save")
-            open_button = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
-    return tabs, trace, gallery, transcript, open_button
-
-
-def _settings(judges: Sequence[str]) -> tuple[gr.Dropdown, dict[str, gr.Dropdown]]:
-    """The judge, and every row of `SETTINGS` by its name."""
-    with gr.Accordion(words.SETTINGS, open=False, elem_id="settings"):
-        with gr.Row():
-            judge = gr.Dropdown(
-                list(judges), value=judges[0], label="Judge", info=words.JUDGE_HELP, elem_id="judge", filterable=False
-            )
-            parts = {name: _setting(setting(name)) for name in settings_form.FIRST_ROW}
-        with gr.Accordion(words.MORE_SETTINGS, open=False, elem_id="more-settings"), gr.Row():
-            parts |= {row.name: _setting(row) for row in SETTINGS if row.name not in parts}
-    return judge, parts
 
 
 def _setting(row: Setting) -> gr.Dropdown:
@@ -171,12 +116,6 @@ def _player(number: int, name: str) -> gr.Video:
     return gr.Video(label=f"Video {number}", sources=["upload"], elem_id=name, min_width=140, height=320, buttons=[])
 
 
-def _addresses() -> tuple[gr.Textbox, gr.Textbox]:
-    """One for each video, folded away: most visitors have files."""
-    with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():
-        return _address(1), _address(2)
-
-
 def _address(number: int) -> gr.Textbox:
     return gr.Textbox(
         label=f"Video {number}",
@@ -189,12 +128,7 @@ def _address(number: int) -> gr.Textbox:
     )
 
 
-def _html(template: str, mount: str, value: Any, name: str) -> gr.HTML:
+def _html(mount: str, value: Any, name: str, template: str = "<div></div>") -> gr.HTML:
     """A constant template; the value comes as data, and the page's script (`VRThinker.mount`) writes it as text."""
-    return gr.HTML(
-        value,
-        html_template=template,
-        js_on_load=f"const host = element.firstElementChild; VRThinker.{mount};",
-        apply_default_css=False,
-        elem_id=name,
-    )
+    script = f"const host = element.firstElementChild; VRThinker.{mount};"
+    return gr.HTML(value, html_template=template, js_on_load=script, apply_default_css=False, elem_id=name)
