@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,7 @@ from vrthinker_core.types.events import Event, Finished, StopReason
 from vrthinker_core.ui.sessions.replay import end_open_turn
 from vrthinker_core.ui.view.run_state import RunState, fold
 
-STOP_SECONDS = 0.4
-"""Seconds that a stopped judge has to end by itself; after that the run counts as over without it."""
+STOP_SECONDS = 0.4  # for a stopped judge to end by itself; after that the run counts as over without it
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +24,12 @@ class RunJob:
 
     pair: VideoPair
     settings: Settings
-    trace: Path
-    """Where the trace is written, turn by turn."""
-    stop_file: Path
-    """The judge stops as soon as this file exists."""
-    judge: str = ""
-    """The name of the judge that was chosen, "" for the default."""
+    trace: Path  # where the trace is written, turn by turn
+    stop_file: Path  # the judge stops as soon as this file exists
+    judge: str = ""  # the name of the judge that was chosen, "" for the default
 
 
-JobRunner = Callable[[RunJob], Generator[Event, None, None]]
-"""Runs one comparison; yields its events."""
+JobRunner = Callable[[RunJob], Generator[Event, None, None]]  # runs one comparison; yields its events
 
 
 class BackgroundRun:
@@ -67,10 +62,8 @@ class BackgroundRun:
     def request_stop(self) -> None:
         """Ask the judge to stop; returns at once."""
         self._stop_deadline = min(self._stop_deadline, time.monotonic() + STOP_SECONDS)
-        try:
+        with suppress(OSError):  # the file is the quick way; without it the thread stops at the first event after the deadline
             self.job.stop_file.touch()
-        except OSError:
-            return  # the file is the quick way; without it `_consume` stops at the first event after the deadline
 
     def stop(self) -> RunState:
         """Stop, and return the final state, after `STOP_SECONDS` at the latest."""
@@ -84,26 +77,22 @@ class BackgroundRun:
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    # -- in the thread -------------------------------------------------------------------------------------------------
-
     def _work(self) -> None:
+        """All that the thread does."""
         while not self._judge_slots.acquire(timeout=0.1):
             if self._stop_deadline < math.inf:
                 self._add(Finished(StopReason.CANCELLED))
                 return
         try:
-            self._consume()
+            with closing(self._run_job(self.job)) as events:
+                for event in events:
+                    if not self._add(event) or time.monotonic() > self._stop_deadline:
+                        break
         except Exception as error:  # noqa: BLE001 - outermost in the thread: every run ends with a sentence
             self._add(Finished(StopReason.FAILED, error=describe(error), fault=type(error).__name__, seconds=self.seconds))
         finally:
             self._judge_slots.release()
             self._add(Finished(StopReason.CANCELLED, seconds=self.seconds))
-
-    def _consume(self) -> None:
-        with closing(self._run_job(self.job)) as events:
-            for event in events:
-                if not self._add(event) or time.monotonic() > self._stop_deadline:
-                    break
 
     def _add(self, event: Event) -> bool:
         """Fold an event into the state; False when the run was already over."""

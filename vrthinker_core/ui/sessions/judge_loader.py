@@ -18,11 +18,10 @@ from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.video import DecoderPool
 
-OpenJudge = Callable[[], Backend]
-"""Opens one judge. Raises VrThinkerError when it cannot be opened."""
+OpenJudge = Callable[[], Backend]  # opens one judge; raises VrThinkerError when it cannot be opened
 
+# The note on a run whose trace could not be written, in the place of one that names a path of the server.
 TRACE_NOT_KEPT = "The server could not keep its own record of this run. Download the trace if you need it."
-"""The note on a run whose trace could not be written, in the place of one that names a path of the server."""
 
 
 class JudgeLoader:
@@ -56,15 +55,8 @@ class JudgeLoader:
 
     def run_job(self, job: RunJob) -> Generator[Event, None, None]:
         """Run a job and yield its events (a `JobRunner`). On ZeroGPU this is the generator that runs in the GPU's process."""
-        backend = self.get(job.judge)
-        for event in judge(
-            job.pair,
-            backend,
-            job.settings,
-            cancelled=job.stop_file.exists,
-            trace=job.trace,
-            decoder_pool=self.decoder_pool,
-        ):
+        backend, pool, stop = self.get(job.judge), self.decoder_pool, job.stop_file.exists
+        for event in judge(job.pair, backend, job.settings, cancelled=stop, trace=job.trace, decoder_pool=pool):
             yield replace(event, notes=(TRACE_NOT_KEPT,)) if isinstance(event, Finished) and event.notes else event
 
     def close(self) -> None:
@@ -82,11 +74,8 @@ class JudgeLoader:
             except VrThinkerError as error:
                 self._futures[name].set_exception(error)
             except BaseException as error:  # noqa: BLE001 - outermost in the thread: the page shows what happened
-                self._futures[name].set_exception(_unexpected(error))
-
-
-def _unexpected(error: BaseException) -> CheckpointError:
-    return CheckpointError(f"The judge could not be opened ({type(error).__name__}). Choose another judge.")
+                sentence = f"The judge could not be opened ({type(error).__name__}). Choose another judge."
+                self._futures[name].set_exception(CheckpointError(sentence))
 
 
 def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:

@@ -16,14 +16,9 @@ from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, 
 from vrthinker_core.ui.sessions.replay import Replay
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 
-THUMBNAILS_URL = "frames"
-"""The URL path below which the server offers the thumbnails of all runs."""
-
-KEEP_SECONDS = 3600.0
-"""Seconds after its start for which a session is kept when its page's unload event never came."""
-
-MAX_SESSIONS = 400
-"""Sessions that are kept at once; beyond them, the oldest whose run is over are dropped."""
+THUMBNAILS_URL = "frames"  # the URL path below which the server offers the thumbnails of all runs
+KEEP_SECONDS = 3600.0  # after its start, for a session whose page's unload event never came
+MAX_SESSIONS = 400  # kept at once; beyond them, the oldest whose run is over are dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +31,8 @@ class Session:
     name: str
     run: BackgroundRun | Replay
     thumbnails: ThumbnailFiles
-    link: str = ""
-    """The name in `?trace=NAME` that leads to this run already, "" when there is none."""
+    link: str = ""  # the name in `?trace=NAME` that leads to this run already, "" when there is none
     started_at: float = field(default_factory=time.monotonic)
-    """`time.monotonic()` when the session began."""
 
     @property
     def is_replay(self) -> bool:
@@ -73,27 +66,25 @@ class Sessions:
 
     def start_run(self, session_id: str, pair: VideoPair, settings: Settings, judge: str = "") -> Session:
         """Start a run with the judge of that name ("" for the default); the former run is stopped and its files are removed."""
+        folder = self.trace_root / secrets.token_hex(12)
+        job = RunJob(pair, settings, folder / "trace.json", folder / "stop", judge)
         self.end(session_id)
         self.expire()
-        name = secrets.token_hex(12)
-        folder = self.trace_root / name
         folder.mkdir()
-        job = RunJob(pair, settings, folder / "trace.json", folder / "stop", judge)
-        run = BackgroundRun(job, self._run_job, self._judge_slots)
-        return self._add(session_id, Session(name, run, self.thumbnail_files(name)))
+        return self._add(session_id, folder.name, BackgroundRun(job, self._run_job, self._judge_slots))
 
     def start_replay(self, session_id: str, trace: Trace, link: str = "") -> Session:
         """Show a saved run; the former run is stopped and its files are removed."""
         self.end(session_id)
         self.expire()
-        name = secrets.token_hex(12)
-        return self._add(session_id, Session(name, Replay(trace), self.thumbnail_files(name), link))
+        return self._add(session_id, secrets.token_hex(12), Replay(trace), link)
 
     def thumbnail_files(self, name: str) -> ThumbnailFiles:
         """The thumbnails of the run (or example) of that name."""
         return ThumbnailFiles(self.thumbnail_root / name, f"{THUMBNAILS_URL}/{name}")
 
-    def _add(self, session_id: str, session: Session) -> Session:
+    def _add(self, session_id: str, name: str, run: BackgroundRun | Replay, link: str = "") -> Session:
+        session = Session(name, run, self.thumbnail_files(name), link)
         with self._lock:
             self._sessions[session_id] = session
         return session

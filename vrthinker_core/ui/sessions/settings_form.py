@@ -5,11 +5,8 @@ from collections.abc import Sequence
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types.settings import OWN, Setting
 
-OWN_NAME = "As the protocol says"
-"""What the form calls `OWN`."""
-
-FIRST_ROW = ("protocol", "window", "max_turns", "frames_per_call")
-"""The settings that stand beside the judge; all others are folded away below."""
+OWN_NAME = "As the protocol says"  # what the form calls `OWN`
+FIRST_ROW = ("protocol", "window", "max_turns", "frames_per_call")  # beside the judge; all others are folded away below
 
 
 def choices(row: Setting) -> list[tuple[str, str]]:
@@ -33,9 +30,8 @@ def parse_judge(value: object, offered: Sequence[str]) -> str:
     """The name of the judge that was asked for; the first one where nobody asked. Raises BadInput for one that is not offered."""
     if value in (None, ""):
         return offered[0]
-    for name in offered:
-        if value == name:
-            return name
+    if isinstance(value, str) and value in offered:
+        return value
     raise BadInput(f"There is no judge {str(value)[:40]!r} here. Choose {', '.join(offered)}.")
 
 

@@ -9,11 +9,8 @@ from vrthinker_core.errors import BackendFailed
 from vrthinker_core.types.events import Event
 from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
 
-DEFAULT_TURNS = 6
-"""Replies of a run in which nobody chose their number."""
-
-MAX_GPU_SECONDS = 75
-"""The most that a job asks for: ZeroGPU refuses a run for which a visitor's remaining quota is too small."""
+DEFAULT_TURNS = 6  # replies of a run in which nobody chose their number
+MAX_GPU_SECONDS = 75  # the most that a job asks for: ZeroGPU refuses a run that needs more than a visitor's remaining quota
 
 
 def gpu_seconds(job: RunJob) -> int:
