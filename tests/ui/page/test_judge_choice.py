@@ -130,7 +130,7 @@ def test_choosing_a_judge_leaves_a_saved_run_on_the_page(server: Server, open_pa
 def test_a_judge_that_cannot_be_opened_says_why_and_leaves_the_others_alone(server: Server, open_page: Open, clips: Clips) -> None:
     page = open_settings(open_page, server)
     choose(page, "judge", "missing")
-    expect(page.locator(".vrt-judge")).to_have_text(words.unopened_line("missing"), timeout=LONG)
+    expect(page.locator(".vrt-judge")).to_have_text(words.UNOPENED_LINE.format("missing"), timeout=LONG)
     expect(page.locator(".vrt-ending")).to_have_text("There is no folder missing.")
     assert page.locator(".vrt-notes li").count() == 0
     start(page, clips)

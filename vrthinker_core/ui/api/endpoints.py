@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from gradio_client.utils import python_type_to_json_schema  # type: ignore[impor
 from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.types import VideoPair
 from vrthinker_core.ui.api import mcp
-from vrthinker_core.ui.api.mcp_calls import McpCalls, call_token
+from vrthinker_core.ui.api.mcp_calls import call_token
 from vrthinker_core.ui.api.settings_input import resolve_settings, settings_schema
 from vrthinker_core.ui.api.video_inputs import UploadedFile, resolve_video
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
@@ -38,13 +38,14 @@ Item = TypeVar("Item", RunJson, HealthJson)
 
 
 def register_endpoints(
-    blocks: CheckedBlocks, judges: JudgeLoader, sessions: Sessions, at_once: int, concurrency_id: str, mcp_calls: McpCalls
+    blocks: CheckedBlocks, judges: JudgeLoader, sessions: Sessions, at_once: int, concurrency_id: str, mcp_tokens: Set[str]
 ) -> None:
     """Add the endpoints to `blocks`, inside whose `with` statement this is called.
 
-    With the page's own `concurrency_id`, page and API wait in one queue; `at_once` runs of it go on at the same time.
+    With the page's own `concurrency_id`, page and API wait in one queue; `at_once` runs of it go on at the same time. `mcp_tokens`
+    are those of the MCP calls whose client is still connected.
     """
-    api = Endpoints(blocks, judges, sessions, concurrency_id, mcp_calls)
+    api = Endpoints(blocks, judges, sessions, concurrency_id, mcp_tokens)
     compare = endpoint(api.compare, api_name="compare", concurrency_limit=at_once, concurrency_id=concurrency_id)
     health = endpoint(api.health, api_name="health", queue=False)
     _set_schema(blocks, compare["inputs"][-1], settings_schema())
@@ -76,7 +77,7 @@ class Endpoints:
     judges: JudgeLoader
     sessions: Sessions
     concurrency_id: str
-    mcp_calls: McpCalls
+    mcp_tokens: Set[str]
 
     async def compare(
         self,
@@ -107,15 +108,17 @@ class Endpoints:
                 chosen = resolve_settings(settings)
                 first = await cleanup.enter_async_context(resolve_video(video1, "Video 1", self.blocks.fetch))
                 second = await cleanup.enter_async_context(resolve_video(video2, "Video 2", self.blocks.fetch))
+                if not isinstance(prompt, str):
+                    raise BadInput("The prompt must be a text.")
                 session_id = f"program {secrets.token_hex(12)}"
-                session = self.sessions.start_run(session_id, VideoPair(_checked_prompt(prompt), first, second), chosen, name)
+                session = self.sessions.start_run(session_id, VideoPair(prompt, first, second), chosen, name)
                 cleanup.callback(self.sessions.end, session_id)
             except BadInput as error:
                 yield _response(refused_json(str(error)), token)
                 return
             async for item in _progress(session):
                 yield _response(item, token)
-                if not self.mcp_calls.is_waiting(token):
+                if token and token not in self.mcp_tokens:
                     return
 
     def health(self, request: gr.Request) -> HealthJson | str:
@@ -167,9 +170,3 @@ async def _progress(session: Session) -> AsyncIterator[RunJson]:
 def _response(item: Item, token: str) -> Item | str:
     """The item itself; as JSON text for the call of an MCP tool, which is the one that has a token."""
     return json.dumps(item, ensure_ascii=False) if token else item
-
-
-def _checked_prompt(prompt: object) -> str:
-    if not isinstance(prompt, str):
-        raise BadInput("The prompt must be a text.")
-    return prompt

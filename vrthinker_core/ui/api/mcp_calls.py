@@ -14,28 +14,17 @@ from vrthinker_core.ui.api.mcp import MCP_PATH
 CALL_HEADER = "x-vr-thinker-tool-call"
 
 
-class McpCalls:
-    """The tokens of all calls whose client is still connected."""
-
-    def __init__(self) -> None:
-        self.tokens: set[str] = set()
-
-    def is_waiting(self, token: str) -> bool:
-        """Whether the client of that call is still connected; True for "", which is no call of a tool."""
-        return not token or token in self.tokens
-
-
 def call_token(request: gr.Request) -> str:
     """The token of a tool's call; "" for every other call."""
     return str(request.headers.get(CALL_HEADER, ""))
 
 
 class McpCallMiddleware:
-    """ASGI middleware that gives every request to the MCP server a token."""
+    """ASGI middleware that gives every request to the MCP server a token; `tokens` holds those whose client is still connected."""
 
-    def __init__(self, app: ASGIApp, calls: McpCalls) -> None:
+    def __init__(self, app: ASGIApp, tokens: set[str]) -> None:
         self._app = app
-        self._calls = calls
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, those to the MCP server with a token."""
@@ -43,17 +32,17 @@ class McpCallMiddleware:
             await self._app(scope, receive, send)
             return
         token = secrets.token_hex(12)
-        self._calls.tokens.add(token)
+        self._tokens.add(token)
         marked = {**scope, "headers": list(scope["headers"])}
         MutableHeaders(scope=marked)[CALL_HEADER] = token
 
         async def watched_receive() -> Message:
             message = await receive()
             if message["type"] == "http.disconnect":
-                self._calls.tokens.discard(token)
+                self._tokens.discard(token)
             return message
 
         try:
             await self._app(marked, watched_receive, send)
         finally:
-            self._calls.tokens.discard(token)
+            self._tokens.discard(token)

@@ -42,8 +42,8 @@ class FetchPolicy:
 
 
 PUBLIC_ONLY = FetchPolicy()
+# Whatever the server itself can reach: only for a server whose visitors may reach all of that anyway.
 ANY_ADDRESS = FetchPolicy(is_public=lambda _: True, ports=None)
-"""Whatever the server itself can reach: only for a server whose visitors may reach all of that anyway."""
 
 
 def resolve_within(host: str, port: int, resolver: Resolver, seconds: float) -> tuple[str, ...]:

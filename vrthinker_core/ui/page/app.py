@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from vrthinker_core.ui.api import endpoints, mcp
-from vrthinker_core.ui.api.mcp_calls import McpCallMiddleware, McpCalls
+from vrthinker_core.ui.api.mcp_calls import McpCallMiddleware
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.ui.fetch.uploads import Uploads
 from vrthinker_core.ui.page.events import JUDGE_QUEUE, connect_events
@@ -60,7 +60,7 @@ class Page:
             WaitingRoom(options.waiting + options.at_once),
             Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", options.policy),
         )
-        self._mcp_calls = McpCalls()
+        self._mcp_tokens: set[str] = set()
 
     def blocks(self) -> gr.Blocks:
         """The page itself, ready to be launched with `launch_options`."""
@@ -69,9 +69,7 @@ class Page:
         blocks = CheckedBlocks(title=words.TITLE, analytics_enabled=False, delete_cache=(600, 3600))
         blocks.fetch = services.uploads.fetch
         with blocks:
-            endpoints.register_endpoints(
-                blocks, services.judges, services.sessions, at_once, concurrency_id=JUDGE_QUEUE, mcp_calls=self._mcp_calls
-            )
+            endpoints.register_endpoints(blocks, services.judges, services.sessions, at_once, JUDGE_QUEUE, self._mcp_tokens)
             parts = PageComponents(services.examples.cards(services.sessions.thumbnail_files), services.judges.names)
             connect_events(blocks, parts, services, at_once)
         blocks.queue(max_size=self._options.waiting + at_once, default_concurrency_limit=None)
@@ -80,7 +78,7 @@ class Page:
     def launch_options(self, names: Sequence[str] = ()) -> dict[str, Any]:
         """Arguments for `launch`, without which the page is neither complete nor safe. `names`: the server's further host names."""
         guards = [Middleware(OriginGuard, names=names), Middleware(RequestLimits)]
-        mcp_calls = Middleware(McpCallMiddleware, calls=self._mcp_calls)
+        mcp_calls = Middleware(McpCallMiddleware, tokens=self._mcp_tokens)
         return {
             "theme": theme(),
             "css": assets.style("trace.css", "transcript.css", "page.css", "gradio.css"),

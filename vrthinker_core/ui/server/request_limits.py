@@ -8,22 +8,10 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-BLOCKED_PATHS = tuple(
-    f"/gradio_api/{name}"
-    for name in (
-        "process_recording",
-        "component_server",
-        "file=http",
-        "file/http",
-        "proxy=",
-        "vibe",
-        "undo-vibe",
-        "stream/",
-        "deep_link",
-        "dev/",
-    )
-)
-"""Prefixes of paths that the page never requests."""
+# Prefixes of paths that the page never requests.
+PROXIES = ("file=http", "file/http", "proxy=")
+UNUSED = ("process_recording", "component_server", "vibe", "undo-vibe", "stream/", "deep_link", "dev/")
+BLOCKED_PATHS = tuple(f"/gradio_api/{name}" for name in (*PROXIES, *UNUSED))
 
 MAX_FORM_BYTES = 101 * 2**20  # the largest upload and the headers of its part
 MAX_BODY_BYTES = 64 * 2**20  # any other request: small, unless a program sends its videos as data URLs

@@ -72,6 +72,6 @@ def _card(example: SavedExample, thumbnails: ThumbnailFiles) -> CardJson:
         "title": title[:1].upper() + title[1:],
         "prompt": trace.started.prompt,
         "outcome": words.verdict_headline(verdict) if verdict else words.NO_VERDICT,
-        "judge": f"{words.judge_line(trace.started.judge)} · {words.count(len(trace.turns), 'turn')}",
+        "judge": f"{words.JUDGE_LINE.format(trace.started.judge)} · {words.count(len(trace.turns), 'turn')}",
         "pictures": [thumbnails(halves[side]).src if side in halves else "" for side in Side],
     }

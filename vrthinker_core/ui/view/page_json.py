@@ -74,7 +74,7 @@ def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | N
     in_view = frames_in_view(state)
     return {
         "prompt": started.prompt,
-        "judge": words.judge_line(started.judge),
+        "judge": words.JUDGE_LINE.format(started.judge),
         "notes": [*started.notes, *(state.finished.notes if state.finished else ())],
         "health": words.clip_notes(started.clips),
         "fps": [clip.fps if clip else 0 for clip in started.clips],
@@ -124,7 +124,7 @@ def _turn(
         "number": turn_state.number,
         "state": " · ".join([*summary, words.reply_summary(turn.reply)] if turn else summary),
         "foot": words.turn_footer(turn) if turn else "",
-        "confidence": [] if sure is None else [words.confidence_text(sure), words.CONFIDENCE_HELP],
+        "confidence": [] if sure is None else [words.CONFIDENCE.format(sure), words.CONFIDENCE_HELP],
         "live": turn is None and running,
         "tiles": [tile.to_json(clips, in_view, images) for tile in tiles],
         "parts": _parts(turn_state, read_reply),

@@ -39,15 +39,17 @@ FRAME_CAPTION = "Video {} · #{} · {:.2f} s"
 COPY_SHOWN = "Browsers cannot play this video: a copy is shown, and the judge reads the original."
 NO_FILE = "That file did not arrive. Choose it again."
 
+JUDGE_LINE = "Judge: {}"
+UNOPENED_LINE = "{} cannot be opened."  # the reason is shown apart from it
 JUDGE_HELP = "Who compares the videos. A change counts for the next run."
 
+# One line of help each, in the order in which a verdict is shown.
 DIMENSION_HELP = {
     Dimension.OA: "All things weighed together: which video a person would rather be given.",
     Dimension.TA: "How faithfully a video shows what the prompt says.",
     Dimension.VQ: "Beauty and cleanness of the picture: artefacts, blur, distortion, flicker.",
     Dimension.MQ: "Smooth and natural motion: no jitter, no jumps, nothing that changes by itself.",
 }
-"""One line of help each, in the order in which a verdict is shown."""
 
 LABEL_HELP = {
     Preference.TIE: "The judge sees no difference here.",
@@ -68,16 +70,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def judge_line(name: str) -> str:
-    """The line that names the judge."""
-    return f"Judge: {name}"
-
-
-def unopened_line(name: str) -> str:
-    """The line for a judge that cannot be opened; the reason is shown apart from it."""
-    return f"{name} cannot be opened."
 
 
 def running_status(turn: int, turns: int | None, frames: int, writing: bool) -> str:
@@ -148,12 +140,8 @@ THINK = "Think"
 TOOL_CALL = "Tool call"
 RAW = "Reply as it came"
 WRITING = "Writing"
+CONFIDENCE = "confidence {}"
 CONFIDENCE_HELP = "How sure the judge said it was, in the numbers of its own protocol."
-
-
-def confidence_text(confidence: int) -> str:
-    """How sure the judge said it was."""
-    return f"confidence {confidence}"
 
 
 def frames_summary(pairs: int, singles: int) -> str:
