@@ -112,7 +112,7 @@ def test_examples_are_sorted_by_name_and_broken_ones_left_out(folder: Path, tmp_
     json.dumps(cards)
     assert examples.find("a-block") is examples.all[0]
     assert examples.find("../a-block") is None
-    assert Examples(folder / "nothing").all == ()
+    assert Examples(folder / "nothing").all == []
 
 
 def test_showing_a_saved_run_stops_the_live_one(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ def register_endpoints(
     _set_schema(blocks, compare["inputs"][-1], settings_schema())
     _set_schema(blocks, compare["outputs"][0], python_type_to_json_schema(RunJson))
     _set_schema(blocks, health["outputs"][0], python_type_to_json_schema(HealthJson))
-    if mcp.installed_version("mcp") and mcp.why_unavailable():
-        logging.getLogger(__name__).warning(mcp.why_unavailable())
+    if mcp.installed_version("mcp") and (sentence := mcp.why_unavailable()):
+        logging.getLogger(__name__).warning(sentence)
 
 
 def _set_schema(blocks: CheckedBlocks, component: int, schema: dict[str, Any]) -> None:
@@ -62,11 +62,6 @@ def _set_schema(blocks: CheckedBlocks, component: int, schema: dict[str, Any]) -
     derived = value.api_info()  # not a copy: the schema that Gradio shows
     derived.clear()
     derived.update(schema)
-
-
-def has_mcp() -> bool:
-    """Whether `launch(mcp_server=True)` can serve the endpoints as MCP tools."""
-    return not mcp.why_unavailable()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,7 @@ KEEP_SECONDS = 3600.0  # for a copy or a download; by then Gradio has a copy of 
 
 
 class Uploads:
-    """Copies are in `folder`, named after their content, so that a copy's name leads to its original.
-
-    Downloads, as far as `policy` allows them, go to the folder `fetched`.
-    """
+    """Copies in `folder` are named after their content, which leads to the original; downloads that `policy` allows: `fetched`."""
 
     def __init__(self, folder: Path, fetched: Path, policy: FetchPolicy = PUBLIC_ONLY) -> None:
         self._folder = folder
@@ -31,10 +28,7 @@ class Uploads:
         return fetch_video(url, self._fetched, policy=self._policy)
 
     def make_playable(self, path: Path) -> Path:
-        """The file that the page shows for an uploaded video: the video itself where browsers play it, else a copy.
-
-        Raises VideoError with a sentence for what is no video.
-        """
+        """The file that the page shows: `path` where browsers play it, else a copy. Raises VideoError for what is no video."""
         self._expire()
         copy = playable_copy(path, self._folder)
         if copy is None:

@@ -81,8 +81,8 @@ class Page:
         mcp_calls = Middleware(McpCallMiddleware, tokens=self._mcp_tokens)
         return {
             "theme": theme(),
-            "css": assets.style("trace.css", "transcript.css", "page.css", "gradio.css"),
-            "head": f"<script>{assets.script(assets.PAGE)}</script>",
+            "css": assets.joined("trace.css", "transcript.css", "page.css", "gradio.css"),
+            "head": f"<script>{assets.joined(*assets.PAGE)}</script>",
             "app_kwargs": {"routes": self._routes(), "middleware": [*guards, mcp_calls]},
             "run_history": False,
             "enable_monitoring": False,
@@ -93,7 +93,7 @@ class Page:
             "footer_links": ["api"],
             "ssr_mode": False,
             "share": False,
-            "mcp_server": endpoints.has_mcp(),
+            "mcp_server": not mcp.why_unavailable(),
         }
 
     def close(self) -> None:

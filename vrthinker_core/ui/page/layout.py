@@ -16,12 +16,10 @@ Updates = dict[Any, Any]  # component to its new value, as Gradio takes it; a co
 
 
 class PageComponents:
-    """Builds the page; its attributes are the components that take part in events.
-
-    `cards` are the page's examples, `judges` the names that can be chosen.
-    """
+    """Builds the page; its attributes are the components that take part in events."""
 
     def __init__(self, cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> None:
+        """`cards` are the page's examples, `judges` the names that can be chosen."""
         self.head = _html("mountHead(host, props, watch)", "", "head", f"<header class='vrt vrt-header'>{TITLE}</header>")
         with gr.Row(elem_id="players"):
             self.first, self.second = self.videos = _player(1, "first"), _player(2, "second")
@@ -100,15 +98,10 @@ def theme() -> gr.themes.Base:
 
 
 def _setting(row: Setting) -> gr.Dropdown:
-    """Numbers that are not offered may be typed."""
+    choices, value, info = settings_form.choices(row), settings_form.default_choice(row), settings_form.help_text(row)
+    typed = row.number is not None  # numbers that are not offered may be typed
     return gr.Dropdown(
-        settings_form.choices(row),
-        value=settings_form.default_choice(row),
-        label=row.label,
-        info=settings_form.help_text(row),
-        elem_id=row.name,
-        filterable=row.number is not None,
-        allow_custom_value=row.number is not None,
+        choices, value=value, label=row.label, info=info, elem_id=row.name, filterable=typed, allow_custom_value=typed
     )
 
 

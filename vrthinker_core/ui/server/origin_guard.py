@@ -54,7 +54,13 @@ class OriginGuard:
         elif "origin" in headers and _split(headers["origin"]).netloc.lower() != host.lower():
             await PlainTextResponse("Only this server's own page may do that.", 403)(scope, receive, send)
         else:
-            await self._app(scope, receive, _with_headers(send))
+
+            async def send_with_headers(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    message = {**message, "headers": [*message.get("headers", ()), *SECURITY_HEADERS]}
+                await send(message)
+
+            await self._app(scope, receive, send_with_headers)
 
     def _is_own_host(self, host: str) -> bool:
         """IP addresses always are: only a name can be made to resolve to this server."""
@@ -69,12 +75,3 @@ def _split(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         return urlsplit("")
-
-
-def _with_headers(send: Send) -> Send:
-    async def send_with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *SECURITY_HEADERS]}
-        await send(message)
-
-    return send_with_headers

@@ -17,11 +17,7 @@ class Replay:
 
     def __init__(self, trace: Trace) -> None:
         self.state = fold_all(trace.events())
-
-    @property
-    def seconds(self) -> float:
-        """How long the run took when it was live; 0 when it was cut off."""
-        return self.state.finished.seconds if self.state.finished else 0.0
+        self.seconds = trace.finished.seconds if trace.finished else 0.0  # of the live run; 0 when it was cut off
 
     def request_stop(self) -> None:
         """Nothing to do: nothing runs."""
@@ -44,10 +40,7 @@ def trace_of(state: RunState) -> Trace | None:
 
 
 def end_open_turn(state: RunState) -> RunState:
-    """The state with its open turn ended as a cancelled one, so that the text of a judge that hangs is kept.
-
-    The same state where the last turn has ended already, as a judge that stops by itself does it.
-    """
+    """The state with its open turn, where there is one, ended as a cancelled one: the text of a judge that hangs is kept."""
     read_reply = reply_reader(state.started)
     if read_reply is None or not state.turns or state.turns[-1].turn is not None:
         return state

@@ -23,12 +23,9 @@ MAX_SESSIONS = 400  # kept at once; beyond them, the oldest whose run is over ar
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The latest run of one open page, live or replayed.
+    """The latest run of one open page, live or replayed."""
 
-    `name` stands in the URLs of the run's files; it cannot be guessed, so no visitor finds another's.
-    """
-
-    name: str
+    name: str  # stands in the URLs of the run's files; it cannot be guessed, so no visitor finds another's
     run: BackgroundRun | Replay
     thumbnails: ThumbnailFiles
     link: str = ""  # the name in `?trace=NAME` that leads to this run already, "" when there is none

@@ -9,11 +9,6 @@ VIEW = ("trace.js", "passage.js", "turn.js", "transcript.js")  # what draws a tr
 PAGE = (*VIEW, "players.js", "rail.js", "save.js", "examples.js", "page.js")
 
 
-def script(names: tuple[str, ...]) -> str:
-    """The scripts, joined in that order."""
-    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
-
-
-def style(*names: str) -> str:
-    """The style sheets, joined in that order."""
+def joined(*names: str) -> str:
+    """The scripts or style sheets of those names, joined in that order."""
     return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)

@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TypedDict
 
@@ -41,16 +40,11 @@ class Examples:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    @cached_property
-    def all(self) -> tuple[SavedExample, ...]:
-        """Every example."""
-        examples = []
-        for path in sorted(self.folder.glob("*/trace.json")):
+        self.all: list[SavedExample] = []
+        for path in sorted(folder.glob("*/trace.json")):
             videos = (path.with_name("first.mp4"), path.with_name("second.mp4"))
             with contextlib.suppress(TraceError):
-                examples.append(SavedExample(path.parent.name, load(path), videos))
-        return tuple(examples)
+                self.all.append(SavedExample(path.parent.name, load(path), videos))
 
     def find(self, name: str) -> SavedExample | None:
         """The example of that name; None where there is none."""
@@ -71,7 +65,7 @@ def _card(example: SavedExample, thumbnails: ThumbnailFiles) -> CardJson:
         "name": example.name,
         "title": title[:1].upper() + title[1:],
         "prompt": trace.started.prompt,
-        "outcome": words.verdict_headline(verdict) if verdict else words.NO_VERDICT,
+        "outcome": words.HEADLINES[verdict.OA] if verdict else words.NO_VERDICT,
         "judge": f"{words.JUDGE_LINE.format(trace.started.judge)} · {words.count(len(trace.turns), 'turn')}",
         "pictures": [thumbnails(halves[side]).src if side in halves else "" for side in Side],
     }

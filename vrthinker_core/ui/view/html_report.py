@@ -32,20 +32,17 @@ def render_report(trace: Trace) -> str:
     """The whole file. The policy allows our script and our style by their hashes, and nothing else; all the rest is data."""
     state = fold_all(trace.events())
     data = {"trace": view_json(state, inline_image), "transcript": transcript_json(state)}
-    style = assets.style("trace.css", "transcript.css", "report.css")
-    script = assets.script((*assets.VIEW, "report.js"))
+    style = assets.joined("trace.css", "transcript.css", "report.css")
+    script = assets.joined(*assets.VIEW, "report.js")
     policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
-    return TEMPLATE.format(title=words.TITLE, policy=policy, style=style, script=script, values=_embedded(data))
+    # JSON that cannot close the script element around it
+    values = json.dumps(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return TEMPLATE.format(title=words.TITLE, policy=policy, style=style, script=script, values=values)
 
 
 def inline_image(frame: Thumbnail) -> ImageSource:
     """The thumbnail itself, as a data URI."""
     return ImageSource("data:image/jpeg;base64," + base64.b64encode(frame.jpeg).decode(), *jpeg_size(frame.jpeg))
-
-
-def _embedded(values: object) -> str:
-    """JSON that cannot close the script element around it."""
-    return json.dumps(values).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _hash(text: str) -> str:

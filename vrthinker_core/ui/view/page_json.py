@@ -158,4 +158,4 @@ def _verdict(finished: Finished | None) -> VerdictJson | None:
         }
         for dimension, help_text in words.DIMENSION_HELP.items()
     ]
-    return {"headline": words.verdict_headline(finished.verdict), "caveats": words.verdict_caveats(finished), "chips": chips}
+    return {"headline": words.HEADLINES[finished.verdict.OA], "caveats": words.verdict_caveats(finished), "chips": chips}

@@ -1,6 +1,6 @@
 """Every label and sentence of the page, in one place. None names a protocol or a model: those are data."""
 
-from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Reply, Verdict
+from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Reply
 from vrthinker_core.types.events import Finished, StopReason, Turn
 
 TITLE = "VR-Thinker"
@@ -49,6 +49,14 @@ DIMENSION_HELP = {
     Dimension.TA: "How faithfully a video shows what the prompt says.",
     Dimension.VQ: "Beauty and cleanness of the picture: artefacts, blur, distortion, flicker.",
     Dimension.MQ: "Smooth and natural motion: no jitter, no jumps, nothing that changes by itself.",
+}
+
+# The verdict in one line, by its overall label.
+HEADLINES = {
+    Preference.FIRST: "Video 1 is better overall",
+    Preference.SECOND: "Video 2 is better overall",
+    Preference.TIE: "Both are equally good overall",
+    None: "No overall verdict",
 }
 
 LABEL_HELP = {
@@ -102,16 +110,6 @@ def end_notice(finished: Finished) -> str:
     if finished.stop is StopReason.CANCELLED and finished.verdict is not None:
         return "Stopped. What the judge had seen and written is kept."
     return finished.error or END_NOTICES[finished.stop]
-
-
-def verdict_headline(verdict: Verdict) -> str:
-    """The verdict in one line."""
-    return {
-        Preference.FIRST: "Video 1 is better overall",
-        Preference.SECOND: "Video 2 is better overall",
-        Preference.TIE: "Both are equally good overall",
-        None: "No overall verdict",
-    }[verdict.OA]
 
 
 def verdict_caveats(finished: Finished) -> list[str]:
