@@ -99,8 +99,7 @@ class Endpoints:
         token = call_token(request)
         async with AsyncExitStack() as cleanup:
             try:
-                name = settings_form.parse_judge(judge, self.judges.names)
-                chosen = resolve_settings(settings)
+                name, chosen = settings_form.parse_judge(judge, self.judges.names), resolve_settings(settings)
                 first = await cleanup.enter_async_context(resolve_video(video1, "Video 1", self.blocks.fetch))
                 second = await cleanup.enter_async_context(resolve_video(video2, "Video 2", self.blocks.fetch))
                 if not isinstance(prompt, str):
