@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SUFFIX = ".part"
-"""How the names of files end that are still being written."""
+SUFFIX = ".part"  # How the names of files end that are still being written
 
 
 @contextmanager

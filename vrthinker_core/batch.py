@@ -18,8 +18,7 @@ from vrthinker_core.types.events import Event
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video import DecoderPool
 
-OPEN_AHEAD = 4
-"""Pairs whose videos are opened before their first turn, and videos that are opened at the same time."""
+OPEN_AHEAD = 4  # Pairs whose videos are opened before their first turn, and videos that are opened at the same time
 
 StreamBatch = Callable[[Sequence[GenerationRequest]], Iterator[tuple[int, StreamItem]]]
 
@@ -117,8 +116,7 @@ class _Row:
         self._events: Future[list[Event]] | None = None
         self._pending: PendingTurn | None = None
         self._started = False
-        self.reply = ReplyCollector(0)
-        """The reply that is being generated."""
+        self.reply = ReplyCollector(0)  # The reply that is being generated
 
     @property
     def over(self) -> bool:

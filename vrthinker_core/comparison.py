@@ -24,8 +24,7 @@ from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
 from vrthinker_core.video.clip_pair import close_clip, frame_source, opened_clips, submit_opening
 
-MAX_PROMPT = 10_000
-"""Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context."""
+MAX_PROMPT = 10_000  # Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,7 @@ class PendingTurn:
 
     shown: FramesShown
     request: GenerationRequest
-    in_view: tuple[FrameRef, ...]
-    """Every frame that the messages of the request hold."""
+    in_view: tuple[FrameRef, ...]  # Every frame that the messages of the request hold
 
 
 class Comparison:

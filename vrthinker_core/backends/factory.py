@@ -10,8 +10,7 @@ from vrthinker_core.errors import BadInput, CheckpointError
 
 NANO = Path(__file__).resolve().parents[2] / "assets" / "nano"
 NANO_NAME = "nano (built in)"
-DEFAULT_CHECKPOINT = "qunwang13/vrthinker"
-"""Hub id of the published 7B checkpoint: the default where there is a GPU."""
+DEFAULT_CHECKPOINT = "qunwang13/vrthinker"  # Hub id of the published 7B checkpoint: the default where there is a GPU
 
 NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
 """Part of every note about the built-in judge."""

@@ -11,8 +11,7 @@ from vrthinker_core.errors import JudgeError
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
-ScriptedReply = str | Completion | JudgeError
-"""One reply: its text, a whole completion, or the error to raise in its place."""
+ScriptedReply = str | Completion | JudgeError  # One reply: its text, a whole completion, or the error to raise in its place
 
 Script = Sequence[ScriptedReply] | Callable[[Sequence[Message]], ScriptedReply]
 """The replies in order (the last one again when they run out), or a function of the messages."""

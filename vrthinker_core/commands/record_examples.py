@@ -19,8 +19,7 @@ from vrthinker_core.types import Settings, Side, VideoPair
 from vrthinker_core.types.events import Finished
 
 FOLDER = Path(__file__).resolve().parents[2] / "assets" / "examples"
-SIZE = 336
-"""Pixels per side of the clips: crisp in the page's players, small in the repository."""
+SIZE = 336  # Pixels per side of the clips: crisp in the page's players, small in the repository
 
 SCRIPTED_NOTES = ("A script speaks here, not a model: it shows what the protocol allows.",)
 """Note of the examples whose replies come from a script."""
@@ -30,13 +29,10 @@ SCRIPTED_NOTES = ("A script speaks here, not a model: it shows what the protocol
 class ExampleRecipe:
     """One comparison of two drawn clips."""
 
-    name: str
-    """Folder of the example; the page shows them in the order of the names."""
-    seed: int
-    """Which drawn pair."""
+    name: str  # Folder of the example; the page shows them in the order of the names
+    seed: int  # Which drawn pair
     settings: Settings = Settings()
-    script: tuple[str, ...] = ()
-    """Replies in place of those of the judge that is given."""
+    script: tuple[str, ...] = ()  # Replies in place of those of the judge that is given
 
 
 def _reply(snapshot: str, think: str, *actions: str) -> str:

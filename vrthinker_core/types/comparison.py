@@ -24,14 +24,10 @@ class Preference(IntEnum):
 class Dimension(StrEnum):
     """What is compared, in the order of the model card."""
 
-    TA = "TA"
-    """Text alignment: how faithfully a video shows the prompt."""
-    MQ = "MQ"
-    """Motion quality: smoothness, jitter, unnatural motion, consistency over time."""
-    VQ = "VQ"
-    """Visual quality: aesthetics, artefacts, blur, distortion, flicker."""
-    OA = "OA"
-    """Overall."""
+    TA = "TA"  # Text alignment: how faithfully a video shows the prompt
+    MQ = "MQ"  # Motion quality: smoothness, jitter, unnatural motion, consistency over time
+    VQ = "VQ"  # Visual quality: aesthetics, artefacts, blur, distortion, flicker
+    OA = "OA"  # Overall
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,18 +28,13 @@ class StopReason(StrEnum):
 class Turn:
     """One reply of the judge, with what it was shown before."""
 
-    number: int
-    """1-based."""
-    told: str
-    """The text that was sent before this reply, without the system prompt."""
-    frames: tuple[Thumbnail, ...]
-    """The frames that were sent with it, in order."""
+    number: int  # 1-based
+    told: str  # The text that was sent before this reply, without the system prompt
+    frames: tuple[Thumbnail, ...]  # The frames that were sent with it, in order
     completion: Completion
     reply: Reply
-    forced: bool = False
-    """The engine had asked for the answer now."""
-    in_view: tuple[FrameRef, ...] = ()
-    """Every frame the judge could see while it wrote this reply."""
+    forced: bool = False  # The engine had asked for the answer now
+    in_view: tuple[FrameRef, ...] = ()  # Every frame the judge could see while it wrote this reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +44,10 @@ class Started:
     prompt: str
     judge: str
     dialect: str
-    settings: Settings
-    """With every default filled in."""
+    settings: Settings  # With every default filled in
     clips: tuple[ClipInfo | None, ClipInfo | None]
-    system: str = ""
-    """The system prompt as sent."""
-    rules: tuple[str, ...] = ()
-    """Which of the card's open points was decided how: grid rule, first frames, packing."""
+    system: str = ""  # The system prompt as sent
+    rules: tuple[str, ...] = ()  # Which of the card's open points was decided how: grid rule, first frames, packing
     notes: tuple[str, ...] = ()
 
 
@@ -89,16 +81,11 @@ class Finished:
     """Last event: why the run ended, and the verdict if there is one."""
 
     stop: StopReason
-    verdict: Verdict | None = None
-    """Whole for `answered`; may be partial otherwise."""
-    provisional: bool = False
-    """No final answer came: this is the last recommended one."""
-    forced: bool = False
-    """The answer came because the engine asked for it now."""
-    error: str = ""
-    """What went wrong and what to do, for `failed` and `context full`."""
-    fault: str = ""
-    """Name of the error in `errors.py`, "" when nothing failed."""
+    verdict: Verdict | None = None  # Whole for `answered`; may be partial otherwise
+    provisional: bool = False  # No final answer came: this is the last recommended one
+    forced: bool = False  # The answer came because the engine asked for it now
+    error: str = ""  # What went wrong and what to do, for `failed` and `context full`
+    fault: str = ""  # Name of the error in `errors.py`, "" when nothing failed
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -112,8 +99,7 @@ class Trace:
 
     started: Started
     turns: tuple[Turn, ...] = ()
-    finished: Finished | None = None
-    """None when the run was killed before it could say how it ended."""
+    finished: Finished | None = None  # None when the run was killed before it could say how it ended
     format: Literal["vr-thinker-trace/1"] = "vr-thinker-trace/1"
 
     def events(self) -> Iterator[Event]:

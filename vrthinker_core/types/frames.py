@@ -20,20 +20,14 @@ class Frame:
     """A decoded frame as it is sent to a judge."""
 
     ref: FrameRef
-    index: int
-    """The real frame in the file, 0-based, as a full sequential decode counts."""
-    seconds: float
-    """When it appears, from the file's own timestamps, 0 for the first frame."""
-    until: float
-    """When the next frame replaces it."""
+    index: int  # The real frame in the file, 0-based, as a full sequential decode counts
+    seconds: float  # When it appears, from the file's own timestamps, 0 for the first frame
+    until: float  # When the next frame replaces it
     width: int
     height: int
-    key: str
-    """Content of the clip, real index and size: equal keys mean equal pixels, so a picture is never encoded twice."""
-    rgb: bytes = field(repr=False, compare=False)
-    """height * width * 3 bytes, row by row."""
-    note: str = ""
-    """Why this is not the very frame that was asked for ("" when it is)."""
+    key: str  # Content of the clip, real index and size: equal keys mean equal pixels, so a picture is never encoded twice
+    rgb: bytes = field(repr=False, compare=False)  # height * width * 3 bytes, row by row
+    note: str = ""  # Why this is not the very frame that was asked for ("" when it is)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +37,7 @@ class Thumbnail:
     __pydantic_config__: ClassVar = {"ser_json_bytes": "base64", "val_json_bytes": "base64"}
 
     ref: FrameRef
-    number: str
-    """What the protocol calls it, as printed to the judge."""
+    number: str  # What the protocol calls it, as printed to the judge
     index: int
     seconds: float
     until: float
@@ -61,17 +54,13 @@ class ClipInfo:
     container: str
     codec: str
     width: int
-    height: int
-    """Shown size in pixels: after rotation and pixel aspect."""
-    frames: int
-    """Frames that a full sequential decode gives."""
+    height: int  # Shown size in pixels: after rotation and pixel aspect
+    frames: int  # Frames that a full sequential decode gives
     fps: float
     seconds: float
     rotation: int = 0
     variable_rate: bool = False
-    notes: tuple[str, ...] = ()
-    """Health notes, one sentence each, for the person and never for the judge."""
+    notes: tuple[str, ...] = ()  # Health notes, one sentence each, for the person and never for the judge
 
 
-FrameSource = Callable[[Sequence[FrameRef]], tuple[Frame, ...]]
-"""Gives the frames of the refs, in their order."""
+FrameSource = Callable[[Sequence[FrameRef]], tuple[Frame, ...]]  # Gives the frames of the refs, in their order

@@ -6,8 +6,7 @@ from typing import Literal
 
 from vrthinker_core.types.frames import FrameRef
 
-PATCH = 28
-"""Pixels a Qwen2.5-VL token covers per side (14-pixel patches, merged 2 x 2): sizes are whole multiples of it."""
+PATCH = 28  # Pixels a Qwen2.5-VL token covers per side (14-pixel patches, merged 2 x 2): sizes are whole multiples of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +62,6 @@ class FrameLayout:
     """Which frames a protocol asks of two videos, and at what size: all that must be known to open them."""
 
     grid: Grid
-    opening: Sizing
-    """Of the frames that are sent before the judge says anything."""
-    later: Sizing
-    """Of the frames that a call brings."""
-    opening_refs: tuple[FrameRef, ...]
-    """The first frames, in sending order."""
+    opening: Sizing  # Of the frames that are sent before the judge says anything
+    later: Sizing  # Of the frames that a call brings
+    opening_refs: tuple[FrameRef, ...]  # The first frames, in sending order

@@ -68,8 +68,7 @@ class Sampling:
     """How a judge is to write one reply."""
 
     max_new_tokens: int = 2048
-    temperature: float = 0.0
-    """0 is greedy, as in the paper's evaluation."""
+    temperature: float = 0.0  # 0 is greedy, as in the paper's evaluation
     seed: int = 0
     redirect: tuple[str, str] | None = None
     """(a, b): where the reply would write `a` for the first time, `b` stands instead and the judge goes on from there. How a forced
@@ -82,13 +81,10 @@ class Completion:
 
     text: str
     stop: Literal["end", "length", "cancelled", "failed"] = "end"
-    tokens: tuple[int, ...] = ()
-    """The reply's own token ids, without the end-of-turn token; () where a server does not tell."""
-    pieces: tuple[int, ...] = ()
-    """Lengths of the text pieces as they arrived; they add up to len(text)."""
+    tokens: tuple[int, ...] = ()  # The reply's own token ids, without the end-of-turn token; () where a server does not tell
+    pieces: tuple[int, ...] = ()  # Lengths of the text pieces as they arrived; they add up to len(text)
     prompt_tokens: int | None = None
-    reused_tokens: int | None = None
-    """Prompt tokens that were not computed again."""
+    reused_tokens: int | None = None  # Prompt tokens that were not computed again
     new_tokens: int | None = None
     seconds: float = 0.0
 
@@ -100,5 +96,4 @@ class Completion:
             start += length
 
 
-Cancelled = Callable[[], bool]
-"""Asked often while a judge works; True means stop now."""
+Cancelled = Callable[[], bool]  # Asked often while a judge works; True means stop now

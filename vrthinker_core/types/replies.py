@@ -20,12 +20,9 @@ class ProblemKind(StrEnum):
     MISSING_DIMS = "missing_dims"
     EMPTY_ANSWER = "empty_answer"
     CONFLICT = "conflict"
-    INVENTED = "invented"
-    """Text after a control token: the judge was inventing its environment, and it was cut."""
-    IGNORED_CALL = "ignored_call"
-    """A call beside a complete answer: the answer ended the run."""
-    REPAIRED = "repaired"
-    """Broken JSON that could be read all the same."""
+    INVENTED = "invented"  # Text after a control token: the judge was inventing its environment, and it was cut
+    IGNORED_CALL = "ignored_call"  # A call beside a complete answer: the answer ended the run
+    REPAIRED = "repaired"  # Broken JSON that could be read all the same
     BAD_CONFIDENCE = "bad_confidence"
 
 
@@ -41,30 +38,24 @@ class Problem:
 class FrameSelection:
     """What a reply's calls ask for, in the protocol's own numbers."""
 
-    indices: tuple[int, ...]
-    """Valid, without duplicates, cut to the protocol's limit."""
-    dropped: tuple[int | float | str | None, ...] = ()
-    """What was no index of this protocol, as written."""
-    truncated: bool = False
-    """More than the protocol's limit was asked for."""
-    asked: int = 0
-    """How many entries the calls held."""
+    indices: tuple[int, ...]  # Valid, without duplicates, cut to the protocol's limit
+    dropped: tuple[int | float | str | None, ...] = ()  # What was no index of this protocol, as written
+    truncated: bool = False  # More than the protocol's limit was asked for
+    asked: int = 0  # How many entries the calls held
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
     """The best reading of one completion. Never a yes or no: a reading, and the problems met on the way."""
 
-    text: str
-    """The reply as it is kept in the history (cut where the judge began to invent its environment)."""
+    text: str  # The reply as it is kept in the history (cut where the judge began to invent its environment)
     snapshot: str = ""
     think: str = ""
     wants: FrameSelection | None = None
     verdict: Verdict | None = None
     """The labels of the final answer, else of the recommended one; partial labels are kept, never filled in."""
     confidence: int | None = None
-    final: bool = False
-    """The verdict stood in a final answer."""
+    final: bool = False  # The verdict stood in a final answer
     problems: tuple[Problem, ...] = ()
 
     @property

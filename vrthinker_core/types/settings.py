@@ -7,13 +7,11 @@ from typing import Any, Literal
 
 from vrthinker_core.errors import BadInput
 
-ProtocolName = Literal["concat", "paired"]
-"""The two published prompt protocols; each checkpoint was trained for one."""
+ProtocolName = Literal["concat", "paired"]  # The two published prompt protocols; each checkpoint was trained for one
 
 SettingValue = str | int | float | None
 
-OWN = "own"
-"""What stands in a form for None: the protocol's own value."""
+OWN = "own"  # What stands in a form for None: the protocol's own value
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +35,18 @@ class Settings:
 class Setting:
     """One row of the table."""
 
-    name: str
-    """The field of `Settings`."""
+    name: str  # The field of `Settings`
     label: str
     help: str
-    words: Mapping[str, str] = field(default_factory=dict)
-    """Words it may be, each with what a form calls it."""
-    number: type[int] | type[float] | None = None
-    """What else it may be; None where only words are allowed."""
+    words: Mapping[str, str] = field(default_factory=dict)  # Words it may be, each with what a form calls it
+    number: type[int] | type[float] | None = None  # What else it may be; None where only words are allowed
     minimum: int = 0
     maximum: int | None = None
     even: bool = False
-    offered: tuple[int | float, ...] = ()
-    """Numbers that a form offers; any other in the range may be typed."""
+    offered: tuple[int | float, ...] = ()  # Numbers that a form offers; any other in the range may be typed
     names: Mapping[float, str] = field(default_factory=dict)
     """What a form calls an offered number, where the number alone says too little."""
-    protocol: ProtocolName | None = None
-    """The only protocol in which it means something."""
+    protocol: ProtocolName | None = None  # The only protocol in which it means something
 
     @property
     def default(self) -> SettingValue:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 Reals = NDArray[np.floating[Any]]
 Pixels = NDArray[np.uint8]
-Pattern = Callable[[np.random.Generator, Reals, Reals], Reals]
-"""(rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1."""
+Pattern = Callable[[np.random.Generator, Reals, Reals], Reals]  # (rng, coarse noise, fine noise) -> RGB [SIDE, SIDE, 3], about 0..1
 
 EXTENT = 9.0  # World units that one texture covers per side
 SIDE = 768  # Pixels of a texture per side

@@ -21,8 +21,7 @@ from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, Scene, SceneRenderer, draw_pair
 from vrthinker_core.types import Side
 
-COLUMNS = ("video1", "video2", "prompt", "TA", "VQ", "MQ", "OA")
-"""Of pairs.csv; the paths of the videos are relative to its folder."""
+COLUMNS = ("video1", "video2", "prompt", "TA", "VQ", "MQ", "OA")  # Of pairs.csv; the paths of the videos are relative to its folder
 FRAME_RATE = 24  # Frames a second
 SUPERSAMPLE = 4  # Samples per side of a pixel at the edges of solids
 MIN_SIZE, MAX_SIZE = 112, 1080  # Pixels per side of a video; only even numbers

@@ -21,11 +21,9 @@ MARKER = "vrthinker.json"
 PUBLISHED_PROTOCOLS: dict[str, ProtocolName] = {"qunwang13/vr-thinker": "concat", "qunwang13/vrthinker": "paired"}
 """Hub ids of the two published checkpoints, which have no marker, and the protocols they were trained for."""
 
-DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")
-"""The files fetched from the hub: no code, no pickles."""
+DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")  # The files fetched from the hub: no code, no pickles
 
-MAX_TENSOR_NAME = 1000
-"""Characters of the longest tensor name: error messages quote names."""
+MAX_TENSOR_NAME = 1000  # Characters of the longest tensor name: error messages quote names
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")

@@ -7,8 +7,7 @@ import torch
 
 from vrthinker_core.errors import CheckpointError
 
-MEMORY_MARGIN = 1.15
-"""Memory that a model takes, loading and generation included, as a multiple of its weights."""
+MEMORY_MARGIN = 1.15  # Memory that a model takes, loading and generation included, as a multiple of its weights
 
 
 def has_cuda() -> bool:

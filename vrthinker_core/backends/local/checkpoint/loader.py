@@ -29,8 +29,7 @@ from vrthinker_core.types import ProtocolName
 SMALL_MODEL_WEIGHTS = 50_000_000
 """Up to this many weights a model runs on the CPU in float32: quicker than bfloat16 there, and no slower than on a GPU."""
 
-LARGEST_WEIGHT = 1e6
-"""No weight of a trained model is this large; a flipped exponent bit makes one."""
+LARGEST_WEIGHT = 1e6  # No weight of a trained model is this large; a flipped exponent bit makes one
 
 MAX_FRAME_PIXELS = 512 * 28 * 28
 """Pixels of the largest frame a protocol sends. Frames arrive resized, so an image processor must not shrink them again."""
@@ -44,11 +43,9 @@ class Checkpoint:
     tokenizer: Tokenizer
     processor: Qwen2VLImageProcessorPil
     protocol: ProtocolName | None
-    forced_redirect: tuple[str, str] | None
-    """See `forced_redirect_of`."""
+    forced_redirect: tuple[str, str] | None  # See `forced_redirect_of`
     folder: Path
-    threads: int | None
-    """CPU threads to compute with, None for torch's own choice."""
+    threads: int | None  # CPU threads to compute with, None for torch's own choice
 
 
 def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtype | None = None) -> Checkpoint:

@@ -38,8 +38,7 @@ class _BatchSequence:
         if not isinstance(request.conversation, LocalConversation):
             raise BackendFailed("This conversation belongs to another judge.")
         self.generation: Generation = request.conversation.start_generation(request.messages, request.sampling, request.cancelled)
-        self.token: int | None = None
-        """The sampled token that is to be processed; None where there is none."""
+        self.token: int | None = None  # The sampled token that is to be processed; None where there is none
         self.finished = False
         self._index = index
         self._conversation = request.conversation

@@ -8,8 +8,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from vrthinker_core.backends.local.engine.decode_step import DecodeStep, LayerStorage, capture_cuda_graph
 from vrthinker_core.backends.local.engine.kv_cache import GrowingLayer, PrefixCache
 
-SPARE_ROWS = 256
-"""Unused cache rows after the longest sequence: the storage is reallocated after that many tokens."""
+SPARE_ROWS = 256  # Unused cache rows after the longest sequence: the storage is reallocated after that many tokens
 
 
 class BatchedCache:

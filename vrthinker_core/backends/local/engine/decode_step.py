@@ -15,8 +15,7 @@ from transformers.cache_utils import DynamicLayer
 WARMUP_STEPS = 2
 """Warm-up steps before a capture, in which kernels are chosen and workspaces allocated. Each writes to the KV cache as any step."""
 
-LayerStorage = tuple[torch.Tensor, torch.Tensor]
-"""Keys and values of one layer, (batch, heads, rows, head_dim) each."""
+LayerStorage = tuple[torch.Tensor, torch.Tensor]  # Keys and values of one layer, (batch, heads, rows, head_dim) each
 
 
 class DecodeStep:

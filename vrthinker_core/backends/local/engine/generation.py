@@ -17,8 +17,7 @@ from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types.messages import Cancelled, Completion, Sampling
 
-FinishReason = Literal["end", "length", "cancelled"]
-"""Why a reply stopped: a stop token, the token limit, a cancel."""
+FinishReason = Literal["end", "length", "cancelled"]  # Why a reply stopped: a stop token, the token limit, a cancel
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +27,14 @@ class LoadedModel:
     model: Qwen2_5_VLForConditionalGeneration
     tokenizer: SafeTokenizer
     vision: VisionEncoder
-    context_length: int
-    """Tokens of prompt and reply together."""
-    threads: int | None
-    """CPU threads to compute with, None for torch's own choice."""
-    stop_tokens: frozenset[int]
-    """Tokens that end a reply."""
+    context_length: int  # Tokens of prompt and reply together
+    threads: int | None  # CPU threads to compute with, None for torch's own choice
+    stop_tokens: frozenset[int]  # Tokens that end a reply
     forced_redirect: tuple[str, str] | None
     """Replaces `Sampling.redirect` where a request has one: see `checkpoint_files.forced_redirect_of`."""
     repetition_penalty: float
     """The checkpoint's own repetition penalty, which stock `generate()` applies in greedy decoding too; 1 for none."""
-    steps_per_sync: int = 0
-    """Greedy decode steps between two GPU synchronisations; 0 for one step at a time, without fixed tensors."""
+    steps_per_sync: int = 0  # Greedy decode steps between two GPU synchronisations; 0 for one step at a time, without fixed tensors
 
 
 class Generation:
@@ -58,13 +53,11 @@ class Generation:
         self.prompt, self.cache = prompt, cache
         redirect = loaded.forced_redirect or sampling.redirect if sampling.redirect else None
         self.detokenizer = StreamingDetokenizer(loaded.tokenizer, redirect)
-        self.finish_reason: FinishReason | None = None
-        """None while the reply goes on."""
+        self.finish_reason: FinishReason | None = None  # None while the reply goes on
         self.sampler = Sampler(loaded, prompt, sampling)
         self._loaded, self._cancelled = loaded, cancelled
         self._max_tokens = min(sampling.max_new_tokens, loaded.context_length - token_count(prompt))
-        self.logits: torch.Tensor | None = None
-        """After the token that was processed last, (vocabulary,)."""
+        self.logits: torch.Tensor | None = None  # After the token that was processed last, (vocabulary,)
         self._multi_step = multi_step if sampling.temperature <= 0 else None
         self._sampled_ahead: deque[int] = deque()
         """Tokens that `multi_step` sampled and the reply does not hold yet; all but the last are processed."""

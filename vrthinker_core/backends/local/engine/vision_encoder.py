@@ -17,11 +17,9 @@ from vrthinker_core.backends.local.engine.threads import limit_threads, parallel
 from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.types import Frame
 
-CACHE_BYTES = 512 * 2**20
-"""Bytes of image features kept: about 290 frames of 448 x 448 pixels for the 7B."""
+CACHE_BYTES = 512 * 2**20  # Bytes of image features kept: about 290 frames of 448 x 448 pixels for the 7B
 
-ITEMS_PER_THREAD = 16
-"""Vision items from which on another thread is worth its start."""
+ITEMS_PER_THREAD = 16  # Vision items from which on another thread is worth its start
 
 
 class VisionEncoder:

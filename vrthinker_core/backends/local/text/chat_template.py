@@ -8,8 +8,7 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Part, Text, Video
 
-DEFAULT_SYSTEM = "You are a helpful assistant."
-"""The system message that the template adds where a conversation starts without one."""
+DEFAULT_SYSTEM = "You are a helpful assistant."  # The system message that the template adds where a conversation starts without one
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,17 +16,13 @@ class VisionItem:
     """One vision input of a prompt: an image, or a video of two or more frames. Equal items have equal image features."""
 
     kind: Literal["image", "video"]
-    frame_keys: tuple[str, ...]
-    """`Frame.key` of each frame, in order."""
-    grid_thw: tuple[int, int, int]
-    """Patches: temporal, vertical, horizontal."""
-    num_tokens: int
-    """Prompt tokens it takes."""
+    frame_keys: tuple[str, ...]  # `Frame.key` of each frame, in order
+    grid_thw: tuple[int, int, int]  # Patches: temporal, vertical, horizontal
+    num_tokens: int  # Prompt tokens it takes
     frames: tuple[Frame, ...] = field(repr=False, compare=False)
 
 
-PromptItem = int | VisionItem
-"""A token id, or a vision item in the place of its `num_tokens` placeholder tokens."""
+PromptItem = int | VisionItem  # A token id, or a vision item in the place of its `num_tokens` placeholder tokens
 
 MakeVisionItem = Callable[[Literal["image", "video"], tuple[Frame, ...]], VisionItem]
 """`VisionEncoder.vision_item`: the item of some frames, without reading a pixel."""

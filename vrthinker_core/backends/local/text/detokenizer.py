@@ -14,16 +14,13 @@ class StreamingDetokenizer:
     """
 
     def __init__(self, tokenizer: SafeTokenizer, redirect: tuple[str, str] | None = None) -> None:
-        self.tokens: list[int] = []
-        """The reply's token ids."""
-        self.pieces: list[int] = []
-        """Lengths of the pieces of text that were emitted."""
+        self.tokens: list[int] = []  # The reply's token ids
+        self.pieces: list[int] = []  # Lengths of the pieces of text that were emitted
         self._tokenizer = tokenizer
         self._unwanted, self._wanted = redirect or ("", "")
         self._text = ""
         self._emitted = 0
-        self._text_ends = [0]
-        """Length of the text after each number of tokens, -1 where a character is incomplete."""
+        self._text_ends = [0]  # Length of the text after each number of tokens, -1 where a character is incomplete
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
