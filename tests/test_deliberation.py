@@ -47,7 +47,7 @@ def test_a_complete_answer_ends_the_run(protocol: ProtocolName) -> None:
 def test_pairs_always_stay_pairs() -> None:
     run = start()
     say(run, call("paired", 5, 3, 90))
-    shown = run.new_message().frames
+    shown = run.ask()[-1].frames
     assert [(f.ref.slot, f.ref.side) for f in shown] == [(s, side) for s in (5, 3, 90) for side in Side]
 
 
@@ -57,7 +57,7 @@ def test_the_frames_named_are_the_frames_sent(protocol: ProtocolName) -> None:
     first = 1 if protocol == "concat" else 0
     asked = [first + 2, first + 2, 10_000, first + 4, *range(first + 5, first + 30)]
     say(run, call(protocol, *asked))
-    news = run.new_message()
+    news = run.ask()[-1]
     told = run.dialect.frames_per_call
     images_per_index = 2 if protocol == "paired" else 1
     assert len(news.frames) == told * images_per_index
@@ -68,25 +68,25 @@ def test_the_frames_named_are_the_frames_sent(protocol: ProtocolName) -> None:
 def test_the_same_request_again_sends_nothing_and_says_so() -> None:
     run = start()
     say(run, call("paired", 10, 20))
-    assert run.new_message().frames
+    assert run.ask()[-1].frames
     say(run, call("paired", 10, 20))
-    assert run.new_message().frames == ()
-    assert "10" in run.new_message().text
+    assert run.ask()[-1].frames == ()
+    assert "10" in run.ask()[-1].text
 
 
 def test_with_no_window_a_new_request_sends_only_what_is_new() -> None:
     run = start()
     say(run, call("paired", 10, 20))
     say(run, call("paired", 20, 30))
-    assert {f.ref.slot for f in run.new_message().frames} == {30}
-    assert "Retrieved 1 frame pairs ([30])" in run.new_message().text
+    assert {f.ref.slot for f in run.ask()[-1].frames} == {30}
+    assert "Retrieved 1 frame pairs ([30])" in run.ask()[-1].text
 
 
 def test_with_a_window_frames_that_left_may_be_asked_for_again() -> None:
     run = start(window=1)
     say(run, call("paired", 10))
     say(run, call("paired", 10, 30))
-    assert {f.ref.slot for f in run.new_message().frames} == {10, 30}, "the new round pushes the old one out, so 10 must come again"
+    assert {f.ref.slot for f in run.ask()[-1].frames} == {10, 30}, "the new round pushes the old one out, so 10 must come again"
 
 
 @pytest.mark.parametrize("window", [0, 1, 2, "all"])
@@ -119,8 +119,8 @@ def test_one_unusable_reply_is_asked_again_once_with_the_reason() -> None:
     run = start()
     say(run, "I am not sure.")
     assert run.stop_reason is None
-    assert run.new_message().role == "user"
-    assert run.new_message().text
+    assert run.ask()[-1].role == "user"
+    assert run.ask()[-1].text
     say(run, "Still not sure.")
     assert run.stop_reason is StopReason.NO_ANSWER
 
@@ -145,8 +145,8 @@ def test_a_reply_that_is_cut_twice_ends_by_the_token_limit() -> None:
 def test_a_call_without_valid_frames_is_refused_in_the_protocols_words(protocol: ProtocolName) -> None:
     run = start(protocol)
     say(run, call(protocol, 500, 600))
-    news = run.new_message().text
-    assert run.new_message().frames == ()
+    news = run.ask()[-1].text
+    assert run.ask()[-1].frames == ()
     assert ("out of range" in news) if protocol == "concat" else news.startswith("<tool_response>")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -55,29 +56,26 @@ def _stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[
 
 def _run_rows(waiting: Iterator[_Row], stream_batch: StreamBatch, live: int) -> Iterator[tuple[int, Event]]:
     """A turn of all at once. Meanwhile the videos of the next rows are opened, and a row whose reply has ended gets new frames."""
-    rows: deque[_Row] = deque()
-    opening = ThreadPoolExecutor(OPEN_AHEAD, thread_name_prefix="opening")
-    stepping = ThreadPoolExecutor(cpu_count(), thread_name_prefix="stepping")
-    try:
-        while True:
-            for row in islice(waiting, live + OPEN_AHEAD - len(rows)):
-                rows.append(row)
-                row.open_ahead(opening)
-            running = list(islice(rows, live))
-            if not running:
-                return
-            for row in running:
-                row.start(stepping)
-            for row in running:
-                yield from row.wait_events()
-            if not any(row.over for row in running):  # else others take their places first
-                yield from _run_turn(running, stream_batch, stepping)
-            rows = deque(row for row in rows if not row.over)
-    finally:
-        for row in rows:
-            row.close()
-        opening.shutdown()
-        stepping.shutdown()
+    rows: list[_Row] = []
+    with ThreadPoolExecutor(OPEN_AHEAD, "opening") as opening, ThreadPoolExecutor(cpu_count(), "stepping") as stepping:
+        try:
+            while True:
+                for row in islice(waiting, live + OPEN_AHEAD - len(rows)):
+                    rows.append(row)
+                    row.comparison.open_ahead(opening)
+                running = rows[:live]
+                if not running:
+                    return
+                for row in running:
+                    row.start(stepping)
+                for row in running:
+                    yield from row.events()
+                if not any(row.over for row in running):  # else others take their places first
+                    yield from _run_turn(running, stream_batch, stepping)
+                rows = [row for row in rows if not row.over]
+        finally:
+            for row in rows:
+                row.close()
 
 
 def _run_turn(rows: Sequence[_Row], stream_batch: StreamBatch, executor: Executor) -> Iterator[tuple[int, Event]]:
@@ -88,7 +86,7 @@ def _run_turn(rows: Sequence[_Row], stream_batch: StreamBatch, executor: Executo
         if left[position].reply.ended:
             left.pop(position).step(executor)
         for row in rows:
-            yield from row.ready_events()
+            yield from row.events(wait=False)
         if not left:
             return
     for row in left.values():
@@ -111,7 +109,7 @@ class _Row:
 
     def __init__(self, position: int, comparison: Comparison, writer: TraceWriter) -> None:
         self._position = position
-        self._comparison = comparison
+        self.comparison = comparison
         self._writer = writer
         self._events: Future[list[Event]] | None = None
         self._pending: PendingTurn | None = None
@@ -129,55 +127,41 @@ class _Row:
         assert self._pending is not None
         return self._pending.request
 
-    def open_ahead(self, executor: Executor) -> None:
-        """Begin to open the videos."""
-        self._comparison.open_ahead(executor)
-
     def start(self, executor: Executor) -> None:
         """Begin to go on to the first request, unless it has begun before."""
         if not self._started:
             self._started = True
-            self._events = executor.submit(self._first_step)
+            self._events = executor.submit(self._go_on, self.comparison.start)
 
     def step(self, executor: Executor) -> None:
         """Begin to read the reply and to go on to the next request."""
-        self._events = executor.submit(self._next_step)
+        ended = partial(self.comparison.finish_turn, self.reply.completion, self.reply.error)
+        self._events = executor.submit(self._go_on, ended)
 
     def add(self, item: StreamItem) -> Iterator[tuple[int, Event]]:
         """Take an item of the reply."""
         for event in self.reply.add(item):
             yield self._position, event
 
-    def wait_events(self) -> Iterator[tuple[int, Event]]:
-        """What has happened up to the next request, once, as soon as it is there."""
-        if self._events is not None:
+    def events(self, *, wait: bool = True) -> Iterator[tuple[int, Event]]:
+        """What has happened up to the next request, once, as soon as it is there; without `wait` nothing while the step goes on."""
+        if self._events is not None and (wait or self._events.done()):
             events, self._events = self._events.result(), None
             for event in events:
                 yield self._position, event
-
-    def ready_events(self) -> Iterator[tuple[int, Event]]:
-        """The same without waiting: nothing while the step goes on."""
-        if self._events is not None and self._events.done():
-            yield from self.wait_events()
 
     def close(self) -> None:
         """End the run where it stands."""
         if self._events is not None and not self._events.cancel():
             wait([self._events])
-        with self._comparison, self._writer:
-            pass
+        with closing(self.comparison):
+            self._writer.close()
 
-    def _first_step(self) -> list[Event]:
-        return [self._writer.record(self._comparison.start()), *self._go_on()]
-
-    def _next_step(self) -> list[Event]:
-        ended = self._comparison.finish_turn(self.reply.completion, self.reply.error)
-        return [self._writer.record(ended), *self._go_on()]
-
-    def _go_on(self) -> Iterator[Event]:
-        self._pending = self._comparison.next_request()
+    def _go_on(self, step: Callable[[], Event]) -> list[Event]:
+        """Take a step of the comparison and fetch the next request; gives the events of both."""
+        done = self._writer.record(step())
+        self._pending = self.comparison.next_request()
         if self._pending is None:
-            yield self._writer.record(self._comparison.finish())
-        else:
-            self.reply = ReplyCollector(self._pending.shown.turn)
-            yield self._writer.record(self._pending.shown)
+            return [done, self._writer.record(self.comparison.finish())]
+        self.reply = ReplyCollector(self._pending.shown.turn)
+        return [done, self._writer.record(self._pending.shown)]

@@ -8,8 +8,6 @@ import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Self
 
 from vrthinker_core.backends.base import Backend, Conversation, GenerationRequest, not_cancelled
 from vrthinker_core.deliberation import Deliberation
@@ -37,7 +35,7 @@ class PendingTurn:
 
 
 class Comparison:
-    """One comparison. No step raises: whatever goes wrong ends the run, and `finish` says how. Use it in a `with` statement.
+    """One comparison. No step raises: whatever goes wrong ends the run, and `finish` says how. Whoever makes one closes it.
 
     Its steps may be taken in any thread, one at a time.
     """
@@ -64,12 +62,6 @@ class Comparison:
         self._deliberation: Deliberation | None = None
         self._last: PendingTurn | None = None
         self._error: Exception | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the conversation and both clips. May be called again."""
@@ -122,16 +114,13 @@ class Comparison:
             reason = StopReason.CONTEXT_FULL if isinstance(error, ContextFull) else StopReason.FAILED
         else:
             reason = (deliberation and deliberation.stop_reason) or StopReason.CANCELLED
+        fault, seconds = "" if error is None else type(error).__name__, time.perf_counter() - self._started_at
         if deliberation is None:
-            return Finished(reason, error=describe(error), fault=_fault(error), seconds=self._seconds)
-        deliberation.end(reason)
+            return Finished(reason, error=describe(error), fault=fault, seconds=seconds)
+        deliberation.stop_reason = reason
         verdict, provisional = deliberation.verdict
         forced = reason is StopReason.ANSWERED and self._last is not None and self._last.shown.forced
-        return Finished(reason, verdict, provisional, forced, describe(error), _fault(error), (), self._seconds)
-
-    @property
-    def _seconds(self) -> float:
-        return time.perf_counter() - self._started_at
+        return Finished(reason, verdict, provisional, forced, describe(error), fault, (), seconds)
 
     # -- opening ---------------------------------------------------------------------------------------------------------
 
@@ -149,7 +138,10 @@ class Comparison:
             self._dialect = make_dialect(self._settings, protocol)
             self._settings = with_defaults(self._settings, self._dialect)
             _check_prompt(self._pair.prompt)
-            first, second, self._error = self._open_clips(self._dialect)
+            with ThreadPoolExecutor(2) as executor:
+                if not self._opening:
+                    self._submit_opening(self._dialect, executor)
+                first, second, self._error = opened_clips(self._opening)
         except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
             self._error = error
         self._error = self._protocol_mismatch(protocol) or self._error
@@ -163,12 +155,6 @@ class Comparison:
             return None
         return BadInput(f"{self._backend.name} was trained for the protocol {trained} and cannot speak {protocol}. Choose auto.")
 
-    def _open_clips(self, dialect: Dialect) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
-        with ThreadPoolExecutor(2) as executor:
-            if not self._opening:
-                self._submit_opening(dialect, executor)
-            return opened_clips(self._opening)
-
     def _submit_opening(self, dialect: Dialect, executor: Executor) -> None:
         pool = self._decoder_pool or self._resources.enter_context(DecoderPool())
         layout = FrameLayout(dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs)
@@ -181,11 +167,12 @@ class Comparison:
     def _ask(self) -> PendingTurn | None:
         deliberation, conversation = self._begin()
         if deliberation.stop_reason is None and self._cancelled():
-            deliberation.end(StopReason.CANCELLED)
+            deliberation.stop_reason = StopReason.CANCELLED
         if deliberation.stop_reason is not None:
             return None
         _fit_context(deliberation, conversation)
-        messages, new = deliberation.ask(), deliberation.new_message()
+        messages = deliberation.ask()
+        new = messages[-1]
         numbers = [deliberation.dialect.frame_number(frame.ref) for frame in new.frames]
         with ThreadPoolExecutor(2) as executor:
             thumbnails = tuple(executor.map(make_thumbnail, new.frames, numbers))
@@ -202,12 +189,9 @@ class Comparison:
             assert self._clips is not None
             self._conversation = self._backend.open_conversation()
             self._resources.callback(self._conversation.close)
+            source, follows = frame_source(self._clips), self._backend.follows_instructions
             self._deliberation = Deliberation(
-                self._pair.prompt,
-                self._dialect,
-                self._settings,
-                frame_source(self._clips),
-                follows_instructions=self._backend.follows_instructions,
+                self._pair.prompt, self._dialect, self._settings, source, follows_instructions=follows
             )
         return self._deliberation, self._conversation
 
@@ -237,14 +221,9 @@ def _check_prompt(prompt: str) -> None:
 
 
 def _pair_notes(pair: VideoPair, infos: tuple[ClipInfo | None, ClipInfo | None]) -> tuple[str, ...]:
-    notes = []
-    first, second = infos
+    notes, (first, second) = [], infos
     if first is not None and second is not None and first.digest == second.digest:
         notes.append("Both videos are the same file.")
     if sanitize_prompt(pair.prompt)[1]:
         notes.append("The prompt holds control tokens or protocol tags; they were sent as plain text.")
     return tuple(notes)
-
-
-def _fault(error: Exception | None) -> str:
-    return "" if error is None else type(error).__name__

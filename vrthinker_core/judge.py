@@ -1,7 +1,7 @@
 """The loop, in one screen: one comparison as a generator of events."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,8 @@ def judge(
     generator ends the run as `cancelled`. `trace` names a file that is written turn by turn. `decoder_pool`
     gives the decoding processes; whoever judges more than once keeps one, and the videos open faster.
     """
-    with Comparison(pair, backend, settings, cancelled, decoder_pool) as run, TraceWriter(trace) as writer:
+    comparison = Comparison(pair, backend, settings, cancelled, decoder_pool)
+    with closing(comparison) as run, closing(TraceWriter(trace)) as writer:
         yield writer.record(run.start())
         while (pending := run.next_request()) is not None:
             yield writer.record(pending.shown)

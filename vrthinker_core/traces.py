@@ -12,10 +12,10 @@ import math
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, get_args
+from typing import TYPE_CHECKING, get_args
 
 from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import TraceError
@@ -114,18 +114,14 @@ def _numbers(trace: Trace) -> Iterator[float]:
 
 
 def _check_jpeg(data: bytes, turn: int) -> None:
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
-    bad = TraceError(f"This trace is damaged: a frame of turn {turn} is no small JPEG picture.")
-    if len(data) > MAX_JPEG_BYTES:
-        raise bad
-    try:
-        with Image.open(io.BytesIO(data), formats=("JPEG",)) as picture:
-            size = picture.size
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError):
-        raise bad from None
-    if max(size) > 8 * THUMBNAIL_HEIGHT:
-        raise bad
+    small = False
+    if len(data) <= MAX_JPEG_BYTES:
+        with suppress(OSError, ValueError, SyntaxError), Image.open(io.BytesIO(data), formats=("JPEG",)) as picture:
+            small = max(picture.size) <= 8 * THUMBNAIL_HEIGHT
+    if not small:
+        raise TraceError(f"This trace is damaged: a frame of turn {turn} is no small JPEG picture.")
 
 
 def load(path: Path) -> Trace:
@@ -144,23 +140,21 @@ def load(path: Path) -> Trace:
 
 
 class TraceWriter:
-    """Builds the trace of a run from its events, and keeps it on the disk when a path is given. Use it in a `with` statement.
+    """Builds the trace of a run from its events, and keeps it on the disk when a path is given. Whoever makes one closes it.
 
     When the path cannot be written the trace goes to the system's temporary folder instead, and the last event says so: a run never
-    ends because its record could not be kept. A run that is left before its end is kept as cancelled.
+    ends because its record could not be kept.
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path
-        self.trace: Trace | None = None
+        self._path = path
+        self._trace: Trace | None = None
         self._warning = ""
         self._started_at = time.perf_counter()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self.trace is not None and self.trace.finished is None:
+    def close(self) -> None:
+        """Keep a run that is left before its end as cancelled."""
+        if self._trace is not None and self._trace.finished is None:
             self.record(Finished(StopReason.CANCELLED, seconds=time.perf_counter() - self._started_at))
 
     def record(self, event: Event) -> Event:
@@ -169,48 +163,43 @@ class TraceWriter:
         The file is written when the run starts, at each turn's end and when the run has ended.
         """
         if isinstance(event, Started):
-            self.trace = Trace(event)
-        elif isinstance(event, TurnEnded) and self.trace is not None:
-            self.trace = replace(self.trace, turns=(*self.trace.turns, event.turn))
-        elif isinstance(event, Finished) and self.trace is not None:
-            self.trace = replace(self.trace, finished=event)
+            self._trace = Trace(event)
+        elif isinstance(event, TurnEnded) and self._trace is not None:
+            self._trace = replace(self._trace, turns=(*self._trace.turns, event.turn))
+        elif isinstance(event, Finished) and self._trace is not None:
+            self._trace = replace(self._trace, finished=event)
         else:
             return event
-        self.save()
-        return self._with_warning(event)
+        self._save(self._trace)
+        if isinstance(event, Finished) and self._warning and self._warning not in event.notes:
+            # The record itself says where it had to go, too.
+            return self.record(replace(event, notes=(*event.notes, self._warning)))
+        return event
 
-    def _with_warning(self, event: Event) -> Event:
-        """The record itself says where it had to go, too."""
-        if not isinstance(event, Finished) or not self._warning or self._warning in event.notes:
-            return event
-        return self.record(replace(event, notes=(*event.notes, self._warning)))
-
-    def save(self) -> None:
-        """Write what there is."""
-        if self.path is None or self.trace is None:
+    def _save(self, trace: Trace) -> None:
+        if self._path is None:
             return
-        data = to_json(self.trace)
+        data = to_json(trace)
         try:
-            write_atomically(self.path, data)
+            write_atomically(self._path, data)
         except OSError as error:
-            self._save_elsewhere(data, self.path, error)
+            self._save_elsewhere(data, self._path, error.strerror or type(error).__name__)
 
-    def _save_elsewhere(self, data: bytes, wanted: Path, error: OSError) -> None:
-        reason = error.strerror or type(error).__name__
+    def _save_elsewhere(self, data: bytes, wanted: Path, reason: str) -> None:
         folder: Path | None = None
         try:
             folder = Path(tempfile.mkdtemp(prefix="vr-thinker-"))
             spare = folder / "trace.json"
             write_atomically(spare, data)
         except OSError as second:
-            self.path = None
+            self._path = None
             if folder is not None:
                 folder.rmdir()
             self._warning = (
                 f"The trace could not be saved as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is only shown."
             )
             return
-        self.path = spare
+        self._path = spare
         self._warning = f"The trace could not be saved as {wanted} ({reason}); it was saved as {spare} instead."
 
 
