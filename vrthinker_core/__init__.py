@@ -45,14 +45,8 @@ __all__ = [
     "open_backend",
 ]
 
-_MODULES = {
-    "backends": ("Backend", "ScriptedBackend", "open_backend"),
-    "batch": ("judge_many",),
-    "errors": ("BadInput", "CheckpointError", "JudgeError", "TraceError", "VideoError", "VrThinkerError"),
-    "judge": ("judge",),
-    "types": ("Dimension", "Preference", "Settings", "Side", "Verdict", "VideoPair"),
-}
-"""Which module holds which names; all others stand in `types.events`."""
+_MODULES = ("errors", "types", "types.events", "backends", "judge", "batch")
+"""Where the names stand. Each module imports those before it anyway, so looking for a name in this order loads nothing more."""
 
 
 class _Package(ModuleType):
@@ -68,11 +62,11 @@ sys.modules[__name__].__class__ = _Package
 if not TYPE_CHECKING:  # else a type checker would believe that every name exists
 
     def __getattr__(name: str) -> object:
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = next((module for module, names in _MODULES.items() if name in names), "types.events")
-        globals()[name] = value = getattr(import_module(f"{__name__}.{module}"), name)
-        return value
+        for module in _MODULES if name in __all__ else ():
+            if hasattr(found := import_module(f"{__name__}.{module}"), name):
+                globals()[name] = value = getattr(found, name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

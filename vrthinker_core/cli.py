@@ -52,7 +52,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except VrThinkerError as error:
-        _fail(str(error))
+        sentence = str(error)
     except BrokenPipeError:
         sys.exit(1)
     except Exception as error:
@@ -60,11 +60,9 @@ def main() -> None:
         message = getattr(error, "format_message", None)
         if message is None:
             raise
-        _fail(message())
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _fail(sentence: str) -> None:
+        sentence = message()
+    else:
+        sys.exit(code if isinstance(code, int) else 0)
     _print_error(sentence)
     sys.exit(BAD_INPUT)
 
@@ -103,21 +101,20 @@ def replay(
 
 def _print_run(events: Iterable[Event], json_only: bool) -> int:
     """Print a run; gives the exit status."""
-    end = _print_labels(events) if json_only else _print_turns(events)
+    if json_only:
+        end = _print_labels(events)
+    else:
+        from rich.console import Console
+
+        from vrthinker_core.commands.console import ConsoleRenderer
+
+        end = ConsoleRenderer(Console(highlight=False)).render(events)
     if end is None:
         return NO_VERDICT
     if end.fault in INPUT_FAULTS:
         _print_error(end.error)
         return BAD_INPUT
     return 0 if end.verdict is not None and end.verdict.whole else NO_VERDICT
-
-
-def _print_turns(events: Iterable[Event]) -> Finished | None:
-    from rich.console import Console
-
-    from vrthinker_core.commands.console import ConsoleRenderer
-
-    return ConsoleRenderer(Console(highlight=False)).render(events)
 
 
 def _print_labels(events: Iterable[Event]) -> Finished | None:
@@ -216,9 +213,8 @@ def _lines(file: str) -> list[str]:
 def _reply(line: str, number: int) -> tuple[str, bool]:
     try:
         record = json.loads(line)
-        return "".join(unit * count for unit, count in record.get("reply_gen") or [[record["reply"], 1]]), (
-            record.get("finish_reason") == "length"
-        )
+        text = "".join(unit * count for unit, count in record.get("reply_gen") or [[record["reply"], 1]])
+        return text, record.get("finish_reason") == "length"
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BadInput(f"Line {number} is no JSON object with a reply.") from None
 

@@ -1,15 +1,5 @@
 """Everything that can go wrong, named by the border it crossed.
 
-    VrThinkerError
-    ├── BadInput            what a person gave: a prompt, a path, a number, a setting
-    │   └── VideoError      a file that is no video we can read
-    │       └── DecoderDied     the decoding process hung, crashed or passed its limits
-    ├── JudgeError          the judge's side
-    │   ├── CheckpointError     a checkpoint that is missing, damaged or too large: it is never used
-    │   ├── ContextFull         the conversation no longer fits the judge's context
-    │   └── BackendFailed       the judge stopped while it was generating
-    └── TraceError          a trace that cannot be read back, or cannot be written
-
 Each message is one sentence of cause and, where there is one, one of what to do. It never holds a traceback.
 """
 
@@ -21,7 +11,7 @@ class VrThinkerError(Exception):
 
 
 class BadInput(VrThinkerError):
-    """Something a person gave cannot be used: the message says what and why."""
+    """Something a person gave (a prompt, a path, a number, a setting) cannot be used: the message says what and why."""
 
 
 class VideoError(BadInput):
@@ -37,7 +27,7 @@ class JudgeError(VrThinkerError):
 
 
 class CheckpointError(JudgeError):
-    """A checkpoint cannot be opened, is damaged, or does not fit into memory."""
+    """A checkpoint cannot be opened, is missing or damaged, or does not fit into memory: it is never used."""
 
 
 class ContextFull(JudgeError):

@@ -25,6 +25,14 @@ PIECES = st.sampled_from([*TAGS, *CALLS, *OTHERS, *"{}[],\"'\\<> \n"])
 TEXTS = st.lists(PIECES | st.text(max_size=5), max_size=30).map("".join)
 
 
+def answer_text(verdict: Verdict, dialect: Dialect, *, final: bool = True, confidence: int | None = None) -> str:
+    """An answer as the cards write it; a label that is None is left out."""
+    tag = ("Answer" if dialect is PAIRED else "final answer") if final else "recommend answer"
+    values = {**verdict.labels, "CF": confidence}
+    names = [name for name in ("TA", "VQ", "MQ", "OA", "CF") if values.get(name) is not None]
+    return f"<{tag}>{', '.join(f'{name}={values[name]}' for name in names)}</{tag}>"
+
+
 def kinds(reply: Reply) -> list[ProblemKind]:
     return [problem.kind for problem in reply.problems]
 
@@ -60,14 +68,15 @@ def test_the_kept_text_is_read_the_same_again(text: str, dialect: Dialect) -> No
 
 @given(VERDICT, st.booleans(), st.sampled_from([None, 1, 2, 3, 4, 5]), st.sampled_from([PAIRED, CONCAT]))
 def test_a_rendered_answer_is_read_back(verdict: Verdict, final: bool, confidence: int | None, dialect: Dialect) -> None:
-    reply = dialect.parse(dialect.render_answer(verdict, final=final, confidence=confidence))
+    reply = dialect.parse(answer_text(verdict, dialect, final=final, confidence=confidence))
     assert (reply.verdict, reply.final, reply.confidence) == (verdict, final, confidence)
     assert reply.kind == (("answer" if final else "recommend") if verdict.whole else "invalid")
 
 
 @given(VERDICT, st.sampled_from([PAIRED, CONCAT]))
 def test_answers_and_calls_in_reasoning_are_quotations(verdict: Verdict, dialect: Dialect) -> None:
-    quoted = f"<Snapshot>{dialect.render_answer(verdict)}{CALL}</Snapshot><Think>{CALL}{dialect.render_answer(verdict)}</Think>"
+    answer = answer_text(verdict, dialect)
+    quoted = f"<Snapshot>{answer}{CALL}</Snapshot><Think>{CALL}{answer}</Think>"
     reply = dialect.parse(quoted)
     assert (reply.verdict, reply.wants) == (None, None)
     assert kinds(reply) == [ProblemKind.NO_ACTION]

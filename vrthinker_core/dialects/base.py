@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Protocol
 
-from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Verdict
+from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply
 from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.types.messages import Message
 
@@ -73,13 +73,3 @@ class Dialect(Protocol):
 
     def force_answer(self) -> str:
         """Text added to the last message on the last turn, which asks for the answer."""
-
-    def render_answer(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
-        """An answer as the protocol writes it: the inverse of `parse`."""
-
-
-def answer_text(tag: str, verdict: Verdict, confidence: int | None) -> str:
-    """The labels as both cards write them, in a tag: "<Answer>TA=1, VQ=1, MQ=0, OA=1</Answer>"; None is left out."""
-    values = {**verdict.labels, "CF": confidence}
-    names = [name for name in ("TA", "VQ", "MQ", "OA", "CF") if values.get(name) is not None]
-    return f"<{tag}>{', '.join(f'{name}={values[name]}' for name in names)}</{tag}>"

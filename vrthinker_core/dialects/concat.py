@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import ClassVar, Final, Literal
 
-from vrthinker_core.dialects.base import answer_text
-from vrthinker_core.dialects.reading.problems import reason
+from vrthinker_core.dialects.reading.problems import reason, retry_text
 from vrthinker_core.dialects.reading.reply import read_reply
 from vrthinker_core.dialects.reading.tool_calls import CallRules
 from vrthinker_core.dialects.templates import prompt_text
-from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side, Verdict
+from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side
 from vrthinker_core.types.geometry import PATCH, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text, Video
 
@@ -122,23 +121,17 @@ class Concat:
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
         """The reason and all accepted forms."""
-        why = reason(problems, "A recommended answer does not end the comparison.")
         call = '<tool_call>{"name": "select_frames", "arguments": {"target_frames": [...]}}</tool_call>'
         labels = "TA=..., VQ=..., MQ=..., OA=..."
         forms = (
             f"either <final answer>{labels}</final answer>, or <recommend answer>{labels}, CF=...</recommend answer> "
             f"followed by {call} (1 to {self.frames_per_call} of the frames 1 to {self.total})"
         )
-        text = f"Your last reply could not be used. {why} Reply again and end with {forms}, where each label is 0, 1 or 2."
-        return Message("user", (Text(text),))
+        return Message("user", (Text(retry_text(problems, forms)),))
 
     def force_answer(self) -> str:
         """Asks for the answer now."""
         return "\nThis is the last turn: no more frames can be selected. Give your <final answer></final answer> now."
-
-    def render_answer(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
-        """The labels in the tag of a final or of a recommended answer."""
-        return answer_text("final answer" if final else "recommend answer", verdict, confidence)
 
 
 def _tool_error_text(text: str) -> Message:

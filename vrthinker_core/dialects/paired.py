@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from vrthinker_core.dialects.base import answer_text
-from vrthinker_core.dialects.reading.problems import reason
+from vrthinker_core.dialects.reading.problems import reason, retry_text
 from vrthinker_core.dialects.reading.reply import read_reply
 from vrthinker_core.dialects.reading.tool_calls import CallRules
 from vrthinker_core.dialects.templates import prompt_text
-from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side, Verdict
+from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side
 from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text
 
@@ -93,21 +92,16 @@ class Paired:
 
     def retry_message(self, problems: Sequence[Problem]) -> Message:
         """The reason and both accepted forms."""
-        why = reason(problems, "A recommended answer does not end the comparison.")
         call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [...]}}</tool_call>'
         answer = "<Answer>TA=..., VQ=..., MQ=..., OA=...</Answer>"
         forms = f"either a tool call, {call} ({self._accepted_calls}), or the final judgment, {answer}"
-        text = f"Your last reply could not be used. {why} Reply again and end with {forms}, where each label is 0, 1 or 2."
-        return Message("user", (Text(text),))
+        return Message("user", (Text(retry_text(problems, forms)),))
 
     def force_answer(self) -> str:
         """Asks for the answer now."""
-        text = "This is the last turn: no more frames can be selected. Give your final judgment now, within <Answer></Answer> tags."
-        return f"\n{text}"
-
-    def render_answer(self, verdict: Verdict, *, final: bool = True, confidence: int | None = None) -> str:
-        """The labels in the tag of an answer; a recommended answer has the tag of `concat`, as this protocol has none."""
-        return answer_text("Answer" if final else "recommend answer", verdict, confidence)
+        return (
+            "\nThis is the last turn: no more frames can be selected. Give your final judgment now, within <Answer></Answer> tags."
+        )
 
     @property
     def _accepted_calls(self) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from vrthinker_core.errors import BadInput
 
@@ -77,28 +77,21 @@ class Setting:
 
     def check(self, value: object, maximum: int | None = None) -> None:
         """Raises BadInput for a value out of the range; `maximum` is a protocol's own, where it is smaller."""
-        if value is None and self.default is None:
+        if (value is None and self.default is None) or (isinstance(value, str) and value in self.words):
             return
-        if isinstance(value, str) and value in self.words:
-            return
-        most = self.maximum if maximum is None else maximum
-        if self.number is None or not _is_number(value, self.number):
-            raise BadInput(f'The setting "{self.label}" must be {self.range}; it is {_shown(value)}.')
-        assert isinstance(value, int | float)
-        if most is not None and not self.minimum <= value <= most:
-            raise BadInput(f'The setting "{self.label}" must lie between {self.minimum} and {most}; it is {_shown(value)}.')
-        if value < self.minimum or (self.even and value % 2):
-            raise BadInput(f'The setting "{self.label}" must be {self.range}; it is {_shown(value)}.')
+        most, wanted = self.maximum if maximum is None else maximum, f"be {self.range}"
+        if _is_number(value, self.number):
+            if most is not None and not self.minimum <= value <= most:
+                wanted = f"lie between {self.minimum} and {most}"
+            elif value >= self.minimum and not (self.even and value % 2):
+                return
+        raise BadInput(f'The setting "{self.label}" must {wanted}; it is {" ".join(str(value)[:40].split()) or "blank"}.')
 
 
-def _shown(value: object) -> str:
-    return " ".join(str(value)[:40].split()) or "blank"
-
-
-def _is_number(value: object, kind: type[int] | type[float]) -> bool:
+def _is_number(value: object, kind: type[int] | type[float] | None) -> TypeGuard[int | float]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value) and (kind is float or isinstance(value, int))
+    return math.isfinite(value) and (kind is float or (kind is int and isinstance(value, int)))
 
 
 def _as_number(text: str, kind: type[int] | type[float] | None) -> object:

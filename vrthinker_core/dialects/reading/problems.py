@@ -20,3 +20,9 @@ def by_severity(problems: Sequence[Problem]) -> tuple[Problem, ...]:
 def reason(problems: Sequence[Problem], otherwise: str) -> str:
     """Why a reply could not be used: the detail of the first problem that is not minor, else `otherwise`."""
     return next((problem.detail for problem in problems if problem.kind not in MINOR_PROBLEMS), otherwise)
+
+
+def retry_text(problems: Sequence[Problem], forms: str) -> str:
+    """What a judge is told after a reply that is neither answer nor call; `forms` are the accepted ends of a reply."""
+    why = reason(problems, "A recommended answer does not end the comparison.")
+    return f"Your last reply could not be used. {why} Reply again and end with {forms}, where each label is 0, 1 or 2."
