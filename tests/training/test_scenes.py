@@ -31,7 +31,6 @@ from vrthinker_core.training.drawn_world.scenes import (
     SceneRenderer,
     draw_pair,
     draw_scene,
-    true_verdict,
     verdict_from_flaws,
 )
 from vrthinker_core.training.drawn_world.solids import SHAPES, Solid
@@ -58,7 +57,7 @@ def difference(one: Pixels, other: Pixels) -> float:
 @given(SEEDS)
 def test_labels_swap_when_the_scenes_swap(seed: int) -> None:
     pair = draw_pair(seed)
-    swapped = true_verdict(pair.wanted, pair.second, pair.first)
+    swapped = replace(pair, first=pair.second, second=pair.first).verdict
     assert list(swapped) == [(dimension, OTHER[label]) for dimension, label in pair.verdict]
 
 

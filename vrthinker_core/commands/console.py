@@ -21,23 +21,19 @@ class ConsoleRenderer:
         """Print all events; gives the last one."""
         last: Finished | None = None
         for event in events:
-            self.render_event(event)
-            last = event if isinstance(event, Finished) else last
+            match event:
+                case Started():
+                    self._started(event)
+                case FramesShown():
+                    self._frames(event)
+                case TextArrived():
+                    self._write(event.text)
+                case TurnEnded():
+                    self._turn(event.turn)
+                case Finished():
+                    self._finished(event)
+                    last = event
         return last
-
-    def render_event(self, event: Event) -> None:
-        """Print one event."""
-        match event:
-            case Started():
-                self._started(event)
-            case FramesShown():
-                self._frames(event)
-            case TextArrived():
-                self._write(event.text)
-            case TurnEnded():
-                self._turn(event.turn)
-            case Finished():
-                self._finished(event)
 
     def _started(self, started: Started) -> None:
         self._line(f"Judge     {started.judge}, protocol {started.dialect}", "bold")
@@ -71,20 +67,16 @@ class ConsoleRenderer:
     def _finished(self, end: Finished) -> None:
         self._line("")
         if end.verdict is not None:
-            self._verdict(end)
+            kind = "Provisional verdict (recommended, never made final)" if end.provisional else "Verdict"
+            self._line(kind if end.verdict.whole else "Incomplete verdict", "bold green" if end.verdict.whole else "bold yellow")
+            for dimension, label in end.verdict:
+                self._line(f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]}")
         reason = "answered when asked for the answer" if end.forced and end.stop is StopReason.ANSWERED else end.stop.value
         self._line(f"Ended     {reason}, {end.seconds:.1f} s", "bold" if end.verdict else "bold red")
         if end.error:
             self._line(f"          {end.error}", "red")
         for note in end.notes:
             self._line(f"Note      {note}", "yellow")
-
-    def _verdict(self, end: Finished) -> None:
-        assert end.verdict is not None
-        kind = "Provisional verdict (recommended, never made final)" if end.provisional else "Verdict"
-        self._line(kind if end.verdict.whole else "Incomplete verdict", "bold green" if end.verdict.whole else "bold yellow")
-        for dimension, label in end.verdict:
-            self._line(f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]}")
 
     def _line(self, text: str, style: str = "") -> None:
         self._end_line()
@@ -101,12 +93,8 @@ class ConsoleRenderer:
 
 
 def _frame_list(frames: tuple[Thumbnail, ...]) -> str:
-    sides = []
-    for side in Side:
-        mine = [f"{frame.number} ({frame.seconds:.2f} s)" for frame in frames if frame.ref.side is side]
-        if mine:
-            sides.append(f"video {side:d}: {', '.join(mine)}")
-    return "; ".join(sides)
+    sides = {side: [f"{frame.number} ({frame.seconds:.2f} s)" for frame in frames if frame.ref.side is side] for side in Side}
+    return "; ".join(f"video {side:d}: {', '.join(mine)}" for side, mine in sides.items() if mine)
 
 
 def _footnote(turn: Turn) -> str:

@@ -21,15 +21,9 @@ def export_frames(video: Path, protocol: ProtocolName, slots: Sequence[int], out
             raise BadInput(f"{protocol} has the slots 0 to {grid.slots - 1} of each video; {slot} is none of them.")
     native = Sizing("native")
     with open_clip(video, Side.FIRST, FramePlan(grid, native, native, frozenset(slots))) as clip:
-        frames = clip.frames(list(slots))
-        written = [_write(frame, out) for frame in frames]
-        return {
-            "video": clip.info.name,
-            "protocol": protocol,
-            "total": clip.info.frames,
-            "frames": written,
-            "notes": clip.info.notes,
-        }
+        written = [_write(frame, out) for frame in clip.frames(list(slots))]
+        info = clip.info
+        return {"video": info.name, "protocol": protocol, "total": info.frames, "frames": written, "notes": info.notes}
 
 
 def _write(frame: Frame, out: Path) -> dict[str, object]:

@@ -15,14 +15,13 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.judge import judge
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, draw_pair
 from vrthinker_core.training.drawn_world.video_files import write_video
-from vrthinker_core.types import Settings, Side, VideoPair
+from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished
 
 FOLDER = Path(__file__).resolve().parents[2] / "assets" / "examples"
 SIZE = 336  # Pixels per side of the clips: crisp in the page's players, small in the repository
 
-SCRIPTED_NOTES = ("A script speaks here, not a model: it shows what the protocol allows.",)
-"""Note of the examples whose replies come from a script."""
+SCRIPTED_NOTE = "A script speaks here, not a model: it shows what the protocol allows."
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +86,19 @@ def record_examples(
 def _record(judge_backend: Backend, folder: Path, example: ExampleRecipe) -> str:
     drawn = draw_pair(example.seed)
     pair = _write_videos(drawn, folder)
-    backend = ScriptedBackend(example.script, notes=SCRIPTED_NOTES) if example.script else judge_backend
-    end: Finished | None = None
-    for event in judge(pair, backend, example.settings, trace=folder / "trace.json"):
-        end = event if isinstance(event, Finished) else end
-    assert end is not None
+    backend = ScriptedBackend(example.script, notes=(SCRIPTED_NOTE,)) if example.script else judge_backend
+    *_, end = judge(pair, backend, example.settings, trace=folder / "trace.json")
+    assert isinstance(end, Finished)
     labels = end.verdict.labels if end.verdict is not None else {}
     return f"{example.name}: {end.stop.value}, judged {labels}, true {drawn.verdict.labels} {end.error}".rstrip()
 
 
 def _write_videos(drawn: DrawnPair, folder: Path) -> VideoPair:
-    names = {Side.FIRST: folder / "first.mp4", Side.SECOND: folder / "second.mp4"}
+    first, second = folder / "first.mp4", folder / "second.mp4"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for side, path in names.items():
-            write_video(drawn.scenes[side], path, SIZE)
+        write_video(drawn.first, first, SIZE)
+        write_video(drawn.second, second, SIZE)
     except OSError as error:
         raise BadInput(f"Cannot write the examples into {folder}: {error.strerror or error}.") from None
-    return VideoPair(drawn.prompt, names[Side.FIRST], names[Side.SECOND])
+    return VideoPair(drawn.prompt, first, second)

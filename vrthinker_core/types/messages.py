@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
 from vrthinker_core.types.frames import Frame
@@ -54,13 +55,8 @@ class Message:
     @property
     def frames(self) -> tuple[Frame, ...]:
         """Its frames in the order they are sent."""
-        found: list[Frame] = []
-        for part in self.parts:
-            if isinstance(part, Image):
-                found.append(part.frame)
-            elif isinstance(part, Video):
-                found.extend(part.frames)
-        return tuple(found)
+        shown = (part for part in self.parts if isinstance(part, Image | Video))
+        return tuple(chain.from_iterable((part.frame,) if isinstance(part, Image) else part.frames for part in shown))
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,14 +58,11 @@ class Setting:
     def range(self) -> str:
         """What it may be, in words: "all, or a whole number from 0 up", "one of card, clean"."""
         words = ", ".join(self.words)
-        return ", or ".join(filter(None, [words, self._number_range])) if self.number else f"one of {words}"
-
-    @property
-    def _number_range(self) -> str:
         if self.number is None:
-            return ""
+            return f"one of {words}"
         kind = "an even number" if self.even else "a whole number" if self.number is int else "a number"
-        return f"{kind} from {self.minimum} {'up' if self.maximum is None else f'to {self.maximum}'}"
+        numbers = f"{kind} from {self.minimum} {'up' if self.maximum is None else f'to {self.maximum}'}"
+        return f"{words}, or {numbers}" if words else numbers
 
     def parse(self, value: object) -> SettingValue:
         """The value that a person gave as text or number; the default for None, "" and OWN. Raises BadInput."""

@@ -81,9 +81,8 @@ class Renderer:
             box = self._camera.box(lighting.shadow_corners(solid), margin=2)
             base_box = self._camera.box(lighting.contact_corners(solid), margin=0)
             positions = self._ground_positions[box]
-            sunlight[box][lighting.in_shadow(positions.reshape(-1, 3), solid).reshape(positions.shape[:2])] = (
-                lighting.SHADOW_SUNLIGHT
-            )
+            shadow = lighting.in_shadow(positions.reshape(-1, 3), solid).reshape(positions.shape[:2])
+            sunlight[box][shadow] = lighting.SHADOW_SUNLIGHT
             contact[base_box] *= lighting.contact_shading(self._ground_positions[base_box], solid)
             changed += [base_box, self._camera.box(lighting.shadow_corners(solid), margin=2 + 3 * blur)]
         blurred = np.asarray(cv2.GaussianBlur(sunlight, (0, 0), blur), np.float32)
@@ -113,9 +112,8 @@ class Renderer:
             rows = np.nonzero(distance < nearest)[0]
             nearest[rows] = distance[rows]
             positions = self._camera.eye + distance[rows, None] * rays[rows]
-            colours[rows] = lighting.to_display(
-                lighting.shade_solid(solid, positions, rays[rows], normals[rows], solids) * self._brightness
-            )
+            light = lighting.shade_solid(solid, positions, rays[rows], normals[rows], solids)
+            colours[rows] = lighting.to_display(light * self._brightness)
         return colours, np.isfinite(nearest)
 
 

@@ -117,24 +117,19 @@ class DrawnPair:
 
     @property
     def verdict(self) -> Verdict:
-        """The true labels."""
-        return true_verdict(self.wanted, self.first, self.second)
+        """The true labels: fewer wrong facts, no picture fault, no motion fault win."""
+        first, second = self.first, self.second
+        wrong = self.wanted.count_wrong(first.facts), self.wanted.count_wrong(second.facts)
+        picture = first.picture_fault is not None, second.picture_fault is not None
+        return verdict_from_flaws(wrong, picture, (first.motion_fault is not None, second.motion_fault is not None))
 
 
-def true_verdict(wanted: SceneFacts, first: Scene, second: Scene) -> Verdict:
-    """The labels of two scenes under a prompt: fewer wrong facts, no picture fault, no motion fault win."""
-    return verdict_from_flaws(
-        wrong_facts=(wanted.count_wrong(first.facts), wanted.count_wrong(second.facts)),
-        picture_faults=(first.picture_fault is not None, second.picture_fault is not None),
-        motion_faults=(first.motion_fault is not None, second.motion_fault is not None),
-    )
+def verdict_from_flaws(wrong: tuple[int, int], picture: tuple[bool, bool], motion: tuple[bool, bool]) -> Verdict:
+    """The labels that follow from how many facts are wrong and what is faulty on each side.
 
-
-def verdict_from_flaws(
-    wrong_facts: tuple[int, int], picture_faults: tuple[bool, bool], motion_faults: tuple[bool, bool]
-) -> Verdict:
-    """The labels that follow from what is wrong on each side; overall, text alignment counts half as much again."""
-    ta, vq, mq = (second - first for first, second in (wrong_facts, picture_faults, motion_faults))
+    Overall, text alignment counts half as much again.
+    """
+    ta, vq, mq = (second - first for first, second in (wrong, picture, motion))
     overall = 1.5 * np.sign(ta) + vq + mq
     return Verdict(TA=_better(ta), MQ=_better(mq), VQ=_better(vq), OA=_better(overall))
 
@@ -172,8 +167,7 @@ def draw_scene(
     if right + closer < 0:
         along = 1 - along
     if motion_fault and across >= 0.5:
-        # A jump goes towards the middle, so the solid stays in the picture.
-        motion_fault = replace(motion_fault, jump=-motion_fault.jump)
+        motion_fault = replace(motion_fault, jump=-motion_fault.jump)  # Towards the middle, so the solid stays in the picture
     return Scene(
         facts=facts,
         background=draw_background(rng, facts.ground),

@@ -20,11 +20,7 @@ CACHE_SIZE = 40  # Textures kept in memory, 1.8 MB each: all that exist.
 
 @lru_cache(maxsize=CACHE_SIZE)
 def texture(ground: str, variant: int) -> Pixels:
-    """One variant (0..VARIANTS-1) of a ground: RGB [SIDE, SIDE, 3], read-only. Made once and kept.
-
-    Raises:
-        KeyError: there is no such ground.
-    """
+    """One variant (0..VARIANTS-1) of a ground: RGB [SIDE, SIDE, 3], read-only, made once. Raises KeyError for another ground."""
     pattern = PATTERNS[ground]
     rng = np.random.default_rng([GROUNDS.index(ground), variant])
     coarse, fine = value_noise(rng, 6), value_noise(rng, 7, 0.75, 16)

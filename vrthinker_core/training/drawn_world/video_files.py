@@ -54,10 +54,8 @@ class VideoSpec:
 def write_pairs(count: int, seed: int, out: Path, size: int = 448, progress: Progress | None = None) -> Path:
     """Write `count` drawn pairs of a seed into the folder `out`, as videos of `size` x `size` pixels; gives the path of pairs.csv.
 
-    Videos of the same seed and size that are already there stay, so a stopped run goes on.
-
-    Raises:
-        BadInput: a number is out of range, or `out` holds something else or cannot be written.
+    Videos of the same seed and size that are already there stay, so a stopped run goes on. Raises BadInput for a number out of
+    range, or where `out` holds something else or cannot be written.
     """
     _check(count, seed, size)
     specs = [VideoSpec(seed, number, side, size) for number in range(count) for side in Side]
@@ -77,11 +75,7 @@ def write_pairs(count: int, seed: int, out: Path, size: int = 448, progress: Pro
 
 
 def write_video(scene: Scene, path: Path, size: int = 448, *, supersample: int = SUPERSAMPLE, comment: str = "") -> None:
-    """Write a scene as an H.264 video, 128 frames at 24 a second; a file of that name is replaced at the end.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write a scene as an H.264 video, 128 frames at 24 a second; a file of that name is replaced at the end. Raises OSError."""
     with atomic_path(path) as part:
         _encode(SceneRenderer(scene, size, supersample), part, size, comment)
 
