@@ -192,9 +192,6 @@ def examples(
             print(line)
 
 
-# -- reading what was typed ----------------------------------------------------------------------------------------------
-
-
 def _slots(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]

@@ -67,8 +67,6 @@ class Comparison:
         """Close the conversation and both clips. May be called again."""
         self._resources.close()
 
-    # -- steps -----------------------------------------------------------------------------------------------------------
-
     def open_ahead(self, executor: Executor) -> None:
         """Begin to open both videos before `start`; what is wrong with them is said there."""
         with suppress(VrThinkerError):
@@ -122,8 +120,6 @@ class Comparison:
         forced = reason is StopReason.ANSWERED and self._last is not None and self._last.shown.forced
         return Finished(reason, verdict, provisional, forced, describe(error), fault, (), seconds)
 
-    # -- opening ---------------------------------------------------------------------------------------------------------
-
     @property
     def _protocol(self) -> ProtocolName:
         chosen = self._settings.protocol
@@ -144,16 +140,12 @@ class Comparison:
                 first, second, self._error = opened_clips(self._opening)
         except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
             self._error = error
-        self._error = self._protocol_mismatch(protocol) or self._error
+        if self._backend.protocol not in (None, protocol):
+            trained = f"{self._backend.name} was trained for the protocol {self._backend.protocol}"
+            self._error = BadInput(f"{trained} and cannot speak {protocol}. Choose auto.")
         if first is not None and second is not None:
             self._clips = first, second
         return self._dialect or make_dialect(Settings(), protocol), (_clip_info(first), _clip_info(second))
-
-    def _protocol_mismatch(self, protocol: ProtocolName) -> BadInput | None:
-        trained = self._backend.protocol
-        if trained is None or trained == protocol:
-            return None
-        return BadInput(f"{self._backend.name} was trained for the protocol {trained} and cannot speak {protocol}. Choose auto.")
 
     def _submit_opening(self, dialect: Dialect, executor: Executor) -> None:
         pool = self._decoder_pool or self._resources.enter_context(DecoderPool())
@@ -161,8 +153,6 @@ class Comparison:
         self._opening = submit_opening(self._pair, layout, pool, executor)
         for clip in self._opening:
             self._resources.callback(close_clip, clip)
-
-    # -- a turn ----------------------------------------------------------------------------------------------------------
 
     def _ask(self) -> PendingTurn | None:
         deliberation, conversation = self._begin()

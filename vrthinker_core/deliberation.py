@@ -38,8 +38,6 @@ class Deliberation:
         self._rounds_forgotten = 0
         self.stop_reason: StopReason | None = None
 
-    # -- what the judge is asked ---------------------------------------------------------------------------------------
-
     @property
     def turn(self) -> int:
         """Number of the reply that is asked for now, or was the last, 1-based."""
@@ -55,7 +53,8 @@ class Deliberation:
         gone = self._out_of_view()
         messages = list(self._opening)
         for k, (reply, response) in enumerate(self._exchanges):
-            messages += [reply, _without_frames(response) if k in gone else response]
+            parts = (part for part in response.parts if k not in gone or isinstance(part, Text | GeneratedText))
+            messages += [reply, replace(response, parts=tuple(parts))]
         if self.stop_reason is None and self.last_turn and self._follows_instructions:
             messages[-1] = replace(messages[-1], parts=(*messages[-1].parts, Text(self.dialect.force_answer())))
         return tuple(messages)
@@ -95,8 +94,6 @@ class Deliberation:
         gone = self._out_of_view(arriving)
         kept = [response for k, (_, response) in enumerate(self._exchanges) if k not in gone]
         return tuple(frame.ref for message in (*self._opening, *kept) for frame in message.frames)
-
-    # -- what the judge replied -----------------------------------------------------------------------------------------
 
     def take(self, completion: Completion) -> Reply:
         """Read a reply, and either end the run (`stop_reason`) or prepare the next turn.
@@ -147,8 +144,6 @@ class Deliberation:
         seen = set(self._view(arriving))
         return tuple(index for index in indices if not seen.issuperset(self.dialect.frame_refs((index,))))
 
-    # -- the end -------------------------------------------------------------------------------------------------------
-
     @property
     def verdict(self) -> tuple[Verdict | None, bool]:
         """(verdict, provisional): the final answer, else the last whole recommended one, else a partial final one.
@@ -174,7 +169,3 @@ def _is_refused(reply: Reply) -> bool:
 
 def _is_unusable(reply: Reply) -> bool:
     return reply.kind == "invalid" and not _is_refused(reply)
-
-
-def _without_frames(message: Message) -> Message:
-    return replace(message, parts=tuple(part for part in message.parts if isinstance(part, Text | GeneratedText)))

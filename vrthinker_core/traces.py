@@ -46,9 +46,6 @@ def make_thumbnail(frame: Frame, number: str) -> Thumbnail:
     return Thumbnail(frame.ref, number, frame.index, frame.seconds, frame.until, buffer.getvalue(), frame.note)
 
 
-# -- JSON ----------------------------------------------------------------------------------------------------------------
-
-
 @functools.cache
 def _adapter() -> TypeAdapter[Trace]:
     from pydantic import TypeAdapter
@@ -134,9 +131,6 @@ def load(path: Path) -> Trace:
     except OSError as error:
         raise TraceError(f"Cannot read the trace {path.name}: {error.strerror or error}.") from None
     return from_json(data)
-
-
-# -- recording -----------------------------------------------------------------------------------------------------------
 
 
 class TraceWriter:

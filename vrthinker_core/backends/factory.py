@@ -62,9 +62,7 @@ def _open_script(path: Path, name: str | None) -> ScriptedBackend:
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         replies = [str(line["reply"]) for line in lines if "reply" in line]
-        options: dict[str, Any] = {
-            key: value for line in lines for key, value in line.items() if key in ("protocol", "pause", "name")
-        }
+        options: dict[str, Any] = {key: line[key] for line in lines for key in ("protocol", "pause", "name") if key in line}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(f"Cannot read the script {path.name}: {error}.") from None
     if not replies:

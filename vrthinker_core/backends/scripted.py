@@ -55,8 +55,8 @@ class ScriptedConversation:
     def stream(
         self,
         messages: Sequence[Message],
-        sampling: Sampling,
-        cancelled: Cancelled = not_cancelled,  # noqa: ARG002 - the protocol's
+        sampling: Sampling,  # noqa: ARG002 - part of the protocol
+        cancelled: Cancelled = not_cancelled,
     ) -> Iterator[str | Completion]:
         """The next reply, piece by piece. `sampling` is ignored, its `redirect` too."""
         script, index = self._backend.script, self._calls

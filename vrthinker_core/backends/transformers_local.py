@@ -71,15 +71,14 @@ def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
     model, tokenizer = checkpoint.model, SafeTokenizer(checkpoint.tokenizer)
     config = model.generation_config
     eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    stops = (tokenizer.control.im_end, tokenizer.control.endoftext, *eos)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         vision=VisionEncoder(model, checkpoint.processor, threads=checkpoint.threads),
         context_length=int(model.config.get_text_config().max_position_embeddings),
         threads=checkpoint.threads,
-        stop_tokens=frozenset(
-            int(token) for token in (tokenizer.control.im_end, tokenizer.control.endoftext, *eos) if token is not None
-        ),
+        stop_tokens=frozenset(int(token) for token in stops if token is not None),
         forced_redirect=checkpoint.forced_redirect,
         repetition_penalty=float(config.repetition_penalty or 1.0),
         steps_per_sync=STEPS_PER_SYNC if _can_capture_graphs(model) else 0,

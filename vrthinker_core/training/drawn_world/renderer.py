@@ -1,8 +1,7 @@
 """Draws solids on a ground, by casting rays: solids in, one picture out.
 
 The ground never moves, so it is drawn once for each clip; of every frame only the pixels that a solid or its shadow can reach are
-shaded again. A pixel is one sample at its middle; at the edges of solids it is the mean of `supersample` x `supersample`
-samples.
+shaded again. A pixel is one sample at its middle; at the edges of solids it is the mean of `supersample` x `supersample` samples.
 """
 
 import math

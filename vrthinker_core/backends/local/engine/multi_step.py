@@ -17,12 +17,10 @@ class MultiStepDecoder:
     each token to the cache as it accepts it.
     """
 
-    def __init__(
-        self, model: Qwen2_5_VLForConditionalGeneration, cache: PrefixCache, repetition_penalty: float, steps_per_sync: int
-    ) -> None:
-        """`repetition_penalty` 1 is none; `steps_per_sync` is the number of tokens of one `decode`."""
+    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, cache: PrefixCache, penalty: float, steps: int) -> None:
+        """`penalty` is the repetition penalty, 1 for none; `steps` is the number of tokens of one `decode`."""
         self._model, self._cache = model, cache
-        self._penalty, self._steps = repetition_penalty, steps_per_sync
+        self._penalty, self._steps = penalty, steps
         self._prompt_tokens: list[int] = []
         self._storage: list[LayerStorage] = []
         self._step: DecodeStep
@@ -36,7 +34,7 @@ class MultiStepDecoder:
 
     @torch.inference_mode()
     def decode(self, reply: Sequence[int]) -> list[int]:
-        """Process the last token of `reply`, the tokens so far, and sample `steps_per_sync` more; the last one is not processed."""
+        """Process the last token of `reply`, the tokens so far, and sample `steps` more; the last one is not processed."""
         limit_threads(self._cache.threads)
         self._cache.reserve(self._steps + WARMUP_STEPS)
         storage = [layer.storage for layer in self._cache.layers]
