@@ -50,13 +50,10 @@ def open_clip(
 class Clip(contextlib.AbstractContextManager["Clip"]):
     """An opened clip. Close it, or use it in a `with` statement. Safe for threads."""
 
-    info: ClipInfo
-    """What is known about the file, health notes included."""
-    read_mode: ReadMode
-    """How frames are found: "whole" or "seek", never "auto"."""
+    info: ClipInfo  # what is known about the file, health notes included
+    read_mode: ReadMode  # how frames are found: "whole" or "seek", never "auto"
 
     def __init__(self, path: Path, side: Side, slots: int, limits: Limits, decoders: DecoderPool | None = None) -> None:
-        """Use `open_clip`."""
         self._name = shown_name(path)
         self._side = side
         self._slots = slots

@@ -36,8 +36,7 @@ class CpuBudget:
     """Processor time left for the current request; checked often while decoding."""
 
     def __init__(self, name: str, limits: Limits) -> None:
-        """`name` is the file's, for error messages."""
-        self.name = name
+        self.name = name  # the file's, for error messages
         self.limits = limits
         self.restart()
 

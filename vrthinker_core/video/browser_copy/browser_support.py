@@ -18,8 +18,7 @@ _QUICKTIME = "qt"
 _REMUXABLE = ("mp4", "webm", "mov", "matroska")
 _WEBM = re.compile(rb"\x42\x82[\x40-\xff]?[\x80-\xff]?\x00*webm")
 _IDR_UNIT = 5
-_MAX_AUDIO_LEAD = 0.1
-"""Seconds by which audio may begin before the video: what its codec needs to start, which browsers do not play."""
+_MAX_AUDIO_LEAD = 0.1  # seconds by which audio may begin before the video: what its codec needs to start, and no browser plays
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,8 @@ from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.processes.process import start_worker
 from vrthinker_core.video.worker_io import Header
 
-COPY_LIMITS = Limits(cpu_seconds=60.0, wall_seconds=90.0)
-"""More than a comparison's own decoding, because encoding is added to it."""
-
-MAX_COPY_BYTES = 300_000_000
-"""The largest copy that is kept."""
+COPY_LIMITS = Limits(cpu_seconds=60.0, wall_seconds=90.0)  # more than a comparison's own decoding, because encoding is added to it
+MAX_COPY_BYTES = 300_000_000  # the largest copy that is kept
 
 _VERSION = b"playable/1"
 _WORKER = "vrthinker_core.video.browser_copy.worker"

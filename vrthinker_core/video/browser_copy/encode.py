@@ -19,7 +19,7 @@ from av.video.stream import VideoStream
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.video.frames.container import VideoSource
-from vrthinker_core.video.frames.convert import FrameConverter, Pixels, resize
+from vrthinker_core.video.frames.convert import FrameConverter, Pixels
 from vrthinker_core.video.frames.decode import DecodeStats, read_all
 
 MAX_SIDE = 1280
@@ -105,9 +105,7 @@ def _display_frames(source: VideoSource, by_rate: bool) -> Iterator[tuple[int | 
 
 
 def _displayed(converter: FrameConverter, frame: VideoFrame) -> Pixels:
-    geometry = converter.geometry
-    scale = min(1.0, MAX_SIDE / max(geometry.displayed_size))
-    width, height = (max(1, round(side * scale)) for side in geometry.displayed_size)
-    stored = (height, width) if geometry.orientation.transpose else (width, height)
-    pixels = geometry.orientation.apply(resize(converter.to_rgb(frame), *stored))
+    size = converter.geometry.displayed_size
+    width, height = (max(1, round(side * min(1.0, MAX_SIDE / max(size)))) for side in size)
+    pixels = converter.display(converter.to_rgb(frame), width, height)
     return np.pad(pixels, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")

@@ -23,7 +23,6 @@ from vrthinker_core.video.limits import CpuBudget, near_memory_limit
 # of them anyway, and every later request costs nothing. Longer clips are read on demand: four frames of a minute cost a quarter.
 _MAX_WHOLE_PIXELS = 640_000_000
 _SECONDS_PER_PIXEL = 8e-9
-NEAREST_NOTE = "nearest decodable neighbour"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ class ClipDecoder:
     def _fall_back(self) -> None:
         """The timestamps are wrong: decode everything where the budget allows it, else let neighbours replace missing frames."""
         if self._strict and self._pixels * _SECONDS_PER_PIXEL < self.budget.limits.cpu_seconds:
-            self._cache.clear()
+            self._cache = FrameCache(self._source, self._plan)  # the indices of the frames were wrong
             self._decode_all()
         self._strict = False
 
@@ -163,7 +162,7 @@ class ClipDecoder:
             width=width,
             height=height,
             key=f"{self._digest[:32]}:{index}:{width}x{height}:{request.sizing.mode}",
-            note="" if index == request.index else NEAREST_NOTE,
+            note="" if index == request.index else "nearest decodable neighbour",
             rgb=pixels.tobytes(),
         )
 

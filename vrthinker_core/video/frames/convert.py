@@ -18,10 +18,8 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.types.geometry import Sizing
 from vrthinker_core.video.frames.container import VideoSource
 
-Pixels = NDArray[np.uint8]
-"""(height, width, 3) RGB."""
-GreySample = NDArray[np.uint8]
-"""About 64 x 64 grey values of a frame."""
+Pixels = NDArray[np.uint8]  # (height, width, 3) RGB
+GreySample = NDArray[np.uint8]  # about 64 x 64 grey values of a frame
 
 _SAMPLES = 64
 _HDR_TRANSFERS = (16, 18)  # PQ and HLG, as numbered in H.273
@@ -85,8 +83,7 @@ def _matrix(frame: VideoFrame) -> tuple[float, float, float, float] | None:
 class DisplayGeometry:
     """How the frames of a clip are displayed; read from the first one."""
 
-    stored_size: tuple[int, int]
-    """(width, height) in stored pixels."""
+    stored_size: tuple[int, int]  # (width, height) in stored pixels
     pixel_aspect: Fraction
     orientation: Orientation
     hdr: bool
@@ -131,20 +128,21 @@ class FrameConverter:
         width, height = self.geometry.displayed_size
         across, down = sizing.size(width, height)
         if sizing.mode != "letterbox":
-            return self._resized(pixels, across, down)
+            return self.display(pixels, across, down)
         scale = min(across / width, down / height)
-        inner = self._resized(pixels, max(1, round(width * scale)), max(1, round(height * scale)))
+        inner = self.display(pixels, max(1, round(width * scale)), max(1, round(height * scale)))
         framed = np.zeros((down, across, 3), np.uint8)
         top, left = (down - inner.shape[0]) // 2, (across - inner.shape[1]) // 2
         framed[top : top + inner.shape[0], left : left + inner.shape[1]] = inner
         return framed
 
-    def _resized(self, pixels: Pixels, width: int, height: int) -> Pixels:
+    def display(self, pixels: Pixels, width: int, height: int) -> Pixels:
+        """The pixels of `to_rgb` as they are displayed, resized to `width` x `height`."""
         orientation = self.geometry.orientation
-        return orientation.apply(resize(pixels, *((height, width) if orientation.transpose else (width, height))))
+        return orientation.apply(_resize(pixels, *((height, width) if orientation.transpose else (width, height))))
 
 
-def resize(pixels: Pixels, width: int, height: int) -> Pixels:
+def _resize(pixels: Pixels, width: int, height: int) -> Pixels:
     """Area average where it shrinks, cubic interpolation where it enlarges, for each axis on its own."""
     down, across = pixels.shape[:2]
     interpolation = cv2.INTER_AREA

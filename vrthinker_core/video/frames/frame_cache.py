@@ -10,8 +10,7 @@ from vrthinker_core.video.frames.convert import DisplayGeometry, FrameConverter,
 from vrthinker_core.video.frames.decode import DecodedFrame
 from vrthinker_core.video.frames.plan import FramePlan, FrameRequest
 
-_MAX_BYTES = 100_000_000
-"""Enough for every slot of the published protocols: 128 frames of 448 x 448 pixels are 77 MB."""
+_MAX_BYTES = 100_000_000  # enough for every slot of the published protocols: 128 frames of 448 x 448 pixels are 77 MB
 _BYTES_PER_PIXEL = 1.5
 """Of a decoded frame in 4:2:0, as nearly all videos are stored. Converting every frame of 480p costs more than decoding it."""
 
@@ -67,13 +66,6 @@ class FrameCache:
             if request not in self._converted:
                 missing.setdefault(request.index, []).append(request)
         return missing
-
-    def clear(self) -> None:
-        """Drop everything: the indices of the frames were wrong."""
-        self._converted.clear()
-        self._frames.clear()
-        self.samples.clear()
-        self._bytes = 0
 
     def _convert(self, frame: VideoFrame, requests: Collection[FrameRequest]) -> dict[FrameRequest, Pixels]:
         if not requests:

@@ -18,8 +18,7 @@ _BLACK = 24
 _CHANGED = 12
 _LEAST_SECONDS = 0.5
 _MAX_STRETCHES = 4
-_HIDDEN_FRAME_CODECS = ("vp8", "vp9", "av1")
-"""Codecs with frames that are only referred to and never shown: fewer frames than packets are no loss."""
+_HIDDEN_FRAME_CODECS = ("vp8", "vp9", "av1")  # some frames are only referred to: fewer frames than packets are no loss
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +31,7 @@ class ClipFacts:
     geometry: DisplayGeometry
     stored: int  # frames in the file that are to be shown
     stats: DecodeStats  # of the decode of the whole clip; empty where there was none
-    samples: Mapping[int, GreySample] | None
-    """Of every frame that some slot means, at least; None where the clip was not decoded as a whole."""
+    samples: Mapping[int, GreySample] | None  # of every frame that a slot means; None where the clip was not decoded as a whole
 
     @property
     def frames(self) -> int:

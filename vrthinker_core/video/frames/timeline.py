@@ -22,14 +22,10 @@ _RELIABLE_CODECS = ("h264", "hevc", "vp9", "av1")
 class Timeline:
     """Timestamps according to the packets; what the decoder gives may differ."""
 
-    pts: NDArray[np.int64]
-    """Timestamps of the frames in display order, in units of the stream's time base."""
-    keyframes: NDArray[np.int64]
-    """Timestamps of the key frames, ascending."""
-    stored: int
-    """Packets of frames to be shown: without those that an edit list hides."""
-    seekable: bool
-    """Frames can be found by timestamp: one per packet, none missing, in a container whose timestamps are reliable."""
+    pts: NDArray[np.int64]  # timestamps of the frames in display order, in units of the stream's time base
+    keyframes: NDArray[np.int64]  # timestamps of the key frames, ascending
+    stored: int  # packets of frames to be shown: without those that an edit list hides
+    seekable: bool  # frames can be found by timestamp: one per packet, none missing, in a container whose timestamps are reliable
 
     def interval_start(self, index: int) -> int:
         """Index of the first frame that is shown at or after the key frame from which frame `index` can be decoded."""

@@ -69,7 +69,7 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
 
     def _running_server(self) -> _ForkServer:
         """The fork server; it is started where none runs."""
-        if self._server is None or not self._server.running:
+        if self._server is None or not self._server.stop.alive or self._server.process.poll() is not None:
             self._server = _ForkServer()
         return self._server
 
@@ -92,13 +92,9 @@ class _ForkServer:
         self.control, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as on_error:
             on_error.enter_context(self.control)
-            self._process = start_module(_FORK_SERVER, theirs.fileno())
+            self.process = start_module(_FORK_SERVER, theirs.fileno())
             on_error.pop_all()
-        self.stop = weakref.finalize(self, _stop_server, self._process, self.control, os.getpid())
-
-    @property
-    def running(self) -> bool:
-        return self.stop.alive and self._process.poll() is None
+        self.stop = weakref.finalize(self, _stop_server, self.process, self.control, os.getpid())
 
 
 def _stop_server(process: subprocess.Popen[bytes], control: socket.socket, owner: int) -> None:

@@ -17,8 +17,7 @@ from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.worker_io import Header, receive_message, send_message
 
-CLIP_WORKER = "vrthinker_core.video.frames.worker"
-"""The module that serves one clip."""
+CLIP_WORKER = "vrthinker_core.video.frames.worker"  # the module that serves one clip
 
 # The process must run this very package, in place or installed, and its folder must not stay on the path: site-packages in front of
 # the standard library, which is what `-m` with PYTHONPATH would give, breaks where an old backport (`dataclasses`) is installed.
@@ -38,9 +37,7 @@ _SETTINGS = {
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
-_EXIT_SECONDS = 2.0
-"""How long a process that closed its connection may take to end by itself, so that its exit code tells the cause."""
-_MAX_NUMBER_BYTES = 16
+_EXIT_SECONDS = 2.0  # how long a process that closed its connection may take to end: its exit code then tells the cause
 
 
 def start_module(module: str, handle: int) -> subprocess.Popen[bytes]:
@@ -110,7 +107,7 @@ class ForkedProcess:
 
 def receive_number(status: Connection) -> int:
     """The number that the fork server sends. Raises EOFError, OSError when it is gone."""
-    return int(status.recv_bytes(_MAX_NUMBER_BYTES))
+    return int(status.recv_bytes(16))
 
 
 class Worker:
