@@ -196,6 +196,35 @@ def test_a_request_is_the_first_valid_indices_once_each_in_order(asked: list[int
     assert set(request.dropped) == {index for index in asked if not 0 <= index < 128}
 
 
+CALL = '<tool_call>{"frame_indices": [5]}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"<tool_call>{json.dumps({'frame_indices': [5] * 200_000})}</tool_call>", (5,)),
+        (f"<tool_call>{json.dumps({'frame_indices': [500] * 1000 + [5]})}</tool_call>", ()),
+        (f"<tool_call>{json.dumps([{'frame_indices': [5]}] * 201)}</tool_call>", (5,)),
+        (CALL * 200 + CALL.replace("5", "6"), (5,)),
+    ],
+    ids=["200,000 numbers", "the 1001st number alone is a frame", "201 calls in a list", "201 calls"],
+)
+def test_a_reply_that_asks_for_more_than_is_read_says_so(text: str, found: tuple[int, ...]) -> None:
+    reply = Paired().parse(text)
+    assert reply.wants is not None
+    assert (reply.wants.indices, reply.wants.truncated) == (found, True)
+    (told,) = (problem.detail for problem in reply.problems if problem.kind is ProblemKind.TRUNCATED)
+    assert "1,000 frame numbers and 200 calls" in told
+    assert all("None of the frames" not in problem.detail for problem in reply.problems), "it was not looked at every one"
+
+
+def test_the_most_that_is_read_is_not_called_too_much() -> None:
+    for text in (f"<tool_call>{json.dumps({'frame_indices': [5] * 1000})}</tool_call>", CALL * 200):
+        reply = Paired().parse(text)
+        assert reply.wants is not None
+        assert (reply.wants.indices, reply.wants.truncated, reply.problems) == ((5,), False, ())
+
+
 def test_calls_merge_in_order() -> None:
     first, second = ('<tool_call>{"frame_indices": [9, 1]}</tool_call>', '<tool_call>{"frame_indices": [1, 4]}</tool_call>')
     wants = Paired().parse(first + second).wants

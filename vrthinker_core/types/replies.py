@@ -40,7 +40,7 @@ class FrameSelection:
 
     indices: tuple[int, ...]  # Valid, without duplicates, cut to the protocol's limit
     dropped: tuple[int | float | str | None, ...] = ()  # What was no index of this protocol, as written
-    truncated: bool = False  # More than the protocol's limit was asked for
+    truncated: bool = False  # More was asked for than the protocol allows, or than is read at all
     asked: int = 0  # How many entries the calls held
 
 

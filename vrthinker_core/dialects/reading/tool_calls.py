@@ -16,6 +16,9 @@ MAX_REPAIR_CHARS: Final = 20_000
 """Characters of broken JSON that are repaired in one reply. A judge may write 2,048 tokens, which are fewer; repairing 2 MB takes
 longer than the second that reading a reply may take."""
 
+_TOO_MUCH: Final = Problem(
+    ProblemKind.TRUNCATED, f"The reply asks for too much: its first {MAX_ENTRIES:,} frame numbers and {MAX_CALLS} calls were read."
+)
 _TOOL: Final = "selectframes"
 _NAMES: Final = ("name", "function", "tool", "toolname")
 _ARGUMENTS: Final = ("arguments", "parameters", "args")
@@ -37,18 +40,21 @@ def read_calls(calls: Sequence[Action], rules: CallRules, *, cut: bool) -> tuple
 
     `cut`: the token limit ended the reply. Then a call without its closing tag counts only as whole, strict JSON.
     """
-    reader = _CallReader()
+    reader = _CallReader(all_read=len(calls) <= MAX_CALLS)
     for call in calls[:MAX_CALLS]:
         reader.read(call, whole_only=cut and not call.closed)
+    all_read = reader.all_read and len(reader.entries) <= MAX_ENTRIES
+    problems = [*reader.problems, *([] if all_read else [_TOO_MUCH])]
     if not reader.readable:
-        return None, reader.problems
-    selection = _selection(reader.entries, rules)
+        return None, problems
+    selection = _selection(reader.entries, rules, all_read=all_read)
     if selection.indices:
-        return selection, reader.problems
+        return selection, problems
     detail = "The call names no frame."
     if selection.asked:
-        detail = f"None of the frames asked for exists: they are numbered {rules.numbers[0]} to {rules.numbers[-1]}."
-    return selection, [Problem(ProblemKind.NO_VALID_FRAMES, detail), *reader.problems]
+        read = "frames asked for" if all_read else "first frames asked for"
+        detail = f"None of the {read} exists: they are numbered {rules.numbers[0]} to {rules.numbers[-1]}."
+    return selection, [Problem(ProblemKind.NO_VALID_FRAMES, detail), *problems]
 
 
 @dataclass(slots=True)
@@ -58,6 +64,7 @@ class _CallReader:
     entries: list[object] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     readable: bool = False  # One call at least was for our tool
+    all_read: bool = True  # Nothing was left out because there was too much of it
     repairable: int = MAX_REPAIR_CHARS  # Characters that may still be repaired
 
     def read(self, call: Action, *, whole_only: bool) -> None:
@@ -72,8 +79,9 @@ class _CallReader:
                 self.problems.append(Problem(ProblemKind.REPAIRED, "The call was broken JSON and was read all the same."))
         if values and isinstance(values[0], str):
             values = parse_strict(values[0])
-        objects = list(islice(_call_objects(values), MAX_CALLS))
-        for value in objects:
+        objects = list(islice(_call_objects(values), MAX_CALLS + 1))
+        self.all_read = self.all_read and len(objects) <= MAX_CALLS
+        for value in objects[:MAX_CALLS]:
             self._collect(value)
         if not objects:
             self.problems.append(Problem(ProblemKind.BAD_JSON, "The call is no JSON object that can be read."))
@@ -139,7 +147,7 @@ def _plain_name(name: object) -> str:
     return re.sub(r"[\s_-]+", "", name).lower() if isinstance(name, str) else ""
 
 
-def _selection(entries: list[object], rules: CallRules) -> FrameSelection:
+def _selection(entries: list[object], rules: CallRules, *, all_read: bool) -> FrameSelection:
     valid: dict[int, None] = {}
     dropped: dict[tuple[type, Entry], Entry] = {}
     for entry in entries[:MAX_ENTRIES]:
@@ -150,7 +158,7 @@ def _selection(entries: list[object], rules: CallRules) -> FrameSelection:
             written = _as_written(entry)
             dropped[type(written), written] = written
     indices = tuple(valid)
-    truncated = len(indices) > rules.limit
+    truncated = len(indices) > rules.limit or not all_read
     return FrameSelection(indices[: rules.limit], tuple(dropped.values()), truncated=truncated, asked=len(entries))
 
 
