@@ -157,11 +157,12 @@ class _Row:
         with closing(self.comparison):
             self._writer.close()
 
-    def _go_on(self, step: Callable[[], Event]) -> list[Event]:
+    def _go_on(self, step: Callable[[], Event | None]) -> list[Event]:
         """Take a step of the comparison and fetch the next request; gives the events of both."""
-        done = self._writer.record(step())
+        event = step()
+        done = [] if event is None else [self._writer.record(event)]
         self._pending = self.comparison.next_request()
         if self._pending is None:
-            return [done, self._writer.record(self.comparison.finish())]
+            return [*done, self._writer.record(self.comparison.finish())]
         self.reply = ReplyCollector(self._pending.shown.turn)
-        return [done, self._writer.record(self._pending.shown)]
+        return [*done, self._writer.record(self._pending.shown)]

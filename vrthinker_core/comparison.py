@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from vrthinker_core.backends.base import Backend, Conversation, GenerationRequest, not_cancelled
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
-from vrthinker_core.errors import BadInput, ContextFull, VrThinkerError, describe
+from vrthinker_core.errors import BadInput, ContextFull, VrThinkerError, can_pass, describe
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import make_thumbnail
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
@@ -61,6 +61,8 @@ class Comparison:
         self._conversation: Conversation | None = None
         self._deliberation: Deliberation | None = None
         self._last: PendingTurn | None = None
+        self._again: PendingTurn | None = None  # The turn that is to be tried once more
+        self._abandoned: tuple[str, ...] = ()  # The text of its first try
         self._error: Exception | None = None
 
     def close(self) -> None:
@@ -83,6 +85,9 @@ class Comparison:
 
     def next_request(self) -> PendingTurn | None:
         """Fetch what the next turn shows, and say what is to be generated; None when the run is over."""
+        if self._again is not None:
+            self._last, self._again = self._again, None
+            return self._last
         if self._error is not None:
             return None
         try:
@@ -90,19 +95,29 @@ class Comparison:
         except Exception as error:  # noqa: BLE001 - the border: whatever happens, the trace so far is kept and says so
             self._error = error
             return None
-        self._last = pending or self._last
+        self._last, self._abandoned = pending or self._last, ()
         return pending
 
-    def finish_turn(self, completion: Completion, error: Exception | None = None) -> TurnEnded:
-        """Read the reply to the last request, and fetch the frames it asks for. `error` is what cut the reply short."""
+    def finish_turn(self, completion: Completion, error: Exception | None = None) -> TurnEnded | None:
+        """Read the reply to the last request, and fetch the frames it asks for. `error` is what cut the reply short.
+
+        None when the judge failed for the first time in this turn: the next request is the same one again. Nothing has to be taken
+        back, because the deliberation has not seen that reply, and a request holds the whole conversation and its seed.
+        """
         assert self._deliberation is not None
         assert self._last is not None
-        shown, self._error = self._last.shown, error
+        shown = self._last.shown
+        if error is not None and not shown.note and can_pass(error) and not self._cancelled():
+            note = f"The judge failed in turn {shown.turn}, which was tried once more. Cause: {describe(error)}"
+            self._again, self._abandoned = replace(self._last, shown=replace(shown, note=note)), tuple(completion.split())
+            return None
+        self._error = error
         try:
             read = self._deliberation.take(completion)
         except Exception as failure:  # noqa: BLE001 - the border: the reply counts, the frames it asked for cannot be had
             self._error, read = failure, self._deliberation.replies[-1]
-        return TurnEnded(Turn(shown.turn, shown.told, shown.frames, completion, read, shown.forced, self._last.in_view))
+        sent = (shown.turn, shown.told, shown.frames)
+        return TurnEnded(Turn(*sent, completion, read, shown.forced, self._last.in_view, shown.note, self._abandoned))
 
     def finish(self) -> Finished:
         """How the run ended. Clips and conversation are closed."""

@@ -38,8 +38,19 @@ class BackendFailed(JudgeError):
     """The judge stopped while it was generating."""
 
 
+class BackendRefused(BackendFailed):
+    """The judge cannot answer this request, and could not if it were asked again."""
+
+
 class TraceError(VrThinkerError):
     """A trace cannot be read back or written."""
+
+
+def can_pass(error: Exception) -> bool:
+    """The same request may succeed when a judge that failed with this error is asked again."""
+    if isinstance(error, VrThinkerError):
+        return isinstance(error, BackendFailed) and not isinstance(error, BackendRefused)
+    return not isinstance(error, MemoryError)
 
 
 def describe(error: Exception | None) -> str:

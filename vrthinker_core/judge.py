@@ -27,9 +27,10 @@ def judge(
 ) -> Iterator[Event]:
     """Compare two videos; an event at each step, `Started` first and exactly one `Finished` last.
 
-    Never raises for bad input, bad files or a failing judge: these end the run as `failed` with a sentence. Closing the
-    generator ends the run as `cancelled`. `trace` names a file that is written turn by turn. `decoder_pool`
-    gives the decoding processes; whoever judges more than once keeps one, and the videos open faster.
+    Never raises for bad input, bad files or a failing judge: these end the run as `failed` with a sentence. Closing the generator
+    ends the run as `cancelled`. A turn in which the judge failed is tried once more: its `FramesShown` comes again, with a note.
+    `trace` names a file that is written turn by turn. `decoder_pool` gives the decoding processes; whoever judges more than once
+    keeps one, and the videos open faster.
     """
     comparison = Comparison(pair, backend, settings, cancelled, decoder_pool)
     with closing(comparison) as run, closing(TraceWriter(trace)) as writer:
@@ -39,7 +40,8 @@ def judge(
             reply = ReplyCollector(pending.shown.turn)
             for item in stream_items(pending.request):
                 yield from reply.add(item)
-            yield writer.record(run.finish_turn(reply.completion, reply.error))
+            if (ended := run.finish_turn(reply.completion, reply.error)) is not None:
+                yield writer.record(ended)
         yield writer.record(run.finish())
 
 

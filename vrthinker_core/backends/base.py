@@ -28,7 +28,8 @@ class Conversation(typing.Protocol):
     ) -> Iterator[str | Completion]:
         """Yield pieces of text, then exactly one `Completion` (also when cancelled). `messages` are the whole conversation.
 
-        Raises ContextFull when the prompt does not fit, BackendFailed when the model fails.
+        Raises ContextFull when the prompt does not fit, BackendRefused when asking again cannot help, BackendFailed when the model
+        fails; after that the same call may come once more, and what is yielded then stands alone.
         """
 
     def close(self) -> None:

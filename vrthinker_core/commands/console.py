@@ -52,6 +52,9 @@ class ConsoleRenderer:
 
     def _frames(self, shown: FramesShown) -> None:
         self._line("")
+        if shown.note:
+            self._line(f"Note      {shown.note}", "yellow")
+            return
         self._line(f"Turn {shown.turn}{' (asked for the answer now)' if shown.forced else ''}", "bold cyan")
         if shown.frames:
             self._line(f"frames    {_frame_list(shown.frames)}", "cyan")

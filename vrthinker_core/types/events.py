@@ -1,7 +1,7 @@
 """What happens in a run, as typed records. Live page and stored trace share them: replaying a trace yields the same events."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -35,6 +35,8 @@ class Turn:
     reply: Reply
     forced: bool = False  # The engine had asked for the answer now
     in_view: tuple[FrameRef, ...] = ()  # Every frame the judge could see while it wrote this reply
+    note: str = ""  # Why the judge was asked for this reply twice
+    abandoned: tuple[str, ...] = ()  # The pieces of text that came the first time; they count for nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class FramesShown:
     told: str
     frames: tuple[Thumbnail, ...]
     forced: bool = False
+    note: str = ""  # Why this turn begins anew: the text that came of it so far counts for nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,11 @@ class Trace:
         """The very events of the live run, in order."""
         yield self.started
         for turn in self.turns:
-            yield FramesShown(turn.number, turn.told, turn.frames, turn.forced)
+            shown = FramesShown(turn.number, turn.told, turn.frames, turn.forced)
+            yield shown
+            if turn.note:
+                yield from (TextArrived(turn.number, piece) for piece in turn.abandoned)
+                yield replace(shown, note=turn.note)
             yield from (TextArrived(turn.number, piece) for piece in turn.completion.split())
             yield TurnEnded(turn)
         if self.finished is not None:

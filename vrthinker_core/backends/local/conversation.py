@@ -9,7 +9,7 @@ from vrthinker_core.backends.local.engine.generation import Generation, LoadedMo
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder
 from vrthinker_core.backends.local.text.chat_template import PromptItem, render_prompt, token_count
-from vrthinker_core.errors import BackendFailed, ContextFull, VrThinkerError
+from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 
@@ -29,7 +29,7 @@ class LocalConversation:
             self._multi_step = MultiStepDecoder(loaded.model, self._cache, loaded.repetition_penalty, steps)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """The number of prompt tokens of `messages`; the model does not run. Raises BackendFailed for frames it cannot take."""
+        """The number of prompt tokens of `messages`; the model does not run. Raises BackendRefused for frames it cannot take."""
         return token_count(self._render(messages))
 
     def stream(
@@ -69,7 +69,16 @@ class LocalConversation:
     def error_after(self, generation: Generation, error: Exception) -> VrThinkerError:
         """The exception to raise for `error`. Clears the cache, which the error may have left half written."""
         generation.cache.clear()
-        return error if isinstance(error, VrThinkerError) else BackendFailed(_sentence(error, token_count(generation.prompt)))
+        if isinstance(error, VrThinkerError):
+            return error
+        if isinstance(error, MemoryError | torch.OutOfMemoryError):
+            torch.cuda.empty_cache()
+            tokens = f"{token_count(generation.prompt):,} tokens"
+            return BackendRefused(
+                f"The judge ran out of memory at {tokens}: choose a shorter memory window or fewer frames a call."
+            )
+        detail = str(error).strip().splitlines()
+        return BackendFailed(f"The judge stopped while it was speaking: {detail[0] if detail else type(error).__name__}")
 
     def close(self) -> None:
         """Free the KV cache."""
@@ -79,12 +88,4 @@ class LocalConversation:
         try:
             return render_prompt(messages, self._loaded.tokenizer, self._loaded.vision.vision_item)
         except ValueError as error:
-            raise BackendFailed(f"This judge cannot take a frame: {error}.") from error
-
-
-def _sentence(error: Exception, tokens: int) -> str:
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        torch.cuda.empty_cache()
-        return f"The judge ran out of memory at {tokens:,} tokens: choose a shorter memory window or fewer frames a call."
-    detail = str(error).strip().splitlines()
-    return f"The judge stopped while it was speaking: {detail[0] if detail else type(error).__name__}"
+            raise BackendRefused(f"This judge cannot take a frame: {error}.") from error

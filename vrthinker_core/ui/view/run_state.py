@@ -36,7 +36,8 @@ def fold(state: RunState, event: Event) -> RunState:
         case Started():
             return RunState(event)
         case FramesShown():
-            return replace(state, turns=(*state.turns, TurnState(event.turn, event.told, event.frames, event.forced)))
+            before = state.turns[:-1] if event.note else state.turns
+            return replace(state, turns=(*before, TurnState(event.turn, event.told, event.frames, event.forced)))
         case TextArrived():
             return _with_last(state, lambda last: replace(last, text=last.text + event.text))
         case TurnEnded():

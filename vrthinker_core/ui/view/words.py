@@ -183,7 +183,7 @@ def turn_remarks(turn: Turn) -> list[str]:
     covered = {ProblemKind.NO_VALID_FRAMES} if remarks else set()
     remarks += [problem.detail for problem in reply.problems if problem.detail and problem.kind not in covered]
     remarks += [f"Frame {frame.number}: {frame.note}" for frame in turn.frames if frame.note]
-    return list(dict.fromkeys(remarks))
+    return list(dict.fromkeys([*remarks, *([turn.note] if turn.note else [])]))
 
 
 def ignored_requests(request: FrameSelection) -> list[str]:
