@@ -131,7 +131,7 @@ class _Row:
         """Begin to go on to the first request, unless it has begun before."""
         if not self._started:
             self._started = True
-            self._events = executor.submit(self._go_on, self.comparison.start)
+            self._events = executor.submit(self._go_on, partial(self.comparison.start, self._writer.refused))
 
     def step(self, executor: Executor) -> None:
         """Begin to read the reply and to go on to the next request."""

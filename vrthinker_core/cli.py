@@ -75,15 +75,18 @@ def compare(
     *,
     prompt: Annotated[str, typer.Option(help="The text both videos were made from.")],
     judge: JudgeOption = None,
-    trace: Annotated[Path | None, typer.Option(help="Keep the whole run in this file.")] = None,
+    trace: Annotated[Path | None, typer.Option(help="Keep the whole run in this file: a new one, or an earlier trace.")] = None,
     json_only: Annotated[bool, typer.Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')] = False,
     settings: Settings,
 ) -> None:
     """Compare two videos, turn by turn."""
     from vrthinker_core.backends import open_backend
     from vrthinker_core.judge import judge as run_judge
+    from vrthinker_core.traces import check_replaceable
     from vrthinker_core.types import VideoPair
 
+    if trace is not None:
+        check_replaceable(trace)  # before a judge is opened, which can take minutes
     events = run_judge(VideoPair(prompt, video1, video2), open_backend(judge), settings, trace=trace)
     raise typer.Exit(_print_run(events, json_only))
 

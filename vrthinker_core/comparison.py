@@ -76,9 +76,10 @@ class Comparison:
             _check_prompt(self._pair.prompt)
             self._submit_opening(dialect, executor)
 
-    def start(self) -> Started:
-        """Open both videos."""
+    def start(self, refused: BadInput | None = None) -> Started:
+        """Open both videos. `refused`: why the run must end here, whatever they are."""
         dialect, infos = self._open()
+        self._error = refused or self._error
         prompt = self._pair.prompt[:MAX_PROMPT]
         notes = (*self._backend.notes, *_pair_notes(self._pair, infos))
         return Started(prompt, self._backend.name, dialect.name, self._settings, infos, dialect.system, dialect.rules, notes)

@@ -29,12 +29,12 @@ def judge(
 
     Never raises for bad input, bad files or a failing judge: these end the run as `failed` with a sentence. Closing the generator
     ends the run as `cancelled`. A turn in which the judge failed is tried once more: its `FramesShown` comes again, with a note.
-    `trace` names a file that is written turn by turn. `decoder_pool` gives the decoding processes; whoever judges more than once
-    keeps one, and the videos open faster.
+    `trace` names a file that is written turn by turn: a new one, or an earlier trace, for no other file is replaced. `decoder_pool`
+    gives the decoding processes; whoever judges more than once keeps one, and the videos open faster.
     """
     comparison = Comparison(pair, backend, settings, cancelled, decoder_pool)
     with closing(comparison) as run, closing(TraceWriter(trace)) as writer:
-        yield writer.record(run.start())
+        yield writer.record(run.start(writer.refused))
         while (pending := run.next_request()) is not None:
             yield writer.record(pending.shown)
             reply = ReplyCollector(pending.shown.turn)

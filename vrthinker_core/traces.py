@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import math
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from vrthinker_core.atomic_file import atomic_path
-from vrthinker_core.errors import TraceError
+from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.text import encodable
 from vrthinker_core.types import Frame, ProtocolName, Thumbnail
 from vrthinker_core.types.events import Event, Finished, Started, StopReason, Trace, TurnEnded
 
@@ -133,15 +135,36 @@ def load(path: Path) -> Trace:
     return from_json(data)
 
 
+def check_replaceable(path: Path) -> None:
+    """Raises BadInput unless nothing is there yet, or a trace, so that no other file is ever lost. No link is followed."""
+    try:
+        is_file = stat.S_ISREG(path.lstat().st_mode)
+    except OSError:  # nothing is there, or the place cannot be reached, which shows when the trace is written
+        return
+    except ValueError:
+        raise BadInput("The name of the trace holds a NUL character: name another file.") from None
+    with suppress(TraceError):
+        if is_file:
+            load(path)
+            return
+    raise BadInput(f"{encodable(str(path))} is there already and is no trace: name a new file for the trace, or an earlier trace.")
+
+
 class TraceWriter:
     """Builds the trace of a run from its events, and keeps it on the disk when a path is given. Whoever makes one closes it.
 
     When the path cannot be written the trace goes to the system's temporary folder instead, and the last event says so: a run never
-    ends because its record could not be kept.
+    ends because its record could not be kept. A path that must not be replaced is refused: then nothing is written at all.
     """
 
     def __init__(self, path: Path | None = None) -> None:
+        self.refused: BadInput | None = None  # Why the run must not begin
         self._path = path
+        try:
+            if path is not None:
+                check_replaceable(path)
+        except BadInput as error:
+            self.refused, self._path = error, None
         self._trace: Trace | None = None
         self._warning = ""
         self._started_at = time.perf_counter()

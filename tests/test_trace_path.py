@@ -1,0 +1,172 @@
+"""`--trace` and `trace=` replace a trace, or nothing: whatever else is there stays as it is, and the run does not begin."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import run
+from tests.test_judge import ANSWER, CALL
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.batch import judge_many
+from vrthinker_core.judge import judge
+from vrthinker_core.traces import load
+from vrthinker_core.types import StopReason, VideoPair
+from vrthinker_core.types.events import Event, Finished, FramesShown
+
+
+def video(folder: Path) -> Path:
+    return folder / "one.mp4"
+
+
+def written(name: str, content: bytes) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (folder / name).write_bytes(content)
+        return folder / name
+
+    return make
+
+
+def half_a_trace(folder: Path) -> Path:
+    whole = (folder / "earlier.json").read_bytes()
+    (folder / "half.json").write_bytes(whole[: len(whole) // 2])
+    return folder / "half.json"
+
+
+def link_to(target: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (folder / "link.json").symlink_to(folder / target)
+        return folder / "link.json"
+
+    return make
+
+
+def hard_link(folder: Path) -> Path:
+    os.link(folder / "one.mp4", folder / "again.mp4")
+    return folder / "again.mp4"
+
+
+def fifo(folder: Path) -> Path:
+    os.mkfifo(folder / "pipe")
+    return folder / "pipe"
+
+
+def device(folder: Path) -> Path:
+    """A device node of the test's own, as /dev/null is one: that of the machine is never risked."""
+    try:
+        os.mknod(folder / "device", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    except OSError:
+        pytest.skip("only root makes device nodes")
+    return folder / "device"
+
+
+PLACES: dict[str, Callable[[Path], Path]] = {
+    "the input video": video,
+    "a hard link to it": hard_link,
+    "a link to it": link_to("one.mp4"),
+    "a link to a trace": link_to("earlier.json"),
+    "a link to nothing": link_to("nothing.json"),
+    "another JSON file": written("other.json", b'{"started": {}, "format": "vr-thinker-trace/1"}'),
+    "half a trace": half_a_trace,
+    "a text": written("thesis.txt", b"A thesis."),
+    "an empty file": written("empty.json", b""),
+    "a folder": lambda folder: folder,
+    "a FIFO": fifo,
+    "a device": device,
+}
+every_place = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+
+
+@pytest.fixture
+def folder(clips: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A folder with two videos and an earlier trace of them."""
+    for clip in clips:
+        (tmp_path / clip.name).write_bytes(clip.read_bytes())
+    for _ in judge(own_pair(tmp_path), ScriptedBackend([ANSWER]), trace=tmp_path / "earlier.json"):
+        pass
+    return tmp_path
+
+
+def own_pair(folder: Path) -> VideoPair:
+    return VideoPair("p", folder / "one.mp4", folder / "two.mp4")
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
+    """Everything about the files of a folder that must not change."""
+    found = {}
+    for path in folder.iterdir():
+        about = path.lstat()
+        content = path.read_bytes() if stat.S_ISREG(about.st_mode) else b""
+        found[path.name] = (about.st_mode, about.st_ino, about.st_mtime_ns, content)
+    return found
+
+
+@every_place
+def test_the_command_refuses_before_it_opens_a_judge(folder: Path, place: Callable[[Path], Path]) -> None:
+    path = place(folder)
+    before = listing(folder)
+    done = run(
+        "compare", folder / "one.mp4", folder / "two.mp4", "--prompt", "p", "--judge", "scripted:no-such-script", "--trace", path
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{path} is there already and is no trace: name a new file for the trace, or an earlier trace.\n"
+    assert listing(folder) == before
+
+
+def one(pair: VideoPair, backend: ScriptedBackend, path: Path) -> Iterator[Event]:
+    return judge(pair, backend, trace=path)
+
+
+def many(pair: VideoPair, backend: ScriptedBackend, path: Path) -> Iterator[Event]:
+    return (event for _, event in judge_many([pair], backend, trace_of=lambda _: path))
+
+
+@every_place
+@pytest.mark.parametrize("drive", [one, many])
+def test_a_run_ends_before_the_judge_is_asked(
+    folder: Path, place: Callable[[Path], Path], drive: Callable[[VideoPair, ScriptedBackend, Path], Iterator[Event]]
+) -> None:
+    path = place(folder)
+    before = listing(folder)
+    events = list(drive(own_pair(folder), ScriptedBackend([CALL, ANSWER]), path))
+    end = events[-1]
+    assert isinstance(end, Finished)
+    assert (end.stop, end.fault, end.verdict) == (StopReason.FAILED, "BadInput", None)
+    assert str(path) in end.error
+    assert not any(isinstance(event, FramesShown) for event in events)
+    assert listing(folder) == before
+
+
+def test_a_name_that_cannot_be_is_refused_in_a_sentence(folder: Path) -> None:
+    *_, end = judge(own_pair(folder), ScriptedBackend([ANSWER]), trace=folder / "a\0b.json")
+    assert isinstance(end, Finished)
+    assert (end.fault, "NUL" in end.error) == ("BadInput", True)
+
+
+@pytest.mark.parametrize("name", ["new.json", "earlier.json"])
+def test_a_new_file_and_an_earlier_trace_are_written(folder: Path, name: str) -> None:
+    (folder / "script.jsonl").write_text('{"reply": "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"}')
+    judge_option = f"scripted:{folder / 'script.jsonl'}"
+    done = run(
+        "compare", folder / "one.mp4", folder / "two.mp4", "--prompt", "p", "--judge", judge_option, "--trace", folder / name
+    )
+    assert done.returncode == 0, done.stderr
+    end = load(folder / name).finished
+    assert end is not None
+    assert end.verdict is not None
+    assert set(end.verdict.labels.values()) == {2}
+
+
+def test_a_trace_that_a_killed_run_left_is_replaced(folder: Path) -> None:
+    events = judge(own_pair(folder), ScriptedBackend([ANSWER]), trace=folder / "killed.json")
+    next(events)
+    unfinished = (folder / "killed.json").read_bytes()
+    del events
+    (folder / "killed.json").write_bytes(unfinished)
+    assert load(folder / "killed.json").finished is None
+    *_, end = judge(own_pair(folder), ScriptedBackend([ANSWER]), trace=folder / "killed.json")
+    assert load(folder / "killed.json").finished == end
