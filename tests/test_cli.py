@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from vrthinker_core.traces import load
+from tests.ui.support import handmade_runs
+from vrthinker_core.traces import load, to_json
 from vrthinker_core.types.settings import SETTINGS, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,6 +62,18 @@ def test_replay_shows_what_the_live_run_showed(clips: tuple[Path, Path], script:
     again = run("replay", tmp_path / "run.json")
     assert (again.stdout, again.returncode) == (live.stdout, 0)
     assert json.loads(run("replay", tmp_path / "run.json", "--json").stdout) == LABELS
+
+
+def test_replay_names_a_hostile_picture_in_one_line(tmp_path: Path) -> None:
+    trace = json.loads(to_json(handmade_runs.three_turns()))
+    frame = trace["turns"][0]["frames"][0]
+    jpeg = base64.urlsafe_b64decode(frame["jpeg"])
+    size = jpeg.index(b"\xff\xc0") + 5
+    frame["jpeg"] = base64.urlsafe_b64encode(jpeg[:size] + b"\xff" * 4 + jpeg[size + 4 :]).decode()
+    (tmp_path / "run.json").write_text(json.dumps(trace))
+    done = run("replay", tmp_path / "run.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "This trace is damaged: a frame of turn 1 is no small JPEG picture.\n"
 
 
 @pytest.mark.parametrize(

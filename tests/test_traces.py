@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import tracemalloc
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +19,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import TraceError
 from vrthinker_core.judge import judge
-from vrthinker_core.traces import from_json, load, to_json, write_atomically
-from vrthinker_core.types import VideoPair
+from vrthinker_core.traces import from_json, jpeg_size, load, make_thumbnail, to_json, write_atomically
+from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
 
 ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 
@@ -38,6 +43,25 @@ def test_writing_then_reading_is_the_identity(stored: Path) -> None:
 
 
 Change = tuple[list[Any], Any]
+
+
+def changed(stored: Path, where: Sequence[Any], value: Any) -> bytes:
+    """The stored trace with another value in one place."""
+    data = json.loads(stored.read_bytes())
+    place = data
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = value
+    return json.dumps(data).encode()
+
+
+def check_refused(data: bytes) -> None:
+    """One short sentence, whatever the trace holds."""
+    with pytest.raises(TraceError) as error:
+        from_json(data)
+    assert "\n" not in str(error.value)
+    assert str(error.value).endswith(".")
+    assert len(str(error.value)) < 400
 
 
 @pytest.mark.parametrize(
@@ -67,16 +91,86 @@ Change = tuple[list[Any], Any]
     ids=lambda change: ".".join(map(str, change[0])),
 )
 def test_a_trace_that_was_tampered_with_is_refused_in_one_sentence(stored: Path, change: Change) -> None:
-    where, value = change
-    data = json.loads(stored.read_bytes())
-    place = data
-    for key in where[:-1]:
-        place = place[key]
-    place[where[-1]] = value
-    with pytest.raises(TraceError) as error:
-        from_json(json.dumps(data).encode())
-    assert "\n" not in str(error.value)
-    assert len(str(error.value)) < 400
+    check_refused(changed(stored, *change))
+
+
+LISTS = [
+    (["started", "notes"], "x"),
+    (["started", "rules"], "x"),
+    (["started", "clips", 0, "notes"], "x"),
+    (["finished", "notes"], "x"),
+    (["turns", 0, "reply", "problems"], {"kind": "empty", "detail": ""}),
+    (["turns", 0, "reply", "wants"], {"indices": [], "dropped": [1] * 70_000}),
+    (["turns", 0, "reply", "wants"], {"indices": [1] * 70_000}),
+    (["turns", 0, "in_view"], {"slot": 1, "side": 1}),
+    (["turns", 0, "completion", "tokens"], 1),
+    (["turns", 0, "completion", "pieces"], 0),
+]
+
+
+@pytest.mark.parametrize(("where", "item"), LISTS, ids=[".".join(map(str, where)) for where, _ in LISTS])
+def test_every_list_of_a_trace_has_a_bound(stored: Path, where: list[Any], item: Any) -> None:
+    check_refused(changed(stored, where, item if where[-1] == "wants" else [item] * 70_000))
+
+
+@pytest.mark.parametrize("item", [1, "", [], {}, {"ref": {}}, [[[]]]], ids=json.dumps)
+@pytest.mark.parametrize("where", [["started", "notes"], ["turns"], ["turns", 0, "frames"], ["turns", 0, "in_view"]])
+def test_a_list_of_wrong_items_takes_no_memory(stored: Path, where: list[Any], item: Any) -> None:
+    """A sentence about each of them took 3.6 GB for a file of 1.5 MB."""
+    data = changed(stored, where, [item] * 90_000)
+    tracemalloc.start()
+    check_refused(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * 2**20
+
+
+@pytest.mark.parametrize("item", [b"0,", b"{},", b"[],", b"[[[[[[[[]]]]]]]],"])
+def test_a_file_of_very_many_values_is_not_even_parsed(item: bytes) -> None:
+    check_refused(b'{"started": [' + item * (30 * 2**20 // len(item)) + b"0]}")
+
+
+def test_the_frames_of_all_turns_and_the_texts_have_bounds_too(stored: Path) -> None:
+    turn = json.loads(stored.read_bytes())["turns"][0]
+    frame = turn["frames"][0]
+    turns = [{**turn, "number": number, "frames": [frame] * 250} for number in range(1, 41)]
+    check_refused(changed(stored, ["turns"], turns))
+    check_refused(changed(stored, ["started", "prompt"], "x" * 9_000_000))
+
+
+@pytest.mark.parametrize("where", [["started", "clips", 0, "frames"], ["turns", 0, "frames", 0, "index"], ["finished", "seconds"]])
+def test_a_number_that_no_clip_has_is_refused(stored: Path, where: list[Any]) -> None:
+    check_refused(changed(stored, where, 10**400))
+
+
+def with_size(jpeg: bytes, width: int, height: int) -> bytes:
+    """The picture, its header with another size."""
+    start = jpeg.index(b"\xff\xc0") + 5
+    return jpeg[:start] + height.to_bytes(2) + width.to_bytes(2) + jpeg[start + 4 :]
+
+
+@pytest.mark.parametrize("size", [(65535, 65535), (12_000, 10_000), (1, 65535), (0, 0)], ids=str)
+def test_a_picture_is_measured_by_its_header_alone(stored: Path, size: tuple[int, int]) -> None:
+    jpeg = load(stored).turns[0].frames[0].jpeg
+    assert jpeg_size(with_size(jpeg, 300, 200)) == (300, 200)
+    check_refused(changed(stored, ["turns", 0, "frames", 0, "jpeg"], base64.urlsafe_b64encode(with_size(jpeg, *size)).decode()))
+
+
+@pytest.mark.parametrize("size", [(40_000, 28), (28, 40_000), (400, 300), (2, 1)], ids=str)
+def test_the_thumbnail_of_every_frame_can_be_read_back(size: tuple[int, int]) -> None:
+    width, height = size
+    frame = Frame(FrameRef(3, Side.FIRST), 5, 0.2, 0.3, width, height, "key", bytes(width * height * 3))
+    trace = handmade_runs.three_turns()
+    shown = replace(trace, turns=(replace(trace.turns[0], frames=(make_thumbnail(frame, "3"),)), *trace.turns[1:]))
+    assert from_json(to_json(shown)) == shown
+
+
+@given(st.data())
+def test_no_header_of_a_picture_raises(data: st.DataObject) -> None:
+    jpeg = bytearray(handmade_runs.jpeg(1, 2, 3))
+    for _ in range(data.draw(st.integers(1, 8))):
+        jpeg[data.draw(st.integers(0, min(len(jpeg), 200) - 1))] = data.draw(st.integers(0, 255))
+    assert len(jpeg_size(bytes(jpeg))) == 2
 
 
 @given(st.one_of(st.binary(max_size=400), st.text(max_size=200).map(str.encode)))

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import functools
 import io
-import math
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import BadInput, TraceError
@@ -26,23 +24,30 @@ from vrthinker_core.types.events import Event, Finished, Started, StopReason, Tr
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+    from pydantic_core import SchemaValidator
 
 THUMBNAIL_HEIGHT = 224
+MAX_SIDE = 8 * THUMBNAIL_HEIGHT  # of a thumbnail, in pixels
 MAX_BYTES = 64 * 2**20
-MAX_TURNS = 64
-MAX_FRAMES_PER_TURN = 256
+MAX_ITEMS = 500_000  # commas in a file, and a fifth of it brackets: what its size says nothing of is what parsing it takes
+MAX_CHARACTERS = 4 * 2**20  # of all texts of a trace
+MAX_FRAMES = 2048  # of all turns
+MAX_LENGTHS: Mapping[str, int] = {"turns": 64, "frames": 256, "tokens": 65_536, "pieces": 65_536}  # of lists, by their name
+MAX_LENGTH = 1024  # of every other list
 MAX_JPEG_BYTES = 256 * 2**10
+MAX_NUMBER = 2**53
 
 
 def make_thumbnail(frame: Frame, number: str) -> Thumbnail:
-    """The frame as a trace keeps it: JPEG, at most 224 pixels high."""
+    """The frame as a trace keeps it: JPEG, at most 224 pixels high and 1792 wide."""
     from PIL import Image
 
     picture = Image.frombytes("RGB", (frame.width, frame.height), frame.rgb)
-    if picture.height > THUMBNAIL_HEIGHT:
-        width = max(1, round(picture.width * THUMBNAIL_HEIGHT / picture.height))
+    scale = min(THUMBNAIL_HEIGHT / picture.height, MAX_SIDE / picture.width)
+    if scale < 1:
+        size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
         # Whole pixels are averaged first, which takes a tenth of the time: a judge's 448 x 448 pixels need no more than that.
-        picture = picture.resize((width, THUMBNAIL_HEIGHT), Image.Resampling.BICUBIC, reducing_gap=1.0)
+        picture = picture.resize(size, Image.Resampling.BICUBIC, reducing_gap=1.0)
     buffer = io.BytesIO()
     picture.save(buffer, "JPEG", quality=82)
     return Thumbnail(frame.ref, number, frame.index, frame.seconds, frame.until, buffer.getvalue(), frame.note)
@@ -53,6 +58,26 @@ def _adapter() -> TypeAdapter[Trace]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(Trace)
+
+
+@functools.cache
+def _validator() -> SchemaValidator:
+    from pydantic_core import SchemaValidator
+
+    return SchemaValidator(_bounded(_adapter().core_schema))
+
+
+def _bounded(schema: Any, name: str = "") -> Any:
+    """A schema of pydantic with a bound on every list, which is left at its first wrong item: each costs a kilobyte otherwise."""
+    if isinstance(schema, list):
+        return [_bounded(part, name) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = schema["name"] if schema.get("type") == "dataclass-field" else name
+    bounded = {key: _bounded(part, name) for key, part in schema.items()}
+    if "variadic_item_index" in schema:
+        bounded |= {"max_length": MAX_LENGTHS.get(name, MAX_LENGTH), "fail_fast": True}
+    return bounded
 
 
 def to_json(trace: Trace) -> bytes:
@@ -66,8 +91,10 @@ def from_json(data: bytes) -> Trace:
 
     if len(data) > MAX_BYTES:
         raise TraceError(f"This trace has {len(data) / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are read.")
+    if data.count(b",") > MAX_ITEMS or data.count(b"[") + data.count(b"{") > MAX_ITEMS // 5:
+        raise TraceError("This is not a VR-Thinker trace: it holds far more values than any run has.")
     try:
-        trace = _adapter().validate_json(data)
+        trace: Trace = _validator().validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
@@ -79,24 +106,35 @@ def from_json(data: bytes) -> Trace:
 
 
 def _check(trace: Trace) -> None:
-    """What the types cannot say."""
-    if len(trace.turns) > MAX_TURNS:
-        raise TraceError(f"This trace has {len(trace.turns)} turns; at most {MAX_TURNS} are read.")
+    """What the types and the bounds of single lists cannot say."""
     for expected, turn in enumerate(trace.turns, start=1):
         if turn.number != expected:
             raise TraceError(f"This trace is not whole: turn {expected} is missing.")
         if min(turn.completion.pieces, default=0) < 0 or sum(turn.completion.pieces) != len(turn.completion.text):
             raise TraceError(f"This trace is damaged: the pieces of turn {expected} do not make up its text.")
-        if len(turn.frames) > MAX_FRAMES_PER_TURN:
-            raise TraceError(
-                f"This trace shows {len(turn.frames)} frames in turn {expected}; at most {MAX_FRAMES_PER_TURN} are read."
-            )
-        for frame in turn.frames:
-            _check_jpeg(frame.jpeg, expected)
+    if (frames := sum(len(turn.frames) for turn in trace.turns)) > MAX_FRAMES:
+        raise TraceError(f"This trace shows {frames} frames; at most {MAX_FRAMES} are read.")
+    if (characters := sum(map(len, _texts(trace)))) > MAX_CHARACTERS:
+        raise TraceError(f"The texts of this trace have {characters} characters; at most {MAX_CHARACTERS} are read.")
     if trace.started.dialect not in get_args(ProtocolName):
         raise TraceError(f"This trace speaks the protocol {trace.started.dialect[:40]!r}, which is not known here.")
-    if not all(math.isfinite(number) and number >= 0 for number in _numbers(trace)):
+    if not all(0 <= number < MAX_NUMBER for number in _numbers(trace)):
         raise TraceError("This trace is damaged: it holds a time or an index that cannot be.")
+    for turn in trace.turns:
+        if not all(map(_is_thumbnail, turn.frames)):
+            raise TraceError(f"This trace is damaged: a frame of turn {turn.number} is no small JPEG picture.")
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in a value of our types."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _texts(item)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _texts(getattr(value, field.name))
 
 
 def _numbers(trace: Trace) -> Iterator[float]:
@@ -112,15 +150,20 @@ def _numbers(trace: Trace) -> Iterator[float]:
         yield trace.finished.seconds
 
 
-def _check_jpeg(data: bytes, turn: int) -> None:
-    from PIL import Image
+def _is_thumbnail(frame: Thumbnail) -> bool:
+    return len(frame.jpeg) <= MAX_JPEG_BYTES and 0 < max(jpeg_size(frame.jpeg)) <= MAX_SIDE
 
-    small = False
-    if len(data) <= MAX_JPEG_BYTES:
-        with suppress(OSError, ValueError, SyntaxError), Image.open(io.BytesIO(data), formats=("JPEG",)) as picture:
-            small = max(picture.size) <= 8 * THUMBNAIL_HEIGHT
-    if not small:
-        raise TraceError(f"This trace is damaged: a frame of turn {turn} is no small JPEG picture.")
+
+def jpeg_size(data: bytes) -> tuple[int, int]:
+    """(width, height) in pixels, from the header alone; (0, 0) for what is no JPEG."""
+    from PIL.JpegImagePlugin import JpegImageFile
+
+    try:
+        # Not Image.open, which raises and warns about large pictures, and may take one for a set of several.
+        with JpegImageFile(io.BytesIO(data)) as picture:
+            return picture.size
+    except (OSError, ValueError, SyntaxError):
+        return 0, 0
 
 
 def load(path: Path) -> Trace:

@@ -9,7 +9,7 @@ from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.view import assets, words
 from vrthinker_core.ui.view.page_json import transcript_json, view_json
 from vrthinker_core.ui.view.run_state import fold_all
-from vrthinker_core.ui.view.thumbnail_files import jpeg_size
+from vrthinker_core.ui.view.thumbnail_files import image_source
 from vrthinker_core.ui.view.tiles import ImageSource
 
 TEMPLATE = """<!doctype html>
@@ -42,7 +42,7 @@ def render_report(trace: Trace) -> str:
 
 def inline_image(frame: Thumbnail) -> ImageSource:
     """The thumbnail itself, as a data URI."""
-    return ImageSource("data:image/jpeg;base64," + base64.b64encode(frame.jpeg).decode(), *jpeg_size(frame.jpeg))
+    return image_source("data:image/jpeg;base64," + base64.b64encode(frame.jpeg).decode(), frame.jpeg)
 
 
 def _hash(text: str) -> str:

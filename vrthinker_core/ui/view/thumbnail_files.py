@@ -1,11 +1,11 @@
 """Thumbnails as files: each is written once, named by its content, and never rewritten while a browser reads it."""
 
 import hashlib
-import io
 import shutil
 import threading
 from pathlib import Path
 
+from vrthinker_core.traces import jpeg_size
 from vrthinker_core.types import Thumbnail
 from vrthinker_core.ui.view.tiles import ImageSource
 
@@ -23,7 +23,7 @@ class ThumbnailFiles:
     def __call__(self, frame: Thumbnail) -> ImageSource:
         """Where the browser finds the thumbnail; `src` is "" when it is not written (full disk, ended session); the run goes on."""
         if frame.jpeg not in self._sources:
-            self._sources[frame.jpeg] = ImageSource(self._write(frame.jpeg), *jpeg_size(frame.jpeg))
+            self._sources[frame.jpeg] = image_source(self._write(frame.jpeg), frame.jpeg)
         return self._sources[frame.jpeg]
 
     def path(self, frame: Thumbnail) -> str:
@@ -51,12 +51,7 @@ class ThumbnailFiles:
         return f"{self._url}/{path.name}"
 
 
-def jpeg_size(jpeg: bytes) -> tuple[int, int]:
-    """(width, height) in pixels, from the header alone; (1, 1) for what is no JPEG."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(io.BytesIO(jpeg), formats=("JPEG",)) as picture:
-            return picture.size
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError):
-        return 1, 1
+def image_source(src: str, jpeg: bytes) -> ImageSource:
+    """A picture at this address; one that is no JPEG has the size of a pixel."""
+    width, height = jpeg_size(jpeg)
+    return ImageSource(src, max(width, 1), max(height, 1))
