@@ -117,6 +117,20 @@ def test_a_dictionary_for_the_only_output_is_its_value() -> None:
     on_page(CheckedBlocks, act)
 
 
+def test_no_copy_of_what_was_shown_stays() -> None:
+    """Gradio keeps the values of 256 sessions; a stranger's trace may have megabytes of text."""
+
+    async def act(blocks: CheckedBlocks, event: BlockFunction) -> tuple[Any, Any]:
+        ours, theirs = SessionState(blocks), SessionState(blocks)
+        await blocks.postprocess_data(event, list(VALUES), ours)
+        await gr.Blocks.postprocess_data(blocks, event, list(VALUES), theirs)
+        return ours.config_values, theirs.config_values
+
+    ours, theirs = on_page(CheckedBlocks, act)
+    assert ours == {}
+    assert VALUES[2] in str(theirs), "Gradio keeps no values any more: CheckedBlocks need not drop them"
+
+
 def test_a_skipped_component_is_not_built_anew() -> None:
     async def act(blocks: CheckedBlocks, event: BlockFunction) -> None:
         state, components = SessionState(blocks), list(event.outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Generator
@@ -12,8 +13,10 @@ import pytest
 
 from tests.ui.sessions.test_background_run import finish_at_once, run_until_stopped, until
 from tests.ui.support import handmade_runs
+from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Settings, Side, VideoPair
-from vrthinker_core.types.events import Event, Finished, StopReason
+from vrthinker_core.types.events import Event, Finished, StopReason, Trace
+from vrthinker_core.ui.server.housekeeping import give_back_memory
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.ui.sessions.sessions import Sessions
 
@@ -127,6 +130,48 @@ def test_sessions_beyond_the_maximum_are_dropped(tmp_path: Path, monkeypatch: py
     assert sessions.get("live") is live
     assert [name for name in map(str, range(9)) if sessions.get(name)] == ["6", "7", "8"]
     sessions.close()
+
+
+def large_trace(number: int, megabytes: int) -> Trace:
+    """A trace with pictures of that size."""
+    trace = handmade_runs.three_turns(prompt=f"stranger {number}")
+    jpeg = handmade_runs.jpeg(1, 2, number)
+    frames = tuple(
+        replace(handmade_runs.thumbnail(slot, Side.FIRST), jpeg=jpeg + bytes(2**18 - len(jpeg) - slot))
+        for slot in range(4 * megabytes)
+    )
+    return replace(trace, turns=(replace(trace.turns[0], frames=frames), *trace.turns[1:]))
+
+
+def test_what_sessions_keep_has_a_budget_and_the_oldest_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.MAX_KEPT_BYTES", 10 * 2**20)
+    sessions = Sessions(tmp_path, run_until_stopped)
+    live = sessions.start_run("live", PAIR, Settings())
+    sessions.start_replay("small", handmade_runs.three_turns())
+    for number in range(8):
+        sessions.start_replay(str(number), large_trace(number, 3))
+    assert sessions.get("live") is live
+    assert [name for name in ("small", *map(str, range(8))) if sessions.get(name)] == ["5", "6", "7"]
+    sessions.start_replay("one larger than all", large_trace(8, 12))
+    assert [name for name in map(str, range(8)) if sessions.get(name)] == []
+    assert sessions.get("one larger than all") is not None
+    sessions.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="this machine does not say how much memory a process holds")
+def test_the_memory_of_traces_that_were_dropped_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def resident() -> float:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.MAX_KEPT_BYTES", 100 * 2**20)
+    sessions, data = Sessions(tmp_path, finish_at_once), to_json(large_trace(0, 24))
+    before = resident()
+    for number in range(12):
+        sessions.start_replay(str(number), from_json(data))
+    assert resident() - before < 250
+    for number in range(12):
+        sessions.end(str(number))
+    until(lambda: (gc.collect(), give_back_memory(), resident() - before < 40)[-1])
 
 
 @pytest.mark.parametrize("jpeg", [b"", b"<svg onload=alert(1)>", b"\xff\xd8\xff"])

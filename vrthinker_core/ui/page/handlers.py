@@ -1,7 +1,7 @@
 """Event handlers: a run, and saved runs. What they show of a run is made by `view`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class Handlers:
         self._parts = parts
         self._services = services
         self._gallery_viewers: set[str] = set()  # sessions whose Frames tab is open
+        self._reading = asyncio.Semaphore(1)  # strangers' traces are large: two at once would take twice the memory
 
     async def join_queue(self, request: gr.Request) -> Updates:
         """Take a place in the waiting room. Raises a silent gr.Error when it is full; the page shows BUSY (`refused_entry`)."""
@@ -101,22 +102,17 @@ class Handlers:
             return {self._parts.status: words.NO_RUN}
         return self._show_replay(request, example.trace, example.name)
 
-    def open_trace(self, path: str | None, request: gr.Request) -> Updates:
+    async def open_trace(self, path: str | None, request: gr.Request) -> Updates:
         """Show the trace in an uploaded file. What was shown before stays when the file is no trace."""
-        try:
-            return self._show_replay(request, load(Path(path))) if path else {self._parts.status: words.NO_FILE}
-        except TraceError as error:
-            return {self._parts.status: str(error)}
+        return await self._read_and_show(request, lambda: load(Path(path))) if path else {self._parts.status: words.NO_FILE}
 
-    def open_linked_trace(self, request: gr.Request) -> Updates:
+    async def open_linked_trace(self, request: gr.Request) -> Updates:
         """Show the trace that the page's address names."""
         if not (name := linked_trace(request)):
             return no_updates()
         example = self._services.examples.find(name)
-        try:
-            return self._show_replay(request, example.trace if example else self._services.shared_traces.get(name), name)
-        except TraceError as error:
-            return {self._parts.status: str(error)}
+        shared = self._services.shared_traces
+        return await self._read_and_show(request, lambda: example.trace if example else shared.get(name), name)
 
     def on_unload(self, request: gr.Request) -> None:
         """A visitor has closed or reloaded the page."""
@@ -148,6 +144,13 @@ class Handlers:
             yield updates
             if not over:  # Gradio sends the last update again at the end: nothing may come in between
                 await _next_change(session)
+
+    async def _read_and_show(self, request: gr.Request, read: Callable[[], Trace], link: str = "") -> Updates:
+        try:
+            async with self._reading:
+                return await asyncio.to_thread(lambda: self._show_replay(request, read(), link))
+        except TraceError as error:
+            return {self._parts.status: str(error)}
 
     def _show_replay(self, request: gr.Request, trace: Trace, link: str = "") -> Updates:
         services, parts, session_id = self._services, self._parts, session_id_of(request)

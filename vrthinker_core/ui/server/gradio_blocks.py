@@ -41,7 +41,14 @@ class CheckedBlocks(gr.Blocks):
             raise gr.Error(NOT_UPLOADED, print_exception=False) from None
 
     async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
-        """As Gradio does, for the outputs that change: it would build every skipped component anew."""
+        """As Gradio does, for the outputs that change: it would build skipped ones anew. No copy of the values is kept."""
+        try:
+            return await self._postprocess_changed(block_fn, predictions, state)
+        finally:
+            if state is not None:
+                state.config_values.clear()
+
+    async def _postprocess_changed(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
         skipped = gr.skip()
         by_component = isinstance(predictions, dict) and predictions
         values: Any = convert_component_dict_to_list(list(block_fn.outputs), predictions) if by_component else predictions

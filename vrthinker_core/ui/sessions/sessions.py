@@ -5,20 +5,22 @@ A session id is Gradio's `session_hash` (a new one each time a page is opened or
 
 import secrets
 import shutil
+import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob
-from vrthinker_core.ui.sessions.replay import Replay
+from vrthinker_core.ui.sessions.replay import Replay, trace_of
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 
 THUMBNAILS_URL = "frames"  # the URL path below which the server offers the thumbnails of all runs
 KEEP_SECONDS = 3600.0  # after its start, for a session whose page's unload event never came
 MAX_SESSIONS = 400  # kept at once; beyond them, the oldest whose run is over are dropped
+MAX_KEPT_BYTES = 256 * 2**20  # of the runs that are over; beyond them, the oldest are dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Sessions:
         self._run_job = run_job
         self._judge_slots = threading.Semaphore(at_once)
         self._sessions: dict[str, Session] = {}
+        self._sizes: dict[str, int] = {}  # by the session's name, once its run is over
         self._lock = threading.Lock()
 
     def start_run(self, session_id: str, pair: VideoPair, settings: Settings, judge: str = "") -> Session:
@@ -72,9 +75,11 @@ class Sessions:
 
     def start_replay(self, session_id: str, trace: Trace, link: str = "") -> Session:
         """Show a saved run; the former run is stopped and its files are removed."""
+        name = secrets.token_hex(12)
+        self._sizes[name] = memory_of(trace)
         self.end(session_id)
-        self.expire()
-        return self._add(session_id, secrets.token_hex(12), Replay(trace), link)
+        self.expire(self._sizes[name])
+        return self._add(session_id, name, Replay(trace), link)
 
     def thumbnail_files(self, name: str) -> ThumbnailFiles:
         """The thumbnails of the run (or example) of that name."""
@@ -86,14 +91,19 @@ class Sessions:
             self._sessions[session_id] = session
         return session
 
-    def expire(self) -> None:
-        """End sessions whose run is over: those older than `KEEP_SECONDS`, and the oldest beyond `MAX_SESSIONS`."""
+    def expire(self, more: int = 0) -> None:
+        """End sessions whose run is over: those older than `KEEP_SECONDS`, and the oldest beyond `MAX_SESSIONS`.
+
+        The oldest end, too, until what is kept and `more` bytes take at most `MAX_KEPT_BYTES` of memory.
+        """
         oldest = time.monotonic() - KEEP_SECONDS
         with self._lock:
-            over = [(session_id, session.started_at) for session_id, session in self._sessions.items() if session.run.over]
+            over = [(session_id, session) for session_id, session in self._sessions.items() if session.run.over]
             too_many = max(0, len(self._sessions) - MAX_SESSIONS)
-        for number, (session_id, started_at) in enumerate(over):
-            if number < too_many or started_at < oldest:
+        kept = more + sum(self._size(session) for _, session in over)
+        for number, (session_id, session) in enumerate(over):
+            if number < too_many or session.started_at < oldest or kept > MAX_KEPT_BYTES:
+                kept -= self._size(session)
                 self.end(session_id)
 
     def get(self, session_id: str) -> Session | None:
@@ -111,6 +121,7 @@ class Sessions:
         with self._lock:
             session = self._sessions.pop(session_id, None)
         if session is not None:
+            self._sizes.pop(session.name, None)
             session.run.request_stop()
             threading.Thread(target=self._remove_files, args=(session,), name="remove files", daemon=True).start()
 
@@ -123,7 +134,20 @@ class Sessions:
         for session in sessions:
             session.run.join(2)
 
+    def _size(self, session: Session) -> int:
+        if session.name not in self._sizes:
+            self._sizes[session.name] = memory_of(trace_of(session.run.state))
+        return self._sizes[session.name]
+
     def _remove_files(self, session: Session) -> None:
         session.run.join(600)
         session.thumbnails.remove()
         shutil.rmtree(self.trace_root / session.name, ignore_errors=True)
+
+
+def memory_of(value: object) -> int:
+    """Bytes of memory that a value of our types takes."""
+    parts: tuple[object, ...] = value if isinstance(value, tuple) else ()
+    if is_dataclass(value):
+        parts = tuple(getattr(value, field.name) for field in fields(value))
+    return sys.getsizeof(value) + sum(map(memory_of, parts))
