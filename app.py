@@ -15,10 +15,10 @@ import os
 import re
 import signal
 import sys
-import tempfile
 from pathlib import Path
 from typing import NoReturn
 
+from vrthinker_core.atomic_file import owned_folder
 from vrthinker_core.ui.fetch.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
 from vrthinker_core.ui.page.app import MAX_WAITING, Page, PageOptions
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, judge_openers
@@ -67,10 +67,10 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> None:
-    """Serve from a temporary folder, which is removed at the end, also after SIGTERM."""
+    """Serve from a temporary folder, which is removed at the end, also after SIGTERM; after SIGKILL by the next start."""
     signal.signal(signal.SIGTERM, _exit)
-    with tempfile.TemporaryDirectory(prefix="vr-thinker-page-", ignore_cleanup_errors=True) as folder:
-        serve(options(), Path(folder))
+    with owned_folder("vr-thinker-page-") as folder:
+        serve(options(), folder)
 
 
 def _exit(*_: object) -> NoReturn:

@@ -135,7 +135,7 @@ def test_the_frames_of_all_turns_and_the_texts_have_bounds_too(stored: Path) -> 
     frame = turn["frames"][0]
     turns = [{**turn, "number": number, "frames": [frame] * 250} for number in range(1, 41)]
     check_refused(changed(stored, ["turns"], turns))
-    check_refused(changed(stored, ["started", "prompt"], "x" * 9_000_000))
+    check_refused(changed(stored, ["started", "prompt"], "x" * 13_000_000))
 
 
 @pytest.mark.parametrize("where", [["started", "clips", 0, "frames"], ["turns", 0, "frames", 0, "index"], ["finished", "seconds"]])

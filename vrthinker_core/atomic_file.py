@@ -1,12 +1,17 @@
-"""A file that is there whole or not at all, also after a crash."""
+"""A file that is there whole or not at all, also after a crash, and what is left of processes that were killed."""
 
 import os
+import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-SUFFIX = ".part"  # How the names of files end that are still being written
+if sys.platform != "win32":
+    import fcntl
+
+PREFIX, SUFFIX = ".vr-thinker.", ".part"  # around the names of files that are still being written
 
 
 @contextmanager
@@ -16,9 +21,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Its content is on the disk before it is renamed, so at every moment either the old or the new content is there. Raises OSError,
     and leaves no half file.
     """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:60]}.", suffix=SUFFIX)
-    os.close(handle)
-    part = Path(name)
+    part, lock = _owned(lambda: _new_file(path))
     try:
         yield part
         with part.open("rb") as written:
@@ -28,9 +31,59 @@ def atomic_path(path: Path) -> Iterator[Path]:
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def owned_folder(prefix: str) -> Iterator[Path]:
+    """A new temporary folder, removed at the end; first, those of that prefix whose process was killed. Raises OSError."""
+    remove_abandoned(Path(tempfile.gettempdir()), f"{prefix}*")
+    folder, lock = _owned(lambda: Path(tempfile.mkdtemp(prefix=prefix)))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove what killed processes left half written in `folder`. Raises OSError."""
-    for part in folder.glob(f".*{SUFFIX}"):
-        part.unlink(missing_ok=True)
+    """Remove what killed processes left half written in `folder`, and nothing that is being written."""
+    remove_abandoned(folder, f"{PREFIX}*{SUFFIX}")
+
+
+def remove_abandoned(folder: Path, pattern: str) -> None:
+    """Remove our own files and folders of that pattern that no living process owns."""
+    for path in folder.glob(pattern) if sys.platform != "win32" else ():
+        with suppress(OSError):
+            if path.is_symlink() or path.lstat().st_uid != os.getuid():
+                continue
+            lock = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            finally:
+                os.close(lock)
+
+
+def _owned(make: Callable[[], Path]) -> tuple[Path, int]:
+    """What `make` makes, and a handle that owns it until it is closed or the process dies, however that comes about.
+
+    Whoever removes what is abandoned may have been quicker than the lock; then there is another try.
+    """
+    while sys.platform != "win32":
+        path = make()
+        with suppress(FileNotFoundError):
+            lock = os.open(path, os.O_RDONLY)
+            with suppress(OSError):  # where a file system has no locks, nothing on it is ever taken for abandoned
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if path.exists():
+                return path, lock
+            os.close(lock)
+    return make(), os.open(os.devnull, os.O_RDONLY)
+
+
+def _new_file(path: Path) -> Path:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{PREFIX}{path.name[:60]}.", suffix=SUFFIX)
+    os.close(handle)
+    return Path(name)

@@ -16,9 +16,8 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from vrthinker_core.atomic_file import atomic_path
+from vrthinker_core.atomic_file import atomic_path, remove_parts
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.text import encodable
 from vrthinker_core.types import Frame, ProtocolName, Thumbnail
 from vrthinker_core.types.events import Event, Finished, Started, StopReason, Trace, TurnEnded
 
@@ -30,7 +29,7 @@ THUMBNAIL_HEIGHT = 224
 MAX_SIDE = 8 * THUMBNAIL_HEIGHT  # of a thumbnail, in pixels
 MAX_BYTES = 64 * 2**20
 MAX_ITEMS = 500_000  # commas in a file, and a fifth of it brackets: what its size says nothing of is what parsing it takes
-MAX_CHARACTERS = 4 * 2**20  # of all texts of a trace
+MAX_CHARACTERS = 12 * 2**20  # of all texts of a trace
 MAX_FRAMES = 2048  # of all turns
 MAX_LENGTHS: Mapping[str, int] = {"turns": 64, "frames": 256, "tokens": 65_536, "pieces": 65_536}  # of lists, by their name
 MAX_LENGTH = 1024  # of every other list
@@ -224,6 +223,8 @@ class TraceWriter:
         """
         if isinstance(event, Started):
             self._trace = Trace(event)
+            if self._path is not None:
+                remove_parts(self._path.parent)
         elif isinstance(event, TurnEnded) and self._trace is not None:
             self._trace = replace(self._trace, turns=(*self._trace.turns, event.turn))
         elif isinstance(event, Finished) and self._trace is not None:

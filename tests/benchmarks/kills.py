@@ -1,0 +1,166 @@
+"""python -m tests.benchmarks.kills [--quick]
+
+Processes that are killed while they write: what is torn, and what is left after the next start.
+
+WRITERS. A process writes traces, turn by turn and one run after another, and gets SIGKILL at a random moment; 1,000 times. After
+each kill every trace is read: one that cannot be is torn. The next process starts in the same folder.
+
+SERVERS. `python app.py` gets SIGKILL while a visitor's files are there and others are arriving; 10 times, beside a server that
+lives on. After the next start nothing is left of the one that was killed, and every file of the living one is.
+
+`--quick` kills 100 writers and 2 servers. The last line is JSON; the exit status is 1 when anything was torn or left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.benchmarks.tools.metrics import list_files
+from tests.support.small_clips import write_clip
+from tests.ui.conftest import Server, write_script
+from tests.ui.support import handmade_runs
+from tests.ui.support.api_calls import upload
+from vrthinker_core.errors import TraceError
+from vrthinker_core.traces import TraceWriter, load
+from vrthinker_core.types.events import Event
+
+LONGEST_SECONDS = 0.05
+"""Until a writer is killed; it writes a file every few milliseconds."""
+
+Figures = dict[str, int]
+
+
+def main() -> None:
+    """Kill writers and servers."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer kills")
+    quick = parser.parse_args().quick
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        writers = kill_writers(Path(first), 100 if quick else 1000)
+        print(f"writers    {writers}")
+        servers = kill_servers(Path(second), 2 if quick else 10)
+        print(f"servers    {servers}")
+    print(json.dumps({"quick": quick, "writers": writers, "servers": servers}))
+    sys.exit(any((writers["torn"], writers["left"], servers["left"], servers["lost"])))
+
+
+def readme_row(result: dict[str, Any]) -> str:
+    """The result in a sentence for the README's table."""
+    writers, servers = result["writers"], result["servers"]
+    return (
+        f"{writers['kills']:,} kills of a process that writes traces, {writers['halves']} of them within a file: "
+        f"{writers['torn']} torn, {writers['left']} files left after the next start; "
+        f"{servers['kills']} kills of a server: {servers['left']} files of it left, {servers['lost']} of another one lost"
+    )
+
+
+# -- writers -------------------------------------------------------------------------------------------------------------
+
+
+def kill_writers(folder: Path, kills: int, seed: int = 0) -> Figures:
+    """Kill so many processes while they write, each in the folder of the one before. This process must have no other threads."""
+    moments, torn, halves, first = random.Random(seed), 0, 0, folder / "first.json"
+    TraceWriter(first).record(handmade_runs.started())
+    assert _is_readable(first)  # also: what reading and writing need is loaded before the forks
+    events = tuple(handmade_runs.three_turns().events())
+    for number in range(kills):
+        process = os.fork()
+        if not process:
+            _write_for_ever(folder, events, number)
+        time.sleep(moments.uniform(0, LONGEST_SECONDS))
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        halves += len(_halves(folder))
+        torn += sum(not _is_readable(path) for path in folder.glob("*.json"))
+    TraceWriter(folder / "last.json").record(handmade_runs.started())
+    return {
+        "kills": kills,
+        "halves": halves,
+        "torn": torn,
+        "left": len(_halves(folder)),
+        "traces": len(list(folder.glob("*.json"))),
+    }
+
+
+def _write_for_ever(folder: Path, events: Sequence[Event], seed: int) -> None:
+    try:
+        for number in count(seed):
+            writer = TraceWriter(folder / f"run-{number % 7}.json")
+            for event in events:
+                writer.record(event)
+    finally:
+        os._exit(1)
+
+
+def _halves(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.suffix != ".json"]
+
+
+def _is_readable(path: Path) -> bool:
+    try:
+        return bool(load(path).started.prompt)
+    except TraceError:
+        return False
+
+
+# -- servers -------------------------------------------------------------------------------------------------------------
+
+
+def kill_servers(folder: Path, kills: int) -> Figures:
+    """Kill so many servers in the middle of uploads, beside one that lives on."""
+    script, clip = write_script(folder / "script.jsonl", ["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"]), write_clip(folder / "a.mp4")
+    alive = Server(folder, script)
+    upload(alive, clip)
+    (kept,) = _folders(folder)
+    files = list_files(kept)
+    for _ in range(kills):
+        killed = Server(folder, script)
+        upload(killed, clip)
+        with _half_uploads(killed, 4):
+            killed.process.kill()
+            killed.process.wait()
+    last = Server(folder, script)
+    left = [path for path in _folders(folder) if path != kept]
+    lost = files - list_files(kept)
+    last.stop()
+    abandoned = sum(len(list_files(path)) for path in left if path.exists())
+    alive.stop()
+    return {"kills": kills, "left": max(len(left) - 1, abandoned), "lost": len(lost)}
+
+
+class _half_uploads:  # noqa: N801 - a context manager, used as a function
+    """Uploads of which half has come."""
+
+    def __init__(self, server: Server, number: int) -> None:
+        self._sockets = [socket.create_connection(("127.0.0.1", urlsplit(server.url).port or 0)) for _ in range(number)]
+
+    def __enter__(self) -> None:
+        part = b'--line\r\nContent-Disposition: form-data; name="files"; filename="half.mp4"\r\n\r\n'
+        kind = "Host: 127.0.0.1\r\nContent-Type: multipart/form-data; boundary=line\r\nContent-Length: 2000000"
+        for each in self._sockets:
+            each.sendall(f"POST /gradio_api/upload HTTP/1.1\r\n{kind}\r\n\r\n".encode() + part + bytes(1_000_000))
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._sockets:
+            each.close()
+
+
+def _folders(folder: Path) -> Sequence[Path]:
+    return sorted(folder.glob("vr-thinker-page-*"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Files that are whole or not there, and what the next start removes of processes that were killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from vrthinker_core.atomic_file import atomic_path, owned_folder, remove_parts
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL and locks")
+
+KILL_WRITERS = "import json, sys; from pathlib import Path; from tests.benchmarks.kills import kill_writers; " + (
+    "print(json.dumps(kill_writers(Path(sys.argv[1]), 60)))"
+)
+DIE = "import os, signal, sys; from pathlib import Path; from vrthinker_core.atomic_file import atomic_path, owned_folder; "
+
+
+def test_killed_writers_tear_nothing_and_leave_nothing_after_the_next_start(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILL_WRITERS, str(tmp_path)], capture_output=True, text=True, check=True)
+    figures = json.loads(done.stdout)
+    assert (figures["torn"], figures["left"]) == (0, 0)
+    assert figures["traces"] > 2
+    assert figures["halves"] > 0, "no kill came within a file"
+
+
+def die(code: str, folder: Path) -> None:
+    """Run code that ends by SIGKILL, with the folder as the place for temporary files."""
+    done = subprocess.run([sys.executable, "-c", DIE + code, str(folder)], env={**os.environ, "TMPDIR": str(folder)}, check=False)
+    assert done.returncode == -9
+
+
+def test_only_what_nobody_writes_any_more_is_removed(tmp_path: Path) -> None:
+    die("c = atomic_path(Path(sys.argv[1]) / 'a.json'); c.__enter__().write_text('half'); os.kill(os.getpid(), 9)", tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    (tmp_path / ".somebody-elses.part").write_text("x")
+    with atomic_path(tmp_path / "b.json") as part:
+        part.write_text("whole")
+        remove_parts(tmp_path)
+        assert part.exists()
+        assert len(list(tmp_path.iterdir())) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".somebody-elses.part", "b.json"]
+    assert (tmp_path / "b.json").read_text() == "whole"
+
+
+def test_the_next_start_removes_the_folder_of_a_server_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with owned_folder("ours-") as alive:
+        (alive / "video.mp4").write_text("a visitor's")
+        die(
+            "c = owned_folder('ours-'); f = c.__enter__() / 'deep'; f.mkdir(); (f / 'x').touch(); os.kill(os.getpid(), 9)",
+            tmp_path,
+        )
+        (tmp_path / "ours-link").symlink_to(alive)
+        assert len(list(tmp_path.iterdir())) == 3
+        with owned_folder("ours-") as second:
+            assert {path.name for path in tmp_path.iterdir()} == {alive.name, second.name, "ours-link"}
+            assert (alive / "video.mp4").read_text() == "a visitor's"
+    assert [path.name for path in tmp_path.iterdir()] == ["ours-link"]
