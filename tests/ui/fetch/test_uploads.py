@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.small_clips import write_clip
-from vrthinker_core.errors import VideoError
+from vrthinker_core.errors import BadInput, VideoError
+from vrthinker_core.ui.fetch.disk_budget import MAX_BYTES, MAX_VISITOR_BYTES, DiskBudget
 from vrthinker_core.ui.fetch.uploads import Uploads
 
 
@@ -28,15 +31,59 @@ def test_a_copy_leads_back_to_its_original_wherever_it_was_moved(tmp_path: Path)
     assert uploads.playable_of(clip) == clip
 
 
-def test_an_upload_that_broke_off_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.KEEP_SECONDS", -1.0)
+def test_files_that_nobody_uses_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uploads = Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
-    clip = write_clip(tmp_path / "clip.mp4", 6)
-    (tmp_path / "uploads" / "0123").mkdir(parents=True)
-    for name in ("tmp12345678", "0123/tmp.mp4"):
-        (tmp_path / "uploads" / name).write_bytes(b"half")
-    uploads.make_playable(clip)
-    assert [path.name for path in (tmp_path / "uploads").rglob("*") if path.is_file()] == ["tmp.mp4"]
+    unused, judged, shown, odd = (arrive(uploads, name, b"x") for name in ("unused.mp4", "judged.mp4", "shown.mp4", "trace.json"))
+    original = write_clip(arrive(uploads, "clip.mkv", b"x"), 6)
+    copy = uploads.make_playable(original)
+    gradios = tmp_path / "uploads" / "cache" / copy.name
+    gradios.parent.mkdir()
+    gradios.write_bytes(copy.read_bytes())
+    uploads.hold("anna", shown)
+    uploads.hold("bert", original, copy)
+    uploads.expire([judged])
+    assert odd.exists(), "ten minutes are not over"
+    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.KEEP_SECONDS", -1.0)
+    uploads.expire([judged])
+    assert [path for path in (unused, judged, shown, odd, original, copy, gradios) if path.exists()] == [
+        *(judged, shown),
+        *(original, copy, gradios),
+    ]
+    uploads.let_go("anna")
+    uploads.let_go("bert")
+    for _ in range(2):
+        uploads.expire([])
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    uploads.budget.take(Path("whole"), "anna", MAX_VISITOR_BYTES)
+
+
+def arrive(uploads: Uploads, name: str, content: bytes, visitor: str = "anna") -> Path:
+    """An upload that has arrived whole."""
+    folder = uploads.open_arrivals() / name.replace(".", "-")
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    return uploads.keep(folder / name, visitor)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["", "anna", "bert"]), st.integers(0, 400_000_000)), max_size=30))
+def test_no_visitor_and_not_all_together_hold_more_than_the_budget(files: list[tuple[int, str, int]]) -> None:
+    budget, held = DiskBudget(), dict[int, tuple[str, int]]()
+    for file, visitor, size in files:
+        held.pop(file, None)
+        mine = sum(other for who, other in held.values() if who == visitor)
+        most = MAX_BYTES // 2 if visitor == "" else MAX_VISITOR_BYTES
+        if mine + size <= most and sum(other for _, other in held.values()) + size <= MAX_BYTES:
+            budget.take(Path(str(file)), visitor, size)
+            held[file] = (visitor, size)
+        else:
+            with pytest.raises(BadInput, match=r"ten minutes.*\.$"):
+                budget.take(Path(str(file)), visitor, size)
+    for file in held:
+        budget.release(Path(str(file)))
+    for number in range(MAX_BYTES // MAX_VISITOR_BYTES):
+        budget.take(Path(f"{number}"), f"visitor {number}", MAX_VISITOR_BYTES)
+    with pytest.raises(BadInput):
+        budget.take(Path("one more"), "one more", 1)
 
 
 def test_a_file_that_is_no_video_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ A failure here after an update of Gradio says which name in `vrthinker_core` has
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,15 @@ import gradio as gr
 import pytest
 from gradio.blocks import BlockFunction, Blocks
 from gradio.context import LocalContext
+from gradio.data_classes import PredictBodyInternal
 from gradio.exceptions import InvalidPathError
-from gradio.route_utils import GradioMultiPartParser
+from gradio.queueing import Event
+from gradio.route_utils import upload_fn
 from gradio.routes import App
 from gradio.state_holder import SessionState, StateHolder
 from gradio.utils import get_upload_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from starlette.datastructures import Headers
 
 from tests.benchmarks.tools.metrics import run_in_thread
 from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED, CheckedBlocks
@@ -190,19 +191,22 @@ def test_the_upload_folder_is_where_we_say(tmp_path: Path, monkeypatch: pytest.M
     assert get_upload_folder() == str(tmp_path), "app.py says by GRADIO_TEMP_DIR where uploads go"
 
 
-def test_an_upload_that_breaks_off_is_called_tmp(tmp_path: Path) -> None:
-    async def broken_off() -> AsyncGenerator[bytes, None]:
-        yield b'--line\r\nContent-Disposition: form-data; name="files"; filename="a.mp4"\r\n\r\nhalf'
-        raise ConnectionError
+def test_an_upload_is_received_where_we_say() -> None:
+    found = list(inspect.signature(upload_fn).parameters)
+    wanted = ["request", "upload_dir", "max_file_size", "upload_id", "force_move", "upload_progress"]
+    assert found == wanted, "Gradio receives uploads in another way: see gradio_blocks.receive_files"
 
-    async def parse() -> None:
-        headers = Headers({"Content-Type": "multipart/form-data; boundary=line"})
-        with pytest.raises(ConnectionError):
-            await GradioMultiPartParser(headers, broken_off(), upload_dir=tmp_path, max_file_size=100).parse()
 
-    run_in_thread(parse())
-    (left,) = tmp_path.iterdir()
-    assert left.name.startswith("tmp"), "uploads that break off have another name: see Uploads._expire"
+def test_the_files_of_waiting_events_are_known() -> None:
+    async def act(blocks: CheckedBlocks, event: BlockFunction) -> None:
+        blocks._queue.create_event_queue_for_fn(event)
+        named = [{"path": "/up/one.mp4"}, "/up/two.mp4", "http://host/gradio_api/file=/up/a%20b.mp4", None, 3]
+        waiting = Event(None, event, gr.Request(), None)
+        waiting.data = PredictBodyInternal(data=named)
+        blocks._queue.event_queue_per_concurrency_id["judge"].queue.append(waiting)
+        assert blocks.waiting_files() >= {Path("/up/one.mp4"), Path("/up/two.mp4"), Path("/up/a b.mp4")}
+
+    on_page(CheckedBlocks, act)
 
 
 # -- sessions, queues, addresses -----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from gradio.utils import get_upload_folder
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.ui.fetch.disk_budget import FULL
 from vrthinker_core.ui.server.gradio_blocks import Fetch
 
 NOT_UPLOADED = "{} is no uploaded file. Upload it first, and name it by the path that the upload gave."
@@ -74,6 +75,8 @@ def _write_data_url(url: str, label: str, path: Path) -> Path:
         path.write_bytes(base64.b64decode(body, validate=True))
     except ValueError:
         raise BadInput(NOT_BASE64.format(label)) from None
+    except OSError:
+        raise BadInput(FULL) from None
     return path
 
 

@@ -1,41 +1,65 @@
 """Videos of visitors, and copies of those that browsers cannot play. The page shows the copies, the judge reads the originals."""
 
 import contextlib
+import os
+import tempfile
 import threading
 import time
+from collections import OrderedDict, deque
+from collections.abc import Iterable
 from pathlib import Path
 
+from vrthinker_core.errors import BadInput
+from vrthinker_core.ui.fetch.disk_budget import NOBODY, DiskBudget
 from vrthinker_core.ui.fetch.download import fetch_video
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.video.browser_copy.copy import playable_copy
 
-KEEP_SECONDS = 3600.0  # for a copy or a download; by then Gradio has a copy of its own for the page
+KEEP_SECONDS = 600.0  # for a file that nobody uses
+HOLDERS = 400  # open pages whose files are known to be used; beyond them, the pages that brought theirs first are forgotten
+HELD = 8  # files of one page: two players, and those that were there before
 
 
 class Uploads:
-    """Copies in `folder` are named after their content, which leads to the original; downloads that `policy` allows: `fetched`."""
+    """Copies in `folder` are named after their content, which leads to the original; downloads that `policy` allows: `fetched`.
+
+    `fetched` lies in the folder of all uploads, where each file of a visitor has a folder that is named after its content.
+    """
 
     def __init__(self, folder: Path, fetched: Path, policy: FetchPolicy = PUBLIC_ONLY) -> None:
         self._folder = folder
         self._fetched = fetched
         self._policy = policy
         self._copies: dict[Path, Path] = {}
+        self._holders: OrderedDict[str, deque[Path]] = OrderedDict()
         self._lock = threading.Lock()
+        self.budget = DiskBudget()
+
+    def open_arrivals(self) -> Path:
+        """An empty folder for files that are arriving, which whoever asks for it removes in the end. Raises OSError."""
+        self._fetched.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="arriving-", dir=self._fetched.parent))
+
+    def keep(self, file: Path, visitor: str) -> Path:
+        """Keep a file that has arrived whole as `visitor`'s, in a folder named as the one it is in. Raises OSError, BadInput."""
+        kept = self._fetched.parent / file.parent.name / file.name
+        kept.parent.mkdir(exist_ok=True)
+        self.budget.take(kept, visitor, file.stat().st_size)
+        return file.replace(kept)
 
     def fetch(self, url: str) -> Path:
         """Download a video. Raises BadInput with a sentence."""
-        self._expire()
-        return fetch_video(url, self._fetched, policy=self._policy)
+        path = fetch_video(url, self._fetched, policy=self._policy)
+        return self._count(path)
 
     def make_playable(self, path: Path) -> Path:
         """The file that the page shows: `path` where browsers play it, else a copy. Raises VideoError for what is no video."""
-        self._expire()
         copy = playable_copy(path, self._folder)
         if copy is None:
             return path
         with self._lock:
             self._copies[path] = copy
-        return copy
+        return self._count(copy)
 
     def original_of(self, path: Path) -> Path:
         """The video that the judge reads where the page shows `path`, which may have been moved: only its name counts."""
@@ -48,13 +72,46 @@ class Uploads:
             copy = self._copies.get(path, path)
         return copy if copy.is_file() else path
 
-    def _expire(self) -> None:
-        """Delete old copies and downloads; an original that is asked for again gets a new copy."""
-        oldest = time.time() - KEEP_SECONDS
-        with contextlib.suppress(OSError):
-            broken_off = self._fetched.parent.glob("tmp*")  # Gradio never deletes an upload that breaks off
-            for file in (*self._folder.glob("*.mp4"), *self._fetched.glob("*.*"), *broken_off):
-                if file.is_file() and file.stat().st_mtime < oldest:
-                    file.unlink(missing_ok=True)
+    def hold(self, session_id: str, *files: Path) -> None:
+        """The files are used as long as the page is open, those it used before last until `HELD` others have come."""
+        with self._lock:
+            self._holders.setdefault(session_id, deque(maxlen=HELD)).extend(files)
+            while len(self._holders) > HOLDERS:
+                self._holders.popitem(last=False)
+
+    def let_go(self, session_id: str) -> None:
+        """The page is closed."""
+        with self._lock:
+            self._holders.pop(session_id, None)
+
+    def expire(self, used: Iterable[Path]) -> None:
+        """Delete every file older than `KEEP_SECONDS` that is neither `used` nor held, and folders that were left empty."""
+        with self._lock:
+            in_use = {*used, *(file for files in self._holders.values() for file in files)}
+            in_use |= {copy for original, copy in self._copies.items() if original in in_use}
+        # Gradio shows a copy of the file, elsewhere; names in these two folders cannot be guessed.
+        names = {file.name for file in in_use if file.parent in (self._folder, self._fetched)}
+        for folder in (self._folder, self._fetched.parent):
+            for place, folders, files in os.walk(folder, topdown=False):
+                for path in (Path(place, name) for name in (*files, *folders)):
+                    if path.name not in names and path not in in_use and path != self._fetched:
+                        _delete_old(path)
         with self._lock:
             self._copies = {path: copy for path, copy in self._copies.items() if path.exists()}
+        self.budget.release_missing()
+
+    def _count(self, path: Path) -> Path:
+        """The file, which goes at once when there is no room for it. Raises BadInput."""
+        try:
+            self.budget.take(path, NOBODY, path.stat().st_size)
+        except BadInput:
+            path.unlink(missing_ok=True)
+            raise
+        return path
+
+
+def _delete_old(path: Path) -> None:
+    """Delete an old file, or an empty folder that nothing has happened in for as long."""
+    with contextlib.suppress(OSError):
+        if path.stat().st_ctime < time.time() - KEEP_SECONDS:
+            path.rmdir() if path.is_dir() else path.unlink()

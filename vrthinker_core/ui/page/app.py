@@ -21,9 +21,11 @@ from vrthinker_core.ui.page.events import JUDGE_QUEUE, connect_events
 from vrthinker_core.ui.page.layout import PageComponents, theme
 from vrthinker_core.ui.page.services import Services
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
-from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
+from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES, CheckedBlocks
+from vrthinker_core.ui.server.housekeeping import Housekeeping, give_back_memory
 from vrthinker_core.ui.server.origin_guard import OriginGuard
 from vrthinker_core.ui.server.request_limits import RequestLimits
+from vrthinker_core.ui.server.upload_route import UploadRoute
 from vrthinker_core.ui.sessions.background_run import JobRunner
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.sessions import THUMBNAILS_URL, Sessions
@@ -61,6 +63,7 @@ class Page:
             Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", options.policy),
         )
         self._mcp_tokens: set[str] = set()
+        self._housekeeping: Housekeeping | None = None
 
     def blocks(self) -> gr.Blocks:
         """The page itself, ready to be launched with `launch_options`."""
@@ -73,6 +76,11 @@ class Page:
             parts = PageComponents(services.examples.cards(services.sessions.thumbnail_files), services.judges.names)
             connect_events(blocks, parts, services, at_once)
         blocks.queue(max_size=self._options.waiting + at_once, default_concurrency_limit=None)
+
+        def expire_uploads() -> None:
+            services.uploads.expire([*services.sessions.files(), *blocks.waiting_files()])
+
+        self._housekeeping = Housekeeping(services.sessions.expire, expire_uploads, give_back_memory)
         return blocks
 
     def launch_options(self, names: Sequence[str] = ()) -> dict[str, Any]:
@@ -87,7 +95,7 @@ class Page:
             "run_history": False,
             "enable_monitoring": False,
             "allowed_paths": [str(self._services.examples.folder.resolve())],
-            "max_file_size": "100mb",
+            "max_file_size": MAX_UPLOAD_BYTES,
             "max_threads": self._options.at_once + LIGHT_THREADS,
             "state_session_capacity": GRADIO_SESSIONS,
             "footer_links": ["api"],
@@ -98,14 +106,17 @@ class Page:
 
     def close(self) -> None:
         """Stop every run, and the decoder processes."""
+        if self._housekeeping is not None:
+            self._housekeeping.stop()
         self._services.sessions.close()
         self._services.judges.close()
 
     def _routes(self) -> list[BaseRoute]:
-        """Thumbnails, downloads and MCP. Gradio's video trimmer, which the page does not use, gets an empty script."""
+        """Thumbnails, uploads, downloads and MCP. Gradio's video trimmer, which the page does not use, gets an empty script."""
         services = self._services
         return [
             Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
+            *UploadRoute(services.uploads).routes(),
             *DownloadRoutes(services.sessions, services.shared_traces).routes(),
             *mcp.routes(),
             Route("/static/ffmpeg/ffmpeg-core.js", _no_trimmer),

@@ -118,6 +118,7 @@ class Handlers:
         """A visitor has closed or reloaded the page."""
         self._services.waiting_room.leave(session_id_of(request))
         self._gallery_viewers.discard(session_id_of(request))
+        self._services.uploads.let_go(session_id_of(request))
         self._services.sessions.end(session_id_of(request))
 
     def _start_run(self, session_id: str, values: Mapping[Any, Any]) -> Session:

@@ -49,6 +49,7 @@ class UploadHandlers:
             shown = self.services.uploads.make_playable(path)
         except VrThinkerError as error:
             return {self.parts.status: str(error)}
+        self.services.uploads.hold(session_id_of(request), path, shown)
         session = self.services.session_of(request)
         if session is not None and session.is_replay and (session is not before or _is_older(path, session)):
             return no_updates()  # a saved run with its own videos was opened meanwhile

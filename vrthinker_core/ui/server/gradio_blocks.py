@@ -6,17 +6,24 @@ they refuse. These take uploaded files, and web addresses that our own `fetch` h
 
 import asyncio
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import gradio as gr
+from gradio import routes
 from gradio.blocks import convert_component_dict_to_list
 from gradio.exceptions import InvalidPathError
+from gradio.route_utils import upload_fn
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from vrthinker_core.errors import BadInput
 
 NOT_UPLOADED = "This file was not uploaded here. Upload it first, and name it by the path that the upload gave."
+
+MAX_UPLOAD_BYTES = 100 * 2**20  # of one file
 
 Fetch = Callable[[str], Path]  # from a web address to a file among the uploads; raises BadInput with a sentence
 
@@ -37,7 +44,7 @@ class CheckedBlocks(gr.Blocks):
             return list(await super().preprocess_data(block_fn, fetched, *rest, **more))
         except BadInput as bad:
             raise gr.Error(str(bad), print_exception=False) from None
-        except InvalidPathError:
+        except (InvalidPathError, FileNotFoundError):
             raise gr.Error(NOT_UPLOADED, print_exception=False) from None
 
     async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
@@ -74,6 +81,12 @@ class CheckedBlocks(gr.Blocks):
         queue = self._queue.event_queue_per_concurrency_id.get(concurrency_id)
         return (queue.current_concurrency, len(queue.queue)) if queue else (0, 0)
 
+    def waiting_files(self) -> set[Path]:
+        """The files that events name which wait in a queue, by their paths or their addresses here."""
+        waiting = [event for queue in self._queue.event_queue_per_concurrency_id.values() for event in queue.queue]
+        texts = (text for event in waiting for text in _texts(event.data.data if event.data else None))
+        return {Path(unquote(text.rpartition("/file=")[2])) for text in texts}
+
     def _with_fetched_files(self, value: Any) -> Any:
         if isinstance(value, list | tuple):
             return [self._with_fetched_files(part) for part in value]
@@ -92,6 +105,32 @@ def _has_url(value: object) -> bool:
     return isinstance(value, list | tuple) and any(map(_has_url, value))
 
 
+def _texts(value: object) -> Iterator[str]:
+    """Every text in JSON values that may be a path."""
+    if isinstance(value, str) and len(value) < 4096:
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
+
+
 def _is_url_file(value: dict[str, Any]) -> bool:
     path = value.get("path")
     return isinstance(path, str) and "meta" in value and "://" in path
+
+
+async def receive_files(request: Request, folder: Path) -> list[Path]:
+    """The files of an upload as they have arrived below `folder`, each in a folder named after its content.
+
+    Raises MultiPartException, ClientDisconnect, OSError, and ValueError or TypeError for what is no upload.
+    """
+    upload_id = request.query_params.get("upload_id")
+    progress = routes.file_upload_statuses if upload_id else None
+    try:
+        files, _, _ = await upload_fn(request, folder, MAX_UPLOAD_BYTES, upload_id, upload_progress=progress)
+    except HTTPException as error:
+        raise ValueError(error.detail) from None
+    finally:
+        if progress:
+            progress.set_done(str(upload_id))
+    return [Path(file) for file in files]

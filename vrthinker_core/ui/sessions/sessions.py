@@ -8,6 +8,7 @@ import shutil
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 
@@ -70,7 +71,8 @@ class Sessions:
         job = RunJob(pair, settings, folder / "trace.json", folder / "stop", judge)
         self.end(session_id)
         self.expire()
-        folder.mkdir()
+        with suppress(OSError):  # on a full disk the run goes on, and its last event says that no trace could be kept
+            folder.mkdir()
         return self._add(session_id, folder.name, BackgroundRun(job, self._run_job, self._judge_slots))
 
     def start_replay(self, session_id: str, trace: Trace, link: str = "") -> Session:
@@ -115,6 +117,11 @@ class Sessions:
         """The session whose run has that name, None when there is none (any more)."""
         with self._lock:
             return next((session for session in self._sessions.values() if session.name == name), None)
+
+    def files(self) -> list[Path]:
+        """The videos of all live runs that are kept."""
+        with self._lock:
+            return [file for session in self._sessions.values() for file in session.files]
 
     def end(self, session_id: str) -> None:
         """Stop the session's run and remove its files, in a thread; returns at once."""
