@@ -129,7 +129,7 @@ def kill_servers(folder: Path, kills: int) -> Figures:
     for _ in range(kills):
         killed = Server(folder, script)
         upload(killed, clip)
-        with _half_uploads(killed, 4):
+        with _HalfUploads(killed, 4):
             killed.process.kill()
             killed.process.wait()
     last = Server(folder, script)
@@ -141,7 +141,7 @@ def kill_servers(folder: Path, kills: int) -> Figures:
     return {"kills": kills, "left": max(len(left) - 1, abandoned), "lost": len(lost)}
 
 
-class _half_uploads:  # noqa: N801 - a context manager, used as a function
+class _HalfUploads:
     """Uploads of which half has come."""
 
     def __init__(self, server: Server, number: int) -> None:

@@ -151,6 +151,12 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
         "200 visitors at once, then as many programs: 3 lost, the last refusal after 0.50 s; "
         "300 runs in a row: 12.5 MB more memory, 0 files and 0 processes left",
     ),
+    (
+        "kills",
+        {"writers": {"kills": 1000, "halves": 612, "torn": 0, "left": 0}, "servers": {"kills": 10, "left": 0, "lost": 0}},
+        "1,000 kills of a process that writes traces, 612 of them within a file: 0 torn, 0 files left after the next start; "
+        "10 kills of a server: 0 files of it left, 0 of another one lost",
+    ),
 ]
 """Made-up results, and what the README says of them."""
 
