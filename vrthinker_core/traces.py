@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from vrthinker_core.atomic_file import atomic_path, remove_parts
 from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.text import encodable
 from vrthinker_core.types import Frame, ProtocolName, Thumbnail
 from vrthinker_core.types.events import Event, Finished, Started, StopReason, Trace, TurnEnded
 
