@@ -16,8 +16,8 @@ from gradio.blocks import BlockFunction, Blocks
 from gradio.context import LocalContext
 from gradio.data_classes import PredictBodyInternal
 from gradio.exceptions import InvalidPathError
-from gradio.queueing import Event
-from gradio.route_utils import upload_fn
+from gradio.queueing import Event, Queue
+from gradio.route_utils import GradioMultiPartParser, upload_fn
 from gradio.routes import App
 from gradio.state_holder import SessionState, StateHolder
 from gradio.utils import get_upload_folder
@@ -228,16 +228,33 @@ def test_a_session_that_has_left_is_forgotten() -> None:
 
 def test_running_and_waiting_events_are_counted_by_their_concurrency_id() -> None:
     async def act(blocks: CheckedBlocks, event: BlockFunction) -> None:
-        assert blocks.queue_counts("judge") == (0, 0)
+        blocks.limit_queue("judge", 9, print)
+        assert blocks.limited_queue.counts() == (0, 0)
         blocks._queue.create_event_queue_for_fn(event)
         queue = blocks._queue.event_queue_per_concurrency_id["judge"]
-        assert (queue.current_concurrency, queue.queue) == (0, []), "Gradio counts in another way: see CheckedBlocks.queue_counts"
+        assert (queue.current_concurrency, queue.queue) == (0, []), "Gradio counts in another way: see LimitedQueue.counts"
         queue.current_concurrency = 2
         queue.queue.extend([object(), object(), object()])
-        assert blocks.queue_counts("judge") == (2, 3)
-        assert blocks.queue_counts("another") == (0, 0)
+        assert blocks.limited_queue.counts() == (2, 3)
 
     on_page(CheckedBlocks, act)
+
+
+def test_the_queue_has_the_names_that_ours_uses() -> None:
+    async def act(blocks: CheckedBlocks, _event: BlockFunction) -> None:
+        theirs = Queue(True, 1, 1, None, blocks)
+        for name in ("sleep_when_free", "progress_update_sleep_when_free", "ANALYTICS_MAX_EVENTS", "active_jobs", "stopped"):
+            assert hasattr(theirs, name), f"Gradio's queue has no {name} any more: LimitedQueue sets it"
+        for name in ("pending_messages_per_session", "pending_event_ids_session", "event_ids_to_events"):
+            assert getattr(theirs, name) == {}, f"Gradio keeps {name} in another way: see LimitedQueue"
+        assert theirs.pending_messages_per_session.max_size > 0
+
+    on_page(CheckedBlocks, act)
+    for name, parameters in {
+        "push": ["self", "body", "request", "username"],
+        "clean_events": ["self", "session_hash", "event_id"],
+    }.items():
+        assert list(inspect.signature(getattr(Queue, name)).parameters) == parameters, f"LimitedQueue uses Queue.{name}"
 
 
 def test_the_addresses_that_we_block_are_gradios() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 
+import psutil
 import pytest
 
 from tests.ui.conftest import Server
@@ -43,6 +45,16 @@ def test_no_file_is_left_when_the_server_stops(serve: Callable[..., Server]) -> 
     assert any(stopped.folder.glob("vr-thinker-page-*/pictures"))
     stopped.stop()
     assert {path.name for path in stopped.folder.rglob("*") if path.is_file()} == {"script.jsonl", "server.log"}
+
+
+def test_an_idle_server_takes_little_processor_time(server: Server) -> None:
+    """Gradio looks for new events a thousand times a second, which takes 4 % of a processor."""
+    process = psutil.Process(server.process.pid)
+    time.sleep(2)
+    before, began = process.cpu_times(), time.monotonic()
+    time.sleep(5)
+    after, seconds = process.cpu_times(), time.monotonic() - began
+    assert after.user + after.system - before.user - before.system < 0.02 * seconds
 
 
 @pytest.mark.parametrize("path", ["trace.json", "report.html", "../records", "%2e%2e/trace.json"])

@@ -156,3 +156,17 @@ def test_a_run_stopped_while_it_waits_for_a_slot_never_starts(job: RunJob) -> No
     until(lambda: run.over)
     assert run.state.started is None
     assert run.join(5)
+
+
+def test_a_run_whose_judge_is_not_loaded_takes_no_slot(job: RunJob) -> None:
+    judge_slots, loaded = threading.Semaphore(1), threading.Event()
+    waiting = BackgroundRun(job, finish_at_once, judge_slots, lambda _: loaded.is_set())
+    assert start(job, finish_at_once, judge_slots).join(5), "another run has the slot meanwhile"
+    assert not waiting.over
+    stopped = BackgroundRun(job, finish_at_once, judge_slots, lambda _: False)
+    stopped.request_stop()
+    assert stopped.join(5)
+    assert stopped.state.started is None
+    loaded.set()
+    assert waiting.join(5)
+    assert waiting.state == fold_all(handmade_runs.three_turns().events())

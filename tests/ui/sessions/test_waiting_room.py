@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks.tools.metrics import run_in_thread
 from tests.benchmarks.tools.numbered_clips import write_pair
 from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import SCRIPT
+from vrthinker_core.ui.sessions import waiting_room
 from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 
 
@@ -40,6 +43,17 @@ def test_a_place_taken_anew_outlives_the_old_run() -> None:
         assert room.join("anna")
     assert not room.join("bert")
     assert room.leave("anna")
+
+
+def test_a_place_that_nobody_takes_up_is_given_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = WaitingRoom(3)
+    assert all(map(room.join, ("queued", "gone", "lost")))
+    monkeypatch.setattr(waiting_room, "CLAIM_SECONDS", -1)
+    queued = {"queued"}
+    for late in ("late", "later"):
+        assert room.join(late, queued.__contains__)
+        queued.add(late)
+    assert not room.join("last", queued.__contains__)
 
 
 def test_a_free_judge_takes_a_visitor_though_nobody_may_wait(serve: Callable[..., Server], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncGenerator, AsyncIterator, Set
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -45,7 +45,7 @@ def register_endpoints(
     With the page's own `concurrency_id`, page and API wait in one queue; `at_once` runs of it go on at the same time. `mcp_tokens`
     are those of the MCP calls whose client is still connected.
     """
-    api = Endpoints(blocks, judges, sessions, concurrency_id, mcp_tokens)
+    api = Endpoints(blocks, judges, sessions, mcp_tokens)
     compare = endpoint(api.compare, api_name="compare", concurrency_limit=at_once, concurrency_id=concurrency_id)
     health = endpoint(api.health, api_name="health", queue=False)
     _set_schema(blocks, compare["inputs"][-1], settings_schema())
@@ -71,7 +71,6 @@ class Endpoints:
     blocks: CheckedBlocks
     judges: JudgeLoader
     sessions: Sessions
-    concurrency_id: str
     mcp_tokens: Set[str]
 
     async def compare(
@@ -110,7 +109,8 @@ class Endpoints:
             except BadInput as error:
                 yield _response(refused_json(str(error)), token)
                 return
-            async for item in _progress(session):
+            progress = self.blocks.limited_queue.without_seat_until(lambda: self.judges.is_loaded(name), _progress(session))
+            async for item in progress:
                 yield _response(item, token)
                 if token and token not in self.mcp_tokens:
                     return
@@ -122,7 +122,7 @@ class Endpoints:
         the first of them. `settings` are what a run can be given, each with its range and its default, null for the protocol's own.
         """
         judges = {name: self._judge_health(name) for name in self.judges.names}
-        judging, waiting = self.blocks.queue_counts(self.concurrency_id)
+        judging, waiting = self.blocks.limited_queue.counts()
         health: HealthJson = {
             **judges[self.judges.names[0]],
             "judges": [{"name": name, "status": judge["status"], "error": judge["error"]} for name, judge in judges.items()],
@@ -145,7 +145,7 @@ class Endpoints:
         return {**health, "status": "ready", "judge": judge, "protocol": protocol, "notes": list(backend.notes)}
 
 
-async def _progress(session: Session) -> AsyncIterator[RunJson]:
+async def _progress(session: Session) -> AsyncGenerator[RunJson, None]:
     """The run so far: when a turn has begun or ended, every `HEARTBEAT_SECONDS` in between, and once it is over."""
     before: object = None
     polls = 0

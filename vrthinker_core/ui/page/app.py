@@ -56,7 +56,7 @@ class Page:
         self._options = options
         self._services = Services(
             judges,
-            Sessions(folder, run_job, options.at_once),
+            Sessions(folder, run_job, options.at_once, judges.is_loaded),
             SharedTraces(folder / "shared"),
             Examples(options.examples),
             WaitingRoom(options.waiting + options.at_once),
@@ -74,8 +74,7 @@ class Page:
         with blocks:
             endpoints.register_endpoints(blocks, services.judges, services.sessions, at_once, JUDGE_QUEUE, self._mcp_tokens)
             parts = PageComponents(services.examples.cards(services.sessions.thumbnail_files), services.judges.names)
-            connect_events(blocks, parts, services, at_once)
-        blocks.queue(max_size=self._options.waiting + at_once, default_concurrency_limit=None)
+            connect_events(blocks, parts, services, at_once, self._options.waiting + at_once)
 
         def expire_uploads() -> None:
             services.uploads.expire([*services.sessions.files(), *blocks.waiting_files()])

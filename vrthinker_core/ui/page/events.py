@@ -18,9 +18,9 @@ JUDGE_QUEUE = "judge"  # the concurrency id of the one queue in which the page's
 QUIET_EVENT: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 
 
-def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Services, at_once: int) -> None:
-    """Connect all events; to be called inside the `with` statement of `blocks`. `at_once`: runs at the same time."""
-    handlers, banner = Handlers(parts, services), JudgeBanner(parts, services)
+def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Services, at_once: int, waiting: int) -> None:
+    """Connect all events, inside the `with` statement of `blocks`. `at_once` runs go on at a time, `waiting` more may wait."""
+    handlers, banner = Handlers(blocks, parts, services), JudgeBanner(parts, services)
     run = _connect_run(parts, handlers, at_once)
     _connect_uploads(parts, services)
     _connect_replays(blocks, parts, handlers, run)
@@ -30,12 +30,16 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
     blocks.load(banner.on_load, None, announced, **QUIET_EVENT)
     parts.judge.input(banner.on_choose, parts.judge, announced, trigger_mode="multiple", **QUIET_EVENT)
 
+    def end_session(session_id: str) -> None:
+        handlers.end_session(session_id)
+        banner.end_session(session_id)
+        blocks.forget_session(session_id)
+
     def on_unload(request: gr.Request) -> None:
-        handlers.on_unload(request)
-        banner.on_unload(request)
-        blocks.forget_session(session_id_of(request))
+        end_session(session_id_of(request))
 
     blocks.unload(on_unload)
+    blocks.limit_queue(JUDGE_QUEUE, waiting, end_session)
 
 
 def _connect_run(parts: PageComponents, handlers: Handlers, at_once: int) -> Any:

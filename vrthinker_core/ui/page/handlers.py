@@ -1,7 +1,7 @@
 """Event handlers: a run, and saved runs. What they show of a run is made by `view`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from vrthinker_core.types.events import Trace
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of
+from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.replay import matching_videos
 from vrthinker_core.ui.sessions.sessions import Session
@@ -30,7 +31,8 @@ POLL_SECONDS = 0.03  # between two looks at the run
 class Handlers:
     """Handlers of the events of `parts`; each returns the components that change."""
 
-    def __init__(self, parts: PageComponents, services: Services) -> None:
+    def __init__(self, blocks: CheckedBlocks, parts: PageComponents, services: Services) -> None:
+        self._blocks = blocks
         self._parts = parts
         self._services = services
         self._gallery_viewers: set[str] = set()  # sessions whose Frames tab is open
@@ -38,7 +40,7 @@ class Handlers:
 
     async def join_queue(self, request: gr.Request) -> Updates:
         """Take a place in the waiting room. Raises a silent gr.Error when it is full; the page shows BUSY (`refused_entry`)."""
-        if not self._services.waiting_room.join(session_id_of(request)):
+        if not self._services.waiting_room.join(session_id_of(request), self._blocks.limited_queue.has_comparison):
             raise gr.Error(words.BUSY, visible=False, print_exception=False)
         compare, stop = self._parts.buttons
         return {compare: gr.update(visible=False), stop: gr.update(visible=True), self._parts.status: words.WAITING}
@@ -52,8 +54,9 @@ class Handlers:
             except BadInput as bad:
                 yield self._parts.without_run(str(bad), str(bad))
                 return
+            ready, progress = self._services.judges.is_loaded, self._run_progress(session_id, session)
             try:
-                async for updates in self._run_progress(session_id, session):
+                async for updates in self._blocks.limited_queue.without_seat_until(lambda: ready(session.judge), progress):
                     yield updates
             finally:
                 session.run.request_stop()
@@ -114,12 +117,12 @@ class Handlers:
         shared = self._services.shared_traces
         return await self._read_and_show(request, lambda: example.trace if example else shared.get(name), name)
 
-    def on_unload(self, request: gr.Request) -> None:
-        """A visitor has closed or reloaded the page."""
-        self._services.waiting_room.leave(session_id_of(request))
-        self._gallery_viewers.discard(session_id_of(request))
-        self._services.uploads.let_go(session_id_of(request))
-        self._services.sessions.end(session_id_of(request))
+    def end_session(self, session_id: str) -> None:
+        """A visitor has left the page."""
+        self._services.waiting_room.leave(session_id)
+        self._gallery_viewers.discard(session_id)
+        self._services.uploads.let_go(session_id)
+        self._services.sessions.end(session_id)
 
     def _start_run(self, session_id: str, values: Mapping[Any, Any]) -> Session:
         """Raises BadInput when a video is missing, or for a judge or setting that is not offered."""
@@ -132,7 +135,7 @@ class Handlers:
         pair = VideoPair(values[parts.prompt] or "", uploads.original_of(Path(first)), uploads.original_of(Path(second)))
         return self._services.sessions.start_run(session_id, pair, settings, judge)
 
-    async def _run_progress(self, session_id: str, session: Session) -> AsyncIterator[Updates]:
+    async def _run_progress(self, session_id: str, session: Session) -> AsyncGenerator[Updates, None]:
         """The run as it goes, until it is over or another one has taken its place."""
         over, sent = False, -1
         while not over and self._services.sessions.get(session_id) is session:

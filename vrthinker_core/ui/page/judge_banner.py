@@ -44,9 +44,9 @@ class JudgeBanner:
         async for updates in self._banner(session_id_of(request)):
             yield updates
 
-    def on_unload(self, request: gr.Request) -> None:
-        """A visitor has closed or reloaded the page."""
-        self._chosen.pop(session_id_of(request), None)
+    def end_session(self, session_id: str) -> None:
+        """A visitor has left the page."""
+        self._chosen.pop(session_id, None)
 
     async def _banner(self, session_id: str, opens_trace: bool = False) -> AsyncIterator[Updates]:
         """LOADING until the judge is loaded, then the banner. `opens_trace`: a saved run is about to be shown.

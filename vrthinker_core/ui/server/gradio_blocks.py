@@ -20,8 +20,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.ui.server.limited_queue import NO_FUNCTION, LimitedQueue
 
 NOT_UPLOADED = "This file was not uploaded here. Upload it first, and name it by the path that the upload gave."
+NOT_A_VALUE = "What was sent does not fit this function's inputs."
 
 MAX_UPLOAD_BYTES = 100 * 2**20  # of one file
 
@@ -31,13 +33,20 @@ Fetch = Callable[[str], Path]  # from a web address to a file among the uploads;
 class CheckedBlocks(gr.Blocks):
     """Blocks whose inputs hold uploaded files, web addresses that `fetch` takes, or no files; all else is refused with a sentence.
 
-    They leave the outputs alone that an event skips, forget a session when told to, and count who waits.
+    They leave the outputs alone that an event skips, and forget a session when told to. `limit_queue` gives them their queue.
     """
 
     fetch: Fetch
+    limited_queue: LimitedQueue
+
+    def limit_queue(self, limited_id: str, max_waiting: int, on_abandoned: Callable[[str], None]) -> None:
+        """Replace Gradio's queue; see `LimitedQueue`."""
+        self._queue = self.limited_queue = LimitedQueue(self, limited_id, max_waiting, on_abandoned)
 
     async def preprocess_data(self, block_fn: Any, inputs: list[Any], *rest: Any, **more: Any) -> list[Any]:
         """As Gradio does, with files for web addresses and defaults for inputs left out. Raises gr.Error with a sentence."""
+        if block_fn.fn is None:
+            raise gr.Error(NO_FUNCTION, print_exception=False)
         whole = [*inputs, *(component.value for component in block_fn.inputs[len(inputs) :])]
         try:
             fetched = await asyncio.to_thread(self._with_fetched_files, whole) if _has_url(whole) else whole
@@ -46,6 +55,10 @@ class CheckedBlocks(gr.Blocks):
             raise gr.Error(str(bad), print_exception=False) from None
         except (InvalidPathError, FileNotFoundError):
             raise gr.Error(NOT_UPLOADED, print_exception=False) from None
+        except gr.Error:
+            raise
+        except Exception:  # noqa: BLE001 - whatever a program sends in place of a value
+            raise gr.Error(NOT_A_VALUE, print_exception=False) from None
 
     async def postprocess_data(self, block_fn: Any, predictions: Any, state: Any) -> list[Any]:
         """As Gradio does, for the outputs that change: it would build skipped ones anew. No copy of the values is kept."""
@@ -75,11 +88,6 @@ class CheckedBlocks(gr.Blocks):
         with holder.lock:
             holder.session_data.pop(session_id, None)
             holder.time_last_used.pop(session_id, None)
-
-    def queue_counts(self, concurrency_id: str) -> tuple[int, int]:
-        """How many events of this id run, and how many wait."""
-        queue = self._queue.event_queue_per_concurrency_id.get(concurrency_id)
-        return (queue.current_concurrency, len(queue.queue)) if queue else (0, 0)
 
     def waiting_files(self) -> set[Path]:
         """The files that events name which wait in a queue, by their paths or their addresses here."""

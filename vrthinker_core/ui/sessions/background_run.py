@@ -16,6 +16,7 @@ from vrthinker_core.ui.sessions.replay import end_open_turn
 from vrthinker_core.ui.view.run_state import RunState, fold
 
 STOP_SECONDS = 0.4  # for a stopped judge to end by itself; after that the run counts as over without it
+POLL_SECONDS = 0.05  # between two looks whether a run may begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +33,26 @@ class RunJob:
 JobRunner = Callable[[RunJob], Generator[Event, None, None]]  # runs one comparison; yields its events
 
 
+def always(_judge: str) -> bool:
+    """Every judge is loaded."""
+    return True
+
+
 class BackgroundRun:
     """A job that runs in a thread. `state` is what has happened so far: an immutable value, replaced with each event."""
 
-    def __init__(self, job: RunJob, run_job: JobRunner, judge_slots: threading.Semaphore) -> None:
-        """`judge_slots`: one for each judge that may run at once; a stopped judge holds its slot until its thread has ended."""
+    def __init__(
+        self, job: RunJob, run_job: JobRunner, judge_slots: threading.Semaphore, is_loaded: Callable[[str], bool] = always
+    ) -> None:
+        """`judge_slots`: one for each judge that may run at once; a stopped judge holds its slot until its thread has ended.
+
+        A run takes none before its judge `is_loaded`.
+        """
         self.job = job
         self.state = RunState()
         self._run_job = run_job
         self._judge_slots = judge_slots
+        self._is_loaded = is_loaded
         self._started_at = time.monotonic()
         self._lock = threading.Lock()
         self._stop_deadline = math.inf
@@ -79,10 +91,11 @@ class BackgroundRun:
 
     def _work(self) -> None:
         """All that the thread does."""
-        while not self._judge_slots.acquire(timeout=0.1):
+        while not self._is_loaded(self.job.judge) or not self._judge_slots.acquire(timeout=POLL_SECONDS):
             if self._stop_deadline < math.inf:
                 self._add(Finished(StopReason.CANCELLED))
                 return
+            time.sleep(POLL_SECONDS)
         try:
             with closing(self._run_job(self.job)) as events:
                 for event in events:

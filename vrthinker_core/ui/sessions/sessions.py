@@ -8,13 +8,14 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Trace
-from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob
+from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob, always
 from vrthinker_core.ui.sessions.replay import Replay, trace_of
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 
@@ -54,12 +55,14 @@ class Session:
 class Sessions:
     """All sessions of one server. Below `root` lie the thumbnails, which the server offers, and the traces, which it does not."""
 
-    def __init__(self, root: Path, run_job: JobRunner, at_once: int = 1) -> None:
+    def __init__(self, root: Path, run_job: JobRunner, at_once: int = 1, is_loaded: Callable[[str], bool] = always) -> None:
+        """`is_loaded`: whether a job with the judge of that name may begin."""
         self.thumbnail_root = root / "pictures"
         self.trace_root = root / "records"
         for folder in (self.thumbnail_root, self.trace_root):
             folder.mkdir(parents=True, exist_ok=True)
         self._run_job = run_job
+        self._is_loaded = is_loaded
         self._judge_slots = threading.Semaphore(at_once)
         self._sessions: dict[str, Session] = {}
         self._sizes: dict[str, int] = {}  # by the session's name, once its run is over
@@ -73,7 +76,7 @@ class Sessions:
         self.expire()
         with suppress(OSError):  # on a full disk the run goes on, and its last event says that no trace could be kept
             folder.mkdir()
-        return self._add(session_id, folder.name, BackgroundRun(job, self._run_job, self._judge_slots))
+        return self._add(session_id, folder.name, BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded))
 
     def start_replay(self, session_id: str, trace: Trace, link: str = "") -> Session:
         """Show a saved run; the former run is stopped and its files are removed."""

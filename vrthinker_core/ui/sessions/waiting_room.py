@@ -1,14 +1,18 @@
 """The waiting room: how many sessions may wait for a judge; beyond that, a visitor is refused at once."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+CLAIM_SECONDS = 10.0  # for the comparison of a place to be queued: a page does both at once
 
 
 @dataclass(slots=True)
 class _Place:
     waiting: bool = True
+    since: float = field(default_factory=time.monotonic)
 
 
 class WaitingRoom:
@@ -19,9 +23,13 @@ class WaitingRoom:
         self._places: dict[str, _Place] = {}
         self._lock = threading.Lock()
 
-    def join(self, session_id: str) -> bool:
-        """Take a place; False when all are taken."""
+    def join(self, session_id: str, has_comparison: Callable[[str], bool] = lambda _: False) -> bool:
+        """Take a place; False when all are taken. Places of sessions that have had no comparison for `CLAIM_SECONDS` are free."""
+        latest = time.monotonic() - CLAIM_SECONDS
         with self._lock:
+            for other, place in list(self._places.items()):
+                if place.waiting and place.since < latest and not has_comparison(other):
+                    del self._places[other]
             if session_id not in self._places and len(self._places) >= self._capacity:
                 return False
             self._places[session_id] = _Place()

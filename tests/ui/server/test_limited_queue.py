@@ -1,0 +1,130 @@
+"""What waits in the queue, who is served beside it, and what becomes of a call that nobody collects."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ui.conftest import Server, write_script
+from tests.ui.sessions.test_background_run import until
+from tests.ui.sessions.test_sessions import files
+from tests.ui.support.api_calls import PROMPT, Clips, act, answers, begin, client, comparing, config, file, join, upload, uploaded
+from tests.ui.support.saved_examples import write_example
+
+ENDLESS = "<Think>" + "on and on and on " * 20_000
+WAITING = 2
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """One judge that never ends, and two places to wait for it."""
+    examples = tmp_path_factory.mktemp("examples")
+    write_example(examples / "a-block")
+    return serve([ENDLESS], "--waiting", str(WAITING), "--examples", str(examples), protocol="paired", pause=0.01)
+
+
+@pytest.fixture
+def full(server: Server, clips: Clips) -> Iterator[list[Any]]:
+    """Two videos, at a time when the queue is full of calls that nobody collects."""
+    videos = uploaded(server, clips)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        any(not begin(server, *videos, PROMPT) for _ in range(WAITING + 9))
+    assert refused.value.code == 503
+    assert json.loads(refused.value.read())["detail"].endswith(".")
+    yield videos
+    until(lambda: counts(server) == (0, 0), 60)
+
+
+def counts(server: Server) -> tuple[int, int]:
+    """How many comparisons run, and how many wait."""
+    found = client(server).predict(api_name="/health")
+    return found["judging"], found["waiting"]
+
+
+def events(server: Server, trigger: str, of: str | None = None) -> list[dict[str, Any]]:
+    """The page's events with outputs that such a trigger sets off, on a component of the type `of`."""
+    page = config(server)
+    types = {component["id"]: component["type"] for component in page["components"]}
+    targets = [(event, target) for event in page["dependencies"] if event["outputs"] for target in event["targets"]]
+    found = [event for event, (component, name) in targets if name == trigger and types.get(component) == of]
+    assert found
+    return found
+
+
+# -- a full queue ---------------------------------------------------------------------------------------------------------
+
+
+def test_whatever_is_no_comparison_is_answered_beside_a_full_queue(server: Server, full: list[Any], clips: Clips) -> None:
+    for page in ("", "?trace=a-block", "config"):
+        assert urllib.request.urlopen(server.url + page, timeout=10).status == 200
+    for event in events(server, "load"):
+        assert act(server, event["id"], [])["data"], "the page loads"
+    for event in events(server, "upload", of="video"):
+        assert act(server, event["id"], [file(upload(server, clips[0]))])["data"], "a video arrives"
+    assert counts(server)[1] > 0, "all this while others wait"
+
+
+def test_a_call_that_nobody_collects_is_dropped(server: Server, full: list[Any]) -> None:
+    assert counts(server) == (1, WAITING + 1)
+    until(lambda: counts(server) == (0, 0), 60)
+
+
+def test_a_call_that_is_collected_goes_on(server: Server, full: list[Any]) -> None:
+    """Also while it waits for longer than an uncollected one is kept."""
+    until(lambda: counts(server)[1] < WAITING + 1, 60)
+    with urllib.request.urlopen(begin(server, *full, PROMPT), timeout=60) as stream:
+        lines = (line for line in stream if line.startswith(b"data: [") and b"on and on" in line)
+        assert next(lines)
+        assert counts(server) == (1, 0)
+
+
+def test_a_run_ends_whose_page_was_left_before_it_began(server: Server, clips: Clips) -> None:
+    """Its heartbeat ends at once, and its stream is never opened."""
+    (folder,) = server.folder.glob("vr-thinker-page-*")
+    folders = (folder / "pictures", folder / "records")
+    before = [sorted(files(folder)) for folder in folders]
+    event, inputs = comparing(server)
+    videos = uploaded(server, clips)
+    with urllib.request.urlopen(f"{server.url}gradio_api/heartbeat/bert", timeout=10):
+        join(server, event, [*videos, PROMPT, *[None] * (inputs - 3)], "bert")
+    until(lambda: [sorted(files(folder)) for folder in folders] != before)
+    until(lambda: [sorted(files(folder)) for folder in folders] == before, 60)
+    assert counts(server) == (0, 0)
+
+
+def test_an_unknown_function_is_refused_with_a_sentence(server: Server) -> None:
+    for number in (-1, 999):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            join(server, number, [], "carl")
+        assert refused.value.code == 400
+        assert json.loads(refused.value.read())["detail"] == "There is no such function here."
+
+
+# -- judges that are still being loaded -----------------------------------------------------------------------------------
+
+
+def test_a_run_that_waits_for_its_judge_to_be_loaded_leaves_its_seat_to_others(
+    serve: Callable[..., Server], clips: Clips, tmp_path: Path
+) -> None:
+    answer = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+    slow, script = tmp_path / "slow.jsonl", tmp_path / "whole.jsonl"
+    write_script(script, [answer], protocol="paired")
+    os.mkfifo(slow)
+    server = serve([answer], "--judge", f"scripted:{slow}", "--at-once", "1", protocol="paired")
+    videos = uploaded(server, clips)
+    url = begin(server, *videos, "The slow one.", "slow")
+    with urllib.request.urlopen(url, timeout=60) as stream:
+        assert next(line for line in stream if line.startswith(b"data: ["))
+        assert answers(server, *videos, "The quick one.")[-1]["stop"] == "answered"
+        assert counts(server) == (0, 1)
+        slow.write_bytes(script.read_bytes())
+        last = [line for line in stream if line.startswith(b"data: [")][-1]
+    assert json.loads(last[6:])[0]["stop"] == "answered"
+    assert counts(server) == (0, 0)
