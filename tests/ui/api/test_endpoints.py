@@ -106,7 +106,7 @@ def test_bad_input_is_a_sentence(server: Server, clips: Clips, tmp_path: Path) -
     check_refused(answers(server, one, two, 7)[-1], "prompt must be a text")
     check_refused(answers(server, one, two, "word " * 9000)[-1], "characters")
     check_refused(answers(server, one, file(upload(server, text_file)), PROMPT)[-1], "Video 2: words.mp4 is a text file")
-    for no_video in (None, "", 7, [], {}, {"path": None}, {"path": ""}, {"path": "a\0b"}):
+    for no_video in (None, "", 7, [], {}, {"path": None}, {"path": ""}, "a\0b"):
         check_refused(answers(server, no_video, two, PROMPT)[-1], "Video 1 is no uploaded file.")
 
 

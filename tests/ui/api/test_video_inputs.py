@@ -63,7 +63,7 @@ def test_the_file_of_a_data_url_is_deleted_afterwards(uploads: Path) -> None:
 
 
 def test_a_data_url_that_is_too_large_is_refused(uploads: Path) -> None:
-    with pytest.raises(BadInput, match=r"^Video 1 has more than 20 MB"):
+    with pytest.raises(BadInput, match=r"^Video 1 has more than 3.5 MB"):
         resolve("data:video/mp4;base64," + "A" * (MAX_DATA_URL_BYTES * 4 // 3 + 8))
     assert not any(uploads.iterdir())
 

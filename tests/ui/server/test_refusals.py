@@ -90,7 +90,7 @@ def test_a_foreign_page_cannot_start_anything(server: Server, path: str) -> None
 )
 def test_a_body_announced_as_too_large_is_refused(server: Server, path: str, kind: str) -> None:
     """Before it is read: what is no file would be read into memory."""
-    size = 102 * 2**20 if path == "upload" else 65 * 2**20
+    size = 102 * 2**20 if path == "upload" else 10 * 2**20
     connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=10)
     connection.putrequest("POST", f"/gradio_api/{path}")
     for name, value in (("Content-Type", kind), ("Content-Length", str(size))):
@@ -116,7 +116,56 @@ def test_a_body_of_unannounced_size_is_cut(server: Server) -> None:
         connection.request("POST", "/gradio_api/queue/join", zeros(256 * 2**20), kind, encode_chunked=True)
         connection.getresponse().read()
     connection.close()
-    assert memory(server) - before < 192 * 2**20
+    assert memory(server) - before < 48 * 2**20
+
+
+def test_many_values_are_refused_before_they_are_made(server: Server) -> None:
+    """45 MB of them took 2 GB, and 15 seconds in which nobody else was answered."""
+    before = memory(server)
+    for size in (3 * 10**6, 15 * 10**6):
+        status, sentence = ask(server, "POST", "queue/join", b'{"data": [' + b"[]," * size + b"1]}")
+        assert status == 413
+        assert sentence.endswith(".")
+    assert memory(server) - before < 96 * 2**20
+
+
+def ask(server: Server, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
+    """Status and text of the answer to a request below Gradio's own path."""
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    try:
+        connection.request(method, f"/gradio_api/{path}", body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+DEEP = b'{"session_hash": "x", "fn_index": 0, "data": [' + b"[" * 500 + b"]" * 500 + b"]}"
+NUL = b'{"session_hash": "x", "fn_index": 0, "data": [{"path": "a\\u0000b", "meta": {"_type": "gradio.FileData"}}]}'
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        *(("POST", f"{path}/nothing", b'{"data": []}') for path in ("call", "call/v2", "run", "api")),
+        *(("POST", path, b'{"data": [], "fn_index": 999, "session_hash": "x"}') for path in ("queue/join", "run/predict")),
+        ("POST", "call/v2/compare", b'{"nothing": 1}'),
+        *(("POST", path, body) for path in ("queue/join", "run/predict", "call/compare") for body in (DEEP, NUL)),
+        ("GET", "file=/tmp/a%00b", None),
+        ("GET", "../frames/a%00b", None),
+        ("GET", "../static/" + "a" * 300, None),
+        ("GET", "../?trace=" + "a" * 70_000, None),
+        ("POST", "queue/join?trace=" + "a" * 70_000, b'{"data": [], "fn_index": 0, "session_hash": "x"}'),
+    ],
+    ids=lambda value: str(value)[:24],
+)
+def test_nonsense_is_refused_with_a_sentence(method: str, path: str, body: bytes | None, server: Server) -> None:
+    log = server.log.read_text()
+    status, text = ask(server, method, path, body)
+    assert 400 <= status < 500
+    assert " " in text
+    assert text.startswith("{") or text.endswith(".")
+    assert "Traceback" not in server.log.read_text().removeprefix(log)
 
 
 # -- what is switched off ------------------------------------------------------------------------------------------------

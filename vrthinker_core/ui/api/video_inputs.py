@@ -21,7 +21,7 @@ NOT_UPLOADED = "{} is no uploaded file. Upload it first, and name it by the path
 NOT_BASE64 = "{} cannot be read: after data:video/mp4;base64, only the file itself in Base64 is understood."
 TOO_LARGE = "{} has more than {:g} MB, which is too much for a call itself. Upload it first, and name it by what the upload gave."
 
-MAX_DATA_URL_BYTES = 20_000_000  # of one video: two of them in Base64 are within the limit of a request (`request_limits`)
+MAX_DATA_URL_BYTES = 3_500_000  # of one video: two of them in Base64 are within the limit of a request (`request_limits`)
 FILE_URL_PREFIX = "/gradio_api/file="  # stands before the path in an uploaded file's address on this server
 
 
