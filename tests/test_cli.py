@@ -133,6 +133,25 @@ def test_frames_writes_the_frames_of_the_slots(clips: tuple[Path, Path], tmp_pat
             assert picture.size == (96, 64)
 
 
+def test_frames_says_how_far_it_is(clips: tuple[Path, Path], tmp_path: Path) -> None:
+    done = run("frames", clips[0], "--slots", "0,16,127,16", "--out", tmp_path)
+    assert done.stderr == "frames: 3 of 3\n"
+    assert [frame["slot"] for frame in json.loads(done.stdout)["frames"]] == [0, 16, 127, 16]
+
+
+def test_frames_on_a_full_disk_is_one_sentence_and_leaves_no_file(clips: tuple[Path, Path], tmp_path: Path) -> None:
+    """A limit on the size of files stands for a full disk."""
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); from vrthinker_core.cli import main; main()"
+    )
+    command = [sys.executable, "-c", limited, "frames", str(clips[0]), "--slots", "0,16", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Cannot write slot_0")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("slots", ["128", "-1", "a", ""])
 def test_frames_refuses_slots_that_are_none(clips: tuple[Path, Path], tmp_path: Path, slots: str) -> None:
     done = run("frames", clips[0], f"--slots={slots}", "--out", tmp_path)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -32,6 +33,7 @@ app = typer.Typer(
 
 NO_VERDICT = 3
 BAD_INPUT = 2
+LINE_SECONDS = 5.0  # between two lines that say how far a command is
 INPUT_FAULTS = frozenset(error.__name__ for error in (BadInput, VideoError, DecoderDied))
 
 
@@ -148,7 +150,9 @@ def frames(
     """Write the frames a judge would be given for these slots, before resizing, and say which they are."""
     from vrthinker_core.commands.export_frames import export_frames
 
-    print(json.dumps(export_frames(video, protocol.value, _slots(slots), out), indent=1))
+    with _progress("frames") as advance:
+        exported = export_frames(video, protocol.value, _slots(slots), out, advance)
+    print(json.dumps(exported, indent=1))
 
 
 @app.command()
@@ -221,11 +225,20 @@ def _reply(line: str, number: int) -> tuple[str, bool]:
 
 @contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error; gives the function that takes (done, total)."""
+    """A progress bar on standard error, a line now and then where that is no terminal; gives the function for (done, total)."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task, said = bar.add_task(what, total=None), time.monotonic()
+
+        def advance(done: int, total: int) -> None:
+            nonlocal said
+            bar.update(task, completed=done, total=total)
+            if bar.disable and (done == total or time.monotonic() - said >= LINE_SECONDS):
+                said = time.monotonic()
+                _print_error(f"{what}: {done} of {total}")
+
+        yield advance

@@ -1,17 +1,20 @@
 """The frames of one video as picture files: exactly what a judge would be given, before resizing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Frame, ProtocolName, Settings, Side
 from vrthinker_core.types.geometry import Sizing
-from vrthinker_core.video import FramePlan, open_clip
+from vrthinker_core.video import Clip, FramePlan, open_clip
+
+Advance = Callable[[int, int], None]
 
 
-def export_frames(video: Path, protocol: ProtocolName, slots: Sequence[int], out: Path) -> dict[str, object]:
-    """Write one PNG per slot into `out`; gives what is in them as JSON values.
+def export_frames(video: Path, protocol: ProtocolName, slots: Sequence[int], out: Path, advance: Advance) -> dict[str, object]:
+    """Write one PNG per slot into `out`; gives what is in them as JSON values. `advance` is told how many of them are written.
 
     Raises BadInput for slots the protocol does not have or a folder that cannot be written, VideoError for an unreadable video.
     """
@@ -19,11 +22,23 @@ def export_frames(video: Path, protocol: ProtocolName, slots: Sequence[int], out
     for slot in slots:
         if not 0 <= slot < grid.slots:
             raise BadInput(f"{protocol} has the slots 0 to {grid.slots - 1} of each video; {slot} is none of them.")
-    native = Sizing("native")
-    with open_clip(video, Side.FIRST, FramePlan(grid, native, native, frozenset(slots))) as clip:
-        written = [_write(frame, out) for frame in clip.frames(list(slots))]
-        info = clip.info
-        return {"video": info.name, "protocol": protocol, "total": info.frames, "frames": written, "notes": info.notes}
+    native, total = Sizing("native"), len(set(slots))
+    written: dict[int, dict[str, object]] = {}
+    with open_clip(video, Side.FIRST, FramePlan(grid, native, native, frozenset([min(slots)]))) as clip:
+        for frame in _stream(clip, set(slots)):
+            written[frame.ref.slot] = _write(frame, out)
+            advance(len(written), total)
+            del frame  # before the next one is received: one in 8K has 100 MB
+        info, frames = clip.info, [written[slot] for slot in slots]
+        return {"video": info.name, "protocol": protocol, "total": info.frames, "frames": frames, "notes": info.notes}
+
+
+def _stream(clip: Clip, slots: set[int]) -> Iterator[Frame]:
+    """One request for each slot where the clip is sought in, so that the limits of a request hold for each; else one for all."""
+    while slots:
+        asked = slots if clip.read_mode == "whole" else {min(slots)}
+        slots = slots - asked
+        yield from clip.stream(list(asked))
 
 
 def _write(frame: Frame, out: Path) -> dict[str, object]:
@@ -32,7 +47,8 @@ def _write(frame: Frame, out: Path) -> dict[str, object]:
     path = out / f"slot_{frame.ref.slot:03d}.png"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(path)
+        with atomic_path(path) as part:
+            Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(part, "PNG")
     except OSError as error:
         raise BadInput(f"Cannot write {path.name} into {out}: {error.strerror or error}.") from None
     notes = [frame.note] if frame.note else []

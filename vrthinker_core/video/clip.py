@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -40,7 +41,7 @@ def open_clip(
     with decoders.opening_slot() if decoders else contextlib.nullcontext():
         clip = Clip(path, side, plan.grid.slots, limits, decoders)
         try:
-            clip._request(request)
+            deque(clip._request(request), maxlen=0)
         except BaseException:
             clip.close()
             raise
@@ -70,12 +71,23 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
 
     def frames(self, slots: Sequence[int]) -> tuple[Frame, ...]:
         """The frames of `slots`, in the same order. Raises VideoError, DecoderDied; ValueError for a number that is no slot."""
+        found = {frame.ref.slot: frame for frame in self.stream(slots)}
+        return tuple(found[slot] for slot in slots)
+
+    def stream(self, slots: Sequence[int]) -> Iterator[Frame]:
+        """As `frames`, each when it is decoded, in any order; where timestamps prove wrong, one may come again: the last counts.
+
+        Whoever does not read it to its end closes the clip.
+        """
         if not all(0 <= slot < self._slots for slot in slots):
             raise ValueError(f"slots run from 0 to {self._slots - 1}, not {list(slots)}")
-        found = {frame.ref.slot: frame for frame in self._request({"slots": sorted(set(slots))})} if slots else {}
-        if not found.keys() >= set(slots):
+        missing = set(slots)
+        for frame in self._request({"slots": sorted(missing)}) if slots else ():
+            missing.discard(frame.ref.slot)
+            yield frame
+            del frame  # before the next one is received
+        if missing:
             raise VideoError(f"{self._name}: the decoder left frames out.")
-        return tuple(found[slot] for slot in slots)
 
     def close(self) -> None:
         """Kill the worker process, also in the middle of its work. May be called again."""
@@ -86,17 +98,20 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _request(self, request: Header) -> list[Frame]:
-        """Send one request and collect the frames of the responses; updates what is known about the clip."""
+    def _request(self, request: Header) -> Iterator[Frame]:
+        """Send one request and yield the frames of the responses; updates what is known about the clip."""
         with self._lock:
             if self._failure is not None:
                 raise DecoderDied(self._failure)
             if not self._end.alive:
                 raise VideoError(f"{self._name} was closed.")
             try:
-                return list(self._responses(request))
+                yield from self._responses(request)
             except (EOFError, OSError, ValueError, TypeError, KeyError):
                 raise self._death_error() from None
+            except GeneratorExit:  # what is still to come would be taken for the answer to the next request
+                self.close()
+                raise
 
     def _responses(self, request: Header) -> Iterator[Frame]:
         for header, payload in self._worker.request(request, self._limits.wall_seconds):

@@ -18,10 +18,10 @@ _MAX_PAYLOAD_BYTES = 1 << 29
 Header = dict[str, Any]
 
 
-def send_message(receiver: Connection, header: Header, payload: bytes = b"") -> None:
+def send_message(receiver: Connection, header: Header, payload: bytes | memoryview = b"") -> None:
     """Send one message. Raises OSError when the other end is closed."""
     receiver.send_bytes(json.dumps(header).encode())
-    receiver.send_bytes(payload)
+    receiver.send_bytes(payload)  # type: ignore[arg-type, unused-ignore]
 
 
 def receive_message(sender: Connection) -> tuple[Header, bytes]:
@@ -43,7 +43,7 @@ def connect_to_parent(handle: int) -> Connection:
     return Connection(handle)
 
 
-def respond(parent: Connection, header: Header, payload: bytes = b"") -> None:
+def respond(parent: Connection, header: Header, payload: bytes | memoryview = b"") -> None:
     """Send one message; the process ends when the parent is gone."""
     try:
         send_message(parent, header, payload)

@@ -54,3 +54,4 @@ def _send_frames(parent: Connection, decoder: ClipDecoder, slots: list[int]) -> 
     for frame in decoder.read(slots):
         header = {name: getattr(frame, name) for name in ConvertedFrame.__slots__ if name != "rgb"}
         respond(parent, {"frame": header, "done": False}, frame.rgb)
+        del frame  # before the next one is decoded

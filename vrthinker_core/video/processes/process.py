@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -120,20 +121,23 @@ class Worker:
         self._late = threading.Event()
 
     def request(self, request: Header, seconds: float) -> Iterator[tuple[Header, bytes]]:
-        """Send a request and yield the responses up to the one marked as `done`; the process is killed after `seconds`.
+        """Send a request and yield the responses up to the one marked as `done`; the process is killed after `seconds` of waiting.
 
         Raises VideoError or DecoderDied with the sentence that the process sent; EOFError, OSError or KeyError when it died or did
         not keep to the protocol: `cause_of_death` then tells more.
         """
-        with self._deadline(seconds):
-            send_message(self.connection, request)
-            done = False
-            while not done:
+        done = False
+        send_message(self.connection, request)
+        while not done:
+            started = time.monotonic()
+            with self._deadline(seconds):
                 header, payload = receive_message(self.connection)
-                if "error" in header:
-                    raise (DecoderDied if header["died"] else VideoError)(str(header["error"]))
-                done = header["done"]
-                yield header, payload
+            seconds -= time.monotonic() - started
+            if "error" in header:
+                raise (DecoderDied if header["died"] else VideoError)(str(header["error"]))
+            done = header["done"]
+            yield header, payload
+            del payload  # before the next one is received
 
     def cause_of_death(self, limits: Limits) -> str:
         """Half a sentence about why the process ended without an answer, from its exit code. Ends it if it still runs."""
