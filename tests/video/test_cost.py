@@ -85,6 +85,19 @@ def test_opening_and_all_slots_cost_one_decode(tmp_path: Path) -> None:
         assert cpu_ticks(clip.pid) - opening <= 0.25 * opening
 
 
+def test_frames_in_8k_are_held_one_at_a_time(tmp_path: Path) -> None:
+    """A frame has 100 MB, and the decoder needs as much: a slot more costs no more memory."""
+    grey = [np.full((4320, 7680, 3), level, np.uint8) for level in (40, 200)]
+    path = write(tmp_path / "8k.mp4", 6, size=(7680, 4320), gop=3, options={"preset": "ultrafast"}, pictures=grey * 3)
+    with opened(path, first=[0], read_mode="seek") as clip:
+        peaks = []
+        for frame in clip.stream([0, 40, 80, 127]):
+            assert len(frame.rgb) == 7680 * 4320 * 3
+            peaks.append(kilobytes(clip.pid, "VmHWM"))
+    assert peaks[-1] <= 450_000
+    assert peaks[-1] - peaks[0] <= 120_000
+
+
 def cpu_ticks(pid: int) -> int:
     """Processor time of a process so far, in hundredths of a second."""
     return sum(int(field) for field in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13])

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ class ConvertedFrame:
     height: int
     key: str
     note: str
-    rgb: bytes
+    rgb: memoryview
 
 
 class ClipDecoder:
@@ -88,7 +89,8 @@ class ClipDecoder:
         if not self._total and near_memory_limit():
             raise VideoError(f"{self._source.name} needs more memory to decode than a video may take.")
         if not self._total:
-            raise VideoError(f"{self._source.name} is damaged: not one frame can be decoded, of {announced} stored.")
+            state = "encrypted" if self._source.encrypted else "damaged"
+            raise VideoError(f"{self._source.name} is {state}: not one frame can be decoded, of {announced} stored.")
         self._times = make_frame_times(self._stats.pts, self._source.time_base, self._source.rate)
         if self._total != announced:
             self._decode_pass(self._total, DecodeStats())
@@ -106,9 +108,9 @@ class ClipDecoder:
         """Find frames by the packets' timestamps; every decoded frame is checked against them."""
         self._total = len(self._timeline.pts)
         self._times = make_frame_times(self._timeline.pts, self._source.time_base, self._source.rate)
+        self._source.report_damage()
         self._seeking_reader = SeekingReader(self._source, self._timeline)
-        for _ in self.read(self._plan.first or {0}):
-            pass
+        deque(self.read(self._plan.first or {0}), maxlen=0)
         self.info = self._describe()
 
     def _fall_back(self) -> None:
@@ -116,6 +118,9 @@ class ClipDecoder:
         if self._strict and self._pixels * _SECONDS_PER_PIXEL < self.budget.limits.cpu_seconds:
             self._cache = FrameCache(self._source, self._plan)  # the indices of the frames were wrong
             self._decode_all()
+        else:
+            self._source.reopen()  # with a decoder that shows what it can of damaged frames
+            self._seeking_reader = SeekingReader(self._source, self._timeline)
         self._strict = False
 
     def _read_slots(self, slots: Collection[int]) -> Iterator[ConvertedFrame]:
@@ -128,9 +133,12 @@ class ClipDecoder:
             else:
                 yield self._converted(slots_of[request], request, request.index, pixels)
         for decoded, requests in self._decode_missing(missing):
-            for request, pixels in self._cache.add(decoded, requests).items():
+            converted = self._cache.add(decoded, requests)
+            while converted:  # no frame is held when the next one is decoded: one in 8K has 100 MB
+                request, pixels = converted.popitem()
                 if request in slots_of:
                     yield self._converted(slots_of[request], request, decoded.index, pixels)
+                del pixels
 
     def _decode_missing(self, missing: dict[int, list[FrameRequest]]) -> Iterator[tuple[DecodedFrame, set[FrameRequest]]]:
         """The frames that are missing, and those decoded to reach them that a slot may ask for later."""
@@ -163,7 +171,7 @@ class ClipDecoder:
             height=height,
             key=f"{self._digest[:32]}:{index}:{width}x{height}:{request.sizing.mode}",
             note="" if index == request.index else "nearest decodable neighbour",
-            rgb=pixels.tobytes(),
+            rgb=pixels.data.cast("B"),
         )
 
     def _describe(self) -> ClipInfo:

@@ -13,17 +13,20 @@ from av.video.stream import VideoStream
 
 from vrthinker_core.errors import VideoError
 from vrthinker_core.video.limits import CpuBudget
+from vrthinker_core.video.sniff import IMAGE_BRANDS
 
 # Demuxers that read one self-contained file of video. Everything that can point elsewhere (hls, dash, concat, sdp, image2, …) is
 # missing on purpose, and so are the image and audio formats.
 _FORMATS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,flv,live_flv,mpegts,mpeg,mpegvideo,ogg,asf,gif,ivf,obu,h263,h264,hevc,vvc,m4v,"
-    "yuv4mpegpipe,mxf,nut,rm,dv,nsv,vc1,vc1test,cavsvideo,avs2,avs3,dirac,wtv"
+    "yuv4mpegpipe,mxf,nut,rm,dv,nsv,vc1,vc1test,cavsvideo,avs2,avs3,dirac,wtv,apng"
 )
-# PyAV's default is slice threading on all cores. Two threads give the same frames, damaged ones included (one thread alone conceals
-# errors in another way), and limit what a busy server spends on one clip.
-_THREADS = 2
+THREADS = 3
+"""Of a decoder: PyAV's default on two processors, whatever the machine. In clips with lost slices the pictures depend on it."""
+_HEADER_BYTES = 1 << 20
 _READ_BYTES = 1 << 18
+_PROTECTED_BOXES = (b"encv", b"sinf")
+"""What an MP4 has in place of the codec of an encrypted stream, and what says how it is encrypted."""
 CONTAINER_ERRORS = (av.FFmpegError, IndexError)
 """What reading a damaged container raises. PyAV's IndexError is for a packet of a stream that the header did not announce."""
 
@@ -41,6 +44,7 @@ class VideoSource:
         self.format: str = self.container.format.name
         self.codec: str = self.stream.codec_context.codec.canonical_name
         self.video_streams = len(_video_streams(self.container))
+        self.encrypted = "enc_key_id" in self.stream.metadata  # Matroska; an MP4 says it with every packet
         self.header_frames = self.stream.frames  # 0 where the header announces none
         self.time_base = _fraction(self.stream.time_base) or Fraction(0)
         self.size = self.stream.codec_context.width, self.stream.codec_context.height  # in stored pixels, as the header declares
@@ -52,11 +56,20 @@ class VideoSource:
         self.container.close()
         self.container, self.stream = self._open()
 
+    def report_damage(self) -> None:
+        """Let the decoder, before it has decoded anything, refuse or mark every damaged frame, instead of showing what it can."""
+        context = self.stream.codec_context
+        if self.codec == "h264":  # with slice threads a lost slice is not marked
+            context.thread_count = 1
+        else:
+            context.options = {**context.options, "err_detect": "explode"}
+
     def packets(self) -> Iterator["Packet[VideoStream]"]:
         """All packets from here on that hold anything. Raises VideoError at a limit, CONTAINER_ERRORS where the file is damaged."""
         try:
             for packet in self.container.demux(self.stream):
                 self.budget.check()
+                self.encrypted = self.encrypted or packet.has_sidedata("encryption_info")
                 if packet.size:
                     yield packet
         except MemoryError:
@@ -73,20 +86,27 @@ class VideoSource:
         self._file.seek(0)
         options = {"format_whitelist": _FORMATS, "max_pixels": str(self.budget.limits.pixels)}
         try:
-            container = av.open(self._file, "r", options=options, io_open=_refuse_other_files, buffer_size=_READ_BYTES)
+            container = av.open(
+                self._file, "r", options=options, io_open=_refuse_other_files, buffer_size=_READ_BYTES, metadata_errors="ignore"
+            )
         except MemoryError:
             raise VideoError(f"{self.name} needs more memory to open than a video may take.") from None
         except PermissionError:
             raise VideoError(f"{self.name} points at other files, and these are never opened.") from None
         except (av.FFmpegError, ValueError):
-            raise VideoError(
-                f"{self.name} cannot be opened: it is damaged, encrypted, or in no video format that is read."
-            ) from None
+            raise VideoError(f"{self.name} {self._why_not_opened()}.") from None
         try:
             return container, self._choose_stream(container)
         except BaseException:
             container.close()
             raise
+
+    def _why_not_opened(self) -> str:
+        self._file.seek(0)
+        head = self._file.read(_HEADER_BYTES)
+        if all(box in head for box in _PROTECTED_BOXES):
+            return "is encrypted and cannot be opened without its key"
+        return "cannot be opened: it is damaged, or in no video format that is read"
 
     def _choose_stream(self, container: InputContainer) -> VideoStream:
         candidates = _video_streams(container)
@@ -95,7 +115,7 @@ class VideoSource:
         best = container.streams.best("video")
         stream = next((candidate for candidate in candidates if best is not None and candidate.index == best.index), candidates[0])
         context = stream.codec_context
-        context.thread_count, context.thread_type = _THREADS, "SLICE"
+        context.thread_count, context.thread_type = THREADS, "SLICE"
         context.options = {"max_pixels": str(self.budget.limits.pixels)}
         return stream
 
@@ -128,7 +148,10 @@ def _refuse_other_files(url: str, flags: int, options: dict[str, str]) -> NoRetu
 def _video_streams(container: InputContainer) -> list[VideoStream]:
     """Video streams that can be decoded, without cover pictures and other stills."""
     cover = Disposition.attached_pic | Disposition.timed_thumbnails | Disposition.still_image
-    return [stream for stream in container.streams.video if stream.codec_context is not None and not stream.disposition & cover]
+    streams = [stream for stream in container.streams.video if stream.codec_context is not None and not stream.disposition & cover]
+    if container.metadata.get("major_brand", "").encode() in IMAGE_BRANDS:
+        return [stream for stream in streams if stream.frames > 1]  # the still picture beside a sequence is listed as a stream too
+    return streams
 
 
 def _why_no_video(container: InputContainer) -> str:

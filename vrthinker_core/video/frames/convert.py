@@ -102,26 +102,39 @@ class FrameConverter:
     def __init__(self, source: VideoSource, first: VideoFrame) -> None:
         """The first decoded frame of the source tells how all are displayed."""
         size, hdr = (first.width, first.height), first.color_trc in _HDR_TRANSFERS
-        self.geometry = DisplayGeometry(size, source.pixel_aspect, _read_orientation(first), hdr)
         self._name = source.name
         self._reformatter, self._sampler = VideoReformatter(), VideoReformatter()  # each caches the tables of one size
+        # PyAV holds a frame whose side data is read: a small one with the same side data.
+        self.geometry = DisplayGeometry(size, source.pixel_aspect, _read_orientation(self._sampled(first)), hdr)
 
     def to_rgb(self, frame: VideoFrame) -> Pixels:
         """The frame in RGB at its stored size, by PyAV's conversion, with the colour space and range that the file declares."""
-        return self._converted(self._reformatter, frame)
+        rgb = self._reformat(self._reformatter, frame)
+        return rgb.to_ndarray().astype(np.uint8, copy=rgb is frame)
 
     def grey_sample(self, frame: VideoFrame) -> GreySample:
         """Grey values of 64 to 128 points a side, all of a smaller frame: no averages, so that a small movement is not lost."""
-        across, down = (-(-side // max(1, side // _SAMPLES)) for side in (frame.width, frame.height))
-        points = self._converted(self._sampler, frame, width=across, height=down, interpolation="POINT")
-        return cv2.cvtColor(points, cv2.COLOR_RGB2GRAY).astype(np.uint8, copy=False)
+        return cv2.cvtColor(self._sampled(frame).to_ndarray(), cv2.COLOR_RGB2GRAY).astype(np.uint8, copy=False)
 
-    def _converted(self, reformatter: VideoReformatter, frame: VideoFrame, **size: Any) -> Pixels:
+    def _sampled(self, frame: VideoFrame) -> VideoFrame:
+        across, down = (-(-side // max(1, side // _SAMPLES)) for side in (frame.width, frame.height))
+        return self._reformat(self._sampler, frame, width=across, height=down, interpolation="POINT")
+
+    def copy(self, frame: VideoFrame) -> VideoFrame:
+        """A frame with the same picture that holds no buffer of the decoder's: the same object, or one in RGB."""
         try:
-            pixels = reformatter.reformat(frame, format="rgb24", threads=1, **size).to_ndarray()
+            other = frame.planes[0].__dlpack__()  # FFmpeg copies a frame only while something else refers to it, as this does
+        except (NotImplementedError, ValueError):  # palettes, packed and big-endian formats
+            return self._reformat(self._reformatter, frame)
+        frame.make_writable()
+        del other
+        return frame
+
+    def _reformat(self, reformatter: VideoReformatter, frame: VideoFrame, **size: Any) -> VideoFrame:
+        try:
+            return reformatter.reformat(frame, format="rgb24", threads=1, **size)
         except (av.FFmpegError, ValueError):
             raise VideoError(f"{self._name} stores its colours as {frame.format.name}, which cannot be converted.") from None
-        return pixels.astype(np.uint8, copy=False)
 
     def resize_for(self, pixels: Pixels, sizing: Sizing) -> Pixels:
         """The pixels that are sent, from those of `to_rgb`."""

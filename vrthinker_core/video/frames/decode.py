@@ -24,13 +24,15 @@ class DecodeStats:
     resized_at: int | None = None  # the first frame of another size than the first one
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DecodedFrame:
     """A frame and its index."""
 
     requested: int
     index: int  # equals `requested`, unless this is the nearest frame that could be decoded
     frame: VideoFrame
+    """In a buffer of the decoder's. Where data is lost, the decoder shows what is left in the next free one: while any is held, it
+    takes another one, and damaged frames change."""
 
 
 class TimestampMismatch(Exception):
@@ -38,17 +40,24 @@ class TimestampMismatch(Exception):
 
 
 def read_all(source: VideoSource, stats: DecodeStats) -> Iterator[DecodedFrame]:
-    """Every frame from the start: the reference for which frame has which index. Damaged packets are skipped and counted."""
+    """Every frame from the start: the reference for which frame has which index. Damaged packets are skipped and counted.
+
+    Each frame goes back to the decoder when the next one is asked for: whoever keeps one keeps a copy.
+    """
     source.reopen()
     size = None
-    for index, frame in enumerate(_decode_packets(source, stats)):
+    for frame in _decode_packets(source, stats):
+        index = len(stats.pts)
         size = size or (frame.width, frame.height)
         if stats.resized_at is None and size != (frame.width, frame.height):
             stats.resized_at = index
         stats.pts.append(frame.pts)
         stats.corrupt += frame.is_corrupt
         stats.interlaced |= frame.interlaced_frame
-        yield DecodedFrame(index, index, frame)
+        decoded = DecodedFrame(index, index, frame)
+        del frame
+        yield decoded
+        del decoded.frame
 
 
 def _decode_packets(source: VideoSource, stats: DecodeStats) -> Iterator[VideoFrame]:

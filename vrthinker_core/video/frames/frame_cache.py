@@ -11,6 +11,7 @@ from vrthinker_core.video.frames.decode import DecodedFrame
 from vrthinker_core.video.frames.plan import FramePlan, FrameRequest
 
 _MAX_BYTES = 100_000_000  # enough for every slot of the published protocols: 128 frames of 448 x 448 pixels are 77 MB
+_MAX_FRAME_BYTES = _MAX_BYTES // 4  # a frame in 8K that is sent as it is has 100 MB: keeping one helps no other slot
 _BYTES_PER_PIXEL = 1.5
 """Of a decoded frame in 4:2:0, as nearly all videos are stored. Converting every frame of 480p costs more than decoding it."""
 
@@ -77,11 +78,12 @@ class FrameCache:
     def _keep(self, decoded: DecodedFrame, converted: dict[FrameRequest, Pixels]) -> None:
         """As it was decoded, if frames of this clip are kept so and there is room; else every conversion that finds room."""
         size = sum(plane.buffer_size for plane in decoded.frame.planes)
-        if self._keeps_frames and self._bytes + size <= _MAX_BYTES:
-            self._frames[decoded.index] = decoded.frame
+        if self._keeps_frames and self._converter and self._bytes + size <= _MAX_BYTES:
+            self._frames[decoded.index] = self._converter.copy(decoded.frame)
             self._bytes += size
             return
         for request, pixels in converted.items():
-            if request not in self._converted and self._bytes + pixels.nbytes <= _MAX_BYTES:
+            room = min(_MAX_BYTES - self._bytes, _MAX_FRAME_BYTES)
+            if request not in self._converted and pixels.nbytes <= room:
                 self._converted[request] = pixels
                 self._bytes += pixels.nbytes

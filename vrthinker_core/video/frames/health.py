@@ -47,6 +47,8 @@ def health_notes(facts: ClipFacts) -> tuple[str, ...]:
 
 def _decoding(facts: ClipFacts) -> Iterator[str]:
     lost = facts.stored - facts.frames
+    if facts.source.encrypted:
+        yield "The clip is encrypted: its pictures are what can be decoded without its key."
     if facts.stats.refused and lost > 0:
         yield f"{lost} of {facts.stored} frames cannot be decoded."
     elif lost > 0 and facts.source.codec not in _HIDDEN_FRAME_CODECS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from array import array
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ class Timeline:
     pts: NDArray[np.int64]  # timestamps of the frames in display order, in units of the stream's time base
     keyframes: NDArray[np.int64]  # timestamps of the key frames, ascending
     stored: int  # packets of frames to be shown: without those that an edit list hides
-    seekable: bool  # frames can be found by timestamp: one per packet, none missing, in a container whose timestamps are reliable
+    seekable: bool  # frames can be found by timestamp: one per packet, key frames in order, in a container with reliable timestamps
 
     def interval_start(self, index: int) -> int:
         """Index of the first frame that is shown at or after the key frame from which frame `index` can be decoded."""
@@ -42,11 +43,14 @@ class Timeline:
 
 def read_timeline(source: VideoSource) -> Timeline:
     """Read all packets of an opened source. Leaves it at its end."""
-    pts, keys, stored, complete = array("q"), array("q"), 0, True
+    pts, keys, stored, complete, latest = array("q"), array("q"), 0, True, -math.inf
     try:
         for packet in source.packets():
             if packet.pts is not None and packet.is_keyframe:
+                # Whatever is stored before a key frame must be shown before it, else decoding from it misses frames.
+                complete = complete and packet.pts > latest
                 keys.append(packet.pts)
+            latest = latest if packet.pts is None else max(latest, packet.pts)
             if packet.is_discard:
                 continue
             stored += 1
@@ -57,7 +61,7 @@ def read_timeline(source: VideoSource) -> Timeline:
         complete = False
     shown = _ascending(pts)
     reliable = source.format.split(",")[0] in _RELIABLE_FORMATS and source.codec in _RELIABLE_CODECS
-    seekable = complete and reliable and len(keys) > 0 and len(shown) == stored > 0
+    seekable = complete and reliable and not source.encrypted and len(keys) > 0 and len(shown) == stored > 0
     return Timeline(shown, _ascending(keys), stored, seekable)
 
 
