@@ -101,6 +101,11 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
         "1.50 times less for the first four frames alone",
     ),
     (
+        "files",
+        {"files": 120, "slots": 128, "exact": 100, "named": 20, "wrong": 0},
+        "120 files read both ways: 100 exact in all of 128 slots, 20 named by a sentence, 0 wrong",
+    ),
+    (
         "batch",
         {"comparisons": 16, "times_as_fast": 3.5, "whole_comparisons": {"times_as_fast": 3.5}, "replies": {"times_as_fast": 9}},
         "16 comparisons from files to verdicts at once: 3.50 times as fast as one at a time",
