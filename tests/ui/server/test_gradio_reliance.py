@@ -17,7 +17,7 @@ from gradio.context import LocalContext
 from gradio.data_classes import PredictBodyInternal
 from gradio.exceptions import InvalidPathError
 from gradio.queueing import Event, Queue
-from gradio.route_utils import GradioMultiPartParser, upload_fn
+from gradio.route_utils import upload_fn
 from gradio.routes import App
 from gradio.state_holder import SessionState, StateHolder
 from gradio.utils import get_upload_folder
