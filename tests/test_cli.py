@@ -181,10 +181,22 @@ def test_parse_reads_replies_from_a_file_and_from_standard_input(tmp_path: Path)
     assert (cut["kind"], cut["error"]) == ("invalid", "truncated")
 
 
-def test_parse_names_the_line_that_is_no_reply() -> None:
-    done = run("parse", "-", "--protocol", "paired", stdin='{"reply": "x"}\nnonsense\n')
+@pytest.mark.parametrize(
+    "line",
+    ["nonsense", '{"reply": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"reply": "", "reply_gen": [["x", 1000000000000000]]}', "7"],
+    ids=["no JSON", "nested deeply", "too long for any memory", "no object"],
+)
+def test_parse_names_the_line_that_is_no_reply(line: str) -> None:
+    done = run("parse", "-", "--protocol", "paired", stdin=f'{{"reply": "x"}}\n{line}\n')
     assert done.returncode == 2
-    assert "Line 2" in done.stderr
+    assert done.stderr == "Line 2 is no JSON object with a reply.\n"
+
+
+def test_replay_of_a_deeply_nested_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text('{"started": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    done = run("replay", tmp_path / "deep.json")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "This is not a VR-Thinker trace" in done.stderr
 
 
 def test_help_starts_in_under_a_second() -> None:

@@ -87,6 +87,10 @@ def check_refused(data: bytes) -> None:
         (["turns", 0, "in_view", 0, "slot"], -1),
         (["turns", 0, "completion", "seconds"], float("nan")),
         (["finished", "seconds"], float("-inf")),
+        (["started", "settings", "temperature"], float("inf")),
+        (["started", "clips", 0, "frames"], 10**400),
+        (["turns", 0, "frames", 0, "index"], 2**53),
+        (["turns", 0, "in_view", 0, "slot"], -(10**400)),
     ],
     ids=lambda change: ".".join(map(str, change[0])),
 )
@@ -182,6 +186,14 @@ def test_any_bytes_are_a_trace_or_a_named_error(data: bytes) -> None:
 def test_a_deeply_nested_file_is_refused() -> None:
     with pytest.raises(TraceError):
         from_json(b"[" * 100_000)
+
+
+@pytest.mark.parametrize("key", ["prompt", "notes", "clips", "unknown"])
+def test_a_deeply_nested_value_is_refused(stored: Path, key: str) -> None:
+    data = json.loads(stored.read_bytes())
+    data["started"][key] = "DEEP"
+    with pytest.raises(TraceError):
+        from_json(json.dumps(data).replace('"DEEP"', "[" * 100_000 + "]" * 100_000).encode())
 
 
 def test_a_missing_trace_is_one_sentence(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def _reply(line: str, number: int) -> tuple[str, bool]:
         record = json.loads(line)
         text = "".join(unit * count for unit, count in record.get("reply_gen") or [[record["reply"], 1]])
         return text, record.get("finish_reason") == "length"
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError, OverflowError):
         raise BadInput(f"Line {number} is no JSON object with a reply.") from None
 
 

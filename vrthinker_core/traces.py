@@ -36,7 +36,7 @@ MAX_FRAMES = 2048  # of all turns
 MAX_LENGTHS: Mapping[str, int] = {"turns": 64, "frames": 256, "tokens": 65_536, "pieces": 65_536}  # of lists, by their name
 MAX_LENGTH = 1024  # of every other list
 MAX_JPEG_BYTES = 256 * 2**10
-MAX_NUMBER = 2**53
+MAX_NUMBER = 2**53  # from there on a float is no longer exact, nor is a number on the page
 
 
 def make_thumbnail(frame: Frame, number: str) -> Thumbnail:
@@ -140,6 +140,7 @@ def _texts(value: object) -> Iterator[str]:
 
 def _numbers(trace: Trace) -> Iterator[float]:
     """Every time, rate and index, none of which may be negative."""
+    yield trace.started.settings.temperature
     for clip in filter(None, trace.started.clips):
         yield from (clip.width, clip.height, clip.frames, clip.fps, clip.seconds)
     for turn in trace.turns:

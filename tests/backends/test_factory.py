@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from vrthinker_core.backends import DEFAULT_CHECKPOINT
+from vrthinker_core.backends import DEFAULT_CHECKPOINT, open_backend
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS
+from vrthinker_core.errors import BadInput
 
 
 @pytest.mark.parametrize("module", ["backends", "backends.base", "backends.factory", "backends.local.checkpoint.checkpoint_files"])
@@ -20,3 +22,33 @@ def test_import_does_not_import_torch(module: str) -> None:
 
 def test_protocol_of_the_default_checkpoint_is_known() -> None:
     assert DEFAULT_CHECKPOINT in PUBLISHED_PROTOCOLS
+
+
+DEEP = "[" * 200_000 + "]" * 200_000
+SCRIPTS = {
+    "nested deeply": f'{{"reply": {DEEP}}}',
+    "nested deeply beside the reply": f'{{"reply": "x", "more": {DEEP}}}',
+    "never closed": '{"reply": ' + "[" * 200_000,
+    "a number of 5,000 digits": f'{{"reply": {"9" * 5000}}}',
+    "not UTF-8": '{"reply": "\udcff"}',
+    "no object": "7",
+    "no reply": '{"name": "x"}',
+    "an unknown protocol": '{"reply": "x", "protocol": "both"}',
+    "a protocol that is a list": '{"reply": "x", "protocol": ["paired"]}',
+    "a name that is a number": '{"reply": "x", "name": 7}',
+    "a pause that is a text": '{"reply": "x", "pause": "long"}',
+    "a negative pause": '{"reply": "x", "pause": -1}',
+    "a pause that is no number": '{"reply": "x", "pause": NaN}',
+    "an endless pause": '{"reply": "x", "pause": 1e999}',
+}
+
+
+@pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
+def test_script_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "script.jsonl"
+    path.write_text(text, "utf-8", "surrogateescape")
+    with pytest.raises(BadInput) as caught:
+        open_backend(f"scripted:{path}")
+    assert "script.jsonl" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300

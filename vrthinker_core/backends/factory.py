@@ -2,15 +2,18 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
+from vrthinker_core.types import ProtocolName
 
 NANO = Path(__file__).resolve().parents[2] / "assets" / "nano"
 NANO_NAME = "nano (built in)"
 DEFAULT_CHECKPOINT = "qunwang13/vrthinker"  # Hub id of the published 7B checkpoint: the default where there is a GPU
+
+MAX_PAUSE = 60  # Seconds after each piece of a script's text
 
 NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
 """Part of every note about the built-in judge."""
@@ -63,9 +66,16 @@ def _open_script(path: Path, name: str | None) -> ScriptedBackend:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         replies = [str(line["reply"]) for line in lines if "reply" in line]
         options: dict[str, Any] = {key: line[key] for line in lines for key in ("protocol", "pause", "name") if key in line}
+    except RecursionError:
+        raise BadInput(f"Cannot read the script {path.name}: it is nested too deeply.") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(f"Cannot read the script {path.name}: {error}.") from None
     if not replies:
         raise BadInput(f"The script {path.name} holds no replies.")
+    pause = options.get("pause", 0)
+    if options.get("protocol") not in (None, *get_args(ProtocolName)) or not isinstance(options.get("name", ""), str):
+        raise BadInput(f"The script {path.name} names a protocol or a judge that cannot be.")
+    if not isinstance(pause, int | float) or not 0 <= pause <= MAX_PAUSE:
+        raise BadInput(f"The pause of the script {path.name} is no number of seconds from 0 to {MAX_PAUSE}.")
     options |= {"notes": ("A script speaks, not a model.",)} | ({"name": name} if name else {})
     return ScriptedBackend(replies, **options)

@@ -134,7 +134,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "loop").symlink_to("loop")
     for name in ("folder", "loop", "missing"):
-        with pytest.raises(CheckpointError, match=f"{name} is damaged: its safetensors header cannot be read"):
+        with pytest.raises(CheckpointError, match=f"{name} cannot be read: "):
             tensor_shapes(tmp_path / name)
 
 

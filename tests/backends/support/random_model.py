@@ -13,6 +13,7 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends import NANO, Conversation
 from vrthinker_core.backends.base import not_cancelled
+from vrthinker_core.backends.local.checkpoint.weight_statistics import SMALLEST_SIDE
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
@@ -61,6 +62,9 @@ def write_random_checkpoint(folder: Path, seed: int = 0, config: Qwen2_5_VLConfi
             if weight.ndim > 1:
                 weight.normal_(0.0, weight[0].numel() ** -0.5)
         model.model.language_model.embed_tokens.weight.normal_()
+        for weight in model.parameters():  # rows as different as training leaves them, in every matrix that is looked at for that
+            if weight.ndim > 1 and min(len(weight), weight[0].numel()) >= SMALLEST_SIDE:
+                weight.mul_(torch.linspace(0.8, 1.25, len(weight)).view(-1, *[1] * (weight.ndim - 1)))
         model.lm_head.weight[:7] = 0.0
     model.generation_config.eos_token_id = [2, 0]
     model.save_pretrained(folder)

@@ -5,7 +5,11 @@ Nothing here imports torch. `loader.py` loads what passes.
 
 import hashlib
 import json
+import os
 import re
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -25,6 +29,9 @@ DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")  # The 
 
 MAX_TENSOR_NAME = 1000  # Characters of the longest tensor name: error messages quote names
 
+HUB_METADATA = ".cache/huggingface/download"
+"""Where the hub's client keeps, beside a download, the commit and the digest of each file: lines one and two of NAME.metadata."""
+
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _DATA_END = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,20})\s*\]')
@@ -32,11 +39,12 @@ _DATA_END = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,20})\s*\]')
 
 def locate(source: str) -> Path:
     """The folder of a path or hub id, downloaded once. Raises CheckpointError for what is neither, or cannot be downloaded."""
-    path = Path(source).expanduser()
-    if path.is_dir():
-        return path
-    if path.exists():
-        raise CheckpointError(f"{source} is a file: a checkpoint is a folder with config.json and safetensors weights.")
+    path = Path(os.path.expanduser(source))  # noqa: PTH111 - Path.expanduser raises for a user that does not exist
+    with _reading(path):
+        if path.is_dir():
+            return path
+        if path.exists():
+            raise CheckpointError(f"{source} is a file: a checkpoint is a folder with config.json and safetensors weights.")
     if not _HUB_ID.fullmatch(source):
         raise CheckpointError(f"There is no folder {source}.")
     try:
@@ -62,15 +70,21 @@ def folder_title(folder: Path) -> str:
 
 
 def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Check all files without reading weights; gives the shape of each tensor. Raises CheckpointError, which names the file."""
-    _read_config(folder)
-    _check_checksums(folder)
-    if (folder / "adapter_config.json").exists():
-        raise CheckpointError(f"{folder_title(folder)} holds an adapter (adapter_config.json): merge it into its base model first.")
-    shapes: dict[str, tuple[int, ...]] = {}
-    for path in _weight_files(folder):
-        shapes |= tensor_shapes(path)
-    return shapes
+    """Check all files; gives the shape of each tensor. Weights are read only to compare them with checksums, where there are any.
+
+    Raises CheckpointError, which names the file.
+    """
+    with _reading(folder):
+        _read_config(folder)
+        _check_digests(_marked_digests(folder), "what was shipped: its checksum differs. Fetch it again.")
+        if (folder / "adapter_config.json").exists():
+            title = folder_title(folder)
+            raise CheckpointError(f"{title} holds an adapter (adapter_config.json): merge it into its base model first.")
+        shapes: dict[str, tuple[int, ...]] = {}
+        for path in weight_files(folder):
+            shapes |= tensor_shapes(path)
+        _check_digests(_hub_digests(folder), "what the hub gave: its checksum differs. Delete it and fetch it again.")
+        return shapes
 
 
 def protocol_of(folder: Path, source: str) -> ProtocolName | None:
@@ -106,6 +120,8 @@ def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     `safe_open` refuses a header that is not sound, tensors that overlap or leave holes, and a file of another length than its
     header says. Raises CheckpointError.
     """
+    with _reading(path), path.open("rb") as raw:
+        raw.read(8)  # `safe_open` says of a file that may not be read that it does not exist
     try:
         with safe_open(path, framework="numpy") as file:  # "pt" would import torch
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
@@ -130,10 +146,21 @@ def _damage(path: Path, error: OSError | SafetensorError) -> str:
     return f"it should be {declared:,} bytes long and is {path.stat().st_size:,}. Fetch it again."
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn what the system says about a file or folder that cannot be read into a CheckpointError."""
+    try:
+        yield
+    except OSError as error:
+        name = Path(error.filename or path).name[:100]
+        raise CheckpointError(f"{name} cannot be read: {error.strerror or error}. Check its permissions and the disk.") from error
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        with _reading(path):
+            content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path.name} of {folder_title(path.parent)} is damaged: it is not JSON.") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path.name} of {folder_title(path.parent)} is damaged: it holds no JSON object.")
@@ -150,7 +177,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _weight_files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of the weights: model.safetensors, else the shards of its index, as transformers looks for them."""
     if (folder / "model.safetensors").is_file():
         return [folder / "model.safetensors"]
@@ -177,15 +204,43 @@ def _read_marker(folder: Path) -> dict[str, Any]:
     return _read_json(path) if path.is_file() else {}
 
 
-def _check_checksums(folder: Path) -> None:
+def _marked_digests(folder: Path) -> dict[Path, str]:
     sums, title = _read_marker(folder).get("sha256", {}), folder_title(folder)
     if not isinstance(sums, dict):
         raise CheckpointError(f"{MARKER} of {title} is damaged: its checksums are no table.")
-    for name, expected in sums.items():
-        path = folder / Path(name).name
-        if not path.is_file():
-            raise CheckpointError(f"{title} is incomplete: {path.name} is missing.")
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != expected:
-            raise CheckpointError(f"{path.name} of {title} is not what was shipped: its checksum differs. Fetch it again.")
+    digests = {folder / Path(name).name: str(digest) for name, digest in sums.items()}
+    if missing := [path.name for path in digests if not path.is_file()]:
+        raise CheckpointError(f"{title} is incomplete: {missing[0]} is missing.")
+    return digests
+
+
+def _hub_digests(folder: Path) -> dict[Path, str]:
+    """What the hub said of each file when it was downloaded: the SHA-256 of a large file, git's SHA-1 of a small one.
+
+    In the hub's cache a file is a link to a blob of that name. In a folder of a person's own the small files are theirs to edit.
+    """
+    digests = {}
+    for path in (path for pattern in DOWNLOAD_PATTERNS for path in folder.glob(pattern) if path.is_file()):
+        blob, metadata = path.resolve(), folder / HUB_METADATA / f"{path.name}.metadata"
+        if path.is_symlink() and blob.parent.name == "blobs" and re.fullmatch("[0-9a-f]{40}|[0-9a-f]{64}", blob.name):
+            digests[path] = blob.name
+        elif metadata.is_file() and (found := re.match(r".*\n([0-9a-f]{64})\n", metadata.read_text("utf-8", "replace"))):
+            digests[path] = found[1]
+    return digests
+
+
+def _check_digests(digests: Mapping[Path, str], otherwise: str) -> None:
+    """Compare files with their digests, several at the same time. Raises CheckpointError: the file "is not" `otherwise`."""
+    with ThreadPoolExecutor() as executor:
+        for (path, digest), found in zip(digests.items(), executor.map(_digest, digests, digests.values()), strict=True):
+            if found != digest:
+                raise CheckpointError(f"{path.name} of {folder_title(path.parent)} is not {otherwise}")
+
+
+def _digest(path: Path, like: str) -> str:
+    """The SHA-256 of a file, or git's SHA-1 where `like` has the length of one."""
+    with _reading(path), path.open("rb") as file:
+        if len(like) != 40:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        content = file.read()
+        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()

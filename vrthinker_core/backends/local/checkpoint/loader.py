@@ -1,7 +1,7 @@
 """Loads a checkpoint, or refuses it: no model with missing, random or damaged weights ever generates.
 
 Stock Qwen2.5-VL loads most damaged folders without an exception. So everything is checked here: no tensor missing, none left over,
-no shape changed, every value finite, and a tokenizer that belongs to the weights.
+no shape changed, every value finite, no layer of zeros or of random values, and a tokenizer that belongs to the weights.
 """
 
 import json
@@ -21,6 +21,7 @@ from transformers.utils import logging
 from vrthinker_core.backends.local.checkpoint import checkpoint_files
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_title
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, has_cuda, require_memory
+from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
 from vrthinker_core.backends.local.engine.attention import register_attention
 from vrthinker_core.backends.local.text.tokenizer import CONTROL_TOKENS
 from vrthinker_core.errors import CheckpointError
@@ -63,6 +64,8 @@ def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtyp
     device = device or ("cuda" if has_cuda() and not small else "cpu")
     dtype = dtype or (torch.float32 if small else torch.bfloat16)
     require_memory(weights * dtype.itemsize, available_memory(device), device)
+    with _checkpoint_errors(folder, "The weights"):
+        check_statistics(checkpoint_files.weight_files(folder))
     with _quiet_transformers():
         model = _load_model(folder, device, dtype)
     redirect, threads = checkpoint_files.forced_redirect_of(folder), 1 if small and device == "cpu" else None
