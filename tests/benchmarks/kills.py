@@ -122,23 +122,23 @@ def _is_readable(path: Path) -> bool:
 def kill_servers(folder: Path, kills: int) -> Figures:
     """Kill so many servers in the middle of uploads, beside one that lives on."""
     script, clip = write_script(folder / "script.jsonl", ["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"]), write_clip(folder / "a.mp4")
-    alive = Server(folder, script)
-    upload(alive, clip)
-    (kept,) = _folders(folder)
-    files = list_files(kept)
-    for _ in range(kills):
-        killed = Server(folder, script)
-        upload(killed, clip)
-        with _HalfUploads(killed, 4):
-            killed.process.kill()
-            killed.process.wait()
-    last = Server(folder, script)
-    left = [path for path in _folders(folder) if path != kept]
-    lost = files - list_files(kept)
-    last.stop()
-    abandoned = sum(len(list_files(path)) for path in left if path.exists())
-    alive.stop()
-    return {"kills": kills, "left": max(len(left) - 1, abandoned), "lost": len(lost)}
+    running = [alive := Server(folder, script)]
+    try:
+        upload(alive, clip)
+        (kept,) = _folders(folder)
+        files = list_files(kept)
+        for _ in range(kills):
+            running.append(killed := Server(folder, script))
+            upload(killed, clip)
+            with _HalfUploads(killed, 4):
+                killed.process.kill()
+                killed.process.wait()
+        running.append(Server(folder, script))
+        left = len(_folders(folder)) - 2  # beside the one that lived on, and the last
+        return {"kills": kills, "left": left, "lost": len(files - list_files(kept))}
+    finally:
+        for server in running:
+            server.stop()
 
 
 class _HalfUploads:
