@@ -162,6 +162,12 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
         "1,000 kills of a process that writes traces, 612 of them within a file: 0 torn, 0 files left after the next start; "
         "10 kills of a server: 0 files of it left, 0 of another one lost",
     ),
+    (
+        "attacks",
+        {"attacks": {name: {"longest_s": 0.75, "grown_mb": 120.4, "refused": 1} for name in ("traces", "calls")}},
+        "The longest wait of an honest visitor, and memory above idle: traces: 0.75 s, 120 MB; calls: 0.75 s, 120 MB; "
+        "2 of them refused",
+    ),
 ]
 """Made-up results, and what the README says of them."""
 

@@ -21,8 +21,10 @@ MAX_LINE = 1 << 26
 class HttpClient:
     """One server. Speaks HTTP/1.0: one connection a request, and the body lasts until the connection ends."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, visitor: str = "") -> None:
+        """`visitor`: the address that a proxy in front of the server would name."""
         parts = urlsplit(url)
+        self._forwarded = f"X-Forwarded-For: {visitor}\r\n" if visitor else ""
         self._host, self._port = str(parts.hostname), int(parts.port or 80)
 
     @asynccontextmanager
@@ -32,7 +34,7 @@ class HttpClient:
         """GET `path`, or POST `body` to it; gives the status and the stream of the response's body."""
         reader, writer = await asyncio.open_connection(self._host, self._port, limit=MAX_LINE)
         try:
-            head = f"{'GET' if body is None else 'POST'} /{path} HTTP/1.0\r\nHost: {self._host}:{self._port}\r\n"
+            head = f"{'GET' if body is None else 'POST'} /{path} HTTP/1.0\r\nHost: {self._host}:{self._port}\r\n{self._forwarded}"
             if body is not None:
                 head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
             writer.write(head.encode() + b"\r\n" + (body or b""))

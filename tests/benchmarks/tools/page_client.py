@@ -162,6 +162,14 @@ class PageClient:
             pass
         return value
 
+    async def trigger(self, elem_id: str, trigger: str, data: Sequence[Any] = (), event_data: Any = None) -> list[Any]:
+        """Set off an event that does not queue; returns its outputs. Raises ValueError when the server refuses it."""
+        body = self._body(self._config.event(elem_id, trigger), list(data)) | {"event_data": event_data}
+        status, answer = await self._http.post("gradio_api/run/predict", body)
+        if status != OK:
+            raise ValueError(answer)
+        return list(answer["data"])
+
     async def compare(self, files: Sequence[Any], prompt: str, observed: ObservedRun | None = None) -> ObservedRun:
         """Press Compare with both players filled, and follow the run to its end; `observed` is filled in on the way."""
         observed = observed or ObservedRun()

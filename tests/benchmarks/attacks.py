@@ -1,0 +1,295 @@
+"""python -m tests.benchmarks.attacks [--quick]
+
+The page's server under attack: how long honest visitors wait meanwhile, and how much memory and disk it takes.
+
+`python app.py` runs in a process of its own with a scripted judge. While an attack goes on, newcomers come one by one: each
+opens the page, uploads two videos and opens an example. Each of these is answered within 2 s, and the resident memory of the server
+and all its processes stays within 600 MB above what it was before.
+
+VISITORS. No attack: 25 honest visitors press Compare in the same moment, and none of them is lost.
+
+TRACES. 24 strangers open saved runs of 57 MB.
+
+BODIES. 24 requests of 60 MB are never finished, half of them to an endpoint and half in a field of an upload; then 8 send 45 MB of
+JSON each, and are refused.
+
+CALLS. 26 calls of `compare` to a judge that never ends are collected by nobody. Within 30 s after the last one all are dropped.
+
+DISK. One client uploads 15 files of 100 MB. At most 600 MB of them are on the disk.
+
+`--quick` sends less. The last line is JSON; the exit status is 1 when the full run finds a promise broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.tools.http_client import FILE_META, HttpClient
+from tests.benchmarks.tools.metrics import PeakUsage, gather_all, list_files, resident_mb, scripted_server
+from tests.benchmarks.tools.numbered_clips import write_pair
+from tests.benchmarks.tools.page_client import PageClient, PageConfig
+from tests.ui.conftest import Server
+from tests.ui.support.saved_examples import ANSWER, SCRIPT, write_example
+from vrthinker_core.cpus import cpu_count
+from vrthinker_core.traces import load, to_json
+
+WAIT_S, MEMORY_MB, DISK_MB, DROPPED_S = 2.0, 600.0, 600.0, 30.0
+"""The promised limits."""
+
+TIMEOUT_S = 30.0
+"""After which a newcomer counts as refused."""
+
+EXAMPLE = "a-block"
+ENDLESS = ("<Think>" + "on and on and on " * 20_000,)
+MB = bytes(10**6)
+
+Figures = dict[str, Any]
+Promises = dict[str, bool]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is sent."""
+
+    visitors: int = 25
+    newcomers: int = 10
+    traces: int = 24
+    trace_mb: int = 57
+    unfinished: int = 24
+    unfinished_mb: int = 60
+    large: int = 8
+    large_mb: int = 45
+    calls: int = 26
+    files: int = 15
+    hold_s: float = 10.0
+
+
+QUICK = Size(4, 2, 2, 5, 2, 20, 1, 20, 26, 2, 2.0)
+
+
+@dataclass
+class Target:
+    """The server that is attacked, and what its honest visitors see."""
+
+    server: Server
+    config: PageConfig
+    clips: tuple[Path, Path]
+    waits: dict[str, list[float]] = field(default_factory=dict)
+    refused: int = 0
+
+    async def newcomer(self) -> None:
+        """Open the page, upload two videos, and open an example."""
+        client = PageClient(self.config)
+        try:
+            await self._timed("page", client.open())
+            for player, clip in zip(("first", "second"), self.clips, strict=True):
+                await self._timed("upload", client.upload(player, clip))
+            await self._timed("example", client.trigger("examples", "click", event_data={"example": EXAMPLE}))
+        except (OSError, ValueError, EOFError):
+            self.refused += 1
+        finally:
+            await client.close()
+
+    async def _timed(self, what: str, work: Awaitable[Any]) -> None:
+        started = time.perf_counter()
+        try:
+            await asyncio.wait_for(work, TIMEOUT_S)
+        finally:
+            self.waits.setdefault(what, []).append(time.perf_counter() - started)
+
+
+Attack = Callable[[Target, Size], Awaitable[tuple[Figures, Promises]]]
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="send less")
+    parser.add_argument("--only", choices=ATTACKS, help="one of the parts alone")
+    options = parser.parse_args()
+    result: Figures = {"quick": options.quick, "processors": cpu_count(), "attacks": {}}
+    promises: Promises = {}
+    for name in [options.only] if options.only else ATTACKS:
+        with tempfile.TemporaryDirectory() as folder:
+            result["attacks"][name], kept = run(name, Path(folder), QUICK if options.quick else Size())
+            promises |= kept
+    for promise, is_kept in promises.items():
+        print(f"{'kept  ' if is_kept else 'BROKEN'}  {promise}")
+    print(json.dumps({**result, "promises": promises}))
+    sys.exit(0 if options.quick or all(promises.values()) else 1)
+
+
+def readme_row(result: Figures) -> str:
+    """The result in a sentence for the README's table."""
+    attacks = result["attacks"]
+    waits = "; ".join(f"{name}: {each['longest_s']:.2f} s, {each['grown_mb']:.0f} MB" for name, each in attacks.items())
+    refused = sum(each["refused"] for each in attacks.values())
+    return f"The longest wait of an honest visitor, and memory above idle: {waits}; {refused} of them refused"
+
+
+def run(name: str, folder: Path, size: Size) -> tuple[Figures, Promises]:
+    """One attack on a server of its own."""
+    attack, replies, pause = ATTACKS[name]
+    write_example(folder / "examples" / EXAMPLE)
+    clips = write_pair(folder, 0)
+    with scripted_server(folder, replies, pause, "--examples", str(folder / "examples")) as server:
+        figures, promises = asyncio.run(_under_attack(server, clips, attack, size))
+    print(f"{name:9} {figures}")
+    return figures, {f"{name}: {promise}": kept for promise, kept in promises.items()}
+
+
+async def _under_attack(server: Server, clips: tuple[Path, Path], attack: Attack, size: Size) -> tuple[Figures, Promises]:
+    target = Target(server, await PageConfig.open(server.url), clips)
+    await target.newcomer()
+    target.waits.clear()
+    idle, peak = resident_mb(server), PeakUsage(server)
+    sampling = asyncio.create_task(peak.sample())
+    attacking = asyncio.ensure_future(attack(target, size))
+    count = 0
+    while count < size.newcomers or not attacking.done():
+        await target.newcomer()
+        count += 1
+        await asyncio.sleep(0.2)
+    own_figures, own_promises = await attacking
+    sampling.cancel()
+    longest = {what: round(max(waits), 2) for what, waits in target.waits.items()}
+    grown = round(peak.megabytes - idle, 1)
+    figures = {"newcomers": count, "refused": target.refused, "longest_s": max(longest.values()), "longest": longest}
+    return {**figures, "grown_mb": grown, "at_end_mb": round(resident_mb(server) - idle, 1), **own_figures}, {
+        "no newcomer is refused": target.refused == 0,
+        f"each newcomer is answered within {WAIT_S:g} s": figures["longest_s"] <= WAIT_S,
+        f"at most {MEMORY_MB:g} MB above idle": grown <= MEMORY_MB,
+        **own_promises,
+    }
+
+
+# -- attacks -------------------------------------------------------------------------------------------------------------
+
+
+async def visitors(target: Target, size: Size) -> tuple[Figures, Promises]:
+    """Honest visitors, who wait for one judge."""
+    clients = [PageClient(target.config) for _ in range(size.visitors)]
+    files = await clients[0].open_with_clips(target.clips)
+    for client in clients[1:]:
+        await client.open()
+    runs = await gather_all(client.compare(files, f"Visitor {number}.") for number, client in enumerate(clients))
+    await asyncio.gather(*(client.close() for client in clients))
+    lost = sum(run is None or not run.complete for run in runs)
+    return {"visitors": size.visitors, "lost": lost}, {"no visitor is lost": lost == 0}
+
+
+async def traces(target: Target, size: Size) -> tuple[Figures, Promises]:
+    """Strangers who open saved runs with a very long reply."""
+    folder = target.server.folder.parent
+    trace = load(folder / "examples" / EXAMPLE / "trace.json")
+    text = "a" * (size.trace_mb * 10**6)
+    completion = replace(trace.turns[0].completion, text=text, pieces=(len(text),))
+    path = folder / "large.json"
+    path.write_bytes(to_json(replace(trace, turns=(replace(trace.turns[0], completion=completion), *trace.turns[1:]))))
+    opened = 0
+    for number in range(size.traces):
+        stranger = HttpClient(target.server.url, f"203.0.113.{number + 1}")
+        with suppress(OSError, ValueError, EOFError):
+            file = {"path": await stranger.upload(path), "orig_name": "large.json", "meta": FILE_META}
+            await PageClient(target.config).trigger("open", "upload", [file])
+            opened += 1
+    return {"traces": size.traces, "answered": opened}, {}
+
+
+async def bodies(target: Target, size: Size) -> tuple[Figures, Promises]:
+    """Requests that are never finished, then requests of very many values."""
+    field = b'--line\r\nContent-Disposition: form-data; name="text"\r\n\r\n'
+    ways = (
+        ("gradio_api/queue/join", "application/json", b'{"data": "'),
+        ("gradio_api/upload", "multipart/form-data; boundary=line", field),
+    )
+    connections = await asyncio.gather(
+        *(_send_unfinished(target.server, *ways[number % 2], size.unfinished_mb) for number in range(size.unfinished))
+    )
+    await asyncio.sleep(size.hold_s)
+    http, values = HttpClient(target.server.url), b'{"data": [' + b"[]," * (size.large_mb * 10**6 // 3) + b"1]}"
+    statuses = []
+    for _ in range(size.large):
+        with suppress(OSError, EOFError):
+            async with http.request("gradio_api/queue/join", values) as (status, _):
+                statuses.append(status)
+    for writer in connections:
+        writer.close()
+    return {"unfinished": size.unfinished, "statuses": statuses}, {"large JSON is refused": set(statuses) <= {413}}
+
+
+async def _send_unfinished(server: Server, path: str, kind: str, start: bytes, megabytes: int) -> asyncio.StreamWriter:
+    """Send so much of a body, in chunks, and no end."""
+    host, port = server.url.removeprefix("http://").rstrip("/").split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    head = f"POST /{path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with suppress(OSError):
+        writer.write(head.encode())
+        for piece in (start, *[MB] * megabytes):
+            writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+            await writer.drain()
+    return writer
+
+
+async def calls(target: Target, size: Size) -> tuple[Figures, Promises]:
+    """Calls whose results nobody collects."""
+    http = HttpClient(target.server.url)
+    files = [{"path": await http.upload(clip), "meta": FILE_META} for clip in target.clips]
+    answers = [await http.post("gradio_api/call/compare", {"data": [*files, "Nobody reads this."]}) for _ in range(size.calls)]
+    started = time.perf_counter()
+    while await _unfinished_calls(http) and time.perf_counter() - started < 2 * DROPPED_S:
+        await asyncio.sleep(0.5)
+    seconds = round(time.perf_counter() - started, 1)
+    taken = sum(status == 200 for status, _ in answers)
+    return {"calls": size.calls, "taken": taken, "dropped_s": seconds}, {f"dropped within {DROPPED_S:g} s": seconds <= DROPPED_S}
+
+
+async def _unfinished_calls(http: HttpClient) -> int:
+    """How many comparisons run and wait."""
+    _, answer = await http.post("gradio_api/run/health", {"data": []})
+    return int(answer["data"][0]["judging"] + answer["data"][0]["waiting"])
+
+
+async def disk(target: Target, size: Size) -> tuple[Figures, Promises]:
+    """One client who uploads as much as it can."""
+    client, path, most = HttpClient(target.server.url, "203.0.113.1"), target.server.folder.parent / "large.mp4", 0.0
+    taken = 0
+    for number in range(size.files):
+        path.write_bytes(number.to_bytes(8, "big") + MB * 100)
+        with suppress(OSError, ValueError, EOFError):
+            await client.upload(path)
+            taken += 1
+        most = max(most, _disk_mb(target.server.folder))
+    return {"files": size.files, "taken": taken, "disk_mb": most}, {f"one client holds at most {DISK_MB:g} MB": most <= DISK_MB}
+
+
+def _disk_mb(folder: Path) -> float:
+    total = 0
+    for path in list_files(folder):
+        with suppress(OSError):
+            total += path.stat().st_size
+    return round(total / 1e6, 1)
+
+
+ATTACKS: dict[str, tuple[Attack, Sequence[str], float]] = {
+    "visitors": (visitors, SCRIPT, 0.02),
+    "traces": (traces, (ANSWER,), 0.0),
+    "bodies": (bodies, (ANSWER,), 0.0),
+    "calls": (calls, ENDLESS, 0.01),
+    "disk": (disk, (ANSWER,), 0.0),
+}
+"""Each attack with the judge's replies, and the seconds between two pieces of them."""
+
+
+if __name__ == "__main__":
+    main()
