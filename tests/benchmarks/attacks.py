@@ -28,7 +28,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -108,7 +108,7 @@ class Target:
             self.waits.setdefault(what, []).append(time.perf_counter() - started)
 
 
-Attack = Callable[[Target, Size], Awaitable[tuple[Figures, Promises]]]
+Attack = Callable[[Target, Size], Coroutine[Any, Any, tuple[Figures, Promises]]]
 
 
 def main() -> None:
@@ -154,7 +154,7 @@ async def _under_attack(server: Server, clips: tuple[Path, Path], attack: Attack
     target.waits.clear()
     idle, peak = resident_mb(server), PeakUsage(server)
     sampling = asyncio.create_task(peak.sample())
-    attacking = asyncio.ensure_future(attack(target, size))
+    attacking = asyncio.ensure_future(asyncio.to_thread(asyncio.run, attack(target, size)))  # what it sends delays no newcomer
     count = 0
     while count < size.newcomers or not attacking.done():
         await target.newcomer()

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
-MAX_UNFINISHED_BYTES = 384 * 2**20  # of all bodies that have begun to come and are not whole yet
+MAX_UNFINISHED_BYTES = 256 * 2**20  # of all bodies that have begun to come and are not whole yet
 STALL_SECONDS = 30.0  # in which more of a body must come
 BODY_SECONDS = 30.0  # in which a body that is no upload must come
 DRAIN_SECONDS = 2.0  # for the rest of a body that was refused
@@ -90,7 +90,7 @@ class Body:
 
 
 class UnfinishedBodies:
-    """All bodies that are not whole yet. When they are too large together, the one that has stalled for longest is cut."""
+    """All bodies that are not whole yet. When they are too large together, one that is large and has stalled for long is cut."""
 
     def __init__(self) -> None:
         self._bodies: set[Body] = set()
@@ -114,9 +114,10 @@ class UnfinishedBodies:
     def make_room(self) -> None:
         """Cut bodies until the others are within the limit."""
         while sum(body.size for body in self._bodies) > MAX_UNFINISHED_BYTES:
-            stalled = min(self._bodies, key=lambda body: body.last_seen)
-            stalled.cut()
-            self.discard(stalled)
+            now = time.monotonic()
+            worst = max(self._bodies, key=lambda body: body.size * (now - body.last_seen))
+            worst.cut()
+            self.discard(worst)
 
 
 async def drain(receive: Receive) -> None:

@@ -43,7 +43,7 @@ class RequestLimits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        has_begun = False
+        has_begun, answer = False, None
 
         async def send_noting(message: Message) -> None:
             nonlocal has_begun
@@ -55,13 +55,15 @@ class RequestLimits:
         except ClientDisconnect:
             pass  # nobody is there to be answered
         except Refusal as refusal:
-            await drain(receive)
-            if not has_begun:
-                await PlainTextResponse(refusal.sentence, refusal.status)(scope, receive, send)
+            answer = PlainTextResponse(refusal.sentence, refusal.status)
         except Exception:
             if not has_begun:
                 await PlainTextResponse(SERVER_ERROR, 500)(scope, receive, send)
             raise  # the log says what it was
+        if answer is not None:  # by now nothing holds what had come of the body
+            await drain(receive)
+            if not has_begun:
+                await answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises Refusal, also for a call of a function that Gradio does not find."""
