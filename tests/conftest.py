@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.small_clips import write_clip
 from vrthinker_core.types import VideoPair
 
 SCRUBBED = ("HF_TOKEN", "HF_HOME", "OPENAI_API_KEY", "GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT", "SPACE_ID", "SPACES_ZERO_GPU")
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # another process of the tests may have the processor
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True, scope="session")
