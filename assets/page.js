@@ -17,6 +17,7 @@ VRThinker.mountRail = (root, trigger) => {
   const players = new VRThinker.Players(VRThinker.PLAYERS, () => rail && rail.draw());
   rail = new VRThinker.Rail(root, players, () => trigger("click", { act: "swap" }));
   document.addEventListener("vrt:trace", (event) => rail.mark(event.detail));
+  document.addEventListener("vrt:light", (event) => rail.light(event.detail));
   document.addEventListener("vrt:tile", (event) => rail.show(event.detail));
   document.addEventListener("loadedmetadata", () => rail.again(), true);
   document.addEventListener("seeked", () => rail.draw(), true);
@@ -29,7 +30,8 @@ VRThinker.onKey = (event, rail) => {
   const target = event.target;
   if (!action || event.ctrlKey || event.metaKey || event.altKey || !rail.players.ready) return;
   const busy = target.closest("input, textarea, select, [contenteditable=true], [role=tab], [role=listbox], [role=option]");
-  const pressed = event.key === " " && target.closest("button, [role=button], a, summary, label");
+  const button = event.key === " " && target.closest("button, [role=button], a, summary, label");
+  const pressed = button && !button.matches(".vrt-mark, .vrt-ref, [aria-current=true]"); // those have done what they do
   if (busy || pressed) return;
   event.preventDefault();
   rail.act(action);
@@ -39,12 +41,14 @@ VRThinker.onKey = (event, rail) => {
 VRThinker.mountTrace = (root, props, watch, empty) => {
   const onTile = (tile) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail: tile }));
   const view = new VRThinker.Trace(root, { empty, onTile });
+  const follow = new VRThinker.Follow(root);
   const draw = () => {
     // Who comes is told who judges; that may arrive after a run that they opened at once, and must not take its place.
     if ((props.value || {}).introduction && (VRThinker.trace || {}).run) return;
     view.update(props.value);
     VRThinker.trace = props.value;
     document.dispatchEvent(new CustomEvent("vrt:trace", { detail: props.value }));
+    follow.update(props.value || {});
   };
   watch("value", draw);
   draw();
@@ -88,3 +92,4 @@ VRThinker.nameByContent = () => {
   });
 };
 VRThinker.nameByContent();
+VRThinker.inputs = new VRThinker.Inputs();

@@ -116,6 +116,7 @@ VRThinker.Rail = class {
     this.players.show(tile);
     this.chosen = tile;
     this.draw();
+    document.dispatchEvent(new CustomEvent("vrt:chosen", { detail: tile }));
   }
 
   /** A video that has just come goes where the other one is. */
@@ -140,14 +141,21 @@ VRThinker.Rail = class {
 
   drawMark({ tile, position, place }) {
     const gone = tile.halves.every((half) => !half || half.gone);
-    const mark = VRThinker.element("button", `vrt-mark hue${position % 6}${gone ? " gone" : ""}`);
+    const mark = VRThinker.element("button", `vrt-mark${gone ? " gone" : ""}`);
     mark.type = "button";
+    mark.dataset.frames = tile.label.replaceAll("#", "");
+    mark.style.setProperty("--lane", String(position % 6));
     mark.tabIndex = -1;
     mark.style.left = `${place * 100}%`;
     mark.title = `${tile.label}, turn ${position + 1}${gone ? ", no longer in the judge's view" : ""}`;
     mark.setAttribute("aria-label", mark.title);
     mark.addEventListener("click", () => this.show(tile));
     return mark;
+  }
+
+  /** Light the marks of these tiles. */
+  light(frames) {
+    for (const mark of this.strip.children) mark.classList.toggle("lit", frames.includes(mark.dataset.frames));
   }
 
   /** The index of this moment, in the numbers of the judge's protocol. */

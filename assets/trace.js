@@ -35,12 +35,13 @@ VRThinker.Trace = class {
     this.verdict = element("section", "vrt-verdict");
     this.verdict.setAttribute("aria-label", "Verdict");
     this.notes = element("ul", "vrt-notes");
-    this.health = element("ul", "vrt-notes vrt-health");
-    this.health.setAttribute("aria-label", "Notes on the files");
+    this.health = element("details", "vrt-health");
     this.empty = element("p", "vrt-empty", empty);
     this.turns = element("ol", "vrt-turns");
     this.turns.setAttribute("aria-label", "Turns of the judge");
     root.classList.add("vrt");
+    this.root = root;
+    this.listen();
     root.replaceChildren(this.verdict, this.ending.node, this.notes, this.health, this.empty, this.turns);
     this.update({});
   }
@@ -53,12 +54,59 @@ VRThinker.Trace = class {
     this.ending.update(trace.ending || "");
     this.ending.node.hidden = !trace.ending;
     this.drawNotes(this.notes, trace.notes || []);
-    this.drawNotes(this.health, trace.health || []);
+    this.drawHealth(trace.health || []);
     this.empty.hidden = turns.length > 0 || Boolean(trace.ending);
     if (this.run !== trace.run) this.forget();
     this.run = trace.run;
     turns.forEach((turn, position) => this.card(position).update(turn));
     this.cards.splice(turns.length).forEach((card) => card.node.remove());
+    this.markLinks();
+  }
+
+  /** A frame number leads to its tile: hovering lights tile and mark, a click seeks. */
+  listen() {
+    const light = (event, on) => {
+      const link = event.target.closest && event.target.closest(".vrt-ref");
+      if (link) this.light(on ? link.dataset.frame : null);
+    };
+    document.addEventListener("vrt:chosen", (event) => {
+      const key = JSON.stringify(event.detail);
+      this.ring([...this.turns.querySelectorAll(".vrt-tile")].find((node) => JSON.stringify(node.tile) === key));
+    });
+    for (const [name, on] of [["mouseover", true], ["focusin", true], ["mouseout", false], ["focusout", false]]) {
+      this.root.addEventListener(name, (event) => light(event, on));
+    }
+    this.root.addEventListener("click", (event) => {
+      const link = event.target.closest(".vrt-ref");
+      const node = link && this.tileOf(link.dataset.frame, link.closest(".vrt-turn"));
+      if (node) this.choose(node.tile, node);
+    });
+  }
+
+  tiles(number) {
+    return [...this.turns.querySelectorAll(".vrt-tile")].filter((node) => node.dataset.frames.split(" · ").includes(number));
+  }
+
+  /** The tile of a frame: in the same turn where it has one, else the latest. */
+  tileOf(number, turn) {
+    const tiles = this.tiles(number);
+    return tiles.find((node) => turn && turn.contains(node)) || tiles.at(-1);
+  }
+
+  light(number) {
+    this.turns.querySelectorAll(".vrt-tile.lit").forEach((node) => node.classList.remove("lit"));
+    const tiles = number === null ? [] : this.tiles(number);
+    tiles.forEach((node) => node.classList.add("lit"));
+    document.dispatchEvent(new CustomEvent("vrt:light", { detail: tiles.map((node) => node.dataset.frames) }));
+  }
+
+  /** A number without a tile is no link. */
+  markLinks() {
+    const shown = new Set([...this.turns.querySelectorAll(".vrt-tile")].flatMap((node) => node.dataset.frames.split(" · ")));
+    this.root.querySelectorAll(".vrt-ref").forEach((link) => {
+      const known = shown.has(link.dataset.frame);
+      if (link.disabled === known) link.disabled = !known;
+    });
   }
 
   forget() {
@@ -75,9 +123,14 @@ VRThinker.Trace = class {
 
   choose(tile, node) {
     if (!this.onTile) return;
-    this.turns.querySelectorAll("[aria-current]").forEach((other) => other.removeAttribute("aria-current"));
-    node.setAttribute("aria-current", "true");
     this.onTile(tile);
+    this.ring(node);
+  }
+
+  /** Rail and tiles agree on the frame that is shown. */
+  ring(node) {
+    this.turns.querySelectorAll("[aria-current]").forEach((other) => other.removeAttribute("aria-current"));
+    if (node) node.setAttribute("aria-current", "true");
   }
 
   drawVerdict(verdict) {
@@ -93,6 +146,16 @@ VRThinker.Trace = class {
     this.verdict.replaceChildren(element("h2", "vrt-headline", verdict.headline), chips, ...caveats);
   }
 
+  /** Notes on the files are folded: they would push the turns down. */
+  drawHealth(notes) {
+    const list = this.health.querySelector("ul") || VRThinker.element("ul");
+    const count = `${notes.length} ${notes.length === 1 ? "note" : "notes"} on the videos`;
+    if (!list.parentNode) this.health.append(VRThinker.element("summary"), list);
+    VRThinker.say(this.health.firstChild, count);
+    this.drawNotes(list, notes);
+    this.health.hidden = notes.length === 0;
+  }
+
   drawNotes(list, notes) {
     const key = JSON.stringify(notes);
     if (list.dataset.key === key) return;
@@ -105,12 +168,28 @@ VRThinker.Trace = class {
 /** One dimension of a verdict. Its meaning is one hover, one tap or one keystroke away. */
 VRThinker.chip = (chip, position) => {
   const { element } = VRThinker;
-  const item = element("li", "vrt-chip");
+  const item = element("li", `vrt-chip vrt-says${chip.value}`);
   const button = element("button");
   button.type = "button";
   button.append(element("span", "vrt-name", chip.name), VRThinker.glyph(chip.value), element("b", "", chip.label));
-  item.append(button, VRThinker.help(button, chip.help, `vrt-help-${position}`));
+  item.append(button, VRThinker.help(button, chip.help, `vrt-help-${position}`), ...VRThinker.reason(chip));
   return item;
+};
+
+/** The judge's own sentence about a dimension, and the frames that decided it. */
+VRThinker.reason = (chip) => {
+  const { element, frameLink } = VRThinker;
+  const nodes = [];
+  if (chip.reason) {
+    nodes.push(element("p", "vrt-reason"));
+    VRThinker.link(nodes[0], chip.reason);
+  }
+  if (chip.frames.length) {
+    const line = element("p", "vrt-deciding", `${chip.source}: `);
+    line.append(...chip.frames.map((label) => frameLink(label.split(" · ")[0].replace("#", ""), label)));
+    nodes.push(line);
+  }
+  return nodes;
 };
 
 /** What `button` means: shown by a hover, a tap or a keystroke, and told to who listens. */
@@ -134,7 +213,7 @@ VRThinker.glyph = (value) => {
   glyph.setAttribute("aria-hidden", "true");
   for (const side of [1, 2]) {
     const better = value === side;
-    glyph.append(element("i", better ? "better" : value === 0 ? "even" : ""));
+    glyph.append(element("i", `vrt-side${side} ${better ? "better" : value === 0 ? "even" : ""}`, String(side)));
   }
   return glyph;
 };

@@ -5,7 +5,7 @@ VRThinker.Turn = class {
     this.position = position;
     this.onTile = onTile;
     this.parts = [];
-    this.node = element("li", `vrt-turn hue${position % 6}`);
+    this.node = element("li", "vrt-turn");
     this.state = element("span", "vrt-state");
     this.sure = element("span", "vrt-sure");
     this.foot = element("span", "vrt-foot");
@@ -14,9 +14,10 @@ VRThinker.Turn = class {
     this.tiles = element("ul", "vrt-tiles");
     this.tiles.setAttribute("aria-label", `Frames of turn ${position + 1}`);
     this.reply = element("div");
+    this.course = element("ul", "vrt-course");
     this.remarks = element("ul", "vrt-remarks");
     const text = element("div", "vrt-text");
-    text.append(this.reply, this.remarks);
+    text.append(this.reply, this.course, this.remarks);
     this.node.append(header, this.tiles, text);
   }
 
@@ -29,7 +30,24 @@ VRThinker.Turn = class {
     this.drawTiles(turn.tiles);
     turn.parts.forEach(([heading, text], position) => this.drawPart(position, heading, text));
     this.parts.splice(turn.parts.length).forEach((part) => part.node.remove());
+    this.drawCourse(turn.labels || []);
     this.drawRemarks(turn.remarks);
+  }
+
+  /** What the judge would have answered at the end of this turn: over the turns, the verdict's course. */
+  drawCourse(labels) {
+    const key = JSON.stringify(labels);
+    if (this.courseKey === key) return;
+    this.courseKey = key;
+    this.course.hidden = labels.length === 0;
+    this.course.setAttribute("aria-label", `Labels of turn ${this.position + 1}`);
+    this.course.replaceChildren(...labels.map((label) => this.label(label)));
+  }
+
+  label({ name, label, value }) {
+    const item = VRThinker.element("li", `vrt-says${value}`, `${name} `);
+    item.append(VRThinker.element("b", "", label));
+    return item;
   }
 
   /** How sure the judge was; what that means is one hover, tap or keystroke away. */
@@ -46,7 +64,6 @@ VRThinker.Turn = class {
     const key = JSON.stringify(tiles.map((tile) => [tile.label, tile.halves.map((half) => half && half.src)]));
     if (this.tilesKey !== key) {
       this.tilesKey = key;
-      this.tiles.classList.toggle("few", tiles.length <= 4);
       this.tiles.replaceChildren(...tiles.map((tile) => this.tile(tile)));
     }
     tiles.forEach((tile, position) => {
@@ -65,6 +82,8 @@ VRThinker.Turn = class {
     const caption = element("span", "vrt-caption");
     caption.append(element("b", "", tile.label), element("span", "", times));
     button.append(screens, caption);
+    button.dataset.frames = tile.label.replaceAll("#", "");
+    button.tile = tile;
     button.addEventListener("click", () => this.onTile(tile, button));
     item.append(button);
     return item;
@@ -73,19 +92,21 @@ VRThinker.Turn = class {
   screen(half, side) {
     const { element } = VRThinker;
     if (!half) return element("span", "vrt-missing", "not requested");
+    const screen = element("span", `vrt-screen vrt-side${side}`);
     const image = element("img");
     image.alt = `Video ${side}`;
     image.decoding = "async";
     image.addEventListener("error", () => image.replaceWith(element("span", "vrt-missing", "picture lost")));
     image.style.aspectRatio = String(half.ratio);
     image.src = half.src;
-    return image;
+    screen.append(image);
+    return screen;
   }
 
   drawPart(position, heading, text) {
     const { element } = VRThinker;
     if (!this.parts[position]) {
-      const part = { node: element("section"), heading: element("h4"), passage: new VRThinker.Passage("p") };
+      const part = { node: element("section"), heading: element("h4"), passage: new VRThinker.Passage("p", VRThinker.link) };
       part.node.append(part.heading, part.passage.node);
       this.parts[position] = part;
       this.reply.append(part.node);

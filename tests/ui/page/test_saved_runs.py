@@ -236,10 +236,11 @@ def test_the_rail_shows_the_protocols_own_index(server: Server, open_page: Open)
     expect(page.locator(".vrt-time")).to_contain_text("index 0 of 127", timeout=LONG)
 
 
-def test_arriving_turns_do_not_scroll_the_page(server: Server, open_page: Open, clips: Clips) -> None:
+def test_arriving_turns_do_not_scroll_the_page_of_who_does_not_follow(server: Server, open_page: Open, clips: Clips) -> None:
     page = open_page(server.url, viewport={"width": 1280, "height": 400})
     fill(page, clips)
     page.locator("#go").click()
+    page.locator(".vrt-follow").click()
     expect(page.locator(".vrt-text p").first).to_be_visible(timeout=LONG)
     page.locator(".vrt-turn header").first.evaluate("node => window.scrollTo(0, node.getBoundingClientRect().top + scrollY)")
     top = page.locator(".vrt-text p").first.bounding_box()

@@ -164,3 +164,8 @@ def test_the_grid_of_each_dialect_is_given_as_data() -> None:
     other = view_of(replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="concat")))["grid"]
     assert other == {"slots": 48, "rule": "even", "first": [1, 49], "last": "96"}
     assert view_of(replace(handmade_runs.three_turns(), started=handmade_runs.started(dialect="klingon")))["grid"] is None
+
+
+def test_a_verdict_without_turns_gives_no_frames() -> None:
+    trace = Trace(handmade_runs.started(), (), Finished(StopReason.ANSWERED, handmade_runs.WHOLE))
+    assert [(chip["reason"], chip["frames"], chip["source"]) for chip in view_of(trace)["verdict"]["chips"]] == [("", [], "")] * 4

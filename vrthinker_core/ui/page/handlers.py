@@ -92,8 +92,8 @@ class Handlers:
     def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """Video 1 becomes video 2. A verdict belongs to the order in which the videos were compared, so it goes."""
         session = self._services.session_of(request)
-        if session is not None and not session.run.over:
-            return no_updates()
+        if self._services.waiting_room.waits(session_id_of(request)) or (session is not None and not session.run.over):
+            return no_updates()  # the videos that were sent stay those that are shown
         self._services.sessions.end(session_id_of(request))
         line = words.READY if session is None else words.SWAPPED
         return {self._parts.first: second, self._parts.second: first, **self._parts.without_run(line)}

@@ -21,24 +21,11 @@ class PageComponents:
     def __init__(self, cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> None:
         """`cards` are the page's examples, `judges` the names that can be chosen."""
         self.head = _html("mountHead(host, props, watch)", "", "head", f"<header class='vrt vrt-header'>{TITLE}</header>")
-        with gr.Row(elem_id="players"):
-            self.first, self.second = self.videos = _player(1, "first"), _player(2, "second")
-        self.rail = _html("mountRail(host, trigger)", None, "rail")
-        with gr.Row(elem_id="ask", equal_height=True):
-            hint = "The text both videos were made from"
-            self.prompt = gr.Textbox(label="Prompt", placeholder=hint, lines=2, max_lines=6, elem_id="prompt", scale=6)
-            with gr.Column(scale=1, min_width=140):
-                self.compare_button = gr.Button("Compare", variant="primary", elem_id="go")
-                self.stop_button = gr.Button("Stop", elem_id="stop", visible=False)
-        self.buttons = [self.compare_button, self.stop_button]
-        with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():
-            self.addresses = _address(1), _address(2)
-        self._build_settings(judges)
-        with gr.Row(elem_id="standing"):
-            self.status = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
-            # Gradio shows the place in the queue here. No event writes to it: at its end Gradio would clear the place.
-            self.queue_position = gr.Textbox(label="Place in the queue", elem_id="place", interactive=False, lines=1, max_lines=1)
-        self._build_tabs()
+        with gr.Row(elem_id="stage", equal_height=False):
+            with gr.Column(elem_id="bench", scale=5, min_width=320):
+                self._build_bench(judges)
+            with gr.Column(elem_id="run", scale=7, min_width=320):
+                self._build_tabs()
         self.run_outputs = [self.status, self.trace, self.transcript, self.gallery]
         self.examples = _html(f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
 
@@ -54,6 +41,26 @@ class PageComponents:
     def refused_entry(self) -> Updates:
         """The waiting room is full."""
         return {**self.idle_buttons(), self.status: words.BUSY}
+
+    def _build_bench(self, judges: Sequence[str]) -> None:
+        """Everything that a person sets, and the players: it stays in sight while the turns are read."""
+        with gr.Row(elem_id="players"):
+            self.first, self.second = self.videos = _player(1, "first"), _player(2, "second")
+        self.rail = _html("mountRail(host, trigger)", None, "rail")
+        with gr.Row(elem_id="ask", equal_height=True):
+            hint = "The text both videos were made from"
+            self.prompt = gr.Textbox(label="Prompt", placeholder=hint, lines=2, max_lines=6, elem_id="prompt", scale=6)
+            with gr.Column(scale=1, min_width=140):
+                self.compare_button = gr.Button("Compare", variant="primary", elem_id="go")
+                self.stop_button = gr.Button("Stop", elem_id="stop", visible=False)
+        self.buttons = [self.compare_button, self.stop_button]
+        with gr.Row(elem_id="standing"):
+            self.status = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
+            # Gradio shows the place in the queue here. No event writes to it: at its end Gradio would clear the place.
+            self.queue_position = gr.Textbox(label="Place in the queue", elem_id="place", interactive=False, lines=1, max_lines=1)
+        with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():
+            self.addresses = _address(1), _address(2)
+        self._build_settings(judges)
 
     def _build_settings(self, judges: Sequence[str]) -> None:
         """The judge, and every row of `SETTINGS` by its name."""
@@ -94,7 +101,17 @@ def theme() -> gr.themes.Base:
     """Calm colours, and fonts that every machine has: nothing is requested from elsewhere."""
     return gr.themes.Monochrome(
         font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"], spacing_size="md", radius_size="sm"
-    ).set(layout_gap="14px", button_secondary_text_color_hover="*neutral_700", button_border_width="1px")
+    ).set(
+        layout_gap="14px",
+        button_secondary_text_color_hover="*neutral_700",
+        button_border_width="1px",
+        button_primary_background_fill="#0b7a6f",
+        button_primary_background_fill_dark="#0b7a6f",
+        button_primary_background_fill_hover="#09645b",
+        button_primary_background_fill_hover_dark="#09645b",
+        button_primary_text_color="white",
+        button_primary_text_color_dark="white",
+    )
 
 
 def _setting(row: Setting) -> gr.Dropdown:

@@ -35,6 +35,12 @@ class WaitingRoom:
             self._places[session_id] = _Place()
             return True
 
+    def waits(self, session_id: str) -> bool:
+        """The session has a place, and its run has not begun."""
+        with self._lock:
+            place = self._places.get(session_id)
+            return place is not None and place.waiting
+
     @contextmanager
     def active(self, session_id: str) -> Iterator[None]:
         """The session has its run, and leaves when that has ended; a place taken anew meanwhile is kept."""

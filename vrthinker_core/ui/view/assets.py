@@ -5,8 +5,8 @@ from pathlib import Path
 ASSETS = Path(__file__).resolve().parents[3] / "assets"
 EXAMPLES = ASSETS / "examples"
 
-VIEW = ("trace.js", "passage.js", "turn.js", "transcript.js")  # what draws a trace: all that a saved report needs
-PAGE = (*VIEW, "players.js", "rail.js", "save.js", "examples.js", "page.js")
+VIEW = ("trace.js", "passage.js", "links.js", "turn.js", "transcript.js")  # what draws a trace: all that a saved report needs
+PAGE = (*VIEW, "players.js", "rail.js", "save.js", "follow.js", "inputs.js", "examples.js", "page.js")
 
 
 def joined(*names: str) -> str:

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Set
 from typing import TypedDict
 
-from vrthinker_core.types import FrameRef, Reply
-from vrthinker_core.types.events import Finished
+from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
+from vrthinker_core.types import Dimension, FrameRef, Reply, Verdict
 from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
 from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
 from vrthinker_core.ui.view.tiles import Clips, ImageSources, TileJson, group_tiles
+
+MAX_FRAMES = 4  # that stand under a dimension
 
 ReplyReader = Callable[[str], Reply]  # reads a reply that is still being written
 
@@ -21,6 +23,9 @@ class ChipJson(TypedDict):
     label: str
     value: int | None  # the label as a number; None where the judge did not say
     help: str
+    reason: str  # the judge's own sentence about it, "" where there is none
+    frames: list[str]  # labels of the tiles that decided it
+    source: str  # where these frames are from, in words
 
 
 class VerdictJson(TypedDict):
@@ -31,6 +36,14 @@ class VerdictJson(TypedDict):
     chips: list[ChipJson]
 
 
+class LabelJson(TypedDict):
+    """What a reply says about one dimension."""
+
+    name: str
+    label: str
+    value: int | None
+
+
 class TurnViewJson(TypedDict):
     """One turn."""
 
@@ -38,6 +51,7 @@ class TurnViewJson(TypedDict):
     state: str  # what came into view and what the reply did, in one line
     foot: str  # tokens and time; "" while the turn is going on
     confidence: list[str]  # how sure the judge said it was, and what that means; [] where it did not say
+    labels: list[LabelJson]  # of the answer that the reply gives or recommends; [] where it gives none
     live: bool  # the judge is writing this turn now
     tiles: list[TileJson]
     parts: list[list[str]]  # [heading, text] of each part of the reply
@@ -79,7 +93,7 @@ def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | N
         "health": words.clip_notes(started.clips),
         "fps": [clip.fps if clip else 0 for clip in started.clips],
         "grid": grid_json(started),
-        "verdict": _verdict(state.finished),
+        "verdict": _verdict(state),
         "ending": words.end_notice(state.finished) if state.finished else "",
         "turns": [_turn(turn, state.finished is None, started.clips, in_view, images, read_reply) for turn in state.turns],
     }
@@ -125,11 +139,18 @@ def _turn(
         "state": " · ".join([*summary, words.reply_summary(turn.reply)] if turn else summary),
         "foot": words.turn_footer(turn) if turn else "",
         "confidence": [] if sure is None else [words.CONFIDENCE.format(sure), words.CONFIDENCE_HELP],
+        "labels": _labels(turn.reply.verdict) if turn else [],
         "live": turn is None and running,
         "tiles": [tile.to_json(clips, in_view, images) for tile in tiles],
         "parts": _parts(turn_state, read_reply),
         "remarks": words.turn_remarks(turn) if turn else [],
     }
+
+
+def _labels(verdict: Verdict | None) -> list[LabelJson]:
+    labels = dict(verdict or ())
+    shown = [dimension for dimension in words.DIMENSION_HELP if dimension in labels]
+    return [LabelJson(name=DIMENSION_NAMES[each], label=LABEL_NAMES[labels[each]], value=labels[each]) for each in shown]
 
 
 def _parts(turn_state: TurnState, read_reply: ReplyReader | None) -> list[list[str]]:
@@ -145,17 +166,27 @@ def _parts(turn_state: TurnState, read_reply: ReplyReader | None) -> list[list[s
     return parts
 
 
-def _verdict(finished: Finished | None) -> VerdictJson | None:
+def _verdict(state: RunState) -> VerdictJson | None:
+    finished = state.finished
     if finished is None or finished.verdict is None:
         return None
-    labels = dict(finished.verdict)
-    chips: list[ChipJson] = [
-        {
-            "name": DIMENSION_NAMES[dimension],
-            "label": LABEL_NAMES[labels[dimension]].capitalize(),
-            "value": labels[dimension],
-            "help": f"{help_text} {words.LABEL_HELP[labels[dimension]]}",
-        }
-        for dimension, help_text in words.DIMENSION_HELP.items()
-    ]
+    chips = [_chip(dimension, finished.verdict, state) for dimension in words.DIMENSION_HELP]
     return {"headline": words.HEADLINES[finished.verdict.OA], "caveats": words.verdict_caveats(finished), "chips": chips}
+
+
+def _chip(dimension: Dimension, verdict: Verdict, state: RunState) -> ChipJson:
+    label = dict(verdict)[dimension]
+    sentence = find_sentence(dimension, (turn.turn.reply.think for turn in reversed(state.turns) if turn.turn))
+    tiles = [tile for turn in state.turns for tile in group_tiles(turn.frames)]
+    shown = {half.number: tile.label for tile in tiles for half in tile.halves.values()}
+    named = list(dict.fromkeys(shown[number] for number in map(str, frame_numbers(sentence)) if number in shown))
+    frames = named or [tile.label for turn in state.turns[-1:] for tile in group_tiles(turn.frames)]
+    return {
+        "name": DIMENSION_NAMES[dimension],
+        "label": LABEL_NAMES[label].capitalize(),
+        "value": label,
+        "help": f"{words.DIMENSION_HELP[dimension]} {words.LABEL_HELP[label]}",
+        "reason": sentence,
+        "frames": frames[:MAX_FRAMES],
+        "source": words.NAMED_FRAMES if named else words.LAST_FRAMES if frames else "",
+    }

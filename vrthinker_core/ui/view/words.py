@@ -51,6 +51,9 @@ DIMENSION_HELP = {
     Dimension.MQ: "Smooth and natural motion: no jitter, no jumps, nothing that changes by itself.",
 }
 
+NAMED_FRAMES = "Frames it names"
+LAST_FRAMES = "No frame named; shown last"
+
 # The verdict in one line, by its overall label.
 HEADLINES = {
     Preference.FIRST: "Video 1 is better overall",

@@ -1,0 +1,94 @@
+/* Keeps the newest words of a run in sight, until the person scrolls elsewhere. */
+VRThinker.Follow = class {
+  constructor(root) {
+    this.root = root;
+    this.on = true;
+    this.run = null;
+    this.shown = 0;
+    this.scrolledTo = window.scrollY;
+    this.button = VRThinker.element("button", "vrt-follow", "Follow the newest words");
+    this.button.type = "button";
+    this.button.addEventListener("click", () => this.turn(!this.on));
+    root.append(this.button);
+    window.addEventListener("scroll", () => this.onScroll(), { passive: true });
+    this.update({});
+  }
+
+  turn(on) {
+    this.wanted = on;
+    this.on = on;
+    this.button.setAttribute("aria-pressed", String(on));
+    if (on) this.showNewest();
+  }
+
+  /** The page has drawn `trace`. */
+  update(trace) {
+    const turns = (trace.turns || []).length;
+    const live = Boolean(trace.run) && !trace.over;
+    const fresh = this.run !== trace.run;
+    const ended = this.live && !live && !fresh;
+    if (fresh) this.begin(trace.run);
+    this.live = live;
+    this.button.hidden = !live || turns === 0;
+    if (!trace.run) return;
+    if (live && turns > 0 && this.shown === 0 && this.on) this.bringToTop(this.newest());
+    this.shown = turns;
+    if (live && this.on) this.showNewest();
+    else if (trace.over && (fresh || (ended && this.on))) this.showOutcome();
+  }
+
+  begin(run) {
+    this.run = run;
+    this.shown = 0;
+    this.scrolledTo = window.scrollY;
+    this.turn(true);
+  }
+
+  newest() {
+    return this.root.querySelector(".vrt-turn:last-child");
+  }
+
+  /** Height of what stays above the turns on a narrow page. */
+  covered() {
+    const line = document.querySelector("#rail .vrt-line");
+    if (!line || getComputedStyle(line).position !== "sticky") return 8;
+    return parseFloat(getComputedStyle(line).top) + line.offsetHeight + 8;
+  }
+
+  bringToTop(node) {
+    const top = node.getBoundingClientRect().top - this.covered();
+    if (top > 0 && (node.getBoundingClientRect().bottom > window.innerHeight || this.covered() > 8)) this.scroll(top);
+  }
+
+  /** Scroll down just as far as the end of the newest turn needs. */
+  showNewest() {
+    const node = this.newest();
+    if (!node || !this.live) return;
+    const below = node.getBoundingClientRect().bottom + 56 - window.innerHeight;
+    if (below > 0) this.scroll(below);
+  }
+
+  /** A run that has ended, or that was opened, begins with its verdict. */
+  showOutcome() {
+    const head = (document.getElementById("run") || this.root).getBoundingClientRect().top;
+    const top = head - this.covered();
+    if (top < -8 || head > window.innerHeight * 0.5) this.scroll(top);
+  }
+
+  scroll(distance) {
+    window.scrollBy({ top: distance, behavior: "instant" });
+    this.scrolledTo = window.scrollY;
+  }
+
+  /** Whoever scrolls up reads on undisturbed; at the newest words the page follows again. */
+  onScroll() {
+    const moved = window.scrollY - this.scrolledTo;
+    if (Math.abs(moved) < 3) return;
+    this.scrolledTo = window.scrollY;
+    if (!this.live) return;
+    const node = this.newest();
+    const near = !node || node.getBoundingClientRect().bottom < window.innerHeight + 40;
+    this.on = this.wanted && near && moved > 0;
+    this.button.setAttribute("aria-pressed", String(this.on));
+  }
+};

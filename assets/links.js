@@ -1,0 +1,63 @@
+/* A judge's text in which the two videos have their colours and every frame number leads to its frame. */
+VRThinker.NAMED = /(\bvideo\s?[12]\b)|(?:\bframes?|\bind(?:ex|ices)|#|select_frames\(\[)\s*(?:\d{1,9}(?:\s*(?:,|and|to|-|–|&|#)\s*)*)+/gi;
+VRThinker.MOST_LINKS = 400;
+
+/** Write `text` into `node`. Pieces that stand there already are left alone, so that a selection outlives a stream. */
+VRThinker.link = (node, text) => {
+  const pieces = VRThinker.pieces(text);
+  const old = [...node.childNodes];
+  let same = 0;
+  while (same < pieces.length && same < old.length && VRThinker.isPiece(old[same], pieces[same])) same += 1;
+  const [kind, words] = pieces[same] || [];
+  if (kind === "text" && old[same] && old[same].nodeType === 3 && words.startsWith(old[same].data)) {
+    old[same].appendData(words.slice(old[same].data.length));
+    same += 1;
+  }
+  old.slice(same).forEach((child) => child.remove());
+  node.append(...pieces.slice(same).map(VRThinker.drawPiece));
+};
+
+/** [kind, text] of each piece: "text", "v1", "v2", or "frame" for a number. */
+VRThinker.pieces = (text) => {
+  const pieces = [];
+  let end = 0;
+  const push = (kind, piece) => {
+    if (piece) pieces.push([kind, piece]);
+  };
+  for (const match of text.matchAll(VRThinker.NAMED)) {
+    if (pieces.length > VRThinker.MOST_LINKS) break;
+    push("text", text.slice(end, match.index));
+    if (match[1]) push(`v${match[1].at(-1)}`, match[1]);
+    else match[0].split(/(\d+)/).forEach((part, odd) => push(odd % 2 ? "frame" : "text", part));
+    end = match.index + match[0].length;
+  }
+  push("text", text.slice(end));
+  return VRThinker.joined(pieces);
+};
+
+/** Neighbouring pieces of text are one node: what streams in is appended to it. */
+VRThinker.joined = (pieces) => {
+  const joined = [];
+  for (const [kind, text] of pieces) {
+    const last = joined.at(-1);
+    if (last && kind === "text" && last[0] === "text") last[1] += text;
+    else joined.push([kind, text]);
+  }
+  return joined;
+};
+
+VRThinker.isPiece = (child, [kind, text]) => child.textContent === text && (kind === "text") === (child.nodeType === 3);
+
+VRThinker.drawPiece = ([kind, text]) => {
+  if (kind === "text") return document.createTextNode(text);
+  if (kind !== "frame") return VRThinker.element("b", `vrt-${kind}`, text);
+  return VRThinker.frameLink(text, text);
+};
+
+/** A number that leads to the tile of that frame. Where no such tile is shown it is plain text (`Trace.markLinks`). */
+VRThinker.frameLink = (number, text) => {
+  const link = VRThinker.element("button", "vrt-ref", text);
+  link.type = "button";
+  link.dataset.frame = number;
+  return link;
+};

@@ -1,0 +1,174 @@
+"""The stage: what is in the first screen while a run goes on and after it, and what moves the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.ui.conftest import Server
+from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
+from tests.ui.support.saved_examples import THINK
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+Clips = tuple[Path, Path]
+Open = Callable[..., "Page"]
+
+SCREENS: dict[str, dict[str, Any]] = {
+    "1440": {"viewport": {"width": 1440, "height": 900}},
+    "1024": {"viewport": {"width": 1024, "height": 768}},
+    "390": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
+}
+WORDS = f"<Think>{THINK * 2} Frames 16 and 80 show video 1 as a whole.</Think>"
+CALL = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30, 60, 90]}}</tool_call>'
+REASONS = (
+    "TA: both show a block. VQ: video 2 is sharper at frame 30. MQ: the motion of both is smooth. "
+    "Overall video 1 is better at frame 60."
+)
+ANSWER = f"<Think>{REASONS}</Think><Answer>TA=0, VQ=2, MQ=0, OA=1</Answer>"
+IN_VIEW = """(node) => {
+    const box = node.getBoundingClientRect();
+    const line = document.querySelector("#rail .vrt-line");
+    const sticky = getComputedStyle(line).position === "sticky";
+    const top = sticky ? Math.max(0, line.getBoundingClientRect().bottom) : 0;
+    return box.height > 0 && box.top >= top - 1 && box.bottom <= innerHeight + 1;
+}"""
+LAST_WORD_IN_VIEW = """() => {
+    const passages = document.querySelectorAll(".vrt-turn:last-child .vrt-text p");
+    const range = document.createRange();
+    range.selectNodeContents(passages[passages.length - 1]);
+    const boxes = [...range.getClientRects()];
+    const last = boxes[boxes.length - 1];
+    return last.top >= 0 && last.bottom <= innerHeight;
+}"""
+PLAYERS_IN_VIEW = """() => ["first", "second"].every((name) => {
+    const box = document.querySelector(`#${name}`).getBoundingClientRect();
+    return box.top >= -1 && box.bottom <= innerHeight;
+})"""
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server]) -> Server:
+    return serve([WORDS + CALL, WORDS + CALL.replace("10, 30", "20, 40"), ANSWER], protocol="paired", pause=0.02)
+
+
+@pytest.fixture(scope="module")
+def endless(serve: Callable[..., Server]) -> Server:
+    return serve([ENDLESS], protocol="paired", pause=0.02)
+
+
+@pytest.mark.parametrize("screen", SCREENS.values(), ids=SCREENS)
+def test_the_first_screen_holds_the_newest_words_then_the_verdict(
+    server: Server, open_page: Open, clips: Clips, screen: dict[str, Any]
+) -> None:
+    page = open_page(server.url, **screen)
+    start(page, clips)
+    page.wait_for_selector(".vrt-turn:nth-child(1) .vrt-text p")
+    page.wait_for_timeout(600)
+    assert page.locator(".vrt-turn:nth-child(1) .vrt-tile").first.evaluate(IN_VIEW)
+    assert page.evaluate(LAST_WORD_IN_VIEW)
+    page.wait_for_selector(".vrt-turn:nth-child(2) .vrt-text p")
+    page.wait_for_timeout(600)
+    assert page.locator(".vrt-turn:nth-child(2) .vrt-tile").last.evaluate(IN_VIEW)
+    assert page.evaluate(LAST_WORD_IN_VIEW)
+    assert page.evaluate(PLAYERS_IN_VIEW)
+    wait_for(page, "Finished")
+    page.wait_for_timeout(600)
+    assert page.locator(".vrt-headline").evaluate(IN_VIEW)
+    for reason in page.locator(".vrt-reason").all():
+        assert reason.evaluate(IN_VIEW)
+    assert page.evaluate(PLAYERS_IN_VIEW)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_reader_who_scrolls_up_is_left_alone(endless: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(endless.url, viewport={"width": 1280, "height": 500})
+    start(page, clips)
+    page.wait_for_function("window.scrollY > 300")
+    page.mouse.move(900, 250)
+    page.mouse.wheel(0, -250)
+    page.wait_for_timeout(400)
+    before = page.evaluate("window.scrollY")
+    length = len(page.locator(".vrt-text").inner_text())
+    page.wait_for_function("length => document.querySelector('.vrt-text').innerText.length > length + 200", arg=length)
+    assert page.evaluate("window.scrollY") == before
+    page.locator(".vrt-follow").click()
+    page.wait_for_timeout(400)
+    assert page.evaluate(LAST_WORD_IN_VIEW)
+    page.locator("#stop").click()
+
+
+def test_the_verdict_gives_its_reasons_and_their_frames(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    wait_for(page, "Finished")
+    reasons = page.locator(".vrt-chip")
+    assert "Overall video 1 is better at frame 60." in reasons.nth(0).inner_text()
+    assert reasons.nth(0).locator(".vrt-deciding .vrt-ref").all_inner_texts() == ["#60"]
+    assert "No frame named" in reasons.nth(1).inner_text()
+    reasons.nth(2).locator(".vrt-deciding .vrt-ref").click()
+    assert "index 30 of 127" in page.locator(".vrt-time").inner_text()
+    assert page.locator(".vrt-tile[aria-current]").get_attribute("data-frames") == "30"
+    page.locator(".vrt-turn:nth-child(1) .vrt-text .vrt-ref", has_text="80").first.hover()
+    assert page.locator(".vrt-tile.lit").get_attribute("data-frames") == "80"
+    assert page.locator(".vrt-mark.lit").get_attribute("data-frames") == "80"
+
+
+def test_an_edited_prompt_says_that_the_run_judged_another(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    wait_for(page, "Finished")
+    assert not page.locator(".vrt-changed").is_visible()
+    page.locator("#prompt textarea").fill("Something else.")
+    assert "A white block glides to the right." in page.locator(".vrt-changed").inner_text()
+    page.locator("#prompt textarea").fill("A white block glides to the right.")
+    assert not page.locator(".vrt-changed").is_visible()
+
+
+def test_keys_compare_and_keep_the_focus(endless: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(endless.url)
+    fill(page, clips)
+    page.locator("#prompt textarea").press("Control+Enter")
+    wait_for(page, "writing")
+    page.locator("#stop").focus()
+    page.keyboard.press("Enter")
+    wait_for(page, "Stopped")
+    page.wait_for_function("document.activeElement.id === 'go'")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.activeElement.id === 'stop'")
+    wait_for(page, "writing")
+    page.locator("#stop").click()
+
+
+def test_space_plays_after_a_click_on_a_mark_and_the_ring_follows_the_rail(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    wait_for(page, "Finished")
+    page.locator(".vrt-mark").nth(1).click()
+    assert page.locator(".vrt-tile[aria-current]").get_attribute("data-frames") == "48"
+    page.keyboard.press("ArrowRight")
+    label = page.locator(".vrt-time").inner_text().split()[1]
+    assert page.locator(".vrt-tile[aria-current]").get_attribute("data-frames") == label
+    page.keyboard.press(" ")
+    page.wait_for_function("!document.querySelector('#first video').paused")
+
+
+def test_videos_of_a_waiting_comparison_cannot_be_swapped(endless: Server, open_page: Open, clips: Clips) -> None:
+    running, waiting = open_page(endless.url), open_page(endless.url)
+    start(running, clips)
+    wait_for(running, "writing")
+    start(waiting, clips)
+    waiting.wait_for_selector("#stop:visible")
+    waiting.wait_for_timeout(500)
+    before = waiting.locator("#first video").get_attribute("src")
+    waiting.locator("[data-action=swap]").click()
+    waiting.wait_for_timeout(800)
+    assert waiting.locator("#first video").get_attribute("src") == before
+    waiting.locator("#stop").click()
+    running.locator("#stop").click()
