@@ -74,6 +74,7 @@ FIRST_TRIES = {
     "before any text": failing(GONE),
     "within its text": failing(GONE, "half ", "a re"),
     "with an error of its own": failing(ConnectionResetError("secret"), "half "),
+    "after more pieces than a list of a trace may hold": failing(GONE, *["x "] * 2000),
     "without a completion": lambda: iter(["half a re"]),
 }
 every_first_try = pytest.mark.parametrize("first", FIRST_TRIES.values(), ids=FIRST_TRIES)

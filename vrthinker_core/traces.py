@@ -33,7 +33,8 @@ MAX_BYTES = 64 * 2**20
 MAX_ITEMS = 500_000  # commas in a file, and a fifth of it brackets: what its size says nothing of is what parsing it takes
 MAX_CHARACTERS = 12 * 2**20  # of all texts of a trace
 MAX_FRAMES = 2048  # of all turns
-MAX_LENGTHS: Mapping[str, int] = {"turns": 64, "frames": 256, "tokens": 65_536, "pieces": 65_536}  # of lists, by their name
+MAX_LENGTHS: Mapping[str, int] = {"turns": 64, "frames": 256, "tokens": 65_536, "pieces": 65_536, "abandoned": 65_536}
+"""Of lists, by their name."""
 MAX_LENGTH = 1024  # of every other list
 MAX_JPEG_BYTES = 256 * 2**10
 MAX_NUMBER = 2**53  # from there on a float is no longer exact, nor is a number on the page
