@@ -73,7 +73,7 @@ def file_url(server: Server, path: str) -> str:
 
 
 def data_url(clip: Path) -> str:
-    padding = (3_000_008).to_bytes(4, "big") + b"free" + bytes(3_000_000)  # a box of an MP4 that players skip
+    padding = (1_400_008).to_bytes(4, "big") + b"free" + bytes(1_400_000)  # players skip it; MCP takes 4 MB in all
     return f"data:video/mp4;base64,{base64.b64encode(clip.read_bytes() + padding).decode()}"
 
 
