@@ -143,7 +143,7 @@ VRThinker.Rail = class {
     const gone = tile.halves.every((half) => !half || half.gone);
     const mark = VRThinker.element("button", `vrt-mark${gone ? " gone" : ""}`);
     mark.type = "button";
-    mark.dataset.frames = tile.label.replaceAll("#", "");
+    mark.dataset.frames = VRThinker.frames(tile);
     mark.style.setProperty("--lane", String(position % 6));
     mark.tabIndex = -1;
     mark.style.left = `${place * 100}%`;
@@ -164,7 +164,7 @@ VRThinker.Rail = class {
     const { slots, rule, first, last } = this.grid;
     const { place } = this.players;
     const slot = rule === "even" ? Math.round(place * (slots - 1)) : Math.min(slots - 1, Math.floor(place * slots));
-    const numbers = this.chosen ? this.chosen.label.replaceAll("#", "") : [...new Set(first.map((number) => number + slot))].join(" · ");
+    const numbers = this.chosen ? VRThinker.frames(this.chosen) : [...new Set(first.map((number) => number + slot))].join(" · ");
     return `index ${numbers} of ${last}`;
   }
 

@@ -21,6 +21,12 @@ VRThinker.say = (node, text) => {
 
 VRThinker.seconds = (value) => (Number.isFinite(value) ? `${value.toFixed(2)} s` : "–");
 
+/** The numbers of a tile's frames, as in its label. */
+VRThinker.frames = (tile) => tile.label.replaceAll("#", "");
+
+/** What tells a tile from others. Whether its frames have left the judge's view changes while a run goes on. */
+VRThinker.tileKey = (tile) => JSON.stringify([tile.label, tile.halves.map((half) => half && half.src)]);
+
 /** Where a tile stands in the clips, 0 to 1. */
 VRThinker.place = (tile) => (tile.halves[0] || tile.halves[1]).place;
 
@@ -70,8 +76,8 @@ VRThinker.Trace = class {
       if (link) this.light(on ? link.dataset.frame : null);
     };
     document.addEventListener("vrt:chosen", (event) => {
-      const key = JSON.stringify(event.detail);
-      this.ring([...this.turns.querySelectorAll(".vrt-tile")].find((node) => JSON.stringify(node.tile) === key));
+      const key = VRThinker.tileKey(event.detail);
+      this.ring([...this.turns.querySelectorAll(".vrt-tile")].find((node) => VRThinker.tileKey(node.tile) === key));
     });
     for (const [name, on] of [["mouseover", true], ["focusin", true], ["mouseout", false], ["focusout", false]]) {
       this.root.addEventListener(name, (event) => light(event, on));

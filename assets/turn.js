@@ -61,7 +61,7 @@ VRThinker.Turn = class {
   }
 
   drawTiles(tiles) {
-    const key = JSON.stringify(tiles.map((tile) => [tile.label, tile.halves.map((half) => half && half.src)]));
+    const key = tiles.map(VRThinker.tileKey).join();
     if (this.tilesKey !== key) {
       this.tilesKey = key;
       this.tiles.replaceChildren(...tiles.map((tile) => this.tile(tile)));
@@ -82,7 +82,7 @@ VRThinker.Turn = class {
     const caption = element("span", "vrt-caption");
     caption.append(element("b", "", tile.label), element("span", "", times));
     button.append(screens, caption);
-    button.dataset.frames = tile.label.replaceAll("#", "");
+    button.dataset.frames = VRThinker.frames(tile);
     button.tile = tile;
     button.addEventListener("click", () => this.onTile(tile, button));
     item.append(button);

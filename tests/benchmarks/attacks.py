@@ -24,8 +24,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -35,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.tools.http_client import FILE_META, HttpClient
-from tests.benchmarks.tools.metrics import PeakUsage, gather_all, list_files, resident_mb, scripted_server
+from tests.benchmarks.tools.metrics import PeakUsage, end_with, gather_all, list_files, resident_mb, scripted_server
 from tests.benchmarks.tools.numbered_clips import write_pair
 from tests.benchmarks.tools.page_client import PageClient, PageConfig
 from tests.ui.conftest import Server
@@ -123,10 +121,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             result["attacks"][name], kept = run(name, Path(folder), QUICK if options.quick else Size())
             promises |= kept
-    for promise, is_kept in promises.items():
-        print(f"{'kept  ' if is_kept else 'BROKEN'}  {promise}")
-    print(json.dumps({**result, "promises": promises}))
-    sys.exit(0 if options.quick or all(promises.values()) else 1)
+    end_with(result, promises, options.quick)
 
 
 def readme_row(result: Figures) -> str:

@@ -25,9 +25,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import math
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -41,6 +39,7 @@ from tests.benchmarks.tools.metrics import (
     Outcome,
     PeakUsage,
     at_most,
+    end_with,
     gather_all,
     list_files,
     max_concurrent,
@@ -96,10 +95,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as name:
             result[part.__name__], kept = part(Path(name), QUICK if quick else Size())
             promises |= kept
-    for promise, is_kept in promises.items():
-        print(f"{'kept  ' if is_kept else 'BROKEN'}  {promise}")
-    print(json.dumps({**result, "promises": promises}))
-    sys.exit(0 if quick or all(promises.values()) else 1)
+    end_with(result, promises, quick)
 
 
 def readme_row(result: Figures) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import psutil
 
@@ -128,3 +130,11 @@ def max_concurrent(runs: Iterable[ObservedRun]) -> int:
         now += step
         most = max(most, now)
     return most
+
+
+def end_with(result: Mapping[str, Any], promises: Mapping[str, bool], quick: bool) -> NoReturn:
+    """Say which promises are kept, print the result as the last line, and end; status 1 when the full run found one broken."""
+    for promise, is_kept in promises.items():
+        print(f"{'kept  ' if is_kept else 'BROKEN'}  {promise}")
+    print(json.dumps({**result, "promises": promises}))
+    sys.exit(0 if quick or all(promises.values()) else 1)

@@ -172,3 +172,19 @@ def test_videos_of_a_waiting_comparison_cannot_be_swapped(endless: Server, open_
     assert waiting.locator("#first video").get_attribute("src") == before
     waiting.locator("#stop").click()
     running.locator("#stop").click()
+
+
+def test_the_ring_finds_a_tile_whose_frames_have_left_the_judges_view(server: Server, open_page: Open) -> None:
+    page = open_page(server.url)
+    current = page.evaluate("""() => {
+        const root = document.createElement("div");
+        const half = (gone) => ({ src: "data:,", ratio: 1, at: 1, place: 0.5, ...(gone ? { gone: true } : {}) });
+        const tile = (gone) => ({ label: "#64", halves: [half(gone), half(gone)] });
+        const turn = (gone) => ({ state: "", foot: "", live: false, tiles: [tile(gone)], parts: [], remarks: [] });
+        const view = new VRThinker.Trace(root, { onTile: () => {} });
+        view.update({ run: "one", turns: [turn(false)] });
+        view.update({ run: "one", turns: [turn(true)] });
+        document.dispatchEvent(new CustomEvent("vrt:chosen", { detail: tile(true) }));
+        return root.querySelector(".vrt-tile").getAttribute("aria-current");
+    }""")
+    assert current == "true"

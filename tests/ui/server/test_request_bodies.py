@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tests.benchmarks.tools.metrics import run_in_thread
 from vrthinker_core.ui.server import request_bodies
-from vrthinker_core.ui.server.request_limits import MAX_BODY_BYTES, MAX_UPLOAD_BYTES, RequestLimits
+from vrthinker_core.ui.server.request_limits import MAX_BODY_BYTES, MAX_UPLOAD_REQUEST_BYTES, RequestLimits
 
 CALL, UPLOAD = "/gradio_api/queue/join", "/gradio_api/upload"
 MIB = bytes(2**20)
@@ -84,7 +84,7 @@ def test_a_body_arrives_as_it_was_sent(pieces: list[bytes]) -> None:
 
 
 def test_only_an_upload_may_be_large() -> None:
-    for path, limit in ((CALL, MAX_BODY_BYTES), (UPLOAD, MAX_UPLOAD_BYTES)):
+    for path, limit in ((CALL, MAX_BODY_BYTES), (UPLOAD, MAX_UPLOAD_REQUEST_BYTES)):
         assert answered(Client(path, [b"1"], length=str(limit)))[0] == 200
         assert answered(Client(path, [b"1"], length=str(limit + 1))) == (413, [])
         mebibytes = limit // len(MIB)

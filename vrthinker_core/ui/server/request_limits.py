@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES
 from vrthinker_core.ui.server.request_bodies import Refusal, UnfinishedBodies, check, drain
 
 # Prefixes of paths that the page never requests.
@@ -20,7 +21,7 @@ BLOCKED_PATHS = tuple(f"/gradio_api/{name}" for name in (*PROXIES, *UNUSED))
 UPLOAD_PATH = "/gradio_api/upload"
 CALL_PATHS = ("/gradio_api/run/", "/gradio_api/api/", "/gradio_api/call/")
 
-MAX_UPLOAD_BYTES = 101 * 2**20  # the largest upload and the headers of its part
+MAX_UPLOAD_REQUEST_BYTES = MAX_UPLOAD_BYTES + 2**20  # the largest file and the headers of its part
 MAX_BODY_BYTES = 10_000_000  # any other request: small, unless a program sends its videos as data URLs
 MAX_URL_BYTES = 8000
 MAX_NAME_BYTES = 255  # no file has a longer name
@@ -86,7 +87,7 @@ class RequestLimits:
         """An upload is passed on as it comes, and goes to the disk; any other body is read whole and checked first."""
         length = Headers(scope=scope).get("content-length", "")
         if scope["path"].rstrip("/") == UPLOAD_PATH:
-            with self._unfinished.reader(receive, MAX_UPLOAD_BYTES, length) as upload:
+            with self._unfinished.reader(receive, MAX_UPLOAD_REQUEST_BYTES, length) as upload:
                 await self._app(scope, upload.receive, send)
         else:
             await self._app(scope, _once(await self._read(receive, length), receive), send)
