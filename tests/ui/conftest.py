@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.app_process import fork_app, is_alive, start_app
 from tests.support.browser import NoBrowser, absent, started
 
 if TYPE_CHECKING:
@@ -37,21 +36,22 @@ def free_port() -> int:
 
 
 class Server:
-    """`python app.py` in a process of its own."""
+    """`app.py` in a process of its own: a new interpreter, or, much sooner, forked from one that has imported everything."""
 
-    def __init__(self, folder: Path, judge: str, *options: str, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, judge: str, *options: str, variables: Mapping[str, str] | None = None, forked: bool = False
+    ) -> None:
         self.url = f"http://127.0.0.1:{(port := free_port())}/"
         self.log = folder / "server.log"
         self.folder = folder
         environment = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1", **(variables or {})}
-        command = [sys.executable, str(ROOT / "app.py"), "--judge", judge, "--port", str(port), *options]
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT)
+        start = fork_app if forked else start_app
+        self.process = start(["--judge", judge, "--port", str(port), *options], environment, self.log)
         self._wait()
 
     def _wait(self) -> None:
         for _ in range(240):
-            assert self.process.poll() is None, self.log.read_text()
+            assert is_alive(self.process), self.log.read_text()
             try:
                 urllib.request.urlopen(self.url, timeout=1).close()
             except OSError:
@@ -61,8 +61,9 @@ class Server:
         raise AssertionError(f"the server did not start: {self.log.read_text()}")
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(20)
+        if is_alive(self.process):
+            self.process.terminate()
+            self.process.wait(20)
 
 
 def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
@@ -79,7 +80,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
 
     def start(replies: Sequence[str], *chosen: str, **options: object) -> Server:
         folder = tmp_path_factory.mktemp("server")
-        running.append(Server(folder, write_script(folder / "script.jsonl", replies, **options), *chosen))
+        running.append(Server(folder, write_script(folder / "script.jsonl", replies, **options), *chosen, forked=True))
         return running[-1]
 
     yield start

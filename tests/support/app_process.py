@@ -1,0 +1,52 @@
+"""Processes of `python app.py`."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+APP = Path(__file__).resolve().parents[2] / "app.py"
+
+
+def start_app(options: Sequence[str], environment: Mapping[str, str], log: Path) -> psutil.Process:
+    """Start `python app.py` with these options; what it prints goes to `log`."""
+    command = [sys.executable, str(APP), *options]
+    with log.open("w") as output:
+        return psutil.Popen(command, cwd=APP.parent, env=dict(environment), stdout=output, stderr=subprocess.STDOUT)
+
+
+def fork_app(options: Sequence[str], environment: Mapping[str, str], log: Path) -> psutil.Process:
+    """The same, forked from a process that has imported the page: the imports' 3 s of a processor are spent once a run of tests."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["spaces", "vrthinker_core.ui.page.app"])
+    process = context.Process(target=_run_app, args=(list(options), dict(environment), log))
+    process.start()
+    return psutil.Process(process.pid)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it runs; one that nobody has waited for does not."""
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _run_app(options: list[str], environment: dict[str, str], log: Path) -> None:
+    with log.open("w") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    os.environ.clear()
+    os.environ.update(environment)
+    tempfile.tempdir = None  # found again, in this environment
+    os.chdir(APP.parent)
+    sys.argv = [str(APP), *options]
+    runpy.run_path(str(APP), run_name="__main__")
