@@ -45,7 +45,7 @@ def the_sentence(done: subprocess.CompletedProcess[str]) -> str:
 
 def test_a_browser_that_cannot_start_is_named(tmp_path: Path) -> None:
     pytest.importorskip("playwright")
-    fake = broken(tmp_path / "bin" / "chromium")
+    fake = broken(tmp_path / "bin" / "chromium-headless-shell")
     sentence = the_sentence(run(PATH=f"{fake.parent}:{os.environ['PATH']}"))
     assert f"Chromium ({fake}) does not start" in sentence
     assert LOADER in sentence
@@ -53,7 +53,7 @@ def test_a_browser_that_cannot_start_is_named(tmp_path: Path) -> None:
 
 def test_a_driver_that_cannot_start_is_named(tmp_path: Path) -> None:
     pytest.importorskip("playwright")
-    broken(tmp_path / "bin" / "chromium")
+    broken(tmp_path / "bin" / "chromium-headless-shell")
     node = broken(tmp_path / "node")
     sentence = the_sentence(run(PATH=str(tmp_path / "bin"), PLAYWRIGHT_NODEJS_PATH=str(node)))
     assert "Playwright's driver does not start" in sentence

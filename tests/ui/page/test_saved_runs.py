@@ -116,6 +116,7 @@ def test_a_link_shows_the_same_run(server: Server, open_page: Open, clips: Clips
     assert re.search(r"\?trace=[0-9a-f]{24}$", address)
     visitor = open_page(address)
     expect(visitor.locator(".vrt-headline")).to_be_visible(timeout=LONG)
+    expect(visitor.locator("#trace .wrap.generating, #trace .progress-text")).to_have_count(0, timeout=LONG)
     assert [line for line in trace_text(visitor).splitlines() if line != "Judge: script"] == live.splitlines()
     expect(visitor.locator("#prompt textarea")).to_have_value(PROMPT)
     assert video_files(visitor) == ["", ""]
