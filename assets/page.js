@@ -54,6 +54,16 @@ VRThinker.mountTrace = (root, props, watch, empty) => {
   draw();
 };
 
+/** All frames of the run. */
+VRThinker.mountFrames = (root, empty) => {
+  const onTile = (tile) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail: tile }));
+  const frames = new VRThinker.Frames(root, empty, onTile);
+  const draw = () => root.checkVisibility() && frames.update(VRThinker.trace); // a tab that is not open costs nothing
+  document.addEventListener("vrt:trace", draw);
+  new IntersectionObserver(draw).observe(root);
+  draw();
+};
+
 /** The raw text behind the turns. */
 VRThinker.mountTranscript = (root, props, watch) => {
   const view = new VRThinker.Transcript(root);
@@ -81,7 +91,7 @@ VRThinker.mountExamples = (root, props, trigger, heading) => {
 };
 
 /** Gradio names some of its buttons otherwise than what stands on them: who speaks to a page could not press them. */
-VRThinker.MISNAMED = "button.upload-container[aria-label], button.thumbnail-item[aria-label]";
+VRThinker.MISNAMED = "button.upload-container[aria-label]";
 
 VRThinker.nameByContent = () => {
   const rename = () => document.querySelectorAll(VRThinker.MISNAMED).forEach((button) => button.removeAttribute("aria-label"));
@@ -93,3 +103,4 @@ VRThinker.nameByContent = () => {
 };
 VRThinker.nameByContent();
 VRThinker.inputs = new VRThinker.Inputs();
+VRThinker.closer = new VRThinker.Closer();

@@ -33,7 +33,7 @@ VRThinker.place = (tile) => (tile.halves[0] || tile.halves[1]).place;
 VRThinker.Trace = class {
   constructor(root, { empty = "", onTile = null } = {}) {
     const { element } = VRThinker;
-    this.onTile = onTile;
+    this.tiles = new VRThinker.Tiles(root, onTile);
     this.cards = [];
     this.ending = new VRThinker.Passage("p");
     this.ending.node.classList.add("vrt-ending");
@@ -47,7 +47,6 @@ VRThinker.Trace = class {
     this.turns.setAttribute("aria-label", "Turns of the judge");
     root.classList.add("vrt");
     this.root = root;
-    this.listen();
     root.replaceChildren(this.verdict, this.ending.node, this.notes, this.health, this.empty, this.turns);
     this.update({});
   }
@@ -66,53 +65,7 @@ VRThinker.Trace = class {
     this.run = trace.run;
     turns.forEach((turn, position) => this.card(position).update(turn));
     this.cards.splice(turns.length).forEach((card) => card.node.remove());
-    this.markLinks();
-  }
-
-  /** A frame number leads to its tile: hovering lights tile and mark, a click seeks. */
-  listen() {
-    const light = (event, on) => {
-      const link = event.target.closest && event.target.closest(".vrt-ref");
-      if (link) this.light(on ? link.dataset.frame : null);
-    };
-    document.addEventListener("vrt:chosen", (event) => {
-      const key = VRThinker.tileKey(event.detail);
-      this.ring([...this.turns.querySelectorAll(".vrt-tile")].find((node) => VRThinker.tileKey(node.tile) === key));
-    });
-    for (const [name, on] of [["mouseover", true], ["focusin", true], ["mouseout", false], ["focusout", false]]) {
-      this.root.addEventListener(name, (event) => light(event, on));
-    }
-    this.root.addEventListener("click", (event) => {
-      const link = event.target.closest(".vrt-ref");
-      const node = link && this.tileOf(link.dataset.frame, link.closest(".vrt-turn"));
-      if (node) this.choose(node.tile, node);
-    });
-  }
-
-  tiles(number) {
-    return [...this.turns.querySelectorAll(".vrt-tile")].filter((node) => node.dataset.frames.split(" · ").includes(number));
-  }
-
-  /** The tile of a frame: in the same turn where it has one, else the latest. */
-  tileOf(number, turn) {
-    const tiles = this.tiles(number);
-    return tiles.find((node) => turn && turn.contains(node)) || tiles.at(-1);
-  }
-
-  light(number) {
-    this.turns.querySelectorAll(".vrt-tile.lit").forEach((node) => node.classList.remove("lit"));
-    const tiles = number === null ? [] : this.tiles(number);
-    tiles.forEach((node) => node.classList.add("lit"));
-    document.dispatchEvent(new CustomEvent("vrt:light", { detail: tiles.map((node) => node.dataset.frames) }));
-  }
-
-  /** A number without a tile is no link. */
-  markLinks() {
-    const shown = new Set([...this.turns.querySelectorAll(".vrt-tile")].flatMap((node) => node.dataset.frames.split(" · ")));
-    this.root.querySelectorAll(".vrt-ref").forEach((link) => {
-      const known = shown.has(link.dataset.frame);
-      if (link.disabled === known) link.disabled = !known;
-    });
+    this.tiles.markLinks();
   }
 
   forget() {
@@ -121,22 +74,10 @@ VRThinker.Trace = class {
 
   card(position) {
     if (!this.cards[position]) {
-      this.cards[position] = new VRThinker.Turn(position, (tile, node) => this.choose(tile, node));
+      this.cards[position] = new VRThinker.Turn(position, (tile, node) => this.tiles.open(tile, node, position));
       this.turns.append(this.cards[position].node);
     }
     return this.cards[position];
-  }
-
-  choose(tile, node) {
-    if (!this.onTile) return;
-    this.onTile(tile);
-    this.ring(node);
-  }
-
-  /** Rail and tiles agree on the frame that is shown. */
-  ring(node) {
-    this.turns.querySelectorAll("[aria-current]").forEach((other) => other.removeAttribute("aria-current"));
-    if (node) node.setAttribute("aria-current", "true");
   }
 
   drawVerdict(verdict) {

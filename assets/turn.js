@@ -84,6 +84,8 @@ VRThinker.Turn = class {
     button.append(screens, caption);
     button.dataset.frames = VRThinker.frames(tile);
     button.tile = tile;
+    button.title = "Look closer";
+    button.setAttribute("aria-haspopup", "dialog");
     button.addEventListener("click", () => this.onTile(tile, button));
     item.append(button);
     return item;

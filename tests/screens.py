@@ -150,6 +150,7 @@ def replaying(page: Page, servers: Servers) -> None:
     _wait_for_status(page, "Replaying")
     expect(page.locator("#first video")).to_be_visible(timeout=TIMEOUT_MS)
     page.locator(".vrt-tile").nth(6).click()
+    page.keyboard.press("Escape")
 
 
 def frames(page: Page, servers: Servers) -> None:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from vrthinker_core.backends.base import Backend, Conversation, GenerationRequest, not_cancelled
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
+from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.errors import BadInput, ContextFull, VrThinkerError, can_pass, describe
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import make_thumbnail
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown, Started, TurnEnded
-from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
 from vrthinker_core.video.clip_pair import close_clip, frame_source, opened_clips, submit_opening
@@ -165,8 +165,7 @@ class Comparison:
 
     def _submit_opening(self, dialect: Dialect, executor: Executor) -> None:
         pool = self._decoder_pool or self._resources.enter_context(DecoderPool())
-        layout = FrameLayout(dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs)
-        self._opening = submit_opening(self._pair, layout, pool, executor)
+        self._opening = submit_opening(self._pair, frame_layout(dialect), pool, executor)
         for clip in self._opening:
             self._resources.callback(close_clip, clip)
 

@@ -6,6 +6,7 @@ from typing import Literal
 from vrthinker_core.dialects import concat, paired
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.settings import SETTINGS
 
 
@@ -18,6 +19,11 @@ def make_dialect(settings: Settings, protocol: ProtocolName) -> Dialect:
     if protocol == "paired":
         return paired.Paired(settings.preset, per_call, settings.fit)
     return concat.Concat(settings.preset, per_call, settings.total, settings.opening)
+
+
+def frame_layout(dialect: Dialect) -> FrameLayout:
+    """Which frames the dialect asks of two videos, and at what size."""
+    return FrameLayout(dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs)
 
 
 def with_defaults(settings: Settings, dialect: Dialect) -> Settings:

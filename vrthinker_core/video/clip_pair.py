@@ -14,9 +14,13 @@ from vrthinker_core.video import Clip, DecoderPool, FramePlan, open_clip
 def submit_opening(pair: VideoPair, layout: FrameLayout, decoders: DecoderPool, pool: Executor) -> list[Future[Clip]]:
     """Start to open the first clip and the second. The caller must pass each future to `close_clip`."""
     sides = ((Side.FIRST, Path(pair.first)), (Side.SECOND, Path(pair.second)))
-    first = {side: frozenset(ref.slot for ref in layout.opening_refs if ref.side is side) for side in Side}
-    plans = {side: FramePlan(layout.grid, layout.opening, layout.later, first[side]) for side in Side}
-    return [pool.submit(open_clip, path, side, plans[side], decoders=decoders) for side, path in sides]
+    return [pool.submit(open_clip, path, side, frame_plan(layout, side), decoders=decoders) for side, path in sides]
+
+
+def frame_plan(layout: FrameLayout, side: Side) -> FramePlan:
+    """What the layout asks of one of the two videos."""
+    first = frozenset(ref.slot for ref in layout.opening_refs if ref.side is side)
+    return FramePlan(layout.grid, layout.opening, layout.later, first)
 
 
 def opened_clips(opening: Sequence[Future[Clip]]) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:

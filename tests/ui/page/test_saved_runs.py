@@ -169,24 +169,25 @@ def test_the_frames_tab_shows_frames_in_pairs(server: Server, open_page: Open) -
     page = open_page(server.url)
     show_example(page)
     tab(page, "Frames")
-    expect(page.locator("#frames .thumbnail-item img")).to_have_count(16, timeout=LONG)
-    captions = page.locator("#frames .caption-label").all_inner_texts()
-    assert [caption.split(" · ")[:2] for caption in captions[:4]] == [
-        ["Video 1", "#16"], ["Video 2", "#16"], ["Video 1", "#48"], ["Video 2", "#48"],
-    ]  # fmt: skip
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(16, timeout=LONG)
+    captions = page.locator("#frames .vrt-caption b").all_inner_texts()
+    assert captions == [f"#{slot}" for slot in (16, 48, 80, 112, 10, 30, 60, 90)]
+    for turn in (1, 2):
+        beside = page.locator(f"#frames .vrt-turn:nth-child({turn}) .vrt-text h4").all_inner_texts()
+        assert beside[:2] == ["Snapshot", "Think"]
     show_example(page, 1)
-    expect(page.locator("#frames .thumbnail-item img")).to_have_count(16, timeout=LONG)
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(16, timeout=LONG)
 
 
 def test_the_frames_tab_is_filled_while_the_judge_writes(serve: Callable[..., Server], open_page: Open, clips: Clips) -> None:
     page = open_page(serve([ENDLESS], protocol="paired", pause=0.01).url)
     tab(page, "Frames")
     start(page, clips)
-    expect(page.locator("#frames .thumbnail-item img")).to_have_count(8, timeout=LONG)
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(8, timeout=LONG)
     assert "writing" in status(page) or "looking" in status(page)
     page.locator("#stop").click()
     wait_for(page, "Stopped")
-    expect(page.locator("#frames .thumbnail-item img")).to_have_count(8)
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(8)
 
 
 def test_swapping_sides_removes_the_verdict(server: Server, open_page: Open) -> None:
@@ -231,6 +232,7 @@ def test_the_rail_shows_the_protocols_own_index(server: Server, open_page: Open)
     show_example(page)
     page.wait_for_function("document.querySelector('#first video')?.readyState >= 1", timeout=LONG)
     page.locator(".vrt-tile").nth(6).click()
+    page.keyboard.press("Escape")
     expect(page.locator(".vrt-time")).to_contain_text("index 60 of 127", timeout=LONG)
     page.locator("h1").click()
     page.keyboard.press("Home")

@@ -68,6 +68,7 @@ def test_every_tile_seeks_to_its_exact_frames(server: Server, open_page: Callabl
     shown = []
     for position in range(len(expected)):
         page.locator(".vrt-tile").nth(position).click()
+        page.keyboard.press("Escape")
         shown.append(shown_when_settled(page, expected[position]))
     assert shown == expected
     assert len(expected) > 20

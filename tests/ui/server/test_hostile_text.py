@@ -90,8 +90,10 @@ def check_page_works(page: Page) -> None:
     tab(page, "Trace")
     show_example(page)
     expect(page.locator("#prompt textarea")).to_have_value(PROMPT, timeout=LONG)
-    expect(page.locator(".vrt-turn")).to_have_count(2, timeout=LONG)
-    page.locator(".vrt-tile").first.click()
+    expect(page.locator("#trace .vrt-turn")).to_have_count(2, timeout=LONG)
+    page.locator("#trace .vrt-tile").first.click()
+    expect(page.locator(".vrt-closer")).to_be_visible(timeout=LONG)
+    page.keyboard.press("Escape")
 
 
 # -- prompt and judge ----------------------------------------------------------------------------------------------------
@@ -241,7 +243,7 @@ def test_every_text_of_a_trace(server: Server, open_watched: Open, open_file: Ca
     tab(page, "Trace")
     assert missing(page, "#trace", shown_texts(trace)) == []
     tab(page, "Frames")
-    expect(page.locator("#frames .thumbnail-item img")).to_have_count(28, timeout=LONG)
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(28, timeout=LONG)
     assert missing(page, "#frames", [frame.number for frame in trace.turns[0].frames]) == []
     tab(page, "Raw transcript")
     assert page.locator("#transcript").get_by_text(MARKUP.splitlines()[0]).count() == 1 + 2 * len(trace.turns)

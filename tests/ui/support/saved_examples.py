@@ -11,7 +11,7 @@ import numpy as np
 from tests.support.small_clips import write_clip
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.judge import judge
-from vrthinker_core.types import VideoPair
+from vrthinker_core.types import ProtocolName, VideoPair
 
 PROMPT = "A white block glides to the right."
 THINK = "The block glides in both; video 2 shows it slower, and `${alert(1)}` <b>stays text</b>. " * 3
@@ -27,12 +27,19 @@ ANSWER = f"<Snapshot>It stays whole.</Snapshot><Think>{THINK}</Think><Answer>TA=
 SCRIPT = (ask(10, 30, 60, 90, 140), ANSWER)
 
 
-def write_example(folder: Path, replies: Sequence[str] = SCRIPT, frames: int = 48, prompt: str = PROMPT, hue: int = 20) -> Path:
+def write_example(
+    folder: Path,
+    replies: Sequence[str] = SCRIPT,
+    frames: int = 48,
+    prompt: str = PROMPT,
+    hue: int = 20,
+    protocol: ProtocolName = "paired",
+) -> Path:
     """Write an example: a folder with `trace.json`, `first.mp4`, `second.mp4`."""
     folder.mkdir(parents=True)
     first = write_clip(folder / "first.mp4", frames=frames, hue=hue)
     second = write_clip(folder / "second.mp4", frames=30, hue=hue + 70)
-    for _ in judge(VideoPair(prompt, first, second), ScriptedBackend(replies, protocol="paired"), trace=folder / "trace.json"):
+    for _ in judge(VideoPair(prompt, first, second), ScriptedBackend(replies, protocol=protocol), trace=folder / "trace.json"):
         pass
     return folder
 

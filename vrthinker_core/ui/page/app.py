@@ -27,6 +27,7 @@ from vrthinker_core.ui.server.origin_guard import OriginGuard
 from vrthinker_core.ui.server.request_limits import RequestLimits
 from vrthinker_core.ui.server.upload_route import UploadRoute
 from vrthinker_core.ui.sessions.background_run import JobRunner
+from vrthinker_core.ui.sessions.exact_frames import ExactFrames
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.sessions import THUMBNAILS_URL, Sessions
 from vrthinker_core.ui.sessions.shared_traces import SharedTraces
@@ -62,6 +63,7 @@ class Page:
             WaitingRoom(options.waiting + options.at_once),
             Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", options.policy),
         )
+        self._exact_frames = ExactFrames(judges.decoder_pool)
         self._mcp_tokens: set[str] = set()
         self._housekeeping: Housekeeping | None = None
 
@@ -79,7 +81,8 @@ class Page:
         def expire_uploads() -> None:
             services.uploads.expire([*services.sessions.files(), *blocks.waiting_files()])
 
-        self._housekeeping = Housekeeping(services.sessions.expire, expire_uploads, give_back_memory)
+        tasks = (services.sessions.expire, expire_uploads, self._exact_frames.close_idle, give_back_memory)
+        self._housekeeping = Housekeeping(*tasks)
         return blocks
 
     def launch_options(self, names: Sequence[str] = ()) -> dict[str, Any]:
@@ -88,7 +91,7 @@ class Page:
         mcp_calls = Middleware(McpCallMiddleware, tokens=self._mcp_tokens)
         return {
             "theme": theme(),
-            "css": assets.joined("trace.css", "transcript.css", "page.css", "gradio.css"),
+            "css": assets.joined(*assets.VIEW_STYLES, "page.css", "gradio.css"),
             "head": f"<script>{assets.joined(*assets.PAGE)}</script>",
             "app_kwargs": {"routes": self._routes(), "middleware": [*guards, mcp_calls]},
             "run_history": False,
@@ -107,6 +110,7 @@ class Page:
         """Stop every run, and the decoder processes."""
         if self._housekeeping is not None:
             self._housekeeping.stop()
+        self._exact_frames.close()
         self._services.sessions.close()
         self._services.judges.close()
 
@@ -116,7 +120,7 @@ class Page:
         return [
             Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
             *UploadRoute(services.uploads).routes(),
-            *DownloadRoutes(services.sessions, services.shared_traces).routes(),
+            *DownloadRoutes(services.sessions, services.shared_traces, self._exact_frames).routes(),
             *mcp.routes(),
             Route("/static/ffmpeg/ffmpeg-core.js", _no_trimmer),
             Route("/static/ffmpeg/ffmpeg-core.wasm", _no_trimmer),

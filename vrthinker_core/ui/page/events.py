@@ -25,7 +25,6 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
     _connect_uploads(parts, services)
     _connect_replays(blocks, parts, handlers, run)
     parts.rail.click(handlers.swap_videos, parts.videos, [*parts.videos, *parts.run_outputs], queue=False, **QUIET_EVENT)
-    parts.tabs.select(handlers.select_tab, None, parts.gallery, queue=False, **QUIET_EVENT)
     announced = [parts.head, parts.trace]
     blocks.load(banner.on_load, None, announced, **QUIET_EVENT)
     parts.judge.input(banner.on_choose, parts.judge, announced, trigger_mode="multiple", **QUIET_EVENT)

@@ -21,7 +21,6 @@ from vrthinker_core.ui.sessions.sessions import Session
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
 from vrthinker_core.ui.view.page_json import ViewJson, replay_status_line, status_line, transcript_json, view_json
-from vrthinker_core.ui.view.tiles import captioned_frames
 
 UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
@@ -35,7 +34,6 @@ class Handlers:
         self._blocks = blocks
         self._parts = parts
         self._services = services
-        self._gallery_viewers: set[str] = set()  # sessions whose Frames tab is open
         self._reading = asyncio.Semaphore(1)  # strangers' traces are large: two at once would take twice the memory
 
     async def join_queue(self, request: gr.Request) -> Updates:
@@ -80,15 +78,6 @@ class Handlers:
         await asyncio.to_thread(session.run.stop)
         return {**self._parts.idle_buttons(), self._parts.status: self._status_line(session)}
 
-    def select_tab(self, event: gr.SelectData, request: gr.Request) -> Updates:
-        """Fill the gallery for a visitor who opens the Frames tab; it is not sent to anybody else."""
-        if event.value != words.TAB_FRAMES:
-            self._gallery_viewers.discard(session_id_of(request))
-            return no_updates()
-        self._gallery_viewers.add(session_id_of(request))
-        session = self._services.session_of(request)
-        return {self._parts.gallery: [] if session is None else self._gallery_items(session)}
-
     def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """Video 1 becomes video 2. A verdict belongs to the order in which the videos were compared, so it goes."""
         session = self._services.session_of(request)
@@ -120,7 +109,6 @@ class Handlers:
     def end_session(self, session_id: str) -> None:
         """A visitor has left the page."""
         self._services.waiting_room.leave(session_id)
-        self._gallery_viewers.discard(session_id)
         self._services.uploads.let_go(session_id)
         self._services.sessions.end(session_id)
 
@@ -137,15 +125,10 @@ class Handlers:
 
     async def _run_progress(self, session_id: str, session: Session) -> AsyncGenerator[Updates, None]:
         """The run as it goes, until it is over or another one has taken its place."""
-        over, sent = False, -1
+        over = False
         while not over and self._services.sessions.get(session_id) is session:
             over = session.run.over
-            updates = self._run_updates(session)
-            frames = sum(len(turn.frames) for turn in session.run.state.turns)
-            if session_id in self._gallery_viewers and frames != sent:
-                updates[self._parts.gallery] = self._gallery_items(session)
-                sent = frames
-            yield updates
+            yield self._run_updates(session)
             if not over:  # Gradio sends the last update again at the end: nothing may come in between
                 await _next_change(session)
 
@@ -162,10 +145,8 @@ class Handlers:
         known = [*(old.files if old else ()), *(path for example in services.examples.all for path in example.videos)]
         videos = matching_videos(trace, known)
         first, second = (None if path is None else str(services.uploads.playable_of(path)) for path in videos)
-        session = services.sessions.start_replay(session_id, trace, link)
+        session = services.sessions.start_replay(session_id, trace, link, videos)
         updates: Updates = {parts.first: first, parts.second: second, parts.prompt: trace.started.prompt}
-        if session_id in self._gallery_viewers:
-            updates[parts.gallery] = self._gallery_items(session)
         return {**updates, **self._run_updates(session), **parts.idle_buttons()}
 
     def _run_updates(self, session: Session) -> Updates:
@@ -184,12 +165,6 @@ class Handlers:
         if not self._services.judges.is_loaded(session.judge):
             return words.LOADING
         return status_line(session.run.state, session.run.seconds)
-
-    def _gallery_items(self, session: Session) -> list[tuple[str, str]]:
-        """(path, caption) of every frame that was shown and could be kept."""
-        turns = session.run.state.turns
-        items = [(session.thumbnails.path(half), text) for turn in turns for half, text in captioned_frames(turn.frames)]
-        return [(path, text) for path, text in items if path]
 
 
 async def _next_change(session: Session) -> None:

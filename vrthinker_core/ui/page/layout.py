@@ -26,13 +26,13 @@ class PageComponents:
                 self._build_bench(judges)
             with gr.Column(elem_id="run", scale=7, min_width=320):
                 self._build_tabs()
-        self.run_outputs = [self.status, self.trace, self.transcript, self.gallery]
+        self.run_outputs = [self.status, self.trace, self.transcript]
         self.examples = _html(f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
 
     def without_run(self, line: str, ending: str = "") -> Updates:
         """No run is shown; `line` stands in the status, and `ending` in the trace."""
         trace = {"turns": [], "ending": ending}
-        return {self.status: line, self.trace: trace, self.transcript: {"passages": []}, self.gallery: []}
+        return {self.status: line, self.trace: trace, self.transcript: {"passages": []}}
 
     def idle_buttons(self) -> Updates:
         """Compare can be pressed, Stop cannot."""
@@ -73,18 +73,11 @@ class PageComponents:
                 self.settings |= {row.name: _setting(row) for row in SETTINGS if row.name not in self.settings}
 
     def _build_tabs(self) -> None:
-        with gr.Tabs() as self.tabs:
+        with gr.Tabs():
             with gr.Tab(words.TAB_TRACE):
                 self.trace = _html(f"mountTrace(host, props, watch, {words.EMPTY!r})", {"turns": []}, "trace")
             with gr.Tab(words.TAB_FRAMES):
-                looks: dict[str, Any] = {
-                    "columns": 4,
-                    "height": "auto",
-                    "object_fit": "contain",
-                    "show_label": False,
-                    "buttons": [],
-                }
-                self.gallery = gr.Gallery(label=words.TAB_FRAMES, elem_id="frames", interactive=False, **looks)
+                _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")
             with gr.Tab(words.TAB_TRANSCRIPT):
                 self.transcript = _html("mountTranscript(host, props, watch)", {"passages": []}, "transcript")
             with gr.Tab(words.TAB_SAVE):

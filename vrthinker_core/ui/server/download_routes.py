@@ -1,4 +1,6 @@
-"""The download routes of a run that is over: its trace, its report, and a link to it. Each is made only when it is requested."""
+"""The download routes of a run: its frames; once it is over, its trace, its report and a link. Each is made only when requested."""
+
+import asyncio
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -6,6 +8,7 @@ from starlette.routing import Route
 
 from vrthinker_core.traces import to_json
 from vrthinker_core.types.events import Trace
+from vrthinker_core.ui.sessions.exact_frames import ExactFrames
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.sessions.sessions import Sessions
 from vrthinker_core.ui.sessions.shared_traces import SharedTraces
@@ -16,9 +19,10 @@ from vrthinker_core.ui.view.html_report import render_report
 class DownloadRoutes:
     """Finds runs by their random names, which only their visitors know."""
 
-    def __init__(self, sessions: Sessions, shared: SharedTraces) -> None:
+    def __init__(self, sessions: Sessions, shared: SharedTraces, exact: ExactFrames) -> None:
         self._sessions = sessions
         self._shared = shared
+        self._exact = exact
 
     def routes(self) -> list[Route]:
         """The paths that the page's links use."""
@@ -26,6 +30,7 @@ class DownloadRoutes:
             Route("/runs/{name}/trace.json", self.trace),
             Route("/runs/{name}/report.html", self.report),
             Route("/runs/{name}/link", self.link, methods=["POST"]),
+            Route("/runs/{name}/turns/{turn}/frames", self.frames),
         ]
 
     def trace(self, request: Request) -> Response:
@@ -49,6 +54,17 @@ class DownloadRoutes:
             return JSONResponse({"trace": (session.link if session else "") or self._shared.add(name, trace)})
         except OSError:
             return PlainTextResponse(words.NO_ROOM, 507)
+
+    async def frames(self, request: Request) -> Response:
+        """Where the frames of a turn are found as the judge saw them, also while the run goes on."""
+        session = self._sessions.find_run(str(request.path_params["name"]))
+        numbers = {str(turn.number) for turn in session.run.state.turns} if session else set()
+        if session is None or (turn := str(request.path_params["turn"])) not in numbers:
+            return _not_found()
+        found = self._exact.request(session, int(turn))
+        if found is None:
+            return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
+        return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))
 
     def _find(self, request: Request) -> Trace | None:
         session = self._sessions.find_run(str(request.path_params["name"]))

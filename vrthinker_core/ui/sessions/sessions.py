@@ -24,6 +24,8 @@ KEEP_SECONDS = 3600.0  # after its start, for a session whose page's unload even
 MAX_SESSIONS = 400  # kept at once; beyond them, the oldest whose run is over are dropped
 MAX_KEPT_BYTES = 256 * 2**20  # of the runs that are over; beyond them, the oldest are dropped
 
+Videos = tuple[Path | None, Path | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -33,6 +35,7 @@ class Session:
     run: BackgroundRun | Replay
     thumbnails: ThumbnailFiles
     link: str = ""  # the name in `?trace=NAME` that leads to this run already, "" when there is none
+    saved_videos: Videos = (None, None)  # those that a replayed run compared, where they are at hand
     started_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -41,10 +44,15 @@ class Session:
         return isinstance(self.run, Replay)
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        """The two videos of a live run, () for a replay."""
+    def videos(self) -> Videos:
+        """The videos that were compared; None for one that is not at hand."""
         pair = self.run.job.pair if isinstance(self.run, BackgroundRun) else None
-        return (Path(pair.first), Path(pair.second)) if pair else ()
+        return (Path(pair.first), Path(pair.second)) if pair else self.saved_videos
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The videos that are at hand."""
+        return tuple(path for path in self.videos if path is not None)
 
     @property
     def judge(self) -> str:
@@ -76,22 +84,22 @@ class Sessions:
         self.expire()
         with suppress(OSError):  # on a full disk the run goes on, and its last event says that no trace could be kept
             folder.mkdir()
-        return self._add(session_id, folder.name, BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded))
+        run = BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded)
+        return self._add(session_id, Session(folder.name, run, self.thumbnail_files(folder.name)))
 
-    def start_replay(self, session_id: str, trace: Trace, link: str = "") -> Session:
-        """Show a saved run; the former run is stopped and its files are removed."""
+    def start_replay(self, session_id: str, trace: Trace, link: str = "", videos: Videos = (None, None)) -> Session:
+        """Show a saved run, whose `videos` may be at hand; the former run is stopped and its files are removed."""
         name = secrets.token_hex(12)
         self._sizes[name] = memory_of(trace)
         self.end(session_id)
         self.expire(self._sizes[name])
-        return self._add(session_id, name, Replay(trace), link)
+        return self._add(session_id, Session(name, Replay(trace), self.thumbnail_files(name), link, videos))
 
     def thumbnail_files(self, name: str) -> ThumbnailFiles:
         """The thumbnails of the run (or example) of that name."""
         return ThumbnailFiles(self.thumbnail_root / name, f"{THUMBNAILS_URL}/{name}")
 
-    def _add(self, session_id: str, name: str, run: BackgroundRun | Replay, link: str = "") -> Session:
-        session = Session(name, run, self.thumbnail_files(name), link)
+    def _add(self, session_id: str, session: Session) -> Session:
         with self._lock:
             self._sessions[session_id] = session
         return session
@@ -122,7 +130,7 @@ class Sessions:
             return next((session for session in self._sessions.values() if session.name == name), None)
 
     def files(self) -> list[Path]:
-        """The videos of all live runs that are kept."""
+        """The videos of all runs that are kept."""
         with self._lock:
             return [file for session in self._sessions.values() for file in session.files]
 

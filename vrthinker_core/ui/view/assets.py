@@ -5,7 +5,12 @@ from pathlib import Path
 ASSETS = Path(__file__).resolve().parents[3] / "assets"
 EXAMPLES = ASSETS / "examples"
 
-VIEW = ("trace.js", "passage.js", "links.js", "turn.js", "transcript.js")  # what draws a trace: all that a saved report needs
+# What draws a run: all that a saved report needs.
+VIEW = (
+    *("trace.js", "tiles.js", "passage.js", "links.js", "turn.js", "frames.js"),
+    *("zoom.js", "exact.js", "closer.js", "transcript.js"),
+)
+VIEW_STYLES = ("trace.css", "frames.css", "closer.css", "transcript.css")
 PAGE = (*VIEW, "players.js", "rail.js", "save.js", "follow.js", "inputs.js", "examples.js", "page.js")
 
 

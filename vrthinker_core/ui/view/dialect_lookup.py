@@ -20,13 +20,13 @@ class GridJson(TypedDict):
 
 def reply_reader(started: Started | None) -> Callable[[str], Reply] | None:
     """A function that reads an unfinished reply of this run; None where its dialect is not known."""
-    dialect = _dialect(started)
+    dialect = dialect_of(started)
     return None if dialect is None else lambda text: dialect.parse(text, cut=True)
 
 
 def grid_json(started: Started) -> GridJson | None:
     """How the run counts frames; None where its dialect is not known."""
-    dialect = _dialect(started)
+    dialect = dialect_of(started)
     if dialect is None:
         return None
     slots = dialect.grid.slots
@@ -38,7 +38,8 @@ def grid_json(started: Started) -> GridJson | None:
     }
 
 
-def _dialect(started: Started | None) -> Dialect | None:
+def dialect_of(started: Started | None) -> Dialect | None:
+    """The run's dialect as its settings want it; None where it is not known."""
     if started is None or started.dialect not in get_args(ProtocolName):
         return None
     try:

@@ -21,7 +21,9 @@ TEMPLATE = """<!doctype html>
 <title>{title}</title>
 <style>{style}</style>
 <header class="vrt vrt-header"><h1>{title}</h1><div class="vrt-prompt"></div><p class="vrt-judge"></p></header>
-<main><div id="trace"></div><div id="transcript"></div></main>
+<main><div id="trace"></div>
+<details id="frames" class="vrt"><summary>{frames}</summary><div></div></details>
+<div id="transcript"></div></main>
 <script type="application/json" id="data">{values}</script>
 <script>{script}</script>
 </html>
@@ -32,12 +34,12 @@ def render_report(trace: Trace) -> str:
     """The whole file. The policy allows our script and our style by their hashes, and nothing else; all the rest is data."""
     state = fold_all(trace.events())
     data = {"trace": view_json(state, inline_image), "transcript": transcript_json(state)}
-    style = assets.joined("trace.css", "transcript.css", "report.css")
+    style = assets.joined(*assets.VIEW_STYLES, "report.css")
     script = assets.joined(*assets.VIEW, "report.js")
     policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
     # JSON that cannot close the script element around it
     values = json.dumps(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return TEMPLATE.format(title=words.TITLE, policy=policy, style=style, script=script, values=values)
+    return TEMPLATE.format(title=words.TITLE, frames=words.TAB_FRAMES, policy=policy, style=style, script=script, values=values)
 
 
 def inline_image(frame: Thumbnail) -> ImageSource:

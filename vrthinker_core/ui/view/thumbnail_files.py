@@ -23,13 +23,8 @@ class ThumbnailFiles:
     def __call__(self, frame: Thumbnail) -> ImageSource:
         """Where the browser finds the thumbnail; `src` is "" when it is not written (full disk, ended session); the run goes on."""
         if frame.jpeg not in self._sources:
-            self._sources[frame.jpeg] = image_source(self._write(frame.jpeg), frame.jpeg)
+            self._sources[frame.jpeg] = image_source(self.add(frame.jpeg, ".jpg"), frame.jpeg)
         return self._sources[frame.jpeg]
-
-    def path(self, frame: Thumbnail) -> str:
-        """The thumbnail's path on the disk; "" when it could not be written."""
-        src = self(frame).src
-        return str(self._folder / Path(src).name) if src else ""
 
     def remove(self) -> None:
         """Remove the folder, also from under a thread that is still writing into it: what comes later is not written."""
@@ -37,18 +32,23 @@ class ThumbnailFiles:
             self._removed = True
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _write(self, jpeg: bytes) -> str:
-        path = self._folder / f"{hashlib.blake2b(jpeg, digest_size=10).hexdigest()}.jpg"
+    def add(self, data: bytes, suffix: str) -> str:
+        """Write a picture; returns its address, "" when it could not be written."""
+        path = self._folder / f"{hashlib.blake2b(data, digest_size=10).hexdigest()}{suffix}"
         with self._lock:
             if self._removed:
                 return ""
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(jpeg)
+                path.write_bytes(data)
             except OSError:
                 path.unlink(missing_ok=True)
                 return ""
         return f"{self._url}/{path.name}"
+
+    def discard(self, src: str) -> None:
+        """Remove the picture at that address, as `add` gave it."""
+        (self._folder / Path(src).name).unlink(missing_ok=True)
 
 
 def image_source(src: str, jpeg: bytes) -> ImageSource:

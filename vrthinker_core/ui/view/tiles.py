@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal, NotRequired, TypedDict
 
 from vrthinker_core.types import ClipInfo, FrameRef, Side, Thumbnail
-from vrthinker_core.ui.view import words
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,7 @@ class TileJson(TypedDict):
     """A tile; a half is None where the judge did not see that video."""
 
     label: str
+    slot: int
     halves: list[HalfJson | None]
 
 
@@ -53,7 +53,8 @@ class Tile:
     def to_json(self, clips: Clips, in_view: Set[FrameRef], images: ImageSources) -> TileJson:
         """The tile for the page. Frames that are not `in_view` are marked as gone."""
         halves = [self._half(side, clip, in_view, images) for side, clip in zip(Side, clips, strict=True)]
-        return {"label": self.label, "halves": halves}
+        slot = min(half.ref.slot for half in self.halves.values())  # the same of both
+        return {"label": self.label, "slot": slot, "halves": halves}
 
     def _half(self, side: Side, clip: ClipInfo | None, in_view: Set[FrameRef], images: ImageSources) -> HalfJson | None:
         frame = self.halves.get(side)
@@ -73,12 +74,6 @@ def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
     for frame in frames:
         slots.setdefault(frame.ref.slot, {}).setdefault(frame.ref.side, frame)
     return [Tile(halves) for halves in slots.values()]
-
-
-def captioned_frames(frames: Iterable[Thumbnail]) -> list[tuple[Thumbnail, str]]:
-    """Every frame with its caption, the two videos of a slot next to each other."""
-    halves = [half for tile in group_tiles(frames) for _, half in sorted(tile.halves.items())]
-    return [(half, words.FRAME_CAPTION.format(int(half.ref.side), half.number, half.seconds)) for half in halves]
 
 
 def seek_time(frame: Thumbnail) -> float:

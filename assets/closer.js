@@ -1,0 +1,295 @@
+/* A closer look: one pair of a run, large, at the very pixels the judge was given where they can be had. */
+VRThinker.MODES = [["side", "Side by side"], ["wipe", "Wipe"], ["flicker", "Flicker"], ["difference", "Difference"]];
+VRThinker.FLICKER_MS = 700; // WCAG 2.3.1 allows three flashes a second; here it is less than one
+VRThinker.NO_LARGER = "Thumbnail: this file holds no larger pictures.";
+
+VRThinker.Closer = class {
+  constructor() {
+    this.pairs = [];
+    this.position = 0;
+    this.mode = "side";
+    this.exact = new VRThinker.ExactFrames("");
+    document.addEventListener("vrt:look", (event) => this.open(event.detail));
+    document.addEventListener("vrt:trace", () => this.node && this.node.open && this.follow());
+  }
+
+  /** Show the pair of `tile`, in the turn at that position. On closing, `node` has the focus again. */
+  open({ tile, node, turn }) {
+    if (!this.node) this.build();
+    this.collect();
+    const key = VRThinker.tileKey(tile);
+    const position = this.pairs.findIndex((pair) => pair.turn === turn && pair.key === key);
+    if (position < 0) return;
+    this.opener = node;
+    this.zoom.reset();
+    this.node.showModal();
+    this.setMode(this.mode);
+    this.show(position);
+    this.lenses.focus({ preventScroll: true });
+  }
+
+  /** The pairs of the run that is shown now. */
+  collect() {
+    const { run = "", turns = [] } = VRThinker.trace || {};
+    if (this.exact.run !== run) this.exact = new VRThinker.ExactFrames(run);
+    this.pairs = turns.flatMap(({ tiles }, turn) => tiles.map((tile) => ({ tile, turn, key: VRThinker.tileKey(tile) })));
+  }
+
+  /** The run has gone on, or another one is shown. */
+  follow() {
+    const { exact } = this;
+    this.collect();
+    if (this.exact !== exact || !this.pairs[this.position]) this.node.close();
+    else this.drawPlace();
+  }
+
+  build() {
+    const { element } = VRThinker;
+    this.node = element("dialog", "vrt vrt-closer");
+    this.node.setAttribute("aria-labelledby", "vrt-closer-title");
+    this.title = element("h2");
+    this.title.id = "vrt-closer-title";
+    this.times = element("p", "vrt-closer-times");
+    const head = element("header");
+    head.append(this.title, this.times, this.button("✕", () => this.node.close(), "Close"));
+    this.lenses = element("div", "vrt-lenses");
+    this.lenses.tabIndex = 0;
+    this.lenses.setAttribute("role", "group");
+    this.lenses.setAttribute("aria-label", "Frames. Plus and minus zoom, Shift with an arrow moves, 0 shows all");
+    this.figures = [1, 2].map((side) => this.figure(side));
+    this.lenses.append(...this.figures.map(({ node }) => node));
+    this.node.append(head, this.tools(), this.lenses, this.options(), this.foot());
+    this.zoom = new VRThinker.Zoom(this.lenses, (x) => this.mode === "wipe" && this.setWipe(100 * x), () => this.drawZoom());
+    this.setWipe(50);
+    this.listen();
+    // Gradio narrows the media queries of a page's style sheet to what stands here.
+    (document.querySelector(".gradio-container .contain") || document.body).append(this.node);
+  }
+
+  listen() {
+    this.node.addEventListener("keydown", (event) => this.onKey(event));
+    this.node.addEventListener("wheel", (event) => event.preventDefault(), { passive: false });
+    this.node.addEventListener("close", () => {
+      this.flicker(false);
+      const pair = this.pairs[this.position];
+      const again = () => pair && [...document.querySelectorAll(".vrt-tile")].find((node) => VRThinker.tileKey(node.tile) === pair.key);
+      const node = this.opener.isConnected ? this.opener : again();
+      if (node) node.focus({ preventScroll: true });
+    });
+  }
+
+  button(text, act, label = "") {
+    const button = VRThinker.element("button", "", text);
+    button.type = "button";
+    if (label) {
+      button.setAttribute("aria-label", label);
+      button.title = label;
+    }
+    button.addEventListener("click", act);
+    return button;
+  }
+
+  figure(side) {
+    const { element } = VRThinker;
+    const node = element("figure", `vrt-lens vrt-side${side}`);
+    const image = element("img");
+    image.draggable = false;
+    const missing = element("span", "vrt-missing", "not requested");
+    const caption = element("figcaption", "", `Video ${side}`);
+    node.append(image, missing, caption);
+    return { node, image, missing };
+  }
+
+  tools() {
+    const { element, MODES, ZOOM_STEP } = VRThinker;
+    this.modes = MODES.map(([mode, text]) => {
+      const button = this.button(text, () => this.setMode(mode));
+      button.dataset.mode = mode;
+      return button;
+    });
+    const modes = element("div", "vrt-group");
+    modes.setAttribute("role", "group");
+    modes.setAttribute("aria-label", "How the frames are compared");
+    modes.append(...this.modes);
+    this.zoomed = this.button("100 %", () => this.zoom.reset(), "Show all of the frames");
+    const zoom = element("div", "vrt-group");
+    zoom.setAttribute("role", "group");
+    zoom.setAttribute("aria-label", "Zoom");
+    zoom.append(
+      this.button("−", () => this.zoom.by(1 / ZOOM_STEP), "Zoom out"),
+      this.zoomed,
+      this.button("+", () => this.zoom.by(ZOOM_STEP), "Zoom in"),
+    );
+    const tools = element("div", "vrt-tools");
+    tools.append(modes, zoom);
+    return tools;
+  }
+
+  /** What belongs to one mode only. Its place is kept, so that nothing moves from mode to mode. */
+  options() {
+    const { element } = VRThinker;
+    this.slider = element("input");
+    this.slider.type = "range";
+    this.slider.setAttribute("aria-label", "Where Video 1 ends and Video 2 begins");
+    this.slider.addEventListener("input", () => this.setWipe(Number(this.slider.value)));
+    this.pauseButton = this.button("Pause", () => this.flicker(!this.timer));
+    this.otherButton = this.button("Other video", () => {
+      this.flicker(false);
+      this.turnOver();
+    });
+    this.hint = element("p", "vrt-hint", "Arrow keys change the pair. A wheel, or + and −, zooms both frames; a drag moves them.");
+    const options = element("div", "vrt-options");
+    options.append(this.hint, this.slider, this.pauseButton, this.otherButton);
+    return options;
+  }
+
+  foot() {
+    const { element } = VRThinker;
+    this.earlier = this.button("‹ Earlier", () => this.step(-1));
+    this.later = this.button("Later ›", () => this.step(1));
+    this.place = element("p", "vrt-place");
+    this.place.setAttribute("role", "status");
+    this.note = element("p", "vrt-note");
+    this.note.setAttribute("role", "status");
+    const foot = element("footer");
+    foot.append(this.earlier, this.place, this.later, this.note);
+    return foot;
+  }
+
+  onKey(event) {
+    event.stopPropagation(); // the players' keys rest
+    const moves = { ArrowLeft: [0.1, 0], ArrowRight: [-0.1, 0], ArrowUp: [0, 0.1], ArrowDown: [0, -0.1] };
+    const { ZOOM_STEP } = VRThinker;
+    const keys = {
+      ArrowLeft: () => this.step(-1),
+      ArrowRight: () => this.step(1),
+      "+": () => this.zoom.by(ZOOM_STEP),
+      "=": () => this.zoom.by(ZOOM_STEP),
+      "-": () => this.zoom.by(1 / ZOOM_STEP),
+      0: () => this.zoom.reset(),
+    };
+    if (event.key === "Tab") return this.keepFocus(event);
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = event.shiftKey && moves[event.key] ? () => this.zoom.pan(...moves[event.key]) : keys[event.key];
+    if (!act || (event.target === this.slider && moves[event.key])) return;
+    event.preventDefault();
+    act();
+  }
+
+  /** From the last control to the first, and back. */
+  keepFocus(event) {
+    const all = [...this.node.querySelectorAll("button:enabled, input, [tabindex]")].filter((node) => node.checkVisibility());
+    const [from, to] = event.shiftKey ? [all[0], all.at(-1)] : [all.at(-1), all[0]];
+    if (document.activeElement !== from) return;
+    event.preventDefault();
+    to.focus();
+  }
+
+  step(direction) {
+    const next = this.position + direction;
+    if (!this.pairs[next]) return;
+    this.show(next);
+    document.dispatchEvent(new CustomEvent("vrt:tile", { detail: this.pairs[next].tile }));
+  }
+
+  show(position) {
+    this.position = position;
+    const { tile, turn } = this.pairs[position];
+    VRThinker.say(this.title, `${tile.label} · turn ${turn + 1}`);
+    this.times.replaceChildren(...tile.halves.map((half, side) => this.time(half, side + 1)));
+    this.drawPlace();
+    this.drawMode();
+    this.drawHalves(tile);
+    if (this.exact.run) this.sharpen(this.pairs[position]);
+    else VRThinker.say(this.note, VRThinker.NO_LARGER);
+  }
+
+  /** Show the exact frames of the pair, once they are there, and say what is shown. */
+  async sharpen({ tile, turn, key }) {
+    const { exact } = this;
+    const sides = [1, 2].filter((side) => tile.halves[side - 1]);
+    if (!sides.every((side) => exact.picture(side, tile.slot))) VRThinker.say(this.note, "Fetching the judge's pixels.");
+    const pictures = await Promise.all(sides.map((side) => exact.load(turn, side, tile.slot)));
+    const { note } = await exact.turn(turn);
+    const now = this.pairs[this.position];
+    if (this.exact !== exact || now.key !== key || now.turn !== turn) return;
+    this.drawHalves(tile);
+    const sizes = [...new Set(pictures.filter(Boolean).map(({ width, height }) => `${width} × ${height}`))].join(" and ");
+    const lost = note || "Thumbnail: the larger picture did not arrive. Open this pair again.";
+    VRThinker.say(this.note, pictures.every(Boolean) ? `${sizes} pixels, exactly as the judge was given them.` : lost);
+    const next = this.pairs[this.position + 1];
+    if (next && next.turn !== turn) exact.turn(next.turn);
+  }
+
+  time(half, side) {
+    const time = VRThinker.element("span");
+    time.append(VRThinker.element("b", `vrt-v${side}`, `Video ${side}`), half ? ` ${VRThinker.seconds(half.at)}` : " not requested");
+    return time;
+  }
+
+  drawHalves(tile) {
+    tile.halves.forEach((half, position) => {
+      const { node, image, missing } = this.figures[position];
+      missing.hidden = Boolean(half);
+      image.hidden = !half;
+      node.classList.toggle("bare", !half);
+      if (!half) return image.removeAttribute("src");
+      const { src } = this.exact.picture(position + 1, tile.slot) || half;
+      if (image.getAttribute("src") !== src) image.src = src;
+      image.alt = `Video ${position + 1}`;
+    });
+  }
+
+  setMode(mode) {
+    this.mode = mode;
+    this.drawMode();
+  }
+
+  /** Where the judge saw one video only, there is nothing to compare it with. */
+  drawMode() {
+    const pair = this.pairs[this.position];
+    const alone = Boolean(pair) && pair.tile.halves.some((half) => !half);
+    const mode = alone ? "side" : this.mode;
+    this.lenses.dataset.mode = mode;
+    this.modes.forEach((button) => {
+      button.setAttribute("aria-pressed", String(button.dataset.mode === mode));
+      button.setAttribute("aria-disabled", String(alone && button.dataset.mode !== "side"));
+    });
+    this.hint.hidden = !["side", "difference"].includes(mode);
+    this.slider.hidden = mode !== "wipe";
+    this.pauseButton.hidden = this.otherButton.hidden = mode !== "flicker";
+    if (mode !== "flicker") this.flicker(false);
+    else if (this.drawn !== mode) this.flicker(!window.matchMedia("(prefers-reduced-motion: reduce)").matches);
+    this.drawn = mode;
+    if (document.activeElement && document.activeElement.hidden) this.lenses.focus({ preventScroll: true });
+  }
+
+  /** Change from one video to the other by itself, or stop doing so. */
+  flicker(on) {
+    clearInterval(this.timer);
+    this.timer = on ? setInterval(() => this.turnOver(), VRThinker.FLICKER_MS) : null;
+    VRThinker.say(this.pauseButton, on ? "Pause" : "Play");
+    if (!this.lenses.dataset.front) this.lenses.dataset.front = "1";
+  }
+
+  turnOver() {
+    this.lenses.dataset.front = this.lenses.dataset.front === "1" ? "2" : "1";
+  }
+
+  setWipe(percent) {
+    const place = Math.min(100, Math.max(0, percent));
+    this.slider.value = String(place);
+    this.lenses.style.setProperty("--wipe", `${place}%`);
+  }
+
+  drawZoom() {
+    if (this.zoom) VRThinker.say(this.zoomed, `${Math.round(this.zoom.scale * 100)} %`);
+  }
+
+  drawPlace() {
+    VRThinker.say(this.place, `Pair ${this.position + 1} of ${this.pairs.length}`);
+    // Not `disabled`, which would take the focus away from the keys.
+    this.earlier.setAttribute("aria-disabled", String(this.position === 0));
+    this.later.setAttribute("aria-disabled", String(this.position === this.pairs.length - 1));
+  }
+};
