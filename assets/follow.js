@@ -27,7 +27,7 @@ VRThinker.Follow = class {
     const live = Boolean(trace.run) && !trace.over;
     const fresh = this.run !== trace.run;
     const ended = this.live && !live && !fresh;
-    if (fresh) this.begin(trace.run);
+    if (fresh || (live && !this.live)) this.begin(trace.run);
     this.live = live;
     this.button.hidden = !live || turns === 0;
     if (!trace.run) return;

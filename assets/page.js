@@ -38,17 +38,24 @@ VRThinker.onKey = (event, rail) => {
 };
 
 /** The turns. `props` and `watch` are what Gradio gives to the component. */
-VRThinker.mountTrace = (root, props, watch, empty) => {
+VRThinker.mountTrace = (root, props, watch, empty, check, trigger) => {
   const onTile = (tile) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail: tile }));
-  const view = new VRThinker.Trace(root, { empty, onTile });
-  const follow = new VRThinker.Follow(root);
+  let follow = null;
+  const view = new VRThinker.Trace(root, {
+    empty,
+    onTile,
+    check: [...check, () => trigger("click", { act: "check" })],
+    following: () => follow.on,
+    onShow: () => draw(),
+  });
+  follow = new VRThinker.Follow(root);
   const draw = () => {
     // Who comes is told who judges; that may arrive after a run that they opened at once, and must not take its place.
     if ((props.value || {}).introduction && (VRThinker.trace || {}).run) return;
     view.update(props.value);
     VRThinker.trace = props.value;
-    document.dispatchEvent(new CustomEvent("vrt:trace", { detail: props.value }));
-    follow.update(props.value || {});
+    document.dispatchEvent(new CustomEvent("vrt:trace", { detail: view.shown }));
+    follow.update(view.shown);
   };
   watch("value", draw);
   draw();

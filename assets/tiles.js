@@ -47,10 +47,10 @@ VRThinker.Tiles = class {
     document.dispatchEvent(new CustomEvent("vrt:light", { detail: tiles.map((node) => node.dataset.frames) }));
   }
 
-  /** A number without a tile is no link. */
-  markLinks() {
+  /** A number without a tile is no link, wherever it stands below `root`. */
+  markLinks(root = this.root) {
     const shown = new Set(this.all().flatMap((node) => node.dataset.frames.split(" · ")));
-    this.root.querySelectorAll(".vrt-ref").forEach((link) => {
+    root.querySelectorAll(".vrt-ref").forEach((link) => {
       const known = shown.has(link.dataset.frame);
       if (link.disabled === known) link.disabled = !known;
     });

@@ -31,8 +31,12 @@ VRThinker.tileKey = (tile) => JSON.stringify([tile.label, tile.halves.map((half)
 VRThinker.place = (tile) => (tile.halves[0] || tile.halves[1]).place;
 
 VRThinker.Trace = class {
-  constructor(root, { empty = "", onTile = null } = {}) {
+  constructor(root, { empty = "", onTile = null, check = null, following, onShow = null } = {}) {
     const { element } = VRThinker;
+    root.addEventListener("click", ({ target }) => {
+      const ofVerdict = this.verdict.contains(target.closest(".vrt-ref"));
+      if (ofVerdict && this.order.swapped) this.order.show(false); // the verdict's frames are the first run's
+    });
     this.tiles = new VRThinker.Tiles(root, onTile);
     this.cards = [];
     this.ending = new VRThinker.Passage("p");
@@ -45,27 +49,33 @@ VRThinker.Trace = class {
     this.empty = element("p", "vrt-empty", empty);
     this.turns = element("ol", "vrt-turns");
     this.turns.setAttribute("aria-label", "Turns of the judge");
+    this.order = new VRThinker.Order({ check, following, onShow: () => (onShow ? onShow() : this.update(this.data)) });
     root.classList.add("vrt");
     this.root = root;
-    root.replaceChildren(this.verdict, this.ending.node, this.notes, this.health, this.empty, this.turns);
+    const { order } = this;
+    root.replaceChildren(this.verdict, order.node, this.ending.node, this.notes, this.health, this.empty, order.notice, this.turns);
     this.update({});
   }
 
   /** Draw `data` as `view.data` gives it; what has not changed is left alone. */
   update(data) {
+    this.data = data;
     const trace = data || {};
-    const turns = trace.turns || [];
+    this.order.update(trace);
+    this.shown = this.order.shown(trace);
+    const turns = this.shown.turns || [];
     this.drawVerdict(trace.verdict);
     this.ending.update(trace.ending || "");
     this.ending.node.hidden = !trace.ending;
     this.drawNotes(this.notes, trace.notes || []);
     this.drawHealth(trace.health || []);
-    this.empty.hidden = turns.length > 0 || Boolean(trace.ending);
-    if (this.run !== trace.run) this.forget();
-    this.run = trace.run;
+    this.empty.hidden = turns.length > 0 || Boolean(trace.ending) || this.order.swapped;
+    const run = `${trace.run} ${this.order.swapped}`;
+    if (this.run !== run) this.forget();
+    this.run = run;
     turns.forEach((turn, position) => this.card(position).update(turn));
     this.cards.splice(turns.length).forEach((card) => card.node.remove());
-    this.tiles.markLinks();
+    this.tiles.markLinks(this.order.swapped ? this.turns : this.root);
   }
 
   forget() {

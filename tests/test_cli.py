@@ -15,7 +15,7 @@ from PIL import Image
 
 from tests.ui.support import handmade_runs
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.types.settings import SETTINGS, Settings
+from vrthinker_core.types.settings import SETTINGS, Settings, setting
 
 ROOT = Path(__file__).resolve().parents[1]
 ANSWER = "<Snapshot>s</Snapshot><Think>[bold]t[/bold]</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
@@ -211,6 +211,11 @@ def test_help_starts_in_under_a_second() -> None:
         assert command in done.stdout
 
 
+def option(name: str, value: object) -> list[str]:
+    flag = f"--{name.replace('_', '-')}"
+    return [flag] if setting(name).is_switch else [flag, str(value)]
+
+
 def test_every_setting_is_an_option_and_reaches_the_run(clips: tuple[Path, Path], script: str, tmp_path: Path) -> None:
     chosen = {
         "protocol": "concat",
@@ -224,8 +229,9 @@ def test_every_setting_is_an_option_and_reaches_the_run(clips: tuple[Path, Path]
         "opening": "card",
         "total": 64,
         "fit": "letterbox",
+        "swap": "on",
     }
     assert set(chosen) == {row.name for row in SETTINGS} == {field.name for field in fields(Settings)}
-    options = [text for name, value in chosen.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+    options = [text for name, value in chosen.items() for text in option(name, value)]
     run("compare", *clips, "--prompt", "A block glides.", "--judge", script, "--trace", tmp_path / "run.json", *options)
     assert json.loads((tmp_path / "run.json").read_text("utf-8"))["started"]["settings"] == chosen

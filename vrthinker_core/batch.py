@@ -15,7 +15,7 @@ from vrthinker_core.cpus import cpu_count
 from vrthinker_core.judge import ReplyCollector, stream_items
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Event
+from vrthinker_core.types.events import Event, RunEvent, Swapped
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video import DecoderPool
 
@@ -114,6 +114,7 @@ class _Row:
         self._events: Future[list[Event]] | None = None
         self._pending: PendingTurn | None = None
         self._started = False
+        self._second = False  # Its sides are swapped now
         self.reply = ReplyCollector(0)  # The reply that is being generated
 
     @property
@@ -141,7 +142,7 @@ class _Row:
     def add(self, item: StreamItem) -> Iterator[tuple[int, Event]]:
         """Take an item of the reply."""
         for event in self.reply.add(item):
-            yield self._position, event
+            yield self._position, self._marked(event)
 
     def events(self, *, wait: bool = True) -> Iterator[tuple[int, Event]]:
         """What has happened up to the next request, once, as soon as it is there; without `wait` nothing while the step goes on."""
@@ -157,12 +158,26 @@ class _Row:
         with closing(self.comparison):
             self._writer.close()
 
-    def _go_on(self, step: Callable[[], Event | None]) -> list[Event]:
+    def _go_on(self, step: Callable[[], RunEvent | None]) -> list[Event]:
         """Take a step of the comparison and fetch the next request; gives the events of both."""
         event = step()
-        done = [] if event is None else [self._writer.record(event)]
+        done = [] if event is None else [self._record(event)]
         self._pending = self.comparison.next_request()
         if self._pending is None:
-            return [*done, self._writer.record(self.comparison.finish())]
+            return [*done, self._record(self.comparison.finish()), *self._go_on_swapped()]
         self.reply = ReplyCollector(self._pending.shown.turn)
-        return [*done, self._writer.record(self._pending.shown)]
+        return [*done, self._record(self._pending.shown)]
+
+    def _go_on_swapped(self) -> list[Event]:
+        """Begin the second run, where one is wanted."""
+        swapped = self.comparison.swapped()
+        if swapped is None:
+            return []
+        self.comparison, self._second = swapped, True
+        return self._go_on(swapped.start)
+
+    def _marked(self, event: RunEvent) -> Event:
+        return Swapped(event) if self._second else event
+
+    def _record(self, event: RunEvent) -> Event:
+        return self._writer.record(self._marked(event))

@@ -123,14 +123,28 @@ def _print_run(events: Iterable[Event], json_only: bool) -> int:
 
 
 def _print_labels(events: Iterable[Event]) -> Finished | None:
-    from vrthinker_core.types.events import Finished
+    """Only the labels; with both orders also those of the second run, mapped back, and the word of each dimension."""
+    from vrthinker_core.types.events import Finished, Swapped
+    from vrthinker_core.types.order import check_order
+    from vrthinker_core.types.wording import order_unchecked
 
-    end = next((event for event in events if isinstance(event, Finished)), None)
-    if end is not None:
-        if end.verdict is not None and end.verdict.whole:
-            print(json.dumps(end.verdict.labels))
-        for line in (*end.notes, *([end.error] if end.fault not in INPUT_FAULTS else [])):
-            _print_error(line)
+    end: Finished | None = None
+    last: Event | None = None
+    for last in events:
+        end = last if isinstance(last, Finished) else end
+    if end is None:
+        return None
+    lines = [*end.notes, *([end.error] if end.fault not in INPUT_FAULTS else [])]
+    more: dict[str, object] = {}
+    if isinstance(last, Swapped):
+        second = last.event if isinstance(last.event, Finished) else None
+        check = check_order(end, second)
+        more = {"swapped": check and check.second.labels, "order": check and check.effects}
+        lines += [order_unchecked(second)] if check is None else []
+    if end.verdict is not None and end.verdict.whole:
+        print(json.dumps({**end.verdict.labels, **more}))
+    for line in lines:
+        _print_error(line)
     return end
 
 

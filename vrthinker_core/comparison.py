@@ -54,7 +54,9 @@ class Comparison:
         self._cancelled = cancelled
         self._decoder_pool = decoder_pool
         self._started_at = time.perf_counter()
-        self._resources = ExitStack()
+        self._resources = ExitStack()  # The clips
+        self._conversation_end = ExitStack()
+        self._swaps = False  # It has a verdict, and the same pair is to be judged with its sides swapped
         self._opening: list[Future[Clip]] = []
         self._clips: tuple[Clip, Clip] | None = None
         self._dialect: Dialect | None = None
@@ -67,7 +69,20 @@ class Comparison:
 
     def close(self) -> None:
         """Close the conversation and both clips. May be called again."""
-        self._resources.close()
+        with self._resources:
+            self._conversation_end.close()
+
+    def swapped(self) -> "Comparison | None":
+        """The same comparison with the sides swapped, once this one has finished; None where it is not wanted or has no verdict.
+
+        It takes the opened videos over: nothing is opened twice, and what their processes keep is not decoded again.
+        """
+        if not self._swaps:
+            return None
+        settings = replace(self._settings, swap="off")
+        other = Comparison(self._pair.swapped(), self._backend, settings, self._cancelled)
+        other._opening, other._resources = self._opening[::-1], self._resources.pop_all()
+        return other
 
     def open_ahead(self, executor: Executor) -> None:
         """Begin to open both videos before `start`; what is wrong with them is said there."""
@@ -121,8 +136,15 @@ class Comparison:
         return TurnEnded(Turn(*sent, completion, read, shown.forced, self._last.in_view, shown.note, self._abandoned))
 
     def finish(self) -> Finished:
-        """How the run ended. Clips and conversation are closed."""
-        self.close()
+        """How the run ended. The conversation is closed, and so are the clips unless `swapped` is to take them over."""
+        finished = self._finished()
+        self._swaps = self._settings.swap == "on" and finished.verdict is not None
+        self._conversation_end.close()
+        if not self._swaps:
+            self.close()
+        return finished
+
+    def _finished(self) -> Finished:
         error, deliberation = self._error, self._deliberation
         if error is not None:
             reason = StopReason.CONTEXT_FULL if isinstance(error, ContextFull) else StopReason.FAILED
@@ -193,7 +215,7 @@ class Comparison:
             assert self._dialect is not None
             assert self._clips is not None
             self._conversation = self._backend.open_conversation()
-            self._resources.callback(self._conversation.close)
+            self._conversation_end.callback(self._conversation.close)
             source, follows = frame_source(self._clips), self._backend.follows_instructions
             self._deliberation = Deliberation(
                 self._pair.prompt, self._dialect, self._settings, source, follows_instructions=follows

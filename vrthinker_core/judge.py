@@ -7,11 +7,11 @@ from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.comparison import Comparison
-from vrthinker_core.errors import BackendFailed
+from vrthinker_core.errors import BackendFailed, BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Event, TextArrived
+from vrthinker_core.types.events import Event, RunEvent, Swapped, TextArrived
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import DecoderPool
 
@@ -31,18 +31,32 @@ def judge(
     ends the run as `cancelled`. A turn in which the judge failed is tried once more: its `FramesShown` comes again, with a note.
     `trace` names a file that is written turn by turn: a new one, or an earlier trace, for no other file is replaced. `decoder_pool`
     gives the decoding processes; whoever judges more than once keeps one, and the videos open faster.
+
+    With `settings.swap` a run that has a verdict is followed by a second one over the same opened videos, with the sides swapped:
+    its events, `Started` to `Finished`, come as `Swapped`.
     """
-    comparison = Comparison(pair, backend, settings, cancelled, decoder_pool)
-    with closing(comparison) as run, closing(TraceWriter(trace)) as writer:
-        yield writer.record(run.start(writer.refused))
-        while (pending := run.next_request()) is not None:
-            yield writer.record(pending.shown)
-            reply = ReplyCollector(pending.shown.turn)
-            for item in stream_items(pending.request):
-                yield from reply.add(item)
-            if (ended := run.finish_turn(reply.completion, reply.error)) is not None:
-                yield writer.record(ended)
-        yield writer.record(run.finish())
+    with ExitStack() as resources:
+        first = resources.enter_context(closing(Comparison(pair, backend, settings, cancelled, decoder_pool)))
+        writer = resources.enter_context(closing(TraceWriter(trace)))
+        for event in _run_events(first, writer.refused):
+            yield writer.record(event)
+        if (second := first.swapped()) is not None:
+            resources.enter_context(closing(second))
+            for event in _run_events(second):
+                yield writer.record(Swapped(event))
+
+
+def _run_events(run: Comparison, refused: BadInput | None = None) -> Iterator[RunEvent]:
+    """One run from its first event to its last."""
+    yield run.start(refused)
+    while (pending := run.next_request()) is not None:
+        yield pending.shown
+        reply = ReplyCollector(pending.shown.turn)
+        for item in stream_items(pending.request):
+            yield from reply.add(item)
+        if (ended := run.finish_turn(reply.completion, reply.error)) is not None:
+            yield ended
+    yield run.finish()
 
 
 def stream_items(request: GenerationRequest) -> Iterator[StreamItem]:

@@ -21,7 +21,7 @@ from vrthinker_core.atomic_file import atomic_path, remove_parts
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Frame, ProtocolName, Thumbnail
-from vrthinker_core.types.events import Event, Finished, Started, StopReason, Trace, TurnEnded
+from vrthinker_core.types.events import Event, Finished, Run, Started, StopReason, Swapped, Trace
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -108,21 +108,37 @@ def from_json(data: bytes) -> Trace:
 
 
 def _check(trace: Trace) -> None:
-    """What the types and the bounds of single lists cannot say."""
-    for expected, turn in enumerate(trace.turns, start=1):
+    """What the types and the bounds of single lists cannot say. The bounds on frames and characters are for both runs together."""
+    runs = [trace] if trace.swapped is None else [trace, trace.swapped]
+    if (frames := sum(len(turn.frames) for run in runs for turn in run.turns)) > MAX_FRAMES:
+        raise TraceError(f"This trace shows {frames} frames; at most {MAX_FRAMES} are read.")
+    if (characters := sum(map(len, _texts(trace)))) > MAX_CHARACTERS:
+        raise TraceError(f"The texts of this trace have {characters} characters; at most {MAX_CHARACTERS} are read.")
+    for run in runs:
+        _check_run(run)
+    if trace.swapped is not None and not _is_second_run(trace, trace.swapped):
+        raise TraceError("This trace is damaged: its second run did not compare the same pair with the sides swapped.")
+
+
+def _is_second_run(first: Run, second: Run) -> bool:
+    """Whether `second` compared what `first` had given a verdict on, with the same judge and the sides swapped."""
+    digests = [[clip and clip.digest for clip in run.started.clips] for run in (first, second)]
+    same = [(run.started.prompt, run.started.judge, run.started.dialect) for run in (first, second)]
+    judged = first.finished is not None and first.finished.verdict is not None
+    return judged and digests[0] == digests[1][::-1] and same[0] == same[1]
+
+
+def _check_run(run: Run) -> None:
+    for expected, turn in enumerate(run.turns, start=1):
         if turn.number != expected:
             raise TraceError(f"This trace is not whole: turn {expected} is missing.")
         if min(turn.completion.pieces, default=0) < 0 or sum(turn.completion.pieces) != len(turn.completion.text):
             raise TraceError(f"This trace is damaged: the pieces of turn {expected} do not make up its text.")
-    if (frames := sum(len(turn.frames) for turn in trace.turns)) > MAX_FRAMES:
-        raise TraceError(f"This trace shows {frames} frames; at most {MAX_FRAMES} are read.")
-    if (characters := sum(map(len, _texts(trace)))) > MAX_CHARACTERS:
-        raise TraceError(f"The texts of this trace have {characters} characters; at most {MAX_CHARACTERS} are read.")
-    if trace.started.dialect not in get_args(ProtocolName):
-        raise TraceError(f"This trace speaks the protocol {trace.started.dialect[:40]!r}, which is not known here.")
-    if not all(0 <= number < MAX_NUMBER for number in _numbers(trace)):
+    if run.started.dialect not in get_args(ProtocolName):
+        raise TraceError(f"This trace speaks the protocol {run.started.dialect[:40]!r}, which is not known here.")
+    if not all(0 <= number < MAX_NUMBER for number in _numbers(run)):
         raise TraceError("This trace is damaged: it holds a time or an index that cannot be.")
-    for turn in trace.turns:
+    for turn in run.turns:
         if not all(map(_is_thumbnail, turn.frames)):
             raise TraceError(f"This trace is damaged: a frame of turn {turn.number} is no small JPEG picture.")
 
@@ -139,18 +155,18 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(getattr(value, field.name))
 
 
-def _numbers(trace: Trace) -> Iterator[float]:
+def _numbers(run: Run) -> Iterator[float]:
     """Every time, rate and index, none of which may be negative."""
-    yield trace.started.settings.temperature
-    for clip in filter(None, trace.started.clips):
+    yield run.started.settings.temperature
+    for clip in filter(None, run.started.clips):
         yield from (clip.width, clip.height, clip.frames, clip.fps, clip.seconds)
-    for turn in trace.turns:
+    for turn in run.turns:
         yield turn.completion.seconds
         yield from (ref.slot for ref in turn.in_view)
         for frame in turn.frames:
             yield from (frame.ref.slot, frame.index, frame.seconds, frame.until)
-    if trace.finished is not None:
-        yield trace.finished.seconds
+    if run.finished is not None:
+        yield run.finished.seconds
 
 
 def _is_thumbnail(frame: Thumbnail) -> bool:
@@ -216,29 +232,30 @@ class TraceWriter:
         self._started_at = time.perf_counter()
 
     def close(self) -> None:
-        """Keep a run that is left before its end as cancelled."""
+        """Keep a run that is left before its end as cancelled; the second one, where that has begun."""
+        end = Finished(StopReason.CANCELLED, seconds=time.perf_counter() - self._started_at)
         if self._trace is not None and self._trace.finished is None:
-            self.record(Finished(StopReason.CANCELLED, seconds=time.perf_counter() - self._started_at))
+            self.record(end)
+        elif self._trace is not None and self._trace.swapped is not None and self._trace.swapped.finished is None:
+            self.record(Swapped(end))
 
     def record(self, event: Event) -> Event:
         """Keep an event and give it back; the last one with what became of the record.
 
         The file is written when the run starts, at each turn's end and when the run has ended.
         """
-        if isinstance(event, Started):
-            self._trace = Trace(event)
-            if self._path is not None:
-                remove_parts(self._path.parent)
-        elif isinstance(event, TurnEnded) and self._trace is not None:
-            self._trace = replace(self._trace, turns=(*self._trace.turns, event.turn))
-        elif isinstance(event, Finished) and self._trace is not None:
-            self._trace = replace(self._trace, finished=event)
-        else:
+        before = self._trace
+        self._trace = Trace(event) if isinstance(event, Started) else before and before.with_event(event)
+        if self._trace is None or self._trace is before:
             return event
+        if isinstance(event, Started) and self._path is not None:
+            remove_parts(self._path.parent)
         self._save(self._trace)
-        if isinstance(event, Finished) and self._warning and self._warning not in event.notes:
+        last = event.event if isinstance(event, Swapped) else event
+        if isinstance(last, Finished) and self._warning and self._warning not in last.notes:
             # The record itself says where it had to go, too.
-            return self.record(replace(event, notes=(*event.notes, self._warning)))
+            told = replace(last, notes=(*last.notes, self._warning))
+            return self.record(Swapped(told) if isinstance(event, Swapped) else told)
         return event
 
     def _save(self, trace: Trace) -> None:

@@ -6,8 +6,20 @@ from rich.console import Console
 from rich.text import Text
 
 from vrthinker_core.types import ClipInfo, Side, Thumbnail
-from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Turn, TurnEnded
-from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
+from vrthinker_core.types.events import (
+    Event,
+    Finished,
+    FramesShown,
+    RunEvent,
+    Started,
+    StopReason,
+    Swapped,
+    TextArrived,
+    Turn,
+    TurnEnded,
+)
+from vrthinker_core.types.order import check_order
+from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES, SIDES_SWAPPED, order_unchecked
 
 
 class ConsoleRenderer:
@@ -18,22 +30,49 @@ class ConsoleRenderer:
         self._open_line = False
 
     def render(self, events: Iterable[Event]) -> Finished | None:
-        """Print all events; gives the last one."""
+        """Print all events; gives the end of the run, of the first one where the pair is judged in both orders."""
         last: Finished | None = None
+        in_swapped, second = False, None
         for event in events:
-            match event:
-                case Started():
-                    self._started(event)
-                case FramesShown():
-                    self._frames(event)
-                case TextArrived():
-                    self._write(event.text)
-                case TurnEnded():
-                    self._turn(event.turn)
-                case Finished():
-                    self._finished(event)
-                    last = event
+            if isinstance(event, Swapped):
+                if not in_swapped:
+                    self._line("")
+                    self._line(SIDES_SWAPPED, "bold magenta")
+                in_swapped = True
+                second = self._render(event.event)
+            else:
+                last = self._render(event)
+        if in_swapped:
+            self._order(last, second)
         return last
+
+    def _render(self, event: RunEvent) -> Finished | None:
+        match event:
+            case Started():
+                self._started(event)
+            case FramesShown():
+                self._frames(event)
+            case TextArrived():
+                self._write(event.text)
+            case TurnEnded():
+                self._turn(event.turn)
+            case Finished():
+                self._finished(event)
+                return event
+        return None
+
+    def _order(self, first: Finished | None, second: Finished | None) -> None:
+        """Both verdicts beside each other, both with the labels of the first, and a word for each dimension."""
+        self._line("")
+        check = check_order(first, second)
+        if check is None:
+            self._line(order_unchecked(second), "bold yellow")
+            return
+        self._line(f"{'Both orders':<18}{'as given':<12}{'swapped':<12}", "bold green")
+        swapped = dict(check.second)
+        for dimension, label in check.first:
+            labels = f"{LABEL_NAMES[label]:<12}{LABEL_NAMES[swapped[dimension]]:<12}"
+            self._line(f"  {DIMENSION_NAMES[dimension]:<16}{labels}{check[dimension]}")
 
     def _started(self, started: Started) -> None:
         self._line(f"Judge     {started.judge}, protocol {started.dialect}", "bold")

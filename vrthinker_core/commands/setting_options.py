@@ -27,7 +27,7 @@ def with_setting_options(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
-def _parse(chosen: dict[str, str | None]) -> Settings:
+def _parse(chosen: dict[str, str | bool | None]) -> Settings:
     values: dict[str, Any] = {}
     for row in SETTINGS:
         try:
@@ -38,6 +38,9 @@ def _parse(chosen: dict[str, str | None]) -> Settings:
 
 
 def _option(row: Setting) -> inspect.Parameter:
+    if row.is_switch:
+        switch = Annotated[bool, typer.Option(_flag(row), help=row.help, show_default=False)]
+        return inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=row.default == "on", annotation=switch)
     default = "the protocol's own" if row.default is None else row.default
     only = f" Only in {row.protocol}." if row.protocol else ""
     option = typer.Option(_flag(row), help=f"{row.help}{only} ({row.range}; default: {default})", show_default=False)

@@ -1,7 +1,7 @@
 """The nouns. Start reading here: everything else in the package is written in these words."""
 
 from vrthinker_core.types.comparison import Dimension, Preference, Side, Verdict, VideoPair
-from vrthinker_core.types.events import StopReason, Trace, Turn
+from vrthinker_core.types.events import Run, StopReason, Trace, Turn
 from vrthinker_core.types.frames import ClipInfo, Frame, FrameRef, Thumbnail
 from vrthinker_core.types.replies import FrameSelection, Problem, ProblemKind, Reply
 from vrthinker_core.types.settings import ProtocolName, Settings
@@ -17,6 +17,7 @@ __all__ = [
     "ProblemKind",
     "ProtocolName",
     "Reply",
+    "Run",
     "Settings",
     "Side",
     "StopReason",

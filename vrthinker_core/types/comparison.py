@@ -38,6 +38,10 @@ class VideoPair:
     first: Path | str
     second: Path | str
 
+    def swapped(self) -> "VideoPair":
+        """The same pair with its sides swapped."""
+        return VideoPair(self.prompt, self.second, self.first)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
 from vrthinker_core.types.comparison import Verdict
 from vrthinker_core.types.frames import ClipInfo, FrameRef, Thumbnail
@@ -93,19 +93,34 @@ class Finished:
     seconds: float = 0.0
 
 
-Event = Started | FramesShown | TextArrived | TurnEnded | Finished
+RunEvent = Started | FramesShown | TextArrived | TurnEnded | Finished
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """A run as it is kept: the truth of which page, replay, table and report are views."""
+class Swapped:
+    """An event of the second run, in which the pair is judged with its sides swapped; it comes after the first has finished."""
+
+    event: RunEvent  # As the judge had it: its video 1 is the pair's second video
+
+
+Event = RunEvent | Swapped
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run from its first event to its last."""
 
     started: Started
     turns: tuple[Turn, ...] = ()
     finished: Finished | None = None  # None when the run was killed before it could say how it ended
-    format: Literal["vr-thinker-trace/1"] = "vr-thinker-trace/1"
 
-    def events(self) -> Iterator[Event]:
+    def with_event(self, event: RunEvent) -> Self:
+        """The run after one more event; the very same after one that is not kept by itself."""
+        if isinstance(event, TurnEnded):
+            return replace(self, turns=(*self.turns, event.turn))
+        return replace(self, finished=event) if isinstance(event, Finished) else self
+
+    def run_events(self) -> Iterator[RunEvent]:
         """The very events of the live run, in order."""
         yield self.started
         for turn in self.turns:
@@ -118,3 +133,26 @@ class Trace:
             yield TurnEnded(turn)
         if self.finished is not None:
             yield self.finished
+
+
+@dataclass(frozen=True, slots=True)
+class Trace(Run):
+    """A run as it is kept: the truth of which page, replay, table and report are views."""
+
+    format: Literal["vr-thinker-trace/1"] = "vr-thinker-trace/1"
+    swapped: Run | None = None  # The second run, where the order was checked
+
+    def with_event(self, event: Event) -> "Trace":
+        """The same for both runs."""
+        if not isinstance(event, Swapped):
+            return Run.with_event(self, event)
+        if isinstance(event.event, Started):
+            return replace(self, swapped=Run(event.event))
+        swapped = self.swapped and self.swapped.with_event(event.event)
+        return self if swapped is self.swapped else replace(self, swapped=swapped)
+
+    def events(self) -> Iterator[Event]:
+        """The very events of the live run, in order, those of the second run after them."""
+        yield from self.run_events()
+        if self.swapped is not None:
+            yield from map(Swapped, self.swapped.run_events())

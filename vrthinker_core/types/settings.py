@@ -29,6 +29,7 @@ class Settings:
     opening: Literal["training", "card"] = "training"
     total: int = 96
     fit: Literal["squash", "letterbox"] = "squash"
+    swap: Literal["off", "on"] = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,11 @@ class Setting:
         return value
 
     @property
+    def is_switch(self) -> bool:
+        """It is off or on: on the command line an option without a value, and true or false in a call."""
+        return tuple(self.words) == ("off", "on")
+
+    @property
     def range(self) -> str:
         """What it may be, in words: "all, or a whole number from 0 up", "one of card, clean"."""
         words = ", ".join(self.words)
@@ -68,6 +74,8 @@ class Setting:
         """The value that a person gave as text or number; the default for None, "" and OWN. Raises BadInput."""
         if value is None or value in ("", OWN):
             return self.default
+        if isinstance(value, bool) and self.is_switch:
+            return "on" if value else "off"
         found = _as_number(value, self.number) if isinstance(value, str) and value not in self.words else value
         self.check(found)
         return found  # type: ignore[return-value]
@@ -191,6 +199,12 @@ SETTINGS = (
         "How a frame becomes 448 x 448 pixels: squashed, as the judge was trained, or letterboxed.",
         {"squash": "Squashed", "letterbox": "Letterboxed"},
         protocol="paired",
+    ),
+    Setting(
+        "swap",
+        "Both orders",
+        "After its verdict the judge compares the pair again with the sides swapped, to see whether it says the same.",
+        {"off": "One order", "on": "Both orders"},
     ),
 )
 """Every field of `Settings`, in the order in which a form shows them."""

@@ -1,8 +1,27 @@
-"""What page and terminal call the dimensions and the labels of a verdict."""
+"""What page and terminal call the dimensions and the labels of a verdict, and why the order could not be checked."""
 
 from vrthinker_core.types.comparison import Dimension, Preference
+from vrthinker_core.types.events import Finished, StopReason
 
 DIMENSION_NAMES = dict(zip(Dimension, ("Text alignment", "Motion quality", "Visual quality", "Overall"), strict=True))
 
 LABEL_NAMES = {Preference.TIE: "tie", Preference.FIRST: "video 1", Preference.SECOND: "video 2", None: "not said"}
 """As they stand within a sentence; None is a label that the judge did not give."""
+
+SIDES_SWAPPED = "The same pair with its sides swapped: what the judge calls video 1 here is your video 2, and the other way round."
+
+_NO_SECOND_VERDICT = {
+    StopReason.NO_ANSWER: "the judge gave no answer that could be read",
+    StopReason.TURN_LIMIT: "the judge used all its turns without an answer",
+    StopReason.TOKEN_LIMIT: "the judge's reply was cut off before it answered",
+    StopReason.CONTEXT_FULL: "the conversation no longer fits what the judge can read",
+    StopReason.CANCELLED: "the second run was stopped",
+}
+
+
+def order_unchecked(second: Finished | None) -> str:
+    """Why the first verdict stands alone, from the end of the second run; None for one that never ended."""
+    if second is None:
+        return "Order not checked: the second run was cut off."
+    reason = second.error or _NO_SECOND_VERDICT.get(second.stop, "the second run failed")
+    return f"Order not checked: {reason.rstrip('.')}."

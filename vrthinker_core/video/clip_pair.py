@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.errors import VrThinkerError
@@ -43,13 +44,20 @@ def close_clip(opening: Future[Clip]) -> None:
 
 
 def frame_source(clips: tuple[Clip, Clip]) -> FrameSource:
-    """Reads frames of both clips, in the order of the references. Both worker processes decode at the same time."""
+    """Reads frames of both clips, in the order of the references. Both worker processes decode at the same time.
+
+    The first clip gives the frames of the first side, whichever side it was opened for.
+    """
 
     def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         slots_by_side = [[ref.slot for ref in refs if ref.side is side] for side in Side]
         with ThreadPoolExecutor(len(clips)) as pool:
             frames_by_side = pool.map(lambda clip, slots: clip.frames(slots), clips, slots_by_side)
-            found = {frame.ref: frame for frames in frames_by_side for frame in frames}
+            found = {
+                (ref := FrameRef(frame.ref.slot, side)): frame if frame.ref == ref else replace(frame, ref=ref)
+                for side, frames in zip(Side, frames_by_side, strict=True)
+                for frame in frames
+            }
         return tuple(found[ref] for ref in refs)
 
     return frames

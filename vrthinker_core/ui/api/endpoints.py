@@ -30,6 +30,7 @@ from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.sessions import Session, Sessions
 from vrthinker_core.ui.view.api_json import HealthJson, JudgeHealthJson, RunJson, refused_json, run_json, settings_json
+from vrthinker_core.ui.view.run_state import RunState
 
 POLL_SECONDS = 0.05
 HEARTBEAT_SECONDS = 0.5  # at most between two items: Gradio notices only between items that a client has disconnected
@@ -86,7 +87,9 @@ class Endpoints:
 
         Every item is the whole run so far; the last one has `stop`, and `labels` for text alignment (TA), motion quality (MQ),
         visual quality (VQ) and overall (OA): 0 tie, 1 video 1, 2 video 2, null not said. `error` is one sentence when it failed.
-        A tool's answer is the last item, as JSON. One run can take minutes, and others may wait before you: `health` says how many.
+        With the setting `swap` the same pair is then judged with its sides swapped: `swapped` has those labels, mapped back, and in
+        `order` a word for each ("stable", "flips", "turns into a tie", …). A tool's answer is the last item, as JSON. One run can
+        take minutes, and others may wait before you: `health` says how many.
 
         Args:
             video1: The first video: the path or address that an upload here gave, or its web address.
@@ -151,7 +154,7 @@ async def _progress(session: Session) -> AsyncGenerator[RunJson, None]:
     polls = 0
     while not session.run.over:
         state = session.run.state
-        stage = (state.started is not None, len(state.turns), bool(state.turns and state.turns[-1].turn))
+        stage = [(run.started is not None, len(run.turns), bool(run.turns and run.turns[-1].turn)) for run in _runs(state)]
         if stage != before or polls * POLL_SECONDS >= HEARTBEAT_SECONDS:
             yield run_json(state, session.run.seconds)
             polls = 0
@@ -159,6 +162,10 @@ async def _progress(session: Session) -> AsyncGenerator[RunJson, None]:
         polls += 1
         await asyncio.sleep(POLL_SECONDS)
     yield run_json(session.run.state, session.run.seconds)
+
+
+def _runs(state: RunState) -> list[RunState]:
+    return [state] if state.swapped is None else [state, state.swapped]
 
 
 def _response(item: Item, token: str) -> Item | str:

@@ -39,7 +39,8 @@ def settings_schema() -> dict[str, Any]:
 
 def _setting_schema(row: Setting) -> dict[str, Any]:
     """Any number fits, in the range or not, whole or not: `parse_settings` refuses it with a sentence that names the setting."""
-    kinds = _any_of("string", "null") if row.number is None else _any_of("number", "string", "null")
+    words = _any_of("boolean", "string", "null") if row.is_switch else _any_of("string", "null")
+    kinds = words if row.number is None else _any_of("number", "string", "null")
     default = {} if row.default is None else {"default": row.default}
     return {**kinds, "description": f"{row.label}. {row.help} Range: {row.range}.", **default}
 

@@ -9,6 +9,7 @@ from vrthinker_core.types import Side
 from vrthinker_core.ui.page.handlers import Handlers
 from vrthinker_core.ui.page.judge_banner import JudgeBanner
 from vrthinker_core.ui.page.layout import PageComponents, Updates
+from vrthinker_core.ui.page.order_handlers import OrderHandlers
 from vrthinker_core.ui.page.services import Services, session_id_of
 from vrthinker_core.ui.page.upload_handlers import UploadHandlers
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
@@ -21,9 +22,13 @@ QUIET_EVENT: dict[str, Any] = {"api_visibility": "private", "show_progress": "hi
 def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Services, at_once: int, waiting: int) -> None:
     """Connect all events, inside the `with` statement of `blocks`. `at_once` runs go on at a time, `waiting` more may wait."""
     handlers, banner = Handlers(blocks, parts, services), JudgeBanner(parts, services)
-    run = _connect_run(parts, handlers, at_once)
+    runs = [_connect_compare(parts, handlers, at_once), _connect_check(parts, OrderHandlers(parts, services, handlers), at_once)]
+    parts.stop_button.click(handlers.stop, None, [*parts.run_outputs, *parts.buttons], queue=False, cancels=runs, **QUIET_EVENT)
+    for run in runs:
+        run.success(**_in_browser(parts.idle_buttons()))
+        run.failure(handlers.on_failure, None, [*parts.buttons, parts.status], queue=False, **QUIET_EVENT)
     _connect_uploads(parts, services)
-    _connect_replays(blocks, parts, handlers, run)
+    _connect_replays(blocks, parts, handlers, runs)
     parts.rail.click(handlers.swap_videos, parts.videos, [*parts.videos, *parts.run_outputs], queue=False, **QUIET_EVENT)
     announced = [parts.head, parts.trace]
     blocks.load(banner.on_load, None, announced, **QUIET_EVENT)
@@ -41,19 +46,25 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
     blocks.limit_queue(JUDGE_QUEUE, waiting, end_session)
 
 
-def _connect_run(parts: PageComponents, handlers: Handlers, at_once: int) -> Any:
-    """Compare and Stop; returns the event of the run itself, which others cancel."""
+def _connect_compare(parts: PageComponents, handlers: Handlers, at_once: int) -> Any:
+    """Compare; returns the event of the run itself, which others cancel."""
     line_and_buttons = [*parts.buttons, parts.status]
     joined = parts.compare_button.click(handlers.join_queue, None, line_and_buttons, queue=False, **QUIET_EVENT)
-    inputs = {*parts.videos, parts.prompt, parts.judge, *parts.settings.values()}  # a set: the handler gets values by component
-    queue: dict[str, Any] = {"concurrency_limit": at_once, "concurrency_id": JUDGE_QUEUE}
-    progress: dict[str, Any] = {"show_progress": "minimal", "show_progress_on": [parts.queue_position]}
-    run = joined.success(handlers.compare, inputs, parts.run_outputs, api_visibility="private", **queue, **progress)
-    run.success(**_in_browser(parts.idle_buttons()))
     joined.failure(**_in_browser(parts.refused_entry()))
-    run.failure(handlers.on_failure, None, line_and_buttons, queue=False, **QUIET_EVENT)
-    parts.stop_button.click(handlers.stop, None, [*parts.run_outputs, *parts.buttons], queue=False, cancels=[run], **QUIET_EVENT)
-    return run
+    inputs = {*parts.videos, parts.prompt, parts.judge, *parts.settings.values()}  # a set: the handler gets values by component
+    return joined.success(handlers.compare, inputs, parts.run_outputs, **_in_judge_queue(parts, at_once))
+
+
+def _connect_check(parts: PageComponents, handlers: OrderHandlers, at_once: int) -> Any:
+    """Check the order, in the same queue; what is refused says so by itself, and leaves everything as it is."""
+    inputs, line_and_buttons = [parts.prompt, *parts.videos], [*parts.buttons, parts.status]
+    joined = parts.trace.click(handlers.join_queue, inputs, line_and_buttons, queue=False, **QUIET_EVENT)
+    return joined.success(handlers.check, inputs, parts.run_outputs, **_in_judge_queue(parts, at_once))
+
+
+def _in_judge_queue(parts: PageComponents, at_once: int) -> dict[str, Any]:
+    queue: dict[str, Any] = {"concurrency_limit": at_once, "concurrency_id": JUDGE_QUEUE}
+    return {"api_visibility": "private", "show_progress": "minimal", "show_progress_on": [parts.queue_position], **queue}
 
 
 def _connect_uploads(parts: PageComponents, services: Services) -> None:
@@ -66,9 +77,9 @@ def _connect_uploads(parts: PageComponents, services: Services) -> None:
         entered.then(handlers.on_address, address, changed, concurrency_id="fetched", **limits)
 
 
-def _connect_replays(blocks: CheckedBlocks, parts: PageComponents, handlers: Handlers, run: Any) -> None:
+def _connect_replays(blocks: CheckedBlocks, parts: PageComponents, handlers: Handlers, runs: list[Any]) -> None:
     changed = [*parts.videos, parts.prompt, *parts.run_outputs, *parts.buttons]
-    immediate: dict[str, Any] = {"queue": False, "cancels": [run], **QUIET_EVENT}
+    immediate: dict[str, Any] = {"queue": False, "cancels": runs, **QUIET_EVENT}
     parts.examples.click(handlers.show_example, None, changed, **immediate)
     parts.open_button.upload(handlers.open_trace, parts.open_button, changed, **immediate)
     blocks.load(handlers.open_linked_trace, None, changed, **QUIET_EVENT)

@@ -38,8 +38,16 @@ class Handlers:
 
     async def join_queue(self, request: gr.Request) -> Updates:
         """Take a place in the waiting room. Raises a silent gr.Error when it is full; the page shows BUSY (`refused_entry`)."""
-        if not self._services.waiting_room.join(session_id_of(request), self._blocks.limited_queue.has_comparison):
+        if not self.take_place(request):
             raise gr.Error(words.BUSY, visible=False, print_exception=False)
+        return self.waiting()
+
+    def take_place(self, request: gr.Request) -> bool:
+        """Take a place in the waiting room; False when it is full."""
+        return self._services.waiting_room.join(session_id_of(request), self._blocks.limited_queue.has_comparison)
+
+    def waiting(self) -> Updates:
+        """The page of a visitor who has a place."""
         compare, stop = self._parts.buttons
         return {compare: gr.update(visible=False), stop: gr.update(visible=True), self._parts.status: words.WAITING}
 
@@ -52,19 +60,25 @@ class Handlers:
             except BadInput as bad:
                 yield self._parts.without_run(str(bad), str(bad))
                 return
-            ready, progress = self._services.judges.is_loaded, self._run_progress(session_id, session)
-            try:
-                async for updates in self._blocks.limited_queue.without_seat_until(lambda: ready(session.judge), progress):
-                    yield updates
-            finally:
-                session.run.request_stop()
+            async for updates in self.show_run(session_id, session):
+                yield updates
+
+    async def show_run(self, session_id: str, session: Session) -> AsyncIterator[Updates]:
+        """Show a run that has been started as it goes; it is stopped when nobody asks for more."""
+        ready, progress = self._services.judges.is_loaded, self._run_progress(session_id, session)
+        try:
+            async for updates in self._blocks.limited_queue.without_seat_until(lambda: ready(session.judge), progress):
+                yield updates
+        finally:
+            session.run.request_stop()
 
     async def stop(self, request: gr.Request) -> Updates:
         """Stop the visitor's run; everything the judge had seen and written stays."""
         self._services.waiting_room.leave(session_id_of(request))
         session = self._services.session_of(request)
         if session is None or session.run.over:
-            return {self._parts.status: words.READY, **self._parts.idle_buttons()}
+            line = words.READY if session is None else self._status_line(session)
+            return {self._parts.status: line, **self._parts.idle_buttons()}
         await asyncio.to_thread(session.run.stop)
         return {**self._run_updates(session), **self._parts.idle_buttons()}
 

@@ -75,7 +75,8 @@ class PageComponents:
     def _build_tabs(self) -> None:
         with gr.Tabs():
             with gr.Tab(words.TAB_TRACE):
-                self.trace = _html(f"mountTrace(host, props, watch, {words.EMPTY!r})", {"turns": []}, "trace")
+                check = [words.CHECK_ORDER, words.CHECK_HELP]
+                self.trace = _html(f"mountTrace(host, props, watch, {words.EMPTY!r}, {check!r}, trigger)", {"turns": []}, "trace")
             with gr.Tab(words.TAB_FRAMES):
                 _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")
             with gr.Tab(words.TAB_TRANSCRIPT):

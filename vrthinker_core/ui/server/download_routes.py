@@ -50,8 +50,9 @@ class DownloadRoutes:
             return _not_found()
         name = str(request.path_params["name"])
         session = self._sessions.find_run(name)
+        link, checks = (session.link, session.checks) if session else ("", 0)
         try:
-            return JSONResponse({"trace": (session.link if session else "") or self._shared.add(name, trace)})
+            return JSONResponse({"trace": link or self._shared.add(f"{name} {checks}", trace)})
         except OSError:
             return PlainTextResponse(words.NO_ROOM, 507)
 

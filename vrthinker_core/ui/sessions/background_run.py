@@ -6,12 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vrthinker_core.errors import describe
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Event, Finished, StopReason
+from vrthinker_core.types.events import Event, Finished, StopReason, Swapped
 from vrthinker_core.ui.sessions.replay import end_open_turn
 from vrthinker_core.ui.view.run_state import RunState, fold
 
@@ -42,24 +42,36 @@ class BackgroundRun:
     """A job that runs in a thread. `state` is what has happened so far: an immutable value, replaced with each event."""
 
     def __init__(
-        self, job: RunJob, run_job: JobRunner, judge_slots: threading.Semaphore, is_loaded: Callable[[str], bool] = always
+        self,
+        job: RunJob,
+        run_job: JobRunner,
+        judge_slots: threading.Semaphore,
+        is_loaded: Callable[[str], bool] = always,
+        first: RunState | None = None,
     ) -> None:
         """`judge_slots`: one for each judge that may run at once; a stopped judge holds its slot until its thread has ended.
 
-        A run takes none before its judge `is_loaded`.
+        A run takes none before its judge `is_loaded`. `first`: the run whose order is checked; the job's is the second one.
         """
         self.job = job
-        self.state = RunState()
+        self._first = first
+        self.state = RunState() if first is None else replace(first, swapped=RunState())
         self._run_job = run_job
         self._judge_slots = judge_slots
         self._is_loaded = is_loaded
         self._started_at = time.monotonic()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._stop_deadline = math.inf
         self._over = threading.Event()
         context = contextvars.copy_context()  # ZeroGPU charges the quota of the visitor whose request this is
         self._thread = threading.Thread(target=context.run, args=(self._work,), name="run", daemon=True)
         self._thread.start()
+
+    @property
+    def pair(self) -> VideoPair:
+        """What is compared, in the order of the first run."""
+        pair = self.job.pair
+        return pair if self._first is None else pair.swapped()
 
     @property
     def seconds(self) -> float:
@@ -81,7 +93,7 @@ class BackgroundRun:
         """Stop, and return the final state, after `STOP_SECONDS` at the latest."""
         self.request_stop()
         self._over.wait(STOP_SECONDS)
-        self._add(Finished(StopReason.CANCELLED, seconds=self.seconds))
+        self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
         return self.state
 
     def join(self, timeout: float) -> bool:
@@ -93,26 +105,40 @@ class BackgroundRun:
         """All that the thread does."""
         while not self._is_loaded(self.job.judge) or not self._judge_slots.acquire(timeout=POLL_SECONDS):
             if self._stop_deadline < math.inf:
-                self._add(Finished(StopReason.CANCELLED))
+                self._end(Finished(StopReason.CANCELLED))
                 return
             time.sleep(POLL_SECONDS)
         try:
             with closing(self._run_job(self.job)) as events:
                 for event in events:
-                    if not self._add(event) or time.monotonic() > self._stop_deadline:
+                    if not self._add(self._marked(event)) or time.monotonic() > self._stop_deadline:
                         break
         except Exception as error:  # noqa: BLE001 - outermost in the thread: every run ends with a sentence
-            self._add(Finished(StopReason.FAILED, error=describe(error), fault=type(error).__name__, seconds=self.seconds))
+            self._end(Finished(StopReason.FAILED, error=describe(error), fault=type(error).__name__, seconds=self.seconds))
         finally:
             self._judge_slots.release()
-            self._add(Finished(StopReason.CANCELLED, seconds=self.seconds))
+            self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
+
+    def _marked(self, event: Event) -> Event:
+        """An event of the job, as it stands in this run."""
+        return event if self._first is None or isinstance(event, Swapped) else Swapped(event)
+
+    def _end(self, finished: Finished) -> None:
+        """End the run where it stands; a first run that has finished keeps its end, and the second one gets this."""
+        with self._lock:
+            self._add(finished if self.state.finished is None else Swapped(finished))
 
     def _add(self, event: Event) -> bool:
         """Fold an event into the state; False when the run was already over."""
         with self._lock:
             if self._over.is_set():
                 return False
-            self.state = fold(end_open_turn(self.state) if isinstance(event, Finished) else self.state, event)
-            if isinstance(event, Finished):
+            last = event.event if isinstance(event, Swapped) else event
+            self.state = fold(end_open_turn(self.state) if isinstance(last, Finished) else self.state, event)
+            if isinstance(last, Finished) and (last is not event or not self._swap_follows(last)):
                 self._over.set()
             return True
+
+    def _swap_follows(self, finished: Finished) -> bool:
+        """Whether the job goes on with the sides swapped after this end of the first run."""
+        return self.job.settings.swap == "on" and finished.verdict is not None

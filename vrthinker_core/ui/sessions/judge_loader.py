@@ -13,7 +13,7 @@ from vrthinker_core.backends import NANO_NAME, Backend, default_choice, open_bac
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import display_name
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.judge import judge
-from vrthinker_core.types.events import Event, Finished
+from vrthinker_core.types.events import Event, Finished, RunEvent, Swapped
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.video import DecoderPool
@@ -49,6 +49,11 @@ class JudgeLoader:
             raise error.with_traceback(None)  # else each raise would make the traceback longer
         return future.result()
 
+    def find(self, backend_name: str) -> str | None:
+        """The name under which the judge is offered that a trace calls so; None where it is not open here."""
+        opened = (name for name, future in self._futures.items() if future.done() and not future.exception())
+        return next((name for name in opened if self.get(name).name == backend_name), None)
+
     def wait_all(self) -> None:
         """Wait until every judge has been opened, or has failed to."""
         futures.wait(self._futures.values())
@@ -57,7 +62,7 @@ class JudgeLoader:
         """Run a job and yield its events (a `JobRunner`). On ZeroGPU this is the generator that runs in the GPU's process."""
         backend, pool, stop = self.get(job.judge), self.decoder_pool, job.stop_file.exists
         for event in judge(job.pair, backend, job.settings, cancelled=stop, trace=job.trace, decoder_pool=pool):
-            yield replace(event, notes=(TRACE_NOT_KEPT,)) if isinstance(event, Finished) and event.notes else event
+            yield Swapped(_without_paths_in(event.event)) if isinstance(event, Swapped) else _without_paths_in(event)
 
     def close(self) -> None:
         """Stop the decoder processes."""
@@ -76,6 +81,10 @@ class JudgeLoader:
             except BaseException as error:  # noqa: BLE001 - outermost in the thread: the page shows what happened
                 sentence = f"The judge could not be opened ({type(error).__name__}). Choose another judge."
                 self._futures[name].set_exception(CheckpointError(sentence))
+
+
+def _without_paths_in(event: RunEvent) -> RunEvent:
+    return replace(event, notes=(TRACE_NOT_KEPT,)) if isinstance(event, Finished) and event.notes else event
 
 
 def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:

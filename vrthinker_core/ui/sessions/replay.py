@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.types.events import Trace, Turn, TurnEnded
+from vrthinker_core.types.events import Run, Trace, Turn, TurnEnded
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
 from vrthinker_core.ui.view.run_state import RunState, fold, fold_all, frames_in_view
@@ -32,15 +33,24 @@ class Replay:
 
 
 def trace_of(state: RunState) -> Trace | None:
-    """The run as a trace, without a turn that has not ended; None before the run has begun."""
+    """The run as a trace, without turns that have not ended; None before the run has begun."""
     if state.started is None:
         return None
-    turns = tuple(turn_state.turn for turn_state in state.turns if turn_state.turn is not None)
-    return Trace(state.started, turns, state.finished)
+    return Trace(state.started, _ended_turns(state), state.finished, swapped=_run_of(state.swapped))
+
+
+def _run_of(state: RunState | None) -> Run | None:
+    return None if state is None or state.started is None else Run(state.started, _ended_turns(state), state.finished)
+
+
+def _ended_turns(state: RunState) -> tuple[Turn, ...]:
+    return tuple(turn_state.turn for turn_state in state.turns if turn_state.turn is not None)
 
 
 def end_open_turn(state: RunState) -> RunState:
     """The state with its open turn, where there is one, ended as a cancelled one: the text of a judge that hangs is kept."""
+    if state.swapped is not None:
+        return replace(state, swapped=end_open_turn(state.swapped))
     read_reply = reply_reader(state.started)
     if read_reply is None or not state.turns or state.turns[-1].turn is not None:
         return state

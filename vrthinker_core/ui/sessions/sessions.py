@@ -10,13 +10,15 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 
+from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob, always
 from vrthinker_core.ui.sessions.replay import Replay, trace_of
+from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 
 THUMBNAILS_URL = "frames"  # the URL path below which the server offers the thumbnails of all runs
@@ -36,6 +38,7 @@ class Session:
     thumbnails: ThumbnailFiles
     link: str = ""  # the name in `?trace=NAME` that leads to this run already, "" when there is none
     saved_videos: Videos = (None, None)  # those that a replayed run compared, where they are at hand
+    checks: int = 0  # how often the order was checked
     started_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -46,7 +49,7 @@ class Session:
     @property
     def videos(self) -> Videos:
         """The videos that were compared; None for one that is not at hand."""
-        pair = self.run.job.pair if isinstance(self.run, BackgroundRun) else None
+        pair = self.run.pair if isinstance(self.run, BackgroundRun) else None
         return (Path(pair.first), Path(pair.second)) if pair else self.saved_videos
 
     @property
@@ -86,6 +89,25 @@ class Sessions:
             folder.mkdir()
         run = BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded)
         return self._add(session_id, Session(folder.name, run, self.thumbnail_files(folder.name)))
+
+    def check_order(self, session_id: str, session: Session, pair: VideoPair, settings: Settings, judge: str = "") -> Session:
+        """Judge `pair`, that of a run that is over, again with the sides swapped: it stays that session's run, of the same name.
+
+        Raises BadInput when the session shows another run by now.
+        """
+        folder, number = self.trace_root / session.name, session.checks + 1
+        trace, stop_file = folder / f"swapped-{number}.json", folder / f"stop-{number}"
+        job = RunJob(pair.swapped(), replace(settings, swap="off"), trace, stop_file, judge)
+        with self._lock:
+            if self._sessions.get(session_id) is not session or not session.run.over:
+                raise BadInput(words.NO_RUN)
+            with suppress(OSError):
+                folder.mkdir(exist_ok=True)
+            self._sizes.pop(session.name, None)
+            run = BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded, session.run.state)
+            checked = replace(session, run=run, link="", checks=number, started_at=time.monotonic())
+            self._sessions[session_id] = checked
+        return checked
 
     def start_replay(self, session_id: str, trace: Trace, link: str = "", videos: Videos = (None, None)) -> Session:
         """Show a saved run, whose `videos` may be at hand; the former run is stopped and its files are removed."""

@@ -14,8 +14,11 @@ MAX_GPU_SECONDS = 75  # the most that a job asks for: ZeroGPU refuses a run that
 
 
 def gpu_seconds(job: RunJob) -> int:
-    """Seconds for which a job asks for the GPU: ten to start, then each turn 1 s to prefill and 25 tokens a second to decode."""
-    turns = min(max(job.settings.max_turns or DEFAULT_TURNS, 1), MAX_GPU_SECONDS)
+    """Seconds for which a job asks for the GPU: ten to start, then each turn 1 s to prefill and 25 tokens a second to decode.
+
+    Both orders take twice as many turns.
+    """
+    turns = min(max(job.settings.max_turns or DEFAULT_TURNS, 1), MAX_GPU_SECONDS) * (2 if job.settings.swap == "on" else 1)
     return min(MAX_GPU_SECONDS, math.ceil(10 + turns * (1 + min(job.settings.max_new_tokens, 300) / 25)))
 
 

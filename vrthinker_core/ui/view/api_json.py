@@ -3,10 +3,12 @@
 from typing import TypedDict
 
 from vrthinker_core.types import Thumbnail, Verdict
+from vrthinker_core.types.order import check_order
 from vrthinker_core.types.settings import SETTINGS
+from vrthinker_core.types.wording import order_unchecked
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.page_json import status_line
-from vrthinker_core.ui.view.run_state import RunState, TurnState
+from vrthinker_core.ui.view.run_state import RunState, TurnState, state_in_first_sides
 
 
 class LabelsJson(TypedDict):
@@ -43,6 +45,25 @@ class TurnJson(TypedDict):
     over: bool
 
 
+class OrderLabelsJson(TypedDict):
+    """What the order does to each label: "stable", "flips", "turns into a tie", …"""
+
+    TA: str
+    MQ: str
+    VQ: str
+    OA: str
+
+
+class SecondRunJson(TypedDict):
+    """The same pair judged with its sides swapped; labels and frames are given in the sides of the first run."""
+
+    stop: str | None
+    labels: LabelsJson | None
+    order: OrderLabelsJson | None  # None until both runs have a verdict
+    unchecked: str  # why there is no `order`, once the second run is over; "" else
+    turns: list[TurnJson]
+
+
 class RunJson(TypedDict):
     """A run so far."""
 
@@ -57,6 +78,7 @@ class RunJson(TypedDict):
     protocol: str
     prompt: str
     turns: list[TurnJson]
+    swapped: SecondRunJson | None  # with the setting `swap`, once the first run has a verdict
 
 
 class OfferedJudgeJson(TypedDict):
@@ -114,6 +136,19 @@ def run_json(state: RunState, seconds: float = 0.0) -> RunJson:
         "protocol": started.dialect if started else "",
         "prompt": started.prompt if started else "",
         "turns": [_turn(turn) for turn in state.turns],
+        "swapped": _second_run(state, state.swapped) if state.swapped else None,
+    }
+
+
+def _second_run(first: RunState, swapped: RunState) -> SecondRunJson:
+    second, check = state_in_first_sides(swapped), check_order(first.finished, swapped.finished)
+    end = second.finished
+    return {
+        "stop": str(end.stop) if end else None,
+        "labels": _labels(end.verdict) if end and end.verdict else None,
+        "order": OrderLabelsJson(**check.effects) if check else None,  # type: ignore[typeddict-item]
+        "unchecked": order_unchecked(end) if end and check is None else "",
+        "turns": [_turn(turn) for turn in second.turns],
     }
 
 

@@ -7,10 +7,10 @@ EXAMPLES = ASSETS / "examples"
 
 # What draws a run: all that a saved report needs.
 VIEW = (
-    *("trace.js", "tiles.js", "passage.js", "links.js", "turn.js", "frames.js"),
+    *("trace.js", "tiles.js", "passage.js", "links.js", "turn.js", "order.js", "frames.js"),
     *("zoom.js", "exact.js", "closer.js", "transcript.js"),
 )
-VIEW_STYLES = ("trace.css", "frames.css", "closer.css", "transcript.css")
+VIEW_STYLES = ("trace.css", "order.css", "frames.css", "closer.css", "transcript.css")
 PAGE = (*VIEW, "players.js", "rail.js", "save.js", "follow.js", "inputs.js", "examples.js", "page.js")
 
 

@@ -6,7 +6,8 @@ from functools import reduce
 from itertools import groupby
 
 from vrthinker_core.types import FrameRef, Thumbnail
-from vrthinker_core.types.events import Event, Finished, FramesShown, Started, TextArrived, Turn, TurnEnded
+from vrthinker_core.types.events import Event, Finished, FramesShown, Started, Swapped, TextArrived, Turn, TurnEnded
+from vrthinker_core.types.order import swap_end, swap_frames, swap_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class RunState:
     started: Started | None = None
     turns: tuple[TurnState, ...] = ()
     finished: Finished | None = None
+    swapped: "RunState | None" = None  # The second run, in its own sides; None before it begins, and where there is none
 
 
 def fold(state: RunState, event: Event) -> RunState:
@@ -44,6 +46,8 @@ def fold(state: RunState, event: Event) -> RunState:
             return _with_last(state, lambda last: replace(last, text=event.turn.completion.text, turn=event.turn))
         case Finished():
             return replace(state, finished=event)
+        case Swapped():
+            return replace(state, swapped=fold(state.swapped or RunState(), event.event))
 
 
 def fold_all(events: Iterable[Event]) -> RunState:
@@ -53,11 +57,26 @@ def fold_all(events: Iterable[Event]) -> RunState:
 
 def join_text(events: Iterable[Event]) -> Iterator[Event]:
     """The same events with neighbouring pieces of one text joined: an uploaded trace may hold a million of them."""
-    for turn, group in groupby(events, key=lambda event: event.turn if isinstance(event, TextArrived) else None):
+    for (turn, swapped), group in groupby(events, key=_text_key):
         if turn is None:
             yield from group
         else:
-            yield TextArrived(turn, "".join(event.text for event in group if isinstance(event, TextArrived)))
+            pieces = (event.event if isinstance(event, Swapped) else event for event in group)
+            text = TextArrived(turn, "".join(piece.text for piece in pieces if isinstance(piece, TextArrived)))
+            yield Swapped(text) if swapped else text
+
+
+def _text_key(event: Event) -> tuple[int | None, bool]:
+    """(turn, in the second run) of a piece of text; (None, …) for every other event."""
+    inner = event.event if isinstance(event, Swapped) else event
+    return inner.turn if isinstance(inner, TextArrived) else None, isinstance(event, Swapped)
+
+
+def state_in_first_sides(state: RunState) -> RunState:
+    """A second run so far with its clips, frames and labels in the sides of the first."""
+    started = state.started and replace(state.started, clips=(state.started.clips[1], state.started.clips[0]))
+    turns = tuple(replace(turn, frames=swap_frames(turn.frames), turn=turn.turn and swap_turn(turn.turn)) for turn in state.turns)
+    return RunState(started, turns, swap_end(state.finished))
 
 
 def frames_in_view(state: RunState) -> frozenset[FrameRef]:

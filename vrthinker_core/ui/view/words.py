@@ -2,6 +2,7 @@
 
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Reply
 from vrthinker_core.types.events import Finished, StopReason, Turn
+from vrthinker_core.types.order import OrderEffect
 
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
@@ -71,6 +72,26 @@ LABEL_HELP = {
     Preference.FIRST: "The judge finds video 1 better here.",
     Preference.SECOND: "The judge finds video 2 better here.",
     None: "The judge did not say. A missing label is not a tie.",
+}
+
+CHECK_ORDER = "Check the order"
+CHECK_HELP = "The judge compares the pair again with the sides swapped. A verdict worth having stays the same."
+CHECKING = "The judge compares the pair again with the sides swapped."
+IN_SWAPPED = "Sides swapped: {}"
+NOTHING_TO_CHECK = "There is no verdict whose order could be checked. Compare two videos first."
+CHECK_LATER = "A run is going on. Check the order when it has ended."
+CHECK_CHANGED = "The inputs have changed since this verdict. Put back what was judged to check its order, or compare again."
+CHECK_NO_VIDEOS = "The videos of this run are not here. Add them to check its order."
+CHECK_NO_JUDGE = "{} gave this verdict and cannot be asked here, so its order cannot be checked. Compare again with another judge."
+
+# What the order does to the overall label.
+ORDER_LINES = {
+    OrderEffect.STABLE: "Stable: the overall verdict is the same in both orders.",
+    OrderEffect.FLIPS: "Flips: with the sides swapped the judge prefers the other video overall.",
+    OrderEffect.BECOMES_TIE: "Turns into a tie overall when the sides are swapped.",
+    OrderEffect.FROM_TIE: "No longer a tie overall when the sides are swapped.",
+    OrderEffect.SAID_ONCE: "The judge gave an overall label in one order only.",
+    OrderEffect.NEVER_SAID: "The judge gave no overall label in either order.",
 }
 
 

@@ -1,0 +1,284 @@
+"""Both orders: the pair is judged again with its sides swapped, and nothing of the first run is lost by it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.small_clips import write_clip
+from tests.test_cli import run as run_command
+from tests.test_judge import ANSWER, CALL
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.batch import judge_many
+from vrthinker_core.errors import BackendFailed, TraceError
+from vrthinker_core.judge import judge
+from vrthinker_core.traces import from_json, load, to_json
+from vrthinker_core.types import Settings, Side, StopReason, VideoPair
+from vrthinker_core.types.events import Event, Finished, Started, Swapped, TextArrived, TurnEnded
+from vrthinker_core.types.messages import Message
+from vrthinker_core.types.order import check_order
+from vrthinker_core.video import DecoderPool
+from vrthinker_core.video.processes.process import Worker
+
+BOTH = Settings(swap="on")
+EXAMPLES = Path(__file__).resolve().parents[1] / "assets" / "examples"
+
+
+class CountingPool(DecoderPool):
+    """Counts the worker processes: each opens one clip."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.started = 0
+
+    def start_worker(self) -> Worker:
+        self.started += 1
+        return super().start_worker()
+
+
+def longer_first(messages: Sequence[Message]) -> str:
+    """A judge that looks once more, then prefers the video whose frames are named first in the pair `wide`."""
+    if len(messages) == 2:
+        return CALL
+    first = next(frame for frame in messages[1].frames if frame.ref.side is Side.FIRST)
+    return ANSWER.replace("TA=1", "TA=1" if first.rgb[0] < first.rgb[2] else "TA=2")
+
+
+def failing_when_swapped(pair: VideoPair) -> Callable[[Sequence[Message]], str]:
+    calls: list[int] = []
+
+    def script(messages: Sequence[Message]) -> str:
+        calls.append(1)
+        if len(calls) > 2:
+            raise BackendFailed("The judge's connection broke.")
+        return CALL if len(messages) == 2 else ANSWER
+
+    return script
+
+
+def parts(events: Iterator[Event]) -> tuple[list[Event], list[Event]]:
+    """The events of the first run, and those of the second as it had them."""
+    both = list(events)
+    second = [event.event for event in both if isinstance(event, Swapped)]
+    assert both[len(both) - len(second) :] == [Swapped(event) for event in second], "the second run comes after the first"
+    return both[: len(both) - len(second)], second
+
+
+def timeless(event: Event) -> Event:
+    if isinstance(event, TurnEnded):
+        return replace(event, turn=replace(event.turn, completion=replace(event.turn.completion, seconds=0)))
+    return replace(event, seconds=0) if isinstance(event, Finished) else event
+
+
+@pytest.mark.parametrize("protocol", ["paired", "concat"])
+def test_the_second_run_is_that_of_the_swapped_pair(pair: VideoPair, protocol: str) -> None:
+    settings = Settings(protocol=protocol)  # type: ignore[arg-type]
+    first, second = parts(judge(pair, ScriptedBackend([CALL, ANSWER]), replace(settings, swap="on")))
+    other = VideoPair(pair.prompt, pair.second, pair.first)
+    assert list(map(timeless, first[1:])) == list(map(timeless, list(judge(pair, ScriptedBackend([CALL, ANSWER]), settings))[1:]))
+    assert list(map(timeless, second)) == list(map(timeless, judge(other, ScriptedBackend([CALL, ANSWER]), settings)))
+
+
+def test_without_the_setting_there_is_one_run(pair: VideoPair) -> None:
+    _, second = parts(judge(pair, ScriptedBackend([ANSWER])))
+    assert second == []
+
+
+def test_a_run_without_a_verdict_is_not_judged_again(pair: VideoPair) -> None:
+    first, second = parts(judge(pair, ScriptedBackend([CALL]), replace(BOTH, max_turns=1)))
+    assert isinstance(first[-1], Finished)
+    assert second == []
+
+
+def test_a_judge_that_names_the_first_video_flips_and_one_that_sees_the_pictures_is_stable(pair: VideoPair) -> None:
+    for script, words in (([ANSWER], "flips"), (longer_first, "stable")):
+        first, second = parts(judge(pair, ScriptedBackend(script), BOTH))  # type: ignore[arg-type]
+        check = check_order(first[-1], second[-1])  # type: ignore[arg-type]
+        assert check is not None
+        assert check.effects["TA"] == words
+        assert check.effects["MQ"] == "stable", "a tie both times"
+
+
+def test_no_video_is_opened_twice(tmp_path: Path) -> None:
+    """Not even when the files are gone by the time the second run begins."""
+    pair = VideoPair("A block glides.", write_clip(tmp_path / "one.mp4"), write_clip(tmp_path / "two.mp4", hue=60))
+    with CountingPool() as pool:
+        ends = []
+        for event in judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH, decoder_pool=pool):
+            last = event.event if isinstance(event, Swapped) else event
+            if isinstance(last, Finished):
+                ends.append(last.stop)
+                for path in tmp_path.glob("*.mp4"):
+                    path.unlink()
+        assert (pool.started, ends) == (2, [StopReason.ANSWERED] * 2)
+
+
+def test_a_batch_judges_each_pair_in_both_orders(pair: VideoPair, tmp_path: Path) -> None:
+    alone = list(map(timeless_swapped, judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH)))
+    together: dict[int, list[Event]] = {}
+    traces = judge_many(
+        [pair, pair, pair], ScriptedBackend([CALL, ANSWER]), BOTH, live=2, trace_of=lambda n: tmp_path / f"{n}.json"
+    )
+    for position, event in traces:
+        together.setdefault(position, []).append(timeless_swapped(event))
+    assert together == {0: alone, 1: alone, 2: alone}
+    assert [load(tmp_path / f"{n}.json").swapped is not None for n in range(3)] == [True] * 3
+
+
+def timeless_swapped(event: Event) -> Event:
+    return Swapped(timeless(event.event)) if isinstance(event, Swapped) else timeless(event)  # type: ignore[arg-type]
+
+
+# -- when the second run does not come to its end ------------------------------------------------------------------------
+
+
+def test_a_failing_second_run_leaves_the_first_verdict(pair: VideoPair, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    first, second = parts(judge(pair, ScriptedBackend(failing_when_swapped(pair)), BOTH, trace=path))
+    assert isinstance(first[-1], Finished)
+    assert first[-1].verdict is not None
+    assert isinstance(second[-1], Finished)
+    assert (second[-1].stop, second[-1].error) == (StopReason.FAILED, "The judge's connection broke.")
+    trace = load(path)
+    assert trace.finished == first[-1]
+    assert trace.swapped is not None
+    assert check_order(trace.finished, trace.swapped.finished) is None
+
+
+def test_closing_in_the_second_run_ends_it_as_cancelled_and_keeps_the_first(pair: VideoPair, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    events = judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH, trace=path)
+    while not (isinstance(event := next(events), Swapped) and isinstance(event.event, TextArrived)):
+        pass
+    events.close()  # type: ignore[attr-defined]
+    trace = load(path)
+    assert trace.finished is not None
+    assert trace.finished.stop is StopReason.ANSWERED
+    assert trace.swapped is not None
+    assert trace.swapped.finished is not None
+    assert trace.swapped.finished.stop is StopReason.CANCELLED
+
+
+def test_a_stop_in_the_second_run_is_no_verdict_of_it(pair: VideoPair) -> None:
+    stopped: list[bool] = []
+    ends = []
+    for event in judge(pair, ScriptedBackend([CALL, ANSWER]), BOTH, cancelled=lambda: bool(stopped)):
+        if isinstance(event, Swapped) and isinstance(event.event, Started):
+            stopped.append(True)
+        last = event.event if isinstance(event, Swapped) else event
+        ends += [last] if isinstance(last, Finished) else []
+    assert [end.stop for end in ends] == [StopReason.ANSWERED, StopReason.CANCELLED]
+    assert ends[1].verdict is None
+
+
+# -- the trace -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stored(clips: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trace") / "run.json"
+    live = list(judge(VideoPair("A block glides.", *clips), ScriptedBackend([CALL, ANSWER]), BOTH, trace=path))
+    assert list(load(path).events()) == live
+    assert pickle.loads(pickle.dumps(live)) == live
+    return path
+
+
+def test_writing_then_reading_is_the_identity(stored: Path) -> None:
+    trace = load(stored)
+    assert from_json(to_json(trace)) == trace
+
+
+def test_traces_without_a_second_run_still_open() -> None:
+    for path in EXAMPLES.glob("*/trace.json"):
+        written = json.loads(path.read_text("utf-8"))
+        written.pop("swapped", None)
+        written["started"]["settings"].pop("swap", None)
+        trace = from_json(json.dumps(written).encode())
+        assert trace.swapped is None
+        assert trace.started.settings.swap == "off"
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "sentence"),
+    [
+        (["swapped", "turns", 0, "number"], 7, "turn 1 is missing"),
+        (["swapped", "turns", 0, "completion", "pieces"], [1], "pieces of turn 1"),
+        (["swapped", "turns", 0, "frames", 0, "jpeg"], "PHN2Zz4=", "no small JPEG"),
+        (["swapped", "started", "dialect"], "klingon", "protocol"),
+        (["swapped", "started", "clips", 0, "fps"], -1, "a time or an index"),
+        (["swapped", "started", "clips", 0, "digest"], "another", "its second run did not compare the same pair"),
+        (["swapped", "started", "prompt"], "another", "its second run did not compare the same pair"),
+        (["swapped", "started", "judge"], "another", "its second run did not compare the same pair"),
+        (["finished"], None, "its second run did not compare the same pair"),
+        (["finished", "verdict"], None, "its second run did not compare the same pair"),
+        (["swapped"], 7, "swapped"),
+        (["swapped", "finished", "verdict", "OA"], 3, "swapped"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_second_run_from_a_stranger_is_checked_as_the_first_is(
+    stored: Path, where: list[str | int], value: object, sentence: str
+) -> None:
+    data = json.loads(stored.read_bytes())
+    place = data
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = value
+    with pytest.raises(TraceError, match=sentence):
+        from_json(json.dumps(data).encode())
+
+
+@pytest.mark.parametrize("copies", [1, 40])
+def test_the_bound_on_frames_counts_both_runs(stored: Path, copies: int) -> None:
+    """Neither run alone passes it."""
+    data = json.loads(stored.read_bytes())
+    for run in (data, data["swapped"]):
+        turn = run["turns"][0]
+        run["turns"] = [{**turn, "number": n + 1, "frames": (turn["frames"] * 6)[:30]} for n in range(copies)]
+    if copies == 1:
+        assert len(from_json(json.dumps(data).encode()).turns) == 1
+        return
+    with pytest.raises(TraceError, match="shows 2400 frames"):
+        from_json(json.dumps(data).encode())
+
+
+# -- the command line ----------------------------------------------------------------------------------------------------
+
+
+def test_swap_prints_both_verdicts_and_a_word_for_each_dimension(clips: tuple[Path, Path], tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text("\n".join(json.dumps({"reply": reply}) for reply in (CALL, ANSWER)))
+    arguments = ("compare", *clips, "--prompt", "A block glides.", "--judge", f"scripted:{script}", "--swap")
+    live = run_command(*arguments, "--trace", tmp_path / "run.json")
+    assert live.returncode == 0, live.stderr
+    table = [line.split() for line in live.stdout.partition("Both orders")[2].splitlines()[1:]]
+    assert table == [
+        ["Text", "alignment", "video", "1", "video", "2", "flips"],
+        ["Motion", "quality", "tie", "tie", "stable"],
+        ["Visual", "quality", "video", "2", "video", "1", "flips"],
+        ["Overall", "video", "1", "video", "2", "flips"],
+    ]
+    assert live.stdout.count("Turn 1") == 2
+    assert load(tmp_path / "run.json").swapped is not None
+    again = run_command("replay", tmp_path / "run.json")
+    assert (again.stdout, again.returncode) == (live.stdout, 0)
+    labels = {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
+    effects = {"TA": "flips", "MQ": "stable", "VQ": "flips", "OA": "flips"}
+    expected = {**labels, "swapped": {"TA": 2, "MQ": 0, "VQ": 1, "OA": 2}, "order": effects}
+    assert json.loads(run_command("replay", tmp_path / "run.json", "--json").stdout) == expected
+
+
+def test_a_second_run_without_a_verdict_is_said_and_does_not_change_the_status(pair: VideoPair, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    for _ in judge(pair, ScriptedBackend(failing_when_swapped(pair)), BOTH, trace=path):
+        pass
+    shown, only_labels = run_command("replay", path), run_command("replay", path, "--json")
+    assert (shown.returncode, only_labels.returncode) == (0, 0)
+    assert shown.stdout.endswith("Order not checked: The judge's connection broke.\n")
+    assert only_labels.stderr == "Order not checked: The judge's connection broke.\n"
+    assert json.loads(only_labels.stdout) == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1, "swapped": None, "order": None}

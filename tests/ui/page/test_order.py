@@ -1,0 +1,231 @@
+"""Checking the order on the page: the second run streams, both verdicts stand beside each other, and both runs can be read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.ui.conftest import PHONE, Server
+from tests.ui.page.test_page import fill, start, status, wait_for
+from tests.ui.page.test_saved_runs import LONG, choose, open_trace, saved, tab
+from tests.ui.page.test_stage import IN_VIEW
+from tests.ui.support.saved_examples import ask
+from vrthinker_core.traces import from_json
+from vrthinker_core.types import StopReason
+from vrthinker_core.ui.view import words
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+Clips = tuple[Path, Path]
+Open = Callable[..., "Page"]
+
+THINK = (
+    "TA: video 1 shows the block at frame 10. VQ: video 2 is sharper. MQ: both are smooth. Overall video 1 is better at frame 60. "
+)
+ANSWER = f"<Think>{THINK}</Think><Answer>TA=1, VQ=2, MQ=0, OA=1</Answer>"
+BOTH = [
+    ["Overall", "Video 1", "Video 2", "flips"],
+    ["Text alignment", "Video 1", "Video 2", "flips"],
+    ["Visual quality", "Video 2", "Video 1", "flips"],
+    ["Motion quality", "Tie", "Tie", "stable"],
+]
+"""What a judge that always gives the same labels says in both orders."""
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server]) -> Server:
+    return serve([ask(10, 30, 60, 90), ANSWER], protocol="paired", pause=0.02)
+
+
+def check_button(page: Page) -> Any:
+    return page.get_by_role("button", name=words.CHECK_ORDER)
+
+
+def compared(page: Page, clips: Clips) -> None:
+    start(page, clips)
+    wait_for(page, "^Finished")
+
+
+def table(page: Page) -> list[list[str]]:
+    rows = page.locator(".vrt-both tr").all()[1:]
+    return [
+        [
+            cell.strip().capitalize() if place in (1, 2) else cell.strip()
+            for place, cell in enumerate(row.locator("th, td").all_inner_texts())
+        ]
+        for row in rows
+    ]
+
+
+def words_of(page: Page) -> str:
+    return page.locator(".vrt-turns").inner_text()
+
+
+def outcome(page: Page) -> str:
+    return page.locator(".vrt-verdict").inner_text()
+
+
+@pytest.mark.parametrize("screen", [{}, PHONE], ids=["desktop", "phone"])
+def test_the_second_run_streams_and_both_verdicts_stand_beside_each_other(
+    server: Server, open_page: Open, clips: Clips, screen: dict[str, Any], tmp_path: Path
+) -> None:
+    page = open_page(server.url, **screen)
+    assert check_button(page).count() == 0
+    compared(page, clips)
+    first, verdict = words_of(page), outcome(page)
+    check_button(page).click()
+    wait_for(page, "Sides swapped: Turn 1 of .* writing")
+    expect(page.locator("#stop")).to_be_visible(timeout=LONG)
+    expect(check_button(page)).to_be_hidden()
+    expect(page.locator(".vrt-swapped-notice")).to_be_visible(timeout=LONG)
+    assert outcome(page) == verdict, "the first verdict stays while the second run goes on"
+    wait_for(page, "^Finished")
+    expect(page.locator("#go")).to_be_visible(timeout=LONG)
+    assert table(page) == BOTH
+    assert "Flips" in page.locator(".vrt-order-line").inner_text()
+    assert outcome(page) == verdict
+    page.get_by_role("button", name="Turns as given").click()
+    assert words_of(page) == first
+    assert not page.locator(".vrt-swapped-notice").is_visible()
+    page.get_by_role("button", name="Turns with sides swapped").click()
+    assert page.locator(".vrt-swapped-notice").is_visible()
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    trace = from_json(saved(page, tmp_path / "trace.json").read_bytes())
+    assert trace.swapped is not None
+    assert trace.swapped.finished is not None
+    assert trace.swapped.finished.verdict == trace.finished.verdict  # type: ignore[union-attr]
+
+
+def test_the_verdicts_of_both_orders_are_in_the_first_screen(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url, viewport={"width": 1440, "height": 900})
+    compared(page, clips)
+    assert check_button(page).evaluate(IN_VIEW)
+    check_button(page).click()
+    wait_for(page, "Sides swapped")
+    wait_for(page, "^Finished")
+    page.wait_for_timeout(600)
+    for part in (".vrt-headline", ".vrt-order-line", ".vrt-both"):
+        assert page.locator(part).evaluate(IN_VIEW)
+
+
+def test_a_frame_of_the_verdict_leads_to_the_first_run(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    compared(page, clips)
+    check_button(page).click()
+    wait_for(page, "Sides swapped")
+    wait_for(page, "^Finished")
+    assert page.locator(".vrt-swapped-notice").is_visible()
+    page.locator(".vrt-chip").first.locator(".vrt-deciding .vrt-ref").click()
+    assert not page.locator(".vrt-swapped-notice").is_visible()
+    assert page.locator(".vrt-tile[aria-current]").get_attribute("data-frames") == "60"
+    assert "index 60 of 127" in page.locator(".vrt-time").inner_text()
+
+
+def test_stop_ends_the_second_run_and_keeps_the_first(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+    page = open_page(server.url)
+    compared(page, clips)
+    first, verdict = words_of(page), outcome(page)
+    check_button(page).click()
+    wait_for(page, "Sides swapped: Turn 1 of .* writing")
+    page.locator("#stop").click()
+    line = page.locator(".vrt-order-line")
+    expect(line).to_have_text("Order not checked: the second run was stopped.", timeout=LONG)
+    assert outcome(page) == verdict
+    page.get_by_role("button", name="Turns as given").click()
+    assert words_of(page) == first
+    trace = from_json(saved(page, tmp_path / "trace.json").read_bytes())
+    assert trace.finished is not None
+    assert trace.finished.stop is StopReason.ANSWERED
+    assert trace.swapped is not None
+    assert trace.swapped.finished is not None
+    assert trace.swapped.finished.stop is StopReason.CANCELLED
+    tab(page, words.TAB_TRACE)
+    check_button(page).click()
+    wait_for(page, "Sides swapped")
+    wait_for(page, "^Finished")
+    assert table(page) == BOTH, "what was stopped can be checked again"
+
+
+def test_a_changed_prompt_is_refused_with_a_sentence(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    compared(page, clips)
+    before = words_of(page)
+    page.locator("#prompt textarea").fill("Something else.")
+    check_button(page).click()
+    expect(page.locator(".toast-body")).to_contain_text(words.CHECK_CHANGED, timeout=LONG)
+    assert status(page).startswith("Finished")
+    assert words_of(page) == before
+    assert page.locator("#go").is_visible()
+
+
+def test_both_orders_can_be_chosen_beforehand(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    for part in ("#settings", "#more-settings"):
+        page.locator(f"{part} button").first.click()
+    expect(page.locator("#swap input")).to_be_visible(timeout=LONG)
+    choose(page, "swap", "Both orders")
+    fill(page, clips)
+    page.locator("#go").click()
+    wait_for(page, "Sides swapped: Turn 1")
+    assert page.locator(".vrt-headline").is_visible(), "the first verdict is there while the second run goes on"
+    assert not check_button(page).is_visible()
+    wait_for(page, "^Finished")
+    assert table(page) == BOTH
+
+
+def test_a_saved_run_shows_both_orders_and_one_by_another_judge_is_refused(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
+    page = open_page(server.url)
+    compared(page, clips)
+    check_button(page).click()
+    wait_for(page, "Sides swapped")
+    wait_for(page, "^Finished")
+    file = saved(page, tmp_path / "trace.json")
+    other = open_page(server.url)
+    open_trace(other, file)
+    wait_for(other, "Replaying")
+    tab(other, words.TAB_TRACE)
+    assert table(other) == BOTH
+    assert not other.locator(".vrt-swapped-notice").is_visible()
+    written = json.loads(file.read_text("utf-8"))
+    written["swapped"] = None
+    written["started"]["judge"] = "someone else"
+    (tmp_path / "other.json").write_text(json.dumps(written))
+    fill(other, clips)
+    open_trace(other, tmp_path / "other.json")
+    other.wait_for_function("document.querySelector('.vrt-both').hidden")
+    tab(other, words.TAB_TRACE)
+    fill(other, clips)
+    check_button(other).click()
+    expect(other.locator(".toast-body")).to_contain_text("someone else gave this verdict", timeout=LONG)
+
+
+def test_a_saved_run_whose_videos_and_judge_are_here_can_be_checked(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
+    page = open_page(server.url)
+    compared(page, clips)
+    file = saved(page, tmp_path / "trace.json")
+    other = open_page(server.url)
+    open_trace(other, file)
+    wait_for(other, "Replaying")
+    tab(other, words.TAB_TRACE)
+    check_button(other).click()
+    expect(other.locator(".toast-body")).to_contain_text(words.CHECK_NO_VIDEOS, timeout=LONG)
+    fill(other, clips)
+    other.locator(".toast-close").click()
+    check_button(other).click()
+    wait_for(other, "Sides swapped: Turn 1")
+    wait_for(other, "^Finished")
+    assert table(other) == BOTH

@@ -1,0 +1,93 @@
+"""Both orders: a pair judged a second time with its sides swapped, and what that says about each label of the verdict."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from vrthinker_core.types.comparison import Dimension, Preference, Side, Verdict
+from vrthinker_core.types.events import Finished, Turn
+from vrthinker_core.types.frames import FrameRef, Thumbnail
+from vrthinker_core.types.replies import Reply
+
+_OTHER_LABEL = {Preference.FIRST: Preference.SECOND, Preference.SECOND: Preference.FIRST}  # A tie and None stay
+_OTHER_SIDE = {Side.FIRST: Side.SECOND, Side.SECOND: Side.FIRST}
+
+
+class OrderEffect(StrEnum):
+    """What the order of the videos does to one label."""
+
+    STABLE = "stable"  # The same label both times
+    FLIPS = "flips"  # Each order prefers another video
+    BECOMES_TIE = "turns into a tie"
+    FROM_TIE = "no longer a tie"  # The first verdict was a tie, the second prefers a video
+    SAID_ONCE = "said in one order only"  # One of the labels is missing: nothing can be told
+    NEVER_SAID = "not said"  # Both are missing
+
+
+@dataclass(frozen=True, slots=True)
+class OrderCheck:
+    """The verdicts of both orders, both with the labels of the first: 1 is the person's video 1 in either."""
+
+    first: Verdict
+    second: Verdict
+
+    def __getitem__(self, dimension: Dimension) -> OrderEffect:
+        """What the order does to the label of a dimension."""
+        return _effect(dict(self.first)[dimension], dict(self.second)[dimension])
+
+    @property
+    def overall(self) -> OrderEffect:
+        """What the order does to the overall label."""
+        return self[Dimension.OA]
+
+    @property
+    def effects(self) -> dict[str, str]:
+        """The word of each dimension, in the card's order: {"TA": "stable", "MQ": "flips", …}."""
+        return {dimension.value: self[dimension].value for dimension in Dimension}
+
+
+def _effect(first: Preference | None, second: Preference | None) -> OrderEffect:
+    if first is None or second is None:
+        return OrderEffect.NEVER_SAID if first is second else OrderEffect.SAID_ONCE
+    if first is second:
+        return OrderEffect.STABLE
+    if second is Preference.TIE:
+        return OrderEffect.BECOMES_TIE
+    return OrderEffect.FROM_TIE if first is Preference.TIE else OrderEffect.FLIPS
+
+
+def check_order(first: Finished | None, second: Finished | None) -> OrderCheck | None:
+    """Compare the ends of two runs, `second` with the sides swapped; None unless both have a verdict."""
+    if first is None or second is None or first.verdict is None or second.verdict is None:
+        return None
+    return OrderCheck(first.verdict, swap_verdict(second.verdict))
+
+
+def swap_verdict(verdict: Verdict) -> Verdict:
+    """The verdict with 1 and 2 exchanged; a tie stays one, and what was not said stays so."""
+    return Verdict(**{dimension.value: _OTHER_LABEL.get(label, label) if label else label for dimension, label in verdict})
+
+
+def swap_turn(turn: Turn) -> Turn:
+    """A turn in the other order's sides."""
+    in_view = tuple(map(_swap_ref, turn.in_view))
+    return replace(turn, frames=swap_frames(turn.frames), in_view=in_view, reply=_swap_reply(turn.reply))
+
+
+def swap_frames(frames: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
+    """Frames in the other order's sides; each keeps the number that the judge was told."""
+    return tuple(replace(frame, ref=_swap_ref(frame.ref)) for frame in frames)
+
+
+def swap_end(finished: Finished | None) -> Finished | None:
+    """The end of a run in the other order's sides."""
+    if finished is None or finished.verdict is None:
+        return finished
+    return replace(finished, verdict=swap_verdict(finished.verdict))
+
+
+def _swap_ref(ref: FrameRef) -> FrameRef:
+    return FrameRef(ref.slot, _OTHER_SIDE[ref.side])
+
+
+def _swap_reply(reply: Reply) -> Reply:
+    return reply if reply.verdict is None else replace(reply, verdict=swap_verdict(reply.verdict))

@@ -1,0 +1,98 @@
+"""Event handlers of "Check the order": the pair of the run that is shown is judged again with its sides swapped."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import gradio as gr
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.text import encodable
+from vrthinker_core.types import VideoPair
+from vrthinker_core.types.events import Started
+from vrthinker_core.ui.page.handlers import Handlers
+from vrthinker_core.ui.page.layout import PageComponents, Updates
+from vrthinker_core.ui.page.services import Services, session_id_of
+from vrthinker_core.ui.sessions.background_run import BackgroundRun
+from vrthinker_core.ui.sessions.replay import file_digest
+from vrthinker_core.ui.sessions.sessions import Session
+from vrthinker_core.ui.view import words
+
+
+@dataclass(frozen=True, slots=True)
+class OrderHandlers:
+    """The second run has judge and settings of the first one, live or saved; the first verdict stays whatever becomes of it."""
+
+    parts: PageComponents
+    services: Services
+    handlers: Handlers
+
+    async def join_queue(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> Updates:
+        """Take a place in the waiting room. Raises gr.Error, shown with its sentence, when this verdict cannot be checked now."""
+        try:
+            await asyncio.to_thread(self._checked_pair, prompt, (first, second), request)
+        except BadInput as bad:
+            raise gr.Error(str(bad), title=words.CHECK_ORDER, print_exception=False) from None
+        if not self.handlers.take_place(request):
+            raise gr.Error(words.BUSY, title=words.CHECK_ORDER, print_exception=False)
+        return self.handlers.waiting()
+
+    async def check(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> AsyncIterator[Updates]:
+        """Judge the pair again, and show that run as it goes."""
+        session_id = session_id_of(request)
+        with self.services.waiting_room.active(session_id):
+            try:
+                session, pair = await asyncio.to_thread(self._checked_pair, prompt, (first, second), request)
+                checked = self._start(session_id, session, pair)
+            except BadInput as bad:
+                yield {self.parts.status: str(bad)}
+                return
+            async for updates in self.handlers.show_run(session_id, checked):
+                yield updates
+
+    def _checked_pair(
+        self, prompt: str | None, videos: tuple[str | None, str | None], request: gr.Request
+    ) -> tuple[Session, VideoPair]:
+        """The run that is shown, and its pair as it stands on the page. Raises BadInput unless they belong together."""
+        session = self.services.session_of(request)
+        if self.services.waiting_room.waits(session_id_of(request)) or (session is not None and not session.run.over):
+            raise BadInput(words.CHECK_LATER)
+        state = session.run.state if session else None
+        if session is None or state is None or state.started is None or state.finished is None or state.finished.verdict is None:
+            raise BadInput(words.NOTHING_TO_CHECK)
+        if encodable(prompt or "").strip() != state.started.prompt.strip():
+            raise BadInput(words.CHECK_CHANGED)
+        first, second = (self._original(path) for path in videos)
+        if not self._were_compared(session, state.started, (first, second)):
+            raise BadInput(words.CHECK_CHANGED)
+        self._judge_of(session)
+        return session, VideoPair(state.started.prompt, first, second)
+
+    def _original(self, path: str | None) -> Path:
+        if not path:
+            raise BadInput(words.CHECK_NO_VIDEOS)
+        return self.services.uploads.original_of(Path(path))
+
+    @staticmethod
+    def _were_compared(session: Session, started: Started, videos: tuple[Path, Path]) -> bool:
+        """Whether these are the files that the run compared, by their names or else by their contents."""
+        if session.files == videos:
+            return True
+        digests = [clip and clip.digest for clip in started.clips]
+        return all(digests) and digests == [file_digest(path) for path in videos]
+
+    def _judge_of(self, session: Session) -> str:
+        """The name under which the judge of a run is offered here. Raises BadInput where it is not."""
+        if isinstance(session.run, BackgroundRun):
+            return session.judge
+        started = session.run.state.started
+        judge = self.services.judges.find(started.judge) if started else None
+        if judge is None:
+            raise BadInput(words.CHECK_NO_JUDGE.format(started.judge[:80] if started else ""))
+        return judge
+
+    def _start(self, session_id: str, session: Session, pair: VideoPair) -> Session:
+        started = session.run.state.started
+        assert started is not None
+        return self.services.sessions.check_order(session_id, session, pair, started.settings, self._judge_of(session))

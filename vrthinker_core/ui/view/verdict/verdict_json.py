@@ -1,0 +1,74 @@
+"""The verdict as the page is given it: labels with the judge's own sentences and the frames that decided them."""
+
+from typing import TypedDict
+
+from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
+from vrthinker_core.types import Dimension, Verdict
+from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
+from vrthinker_core.ui.view import words
+from vrthinker_core.ui.view.run_state import RunState
+from vrthinker_core.ui.view.tiles import group_tiles
+
+MAX_FRAMES = 4  # that stand under a dimension
+
+
+class ChipJson(TypedDict):
+    """One dimension of a verdict."""
+
+    name: str
+    label: str
+    value: int | None  # the label as a number; None where the judge did not say
+    help: str
+    reason: str  # the judge's own sentence about it, "" where there is none
+    frames: list[str]  # labels of the tiles that decided it
+    source: str  # where these frames are from, in words
+
+
+class VerdictJson(TypedDict):
+    """The verdict, in the order in which the page shows its dimensions."""
+
+    headline: str
+    caveats: list[str]
+    chips: list[ChipJson]
+
+
+class LabelJson(TypedDict):
+    """What a reply says about one dimension."""
+
+    name: str
+    label: str
+    value: int | None
+
+
+def verdict_json(state: RunState) -> VerdictJson | None:
+    """The verdict of a run; None where there is none."""
+    finished = state.finished
+    if finished is None or finished.verdict is None:
+        return None
+    chips = [_chip(dimension, finished.verdict, state) for dimension in words.DIMENSION_HELP]
+    return {"headline": words.HEADLINES[finished.verdict.OA], "caveats": words.verdict_caveats(finished), "chips": chips}
+
+
+def _chip(dimension: Dimension, verdict: Verdict, state: RunState) -> ChipJson:
+    label = dict(verdict)[dimension]
+    sentence = find_sentence(dimension, (turn.turn.reply.think for turn in reversed(state.turns) if turn.turn))
+    tiles = [tile for turn in state.turns for tile in group_tiles(turn.frames)]
+    shown = {half.number: tile.label for tile in tiles for half in tile.halves.values()}
+    named = list(dict.fromkeys(shown[number] for number in map(str, frame_numbers(sentence)) if number in shown))
+    frames = named or [tile.label for turn in state.turns[-1:] for tile in group_tiles(turn.frames)]
+    return {
+        "name": DIMENSION_NAMES[dimension],
+        "label": LABEL_NAMES[label].capitalize(),
+        "value": label,
+        "help": f"{words.DIMENSION_HELP[dimension]} {words.LABEL_HELP[label]}",
+        "reason": sentence,
+        "frames": frames[:MAX_FRAMES],
+        "source": words.NAMED_FRAMES if named else words.LAST_FRAMES if frames else "",
+    }
+
+
+def labels_json(verdict: Verdict | None) -> list[LabelJson]:
+    """What an answer says about each dimension, in the order in which the page shows them; [] for none."""
+    labels = dict(verdict or ())
+    shown = [dimension for dimension in words.DIMENSION_HELP if dimension in labels]
+    return [LabelJson(name=DIMENSION_NAMES[each], label=LABEL_NAMES[labels[each]], value=labels[each]) for each in shown]
