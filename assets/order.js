@@ -24,8 +24,10 @@ VRThinker.Order = class {
     const [name, help, onClick] = this.check;
     const button = element("button", "", name);
     button.type = "button";
+    this.said = element("span", "", help);
+    this.said.setAttribute("role", "status");
     button.addEventListener("click", onClick);
-    this.ask.append(button, element("span", "", help));
+    this.ask.append(button, this.said);
     return this.ask;
   }
 
@@ -35,7 +37,8 @@ VRThinker.Order = class {
     this.choice = element("div", "vrt-choice");
     this.choice.setAttribute("role", "group");
     this.choice.setAttribute("aria-label", "Turns shown");
-    this.buttons = ["Turns as given", "Turns with sides swapped"].map((text, position) => {
+    this.choice.append(element("span", "", "Turns"));
+    this.buttons = ["As given", "Sides swapped"].map((text, position) => {
       const button = element("button", "", text);
       button.type = "button";
       button.addEventListener("click", () => this.show(position === 1));
@@ -59,6 +62,7 @@ VRThinker.Order = class {
     this.run = trace.run;
     this.live = live;
     this.ask.hidden = !(this.check && trace.run && trace.over && trace.verdict && !(order && order.rows.length));
+    if (this.check) VRThinker.say(this.said, trace.refusal || this.check[1]);
     this.choice.hidden = !(order && order.run.turns.length);
     this.buttons.forEach((button, position) => button.setAttribute("aria-pressed", String((position === 1) === this.swapped)));
     this.line.hidden = !order;

@@ -73,6 +73,7 @@ VRThinker.Trace = class {
     const run = `${trace.run} ${this.order.swapped}`;
     if (this.run !== run) this.forget();
     this.run = run;
+    this.turns.classList.toggle("vrt-swapped", this.order.swapped);
     turns.forEach((turn, position) => this.card(position).update(turn));
     this.cards.splice(turns.length).forEach((card) => card.node.remove());
     this.tiles.markLinks(this.order.swapped ? this.turns : this.root);

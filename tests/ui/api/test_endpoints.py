@@ -65,6 +65,22 @@ def test_a_run_through_plain_http(server: Server, clips: Clips) -> None:
     check_run(answers(server, *uploaded(server, clips), PROMPT))
 
 
+@pytest.mark.parametrize("swap", ["on", True])
+def test_both_orders(server: Server, clips: Clips, swap: object) -> None:
+    items = answers(server, *uploaded(server, clips), PROMPT, "", {"swap": swap})
+    first = [item for item in items if item["swapped"] is None]
+    assert any(item["labels"] and item["swapped"]["stop"] is None for item in items[len(first) :]), (
+        "the first verdict comes at once"
+    )
+    last = items[-1]
+    assert (last["stop"], last["labels"]) == ("answered", {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1})
+    second = last["swapped"]
+    assert (second["stop"], second["unchecked"]) == ("answered", "")
+    assert second["labels"] == {"TA": 2, "MQ": 0, "VQ": 1, "OA": 2}
+    assert second["order"] == {"TA": "flips", "MQ": "stable", "VQ": "flips", "OA": "flips"}
+    assert [turn["number"] for turn in second["turns"]] == [1, 2]
+
+
 def test_health(server: Server) -> None:
     found = client(server).predict(api_name="/health")
     assert found.pop("version") is not None

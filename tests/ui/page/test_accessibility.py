@@ -13,6 +13,7 @@ from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, start, wait_for
 from tests.ui.page.test_saved_runs import LONG, show_example, tab
 from tests.ui.support.saved_examples import SCRIPT, write_example
+from vrthinker_core.types import Settings
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -35,6 +36,7 @@ def axe() -> str:
 def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
     examples = tmp_path_factory.mktemp("examples")
     write_example(examples / "a-block")
+    write_example(examples / "both-orders", settings=Settings(swap="on"))
     return serve(SCRIPT, "--examples", str(examples), protocol="paired")
 
 
@@ -67,6 +69,10 @@ def test_axe_finds_nothing_serious_when_empty_and_finished(server: Server, open_
     expect(page.locator("#window input")).to_be_visible(timeout=LONG)
     page.locator("#more-settings button").first.click()
     expect(page.locator("#temperature input")).to_be_visible(timeout=LONG)
+    assert serious_violations(page, axe) == []
+    show_example(page, 1)
+    page.locator(".vrt-choice button", has_text="Sides swapped").click()
+    expect(page.locator(".vrt-swapped-notice")).to_be_visible(timeout=LONG)
     assert serious_violations(page, axe) == []
     show_example(page)
     assert serious_violations(page, axe) == []

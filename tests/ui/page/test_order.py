@@ -43,7 +43,7 @@ BOTH = [
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server]) -> Server:
-    return serve([ask(10, 30, 60, 90), ANSWER], protocol="paired", pause=0.02)
+    return serve([ask(10, 30, 60, 90), ANSWER], protocol="paired", pause=0.04)
 
 
 def check_button(page: Page) -> Any:
@@ -56,14 +56,16 @@ def compared(page: Page, clips: Clips) -> None:
 
 
 def table(page: Page) -> list[list[str]]:
-    rows = page.locator(".vrt-both tr").all()[1:]
-    return [
-        [
-            cell.strip().capitalize() if place in (1, 2) else cell.strip()
-            for place, cell in enumerate(row.locator("th, td").all_inner_texts())
-        ]
-        for row in rows
-    ]
+    """The cells of each dimension."""
+    return [row.locator("th, td").all_inner_texts() for row in page.locator(".vrt-both tr").all()[1:]]
+
+
+def refusal(page: Page, sentence: str) -> None:
+    """The button is pressed in vain, and the page says why beside it."""
+    check_button(page).click()
+    expect(page.locator(".vrt-check span")).to_have_text(sentence, timeout=LONG)
+    assert page.locator("#go").is_visible()
+    assert not page.locator("#stop").is_visible()
 
 
 def words_of(page: Page) -> str:
@@ -93,10 +95,10 @@ def test_the_second_run_streams_and_both_verdicts_stand_beside_each_other(
     assert table(page) == BOTH
     assert "Flips" in page.locator(".vrt-order-line").inner_text()
     assert outcome(page) == verdict
-    page.get_by_role("button", name="Turns as given").click()
+    page.locator(".vrt-choice button", has_text="As given").click()
     assert words_of(page) == first
     assert not page.locator(".vrt-swapped-notice").is_visible()
-    page.get_by_role("button", name="Turns with sides swapped").click()
+    page.locator(".vrt-choice button", has_text="Sides swapped").click()
     assert page.locator(".vrt-swapped-notice").is_visible()
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -106,7 +108,9 @@ def test_the_second_run_streams_and_both_verdicts_stand_beside_each_other(
     assert trace.swapped.finished.verdict == trace.finished.verdict  # type: ignore[union-attr]
 
 
-def test_the_verdicts_of_both_orders_are_in_the_first_screen(server: Server, open_page: Open, clips: Clips) -> None:
+def test_both_verdicts_are_in_the_first_screen_and_their_frames_lead_to_the_first_run(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
     page = open_page(server.url, viewport={"width": 1440, "height": 900})
     compared(page, clips)
     assert check_button(page).evaluate(IN_VIEW)
@@ -116,32 +120,35 @@ def test_the_verdicts_of_both_orders_are_in_the_first_screen(server: Server, ope
     page.wait_for_timeout(600)
     for part in (".vrt-headline", ".vrt-order-line", ".vrt-both"):
         assert page.locator(part).evaluate(IN_VIEW)
-
-
-def test_a_frame_of_the_verdict_leads_to_the_first_run(server: Server, open_page: Open, clips: Clips) -> None:
-    page = open_page(server.url)
-    compared(page, clips)
-    check_button(page).click()
-    wait_for(page, "Sides swapped")
-    wait_for(page, "^Finished")
     assert page.locator(".vrt-swapped-notice").is_visible()
+    colour = "node => getComputedStyle(node).color"
+    spoken = [page.locator(f".vrt-turns .vrt-v{side}").first.evaluate(colour) for side in (1, 2)]
+    verdict = [page.locator(f".vrt-reason .vrt-v{side}").first.evaluate(colour) for side in (1, 2)]
+    assert spoken == verdict[::-1], "what this run calls video 1 has the colour of the person's video 2"
     page.locator(".vrt-chip").first.locator(".vrt-deciding .vrt-ref").click()
     assert not page.locator(".vrt-swapped-notice").is_visible()
     assert page.locator(".vrt-tile[aria-current]").get_attribute("data-frames") == "60"
     assert "index 60 of 127" in page.locator(".vrt-time").inner_text()
 
 
-def test_stop_ends_the_second_run_and_keeps_the_first(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+def test_a_changed_prompt_is_refused_and_stop_keeps_the_first_run(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
     page = open_page(server.url)
     compared(page, clips)
-    first, verdict = words_of(page), outcome(page)
+    first, verdict, prompt = words_of(page), outcome(page), page.locator("#prompt textarea").input_value()
+    page.locator("#prompt textarea").fill("Something else.")
+    refusal(page, words.CHECK_CHANGED)
+    assert status(page).startswith("Finished")
+    assert (words_of(page), outcome(page)) == (first, verdict)
+    page.locator("#prompt textarea").fill(prompt)
     check_button(page).click()
     wait_for(page, "Sides swapped: Turn 1 of .* writing")
     page.locator("#stop").click()
     line = page.locator(".vrt-order-line")
     expect(line).to_have_text("Order not checked: the second run was stopped.", timeout=LONG)
     assert outcome(page) == verdict
-    page.get_by_role("button", name="Turns as given").click()
+    page.locator(".vrt-choice button", has_text="As given").click()
     assert words_of(page) == first
     trace = from_json(saved(page, tmp_path / "trace.json").read_bytes())
     assert trace.finished is not None
@@ -154,18 +161,6 @@ def test_stop_ends_the_second_run_and_keeps_the_first(server: Server, open_page:
     wait_for(page, "Sides swapped")
     wait_for(page, "^Finished")
     assert table(page) == BOTH, "what was stopped can be checked again"
-
-
-def test_a_changed_prompt_is_refused_with_a_sentence(server: Server, open_page: Open, clips: Clips) -> None:
-    page = open_page(server.url)
-    compared(page, clips)
-    before = words_of(page)
-    page.locator("#prompt textarea").fill("Something else.")
-    check_button(page).click()
-    expect(page.locator(".toast-body")).to_contain_text(words.CHECK_CHANGED, timeout=LONG)
-    assert status(page).startswith("Finished")
-    assert words_of(page) == before
-    assert page.locator("#go").is_visible()
 
 
 def test_both_orders_can_be_chosen_beforehand(server: Server, open_page: Open, clips: Clips) -> None:
@@ -202,13 +197,11 @@ def test_a_saved_run_shows_both_orders_and_one_by_another_judge_is_refused(
     written["swapped"] = None
     written["started"]["judge"] = "someone else"
     (tmp_path / "other.json").write_text(json.dumps(written))
-    fill(other, clips)
     open_trace(other, tmp_path / "other.json")
     other.wait_for_function("document.querySelector('.vrt-both').hidden")
     tab(other, words.TAB_TRACE)
     fill(other, clips)
-    check_button(other).click()
-    expect(other.locator(".toast-body")).to_contain_text("someone else gave this verdict", timeout=LONG)
+    refusal(other, words.CHECK_NO_JUDGE.format("someone else"))
 
 
 def test_a_saved_run_whose_videos_and_judge_are_here_can_be_checked(
@@ -221,10 +214,8 @@ def test_a_saved_run_whose_videos_and_judge_are_here_can_be_checked(
     open_trace(other, file)
     wait_for(other, "Replaying")
     tab(other, words.TAB_TRACE)
-    check_button(other).click()
-    expect(other.locator(".toast-body")).to_contain_text(words.CHECK_NO_VIDEOS, timeout=LONG)
+    refusal(other, words.CHECK_NO_VIDEOS)
     fill(other, clips)
-    other.locator(".toast-close").click()
     check_button(other).click()
     wait_for(other, "Sides swapped: Turn 1")
     wait_for(other, "^Finished")

@@ -11,7 +11,7 @@ import numpy as np
 from tests.support.small_clips import write_clip
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.judge import judge
-from vrthinker_core.types import ProtocolName, VideoPair
+from vrthinker_core.types import ProtocolName, Settings, VideoPair
 
 PROMPT = "A white block glides to the right."
 THINK = "The block glides in both; video 2 shows it slower, and `${alert(1)}` <b>stays text</b>. " * 3
@@ -30,27 +30,16 @@ SCRIPT = (ask(10, 30, 60, 90, 140), ANSWER)
 def write_example(
     folder: Path,
     replies: Sequence[str] = SCRIPT,
-    frames: int = 48,
-    prompt: str = PROMPT,
+    *,
     hue: int = 20,
     protocol: ProtocolName = "paired",
+    settings: Settings = Settings(),
 ) -> Path:
     """Write an example: a folder with `trace.json`, `first.mp4`, `second.mp4`."""
     folder.mkdir(parents=True)
-    first = write_clip(folder / "first.mp4", frames=frames, hue=hue)
+    first = write_clip(folder / "first.mp4", frames=48, hue=hue)
     second = write_clip(folder / "second.mp4", frames=30, hue=hue + 70)
-    for _ in judge(VideoPair(prompt, first, second), ScriptedBackend(replies, protocol=protocol), trace=folder / "trace.json"):
+    pair, backend = VideoPair(PROMPT, first, second), ScriptedBackend(replies, protocol=protocol)
+    for _ in judge(pair, backend, settings, trace=folder / "trace.json"):
         pass
     return folder
-
-
-def write_old(path: Path, frames: int = 24) -> Path:
-    """Write an AVI in MPEG-4 part 2, which no browser plays."""
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", rate=24)
-        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
-        for index in range(frames):
-            pixels = np.full((64, 96, 3), 10 * index, np.uint8)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format="rgb24")))
-        container.mux(stream.encode())
-    return path

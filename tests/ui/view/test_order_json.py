@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,10 +16,14 @@ from vrthinker_core.types import Side, Verdict
 from vrthinker_core.types.events import Finished, Run, Started, StopReason, Swapped, TextArrived, Trace
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.ui.sessions.replay import trace_of
+from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.api_json import run_json
 from vrthinker_core.ui.view.html_report import inline_image, render_report
 from vrthinker_core.ui.view.page_json import status_line, transcript_json, view_json
 from vrthinker_core.ui.view.run_state import RunState, fold, fold_all, join_text, state_in_first_sides
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 WHOLE = handmade_runs.WHOLE
 
@@ -62,10 +69,10 @@ def test_the_page_is_given_both_verdicts_and_a_word_for_each_dimension() -> None
     order = view_json(fold_all(both().events()), image_of)["order"]
     assert order is not None
     assert [(row["name"], row["first"]["label"], row["second"]["label"], row["effect"]) for row in order["rows"]] == [
-        ("Overall", "video 1", "video 2", "flips"),
-        ("Text alignment", "video 1", "video 2", "flips"),
-        ("Visual quality", "video 2", "video 1", "flips"),
-        ("Motion quality", "tie", "tie", "stable"),
+        ("Overall", "Video 1", "Video 2", "flips"),
+        ("Text alignment", "Video 1", "Video 2", "flips"),
+        ("Visual quality", "Video 2", "Video 1", "flips"),
+        ("Motion quality", "Tie", "Tie", "stable"),
     ]
     assert (order["live"], order["line"].split(":")[0]) == (False, "Flips")
     assert view_json(fold_all(both(swap_verdict(WHOLE)).events()), image_of)["order"]["line"].startswith("Stable")  # type: ignore[index]
@@ -142,3 +149,21 @@ def test_a_second_run_that_never_began_is_no_trace_of_one() -> None:
     order = view_json(state, image_of)["order"]
     assert order is not None
     assert order["line"] == "Order not checked: the second run was stopped."
+
+
+@pytest.mark.browser
+def test_the_report_shows_both_verdicts_and_either_run(open_file: Callable[[Path], Page], tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    trace = both(error="")
+    assert trace.swapped is not None
+    shorter = replace(trace, swapped=replace(trace.swapped, turns=trace.swapped.turns[:2]))
+    path.write_text(render_report(shorter), encoding="utf-8")
+    page = open_file(path)
+    assert page.locator(".vrt-both tr").count() == 5
+    assert page.locator(".vrt-turn").count() == 3
+    page.locator(".vrt-choice button", has_text="Sides swapped").click()
+    assert page.locator(".vrt-turn").count() == 2
+    assert page.locator(".vrt-swapped-notice").is_visible()
+    page.locator(".vrt-choice button", has_text="As given").click()
+    assert page.locator(".vrt-turn").count() == 3
+    assert page.get_by_role("button", name=words.CHECK_ORDER).count() == 0, "no judge can be asked in a file"

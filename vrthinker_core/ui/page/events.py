@@ -56,9 +56,10 @@ def _connect_compare(parts: PageComponents, handlers: Handlers, at_once: int) ->
 
 
 def _connect_check(parts: PageComponents, handlers: OrderHandlers, at_once: int) -> Any:
-    """Check the order, in the same queue; what is refused says so by itself, and leaves everything as it is."""
+    """Check the order, in the same queue; what is refused says so beside the button, and leaves everything as it is."""
     inputs, line_and_buttons = [parts.prompt, *parts.videos], [*parts.buttons, parts.status]
     joined = parts.trace.click(handlers.join_queue, inputs, line_and_buttons, queue=False, **QUIET_EVENT)
+    joined.failure(handlers.refused, inputs, [parts.status, parts.trace], queue=False, **QUIET_EVENT)
     return joined.success(handlers.check, inputs, parts.run_outputs, **_in_judge_queue(parts, at_once))
 
 

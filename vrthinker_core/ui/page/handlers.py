@@ -38,16 +38,8 @@ class Handlers:
 
     async def join_queue(self, request: gr.Request) -> Updates:
         """Take a place in the waiting room. Raises a silent gr.Error when it is full; the page shows BUSY (`refused_entry`)."""
-        if not self.take_place(request):
+        if not self._services.waiting_room.join(session_id_of(request), self._blocks.limited_queue.has_comparison):
             raise gr.Error(words.BUSY, visible=False, print_exception=False)
-        return self.waiting()
-
-    def take_place(self, request: gr.Request) -> bool:
-        """Take a place in the waiting room; False when it is full."""
-        return self._services.waiting_room.join(session_id_of(request), self._blocks.limited_queue.has_comparison)
-
-    def waiting(self) -> Updates:
-        """The page of a visitor who has a place."""
         compare, stop = self._parts.buttons
         return {compare: gr.update(visible=False), stop: gr.update(visible=True), self._parts.status: words.WAITING}
 
@@ -71,6 +63,17 @@ class Handlers:
                 yield updates
         finally:
             session.run.request_stop()
+
+    def refused_check(self, sentence: str, request: gr.Request) -> Updates:
+        """The run as it is shown, with the reason why its order cannot be checked."""
+        session = self._services.session_of(request)
+        if session is None:
+            return {self._parts.status: sentence}
+        updates = self._run_updates(session)
+        return {
+            self._parts.status: updates[self._parts.status],
+            self._parts.trace: {**updates[self._parts.trace], "refusal": sentence},
+        }
 
     async def stop(self, request: gr.Request) -> Updates:
         """Stop the visitor's run; everything the judge had seen and written stays."""

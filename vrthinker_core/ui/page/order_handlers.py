@@ -29,14 +29,15 @@ class OrderHandlers:
     handlers: Handlers
 
     async def join_queue(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> Updates:
-        """Take a place in the waiting room. Raises gr.Error, shown with its sentence, when this verdict cannot be checked now."""
-        try:
-            await asyncio.to_thread(self._checked_pair, prompt, (first, second), request)
-        except BadInput as bad:
-            raise gr.Error(str(bad), title=words.CHECK_ORDER, print_exception=False) from None
-        if not self.handlers.take_place(request):
-            raise gr.Error(words.BUSY, title=words.CHECK_ORDER, print_exception=False)
-        return self.handlers.waiting()
+        """Take a place in the waiting room. Raises a silent gr.Error when this cannot be checked now; `refused` says why."""
+        if sentence := await asyncio.to_thread(self._refusal, prompt, (first, second), request):
+            raise gr.Error(sentence, visible=False, print_exception=False)
+        return await self.handlers.join_queue(request)
+
+    async def refused(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> Updates:
+        """Say beside the button why it was refused."""
+        sentence = await asyncio.to_thread(self._refusal, prompt, (first, second), request)
+        return self.handlers.refused_check(sentence or words.BUSY, request)
 
     async def check(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> AsyncIterator[Updates]:
         """Judge the pair again, and show that run as it goes."""
@@ -46,10 +47,18 @@ class OrderHandlers:
                 session, pair = await asyncio.to_thread(self._checked_pair, prompt, (first, second), request)
                 checked = self._start(session_id, session, pair)
             except BadInput as bad:
-                yield {self.parts.status: str(bad)}
+                yield self.handlers.refused_check(str(bad), request)
                 return
             async for updates in self.handlers.show_run(session_id, checked):
                 yield updates
+
+    def _refusal(self, prompt: str | None, videos: tuple[str | None, str | None], request: gr.Request) -> str:
+        """Why the order cannot be checked now; "" when it can."""
+        try:
+            self._checked_pair(prompt, videos, request)
+        except BadInput as bad:
+            return str(bad)
+        return ""
 
     def _checked_pair(
         self, prompt: str | None, videos: tuple[str | None, str | None], request: gr.Request

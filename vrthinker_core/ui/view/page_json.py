@@ -41,6 +41,7 @@ class ViewJson(TypedDict, total=False):
     grid: GridJson | None
     verdict: VerdictJson | None
     order: OrderViewJson[TurnViewJson] | None  # the second run and what it says of the verdict; None where there is none
+    refusal: str  # why the order could not be checked; only on the live page, after a click
     ending: str  # what a person must know about the end of the run; "" after an ordinary answer
     turns: list[TurnViewJson]
 

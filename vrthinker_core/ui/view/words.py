@@ -3,6 +3,7 @@
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Reply
 from vrthinker_core.types.events import Finished, StopReason, Turn
 from vrthinker_core.types.order import OrderEffect
+from vrthinker_core.types.wording import SIDES_SWAPPED
 
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
@@ -78,6 +79,7 @@ CHECK_ORDER = "Check the order"
 CHECK_HELP = "The judge compares the pair again with the sides swapped. A verdict worth having stays the same."
 CHECKING = "The judge compares the pair again with the sides swapped."
 IN_SWAPPED = "Sides swapped: {}"
+SWAPPED_NOTICE = f"{SIDES_SWAPPED} Colours and frames stand for your videos."
 NOTHING_TO_CHECK = "There is no verdict whose order could be checked. Compare two videos first."
 CHECK_LATER = "A run is going on. Check the order when it has ended."
 CHECK_CHANGED = "The inputs have changed since this verdict. Put back what was judged to check its order, or compare again."

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Generic, TypedDict, TypeVar
 
+from vrthinker_core.types import Verdict
 from vrthinker_core.types.order import OrderCheck, check_order
-from vrthinker_core.types.wording import SIDES_SWAPPED, order_unchecked
+from vrthinker_core.types.wording import order_unchecked
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
 from vrthinker_core.ui.view.run_state import RunState, state_in_first_sides
@@ -53,14 +54,18 @@ def order_json(state: RunState, turns: Callable[[RunState], list[TurnJsonType]])
         "line": line,
         "rows": _rows(check) if check else [],
         "caveats": [words.IN_SWAPPED.format(text) for text in words.verdict_caveats(second.finished)] if second.finished else [],
-        "run": {"notice": SIDES_SWAPPED, "grid": _grid(second), "turns": turns(second)},
+        "run": {"notice": words.SWAPPED_NOTICE, "grid": _grid(second), "turns": turns(second)},
     }
 
 
 def _rows(check: OrderCheck) -> list[OrderRowJson]:
     effects = [check[dimension].value for dimension in words.DIMENSION_HELP]
-    both = zip(labels_json(check.first), labels_json(check.second), effects, strict=True)
+    both = zip(_cells(check.first), _cells(check.second), effects, strict=True)
     return [OrderRowJson(name=first["name"], first=first, second=second, effect=effect) for first, second, effect in both]
+
+
+def _cells(verdict: Verdict) -> list[LabelJson]:
+    return [{**label, "label": label["label"].capitalize()} for label in labels_json(verdict)]
 
 
 def _grid(second: RunState) -> GridJson | None:
