@@ -14,7 +14,20 @@ if TYPE_CHECKING:
     from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, TraceError, VideoError, VrThinkerError
     from vrthinker_core.judge import judge
     from vrthinker_core.types import Dimension, Preference, Settings, Side, Verdict, VideoPair
-    from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, Trace, Turn, TurnEnded
+    from vrthinker_core.types.events import (
+        Event,
+        Finished,
+        FramesShown,
+        Run,
+        Started,
+        StopReason,
+        Swapped,
+        TextArrived,
+        Trace,
+        Turn,
+        TurnEnded,
+    )
+    from vrthinker_core.types.order import OrderCheck, OrderEffect, check_order
 
 __all__ = [
     "Backend",
@@ -25,12 +38,16 @@ __all__ = [
     "Finished",
     "FramesShown",
     "JudgeError",
+    "OrderCheck",
+    "OrderEffect",
     "Preference",
+    "Run",
     "ScriptedBackend",
     "Settings",
     "Side",
     "Started",
     "StopReason",
+    "Swapped",
     "TextArrived",
     "Trace",
     "TraceError",
@@ -40,12 +57,13 @@ __all__ = [
     "VideoError",
     "VideoPair",
     "VrThinkerError",
+    "check_order",
     "judge",
     "judge_many",
     "open_backend",
 ]
 
-_MODULES = ("errors", "types", "types.events", "backends", "judge", "batch")
+_MODULES = ("errors", "types", "types.events", "types.order", "backends", "judge", "batch")
 """Where the names stand. Each module imports those before it anyway, so looking for a name in this order loads nothing more."""
 
 
