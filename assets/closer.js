@@ -30,8 +30,8 @@ VRThinker.Closer = class {
 
   /** The pairs of the run that is shown now. */
   collect() {
-    const { run = "", turns = [] } = VRThinker.trace || {};
-    if (this.exact.run !== run) this.exact = new VRThinker.ExactFrames(run);
+    const { run = "", turns = [], shownOrder = "" } = VRThinker.shown || {};
+    if (this.exact.run !== run || this.exact.order !== shownOrder) this.exact = new VRThinker.ExactFrames(run, shownOrder);
     this.pairs = turns.flatMap(({ tiles }, turn) => tiles.map((tile) => ({ tile, turn, key: VRThinker.tileKey(tile) })));
   }
 

@@ -1,7 +1,9 @@
 /* The exact frames of one run: pictures of the very pixels the judge was given, asked for turn by turn. */
 VRThinker.ExactFrames = class {
-  constructor(run) {
+  /** `order`: "swapped" for the second run of a pair, in which its sides were swapped. */
+  constructor(run, order = "") {
     this.run = run;
+    this.order = order;
     this.answers = new Map();
     this.loaded = new Map();
   }
@@ -13,7 +15,7 @@ VRThinker.ExactFrames = class {
         this.answers.delete(turn);
         return { frames: {}, note };
       };
-      const asked = fetch(`runs/${this.run}/turns/${turn + 1}/frames`);
+      const asked = fetch(`runs/${this.run}/turns/${turn + 1}/frames?order=${this.order}`);
       const read = async (answer) => (answer.ok ? answer.json() : again(await answer.text()));
       this.answers.set(turn, asked.then(read).catch(() => again("Thumbnail: the server does not answer.")));
     }

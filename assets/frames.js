@@ -14,9 +14,9 @@ VRThinker.Frames = class {
 
   /** Draw `data` as `view.data` gives it; what has not changed is left alone. */
   update(data) {
-    const { run, turns = [] } = data || {};
-    if (this.run !== run) this.cards.splice(0).forEach((card) => card.node.remove());
-    this.run = run;
+    const { run, turns = [], shownOrder } = data || {};
+    if (this.run !== `${run} ${shownOrder}`) this.cards.splice(0).forEach((card) => card.node.remove());
+    this.run = `${run} ${shownOrder}`;
     this.empty.hidden = turns.length > 0;
     turns.forEach((turn, position) => this.card(position).update({ ...turn, foot: "", confidence: [], labels: [], remarks: [] }));
     this.cards.splice(turns.length).forEach((card) => card.node.remove());

@@ -76,7 +76,9 @@ VRThinker.Order = class {
 
   /** The run whose turns are shown: the same trace, with those of the second run where that was chosen. */
   shown(trace) {
-    return this.swapped ? { ...trace, turns: trace.order.run.turns, grid: trace.order.run.grid } : trace;
+    if (!this.swapped) return trace;
+    const { turns, grid } = trace.order.run;
+    return { ...trace, turns, grid, shownOrder: "swapped" };
   }
 
   drawTable(rows) {

@@ -54,6 +54,7 @@ VRThinker.mountTrace = (root, props, watch, empty, check, trigger) => {
     if ((props.value || {}).introduction && (VRThinker.trace || {}).run) return;
     view.update(props.value);
     VRThinker.trace = props.value;
+    VRThinker.shown = view.shown;
     document.dispatchEvent(new CustomEvent("vrt:trace", { detail: view.shown }));
     follow.update(view.shown);
   };
@@ -65,7 +66,7 @@ VRThinker.mountTrace = (root, props, watch, empty, check, trigger) => {
 VRThinker.mountFrames = (root, empty) => {
   const onTile = (tile) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail: tile }));
   const frames = new VRThinker.Frames(root, empty, onTile);
-  const draw = () => root.checkVisibility() && frames.update(VRThinker.trace); // a tab that is not open costs nothing
+  const draw = () => root.checkVisibility() && frames.update(VRThinker.shown); // a tab that is not open costs nothing
   document.addEventListener("vrt:trace", draw);
   new IntersectionObserver(draw).observe(root);
   draw();

@@ -5,10 +5,17 @@
   prompt.update(trace.prompt);
   document.querySelector(".vrt-prompt").append(prompt.node);
   VRThinker.say(document.querySelector(".vrt-judge"), trace.judge);
-  VRThinker.trace = trace;
   VRThinker.closer = new VRThinker.Closer();
-  new VRThinker.Trace(document.getElementById("trace")).update(trace);
   const frames = document.getElementById("frames");
-  frames.addEventListener("toggle", () => new VRThinker.Frames(frames.lastElementChild, "").update(trace), { once: true });
+  const gallery = new VRThinker.Frames(frames.lastElementChild, "");
+  const drawFrames = () => frames.open && gallery.update(VRThinker.shown);
+  const onShow = () => {
+    view.update(trace);
+    VRThinker.shown = view.shown;
+    drawFrames();
+  };
+  const view = new VRThinker.Trace(document.getElementById("trace"), { onShow });
+  onShow();
+  frames.addEventListener("toggle", drawFrames);
   new VRThinker.Transcript(document.getElementById("transcript")).update(transcript);
 })();

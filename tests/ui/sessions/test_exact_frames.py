@@ -20,7 +20,7 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import Frame, FrameRef, Settings, Side, VideoPair
-from vrthinker_core.types.events import Trace
+from vrthinker_core.types.events import Run, Trace
 from vrthinker_core.types.messages import Message
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.sessions import exact_frames
@@ -71,8 +71,8 @@ def replay(sessions: Sessions, trace: Trace, pair: VideoPair, visitor: str = "an
     return sessions.start_replay(visitor, trace, videos=(Path(pair.first), Path(pair.second)))
 
 
-def decoded(exact: ExactFrames, session: Session, turn: int) -> ExactFramesJson:
-    future = exact.request(session, turn)
+def decoded(exact: ExactFrames, session: Session, turn: int, swapped: bool = False) -> ExactFramesJson:
+    future = exact.request(session, turn, swapped)
     assert future is not None
     return future.result(60)
 
@@ -103,6 +103,23 @@ def test_the_pixels_are_those_that_the_judge_was_given(
     for ref in shown:
         frame = seen[ref]
         assert pixels(sessions, sources[f"{int(ref.side)}-{ref.slot}"]) == ((frame.width, frame.height), frame.rgb)
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_those_of_the_second_run_are_named_after_the_persons_own_videos(
+    exact: ExactFrames, pair: VideoPair, settings: Settings, tmp_path: Path
+) -> None:
+    sessions = Sessions(tmp_path / "server", finish_at_once)
+    swapped, seen = judged(pair.swapped(), settings, tmp_path / "swapped.json")
+    trace = replace(
+        judged(pair, settings, tmp_path / "trace.json")[0], swapped=Run(swapped.started, swapped.turns, swapped.finished)
+    )
+    session = replay(sessions, trace, pair)
+    found = [decoded(exact, session, turn.number, swapped=True) for turn in swapped.turns]
+    sources = {key: src for turn in found for key, src in turn["frames"].items()}
+    assert sources.keys() == {f"{3 - ref.side}-{ref.slot}" for ref in seen}
+    for ref, frame in seen.items():
+        assert pixels(sessions, sources[f"{3 - ref.side}-{ref.slot}"]) == ((frame.width, frame.height), frame.rgb)
 
 
 def test_a_live_run_gives_them_while_it_goes_on(exact: ExactFrames, pair: VideoPair, tmp_path: Path) -> None:

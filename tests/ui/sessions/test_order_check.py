@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +18,12 @@ from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, Swapped
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob
+from vrthinker_core.ui.sessions.exact_frames import ExactFrames
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.sessions.sessions import Session, Sessions
 from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.view.run_state import RunState, fold_all
+from vrthinker_core.video import DecoderPool
 
 FIRST = handmade_runs.three_turns()
 PAIR = VideoPair("A ball pans steadily.", Path("a.mp4"), Path("b.mp4"))
@@ -147,9 +150,11 @@ def test_a_link_made_before_the_check_is_not_given_for_the_run_after_it(sessions
 
     def link() -> str:
         request = type("Request", (), {"path_params": {"name": session.name}})()
-        return bytes(DownloadRoutes(sessions, shared).link(request).body).decode()  # type: ignore[arg-type]
+        return bytes(routes.link(request).body).decode()  # type: ignore[arg-type]
 
-    before = link()
-    assert link() == before
-    checked(sessions, session)
-    assert link() != before
+    with DecoderPool() as decoders, closing(ExactFrames(decoders)) as exact:
+        routes = DownloadRoutes(sessions, shared, exact)
+        before = link()
+        assert link() == before
+        checked(sessions, session)
+        assert link() != before

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import av
-import numpy as np
-
 from tests.support.small_clips import write_clip
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.judge import judge

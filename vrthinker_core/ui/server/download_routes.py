@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from vrthinker_core.traces import to_json
 from vrthinker_core.types.events import Trace
-from vrthinker_core.ui.sessions.exact_frames import ExactFrames
+from vrthinker_core.ui.sessions.exact_frames import ExactFrames, turns_of
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.sessions.sessions import Sessions
 from vrthinker_core.ui.sessions.shared_traces import SharedTraces
@@ -57,12 +57,13 @@ class DownloadRoutes:
             return PlainTextResponse(words.NO_ROOM, 507)
 
     async def frames(self, request: Request) -> Response:
-        """Where the frames of a turn are found as the judge saw them, also while the run goes on."""
+        """Where the frames of a turn are found as the judge saw them, while it runs, too; `order=swapped`: of the second run."""
         session = self._sessions.find_run(str(request.path_params["name"]))
-        numbers = {str(turn.number) for turn in session.run.state.turns} if session else set()
+        swapped = request.query_params.get("order") == "swapped"
+        numbers = {str(turn.number) for turn in turns_of(session, swapped)} if session else set()
         if session is None or (turn := str(request.path_params["turn"])) not in numbers:
             return _not_found()
-        found = self._exact.request(session, int(turn))
+        found = self._exact.request(session, int(turn), swapped)
         if found is None:
             return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
         return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Generator, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from typing import TypedDict
 
 from vrthinker_core.dialects.factory import frame_layout
@@ -15,6 +16,7 @@ from vrthinker_core.types import Frame, FrameRef, Side, Thumbnail
 from vrthinker_core.ui.sessions.sessions import Session
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import dialect_of
+from vrthinker_core.ui.view.run_state import TurnState, state_in_first_sides
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 from vrthinker_core.video import Clip, DecoderPool, open_clip
 from vrthinker_core.video.clip_pair import frame_plan
@@ -45,21 +47,24 @@ class ExactFrames:
         self._max_bytes = max_bytes
         self._thread = ThreadPoolExecutor(1, "exact frames")
         self._lock = threading.Lock()
-        self._jobs: dict[tuple[str, int], Future[ExactFramesJson]] = {}
+        self._jobs: dict[tuple[str, int, bool], Future[ExactFramesJson]] = {}
         # A run that is dropped leaves no entry.
         self._stored: weakref.WeakKeyDictionary[ThumbnailFiles, _Stored] = weakref.WeakKeyDictionary()
         self._open = _OpenPair("")
         self._closing = False
 
-    def request(self, session: Session, turn: int) -> Future[ExactFramesJson] | None:
-        """The frames of a turn (1-based) of the session's run, soon; None when too many turns are waiting."""
-        key = (session.name, turn)
+    def request(self, session: Session, turn: int, swapped: bool = False) -> Future[ExactFramesJson] | None:
+        """The frames of a turn (1-based) of the session's run, soon; None when too many turns are waiting.
+
+        `swapped`: of its second run, in which the sides were swapped; frames are named in the sides of the first all the same.
+        """
+        key = (session.name, turn, swapped)
         with self._lock:
             if key not in self._jobs:
                 if len(self._jobs) >= MAX_WAITING:
                     return None
-                frames = session.run.state.turns[turn - 1].frames
-                self._jobs[key] = job = self._thread.submit(self._decode, session, frames)
+                wanted = _Wanted(session, swapped, turns_of(session, swapped)[turn - 1].frames)
+                self._jobs[key] = job = self._thread.submit(self._decode, wanted)
                 job.add_done_callback(lambda _: self._jobs.pop(key, None))
                 return job
             return self._jobs[key]
@@ -80,7 +85,8 @@ class ExactFrames:
             self._open.close()
             self._open = _OpenPair("")
 
-    def _decode(self, session: Session, frames: tuple[Thumbnail, ...]) -> ExactFramesJson:
+    def _decode(self, wanted: "_Wanted") -> ExactFramesJson:
+        session = wanted.session
         stored = self._stored.pop(session.thumbnails, None) or _Stored(session.thumbnails, self._max_run_bytes)
         self._stored[session.thumbnails] = stored  # the run that is looked at is the last to be dropped
         if self._open.name != session.name:
@@ -88,23 +94,24 @@ class ExactFrames:
             self._open = _OpenPair(session.name)
         if not stored.full and not self._closing:
             with ThreadPoolExecutor(len(Side)) as both:
-                list(both.map(lambda side: self._decode_side(session, side, frames, stored), Side))
+                list(both.map(lambda side: self._decode_side(wanted, side, stored), Side))
         self._drop_oldest()
-        wanted = {frame.ref for frame in frames}
-        found = {ref: stored.sources[ref] for ref in wanted if ref in stored.sources}
+        refs = {frame.ref for frame in wanted.frames}
+        found = {ref: stored.sources[wanted.swapped, ref] for ref in refs if (wanted.swapped, ref) in stored.sources}
         return {
             "frames": {f"{int(ref.side)}-{ref.slot}": src for ref, src in sorted(found.items())},
-            "note": _note(wanted - found.keys(), stored.full),
+            "note": _note(refs - found.keys(), stored.full),
         }
 
-    def _decode_side(self, session: Session, side: Side, frames: tuple[Thumbnail, ...], stored: "_Stored") -> None:
+    def _decode_side(self, wanted: "_Wanted", side: Side, stored: "_Stored") -> None:
         """Add those of one video to `stored`, as far as there is room and the video can be read."""
-        shown = {frame.ref.slot: frame for frame in frames if frame.ref.side is side and frame.ref not in stored.sources}
+        missing = (frame for frame in wanted.frames if (wanted.swapped, frame.ref) not in stored.sources)
+        shown = {frame.ref.slot: frame for frame in missing if frame.ref.side is side}
         if not shown:
             return
-        with suppress(VrThinkerError), closing(self._open.frames(session, side, shown, self._decoders)) as decoded:
-            for frame in decoded:
-                if not stored.add(frame.ref, _png(frame)):
+        with suppress(VrThinkerError), closing(self._open.frames(wanted, side, shown, self._decoders)) as decoded:
+            for slot, frame in decoded:
+                if not stored.add((wanted.swapped, FrameRef(slot, side)), _png(frame)):
                     return
 
     def _drop_oldest(self) -> None:
@@ -119,18 +126,27 @@ class ExactFrames:
                 thumbnails.discard(src)
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Frames of one turn, in the sides of the first run."""
+
+    session: Session
+    swapped: bool  # of the second run
+    frames: tuple[Thumbnail, ...]
+
+
 class _Stored:
     """The pictures of one run, up to a number of bytes. Safe for threads."""
 
     def __init__(self, files: ThumbnailFiles, max_bytes: int) -> None:
-        self.sources: dict[FrameRef, str] = {}
+        self.sources: dict[tuple[bool, FrameRef], str] = {}  # by whether it is of the second run, and the frame
         self.bytes = 0
         self.full = False  # there was no room for a frame
         self._files = weakref.ref(files)
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
 
-    def add(self, ref: FrameRef, data: bytes) -> bool:
+    def add(self, key: tuple[bool, FrameRef], data: bytes) -> bool:
         """Keep a picture; False when there is no room for it."""
         with self._lock:
             files = self._files()
@@ -138,7 +154,7 @@ class _Stored:
             src = "" if self.full or files is None else files.add(data, ".png")
             self.full = self.full or not src
             if src:
-                self.sources[ref] = src
+                self.sources[key] = src
                 self.bytes += len(data)
             return not self.full
 
@@ -149,34 +165,43 @@ class _OpenPair:
     def __init__(self, name: str) -> None:
         self.name = name  # of the run
         self.used_at = time.monotonic()
-        self._clips: dict[Side, Clip] = {}
+        self._clips: dict[tuple[Side, Side], Clip] = {}
 
     def frames(
-        self, session: Session, side: Side, shown: dict[int, Thumbnail], decoders: DecoderPool
-    ) -> Generator[Frame, None, None]:
+        self, wanted: _Wanted, side: Side, shown: dict[int, Thumbnail], decoders: DecoderPool
+    ) -> Generator[tuple[int, Frame], None, None]:
         """The frames in `shown` (by slot) that prove to be the judge's: of the same file, at the same place. Raises VideoError.
 
         Whoever does not read them to the end closes the generator, and with it the clip.
         """
         self.used_at = time.monotonic()
-        started = session.run.state.started
-        dialect, path = dialect_of(started), session.videos[side is Side.SECOND]
+        started = wanted.session.run.state.started
+        dialect, path = dialect_of(started), wanted.session.videos[side is Side.SECOND]
         info = started.clips[side is Side.SECOND] if started else None
         if dialect is None or path is None or info is None:
             return
-        if side not in self._clips:
-            self._clips[side] = open_clip(path, side, frame_plan(frame_layout(dialect), side), decoders=decoders)
-        clip = self._clips[side]
+        told = Side(3 - side) if wanted.swapped else side  # how the judge knew it
+        if (side, told) not in self._clips:
+            self._clips[side, told] = open_clip(path, told, frame_plan(frame_layout(dialect), told), decoders=decoders)
+        clip = self._clips[side, told]
         slots = [slot for slot in shown if 0 <= slot < dialect.grid.slots and clip.info.digest == info.digest]
         for frame in clip.stream(slots):
             if frame.index == shown[frame.ref.slot].index:
-                yield frame
+                yield frame.ref.slot, frame
 
     def close(self) -> None:
         """End the decoding processes."""
         for clip in list(self._clips.values()):
             clip.close()
         self._clips.clear()
+
+
+def turns_of(session: Session, swapped: bool) -> tuple[TurnState, ...]:
+    """The turns so far of the session's run, or of its second one, in the sides of the first."""
+    state = session.run.state
+    if not swapped:
+        return state.turns
+    return state_in_first_sides(state.swapped).turns if state.swapped else ()
 
 
 def _png(frame: Frame) -> bytes:
