@@ -12,7 +12,7 @@ VRThinker.Order = class {
     this.line = element("p", "vrt-order-line");
     this.line.setAttribute("role", "status");
     this.table = element("table", "vrt-both");
-    this.caveats = element("ul", "vrt-notes");
+    this.caveats = element("ul", "vrt-caveats");
     this.node.append(this.line, this.table, this.caveats, this.buildChoice(), this.buildCheck());
     this.notice = element("p", "vrt-swapped-notice");
   }
