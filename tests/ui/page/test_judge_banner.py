@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 SHOW_TWO_VALUES = """([first, then]) => {
   const host = document.createElement("div"), props = { value: first };
   let changed = null;
-  VRThinker.mountTrace(host, props, (name, listener) => { changed = listener; }, "Nothing yet.");
+  VRThinker.mountTrace(host, props, (name, listener) => { changed = listener; }, "Nothing yet.", ["Check", "Help"], () => {});
   props.value = then;
   changed();
   return [host.innerText || host.textContent, VRThinker.trace];
