@@ -34,7 +34,8 @@ VRThinker.Follow = class {
     if (live && turns > 0 && this.shown === 0 && this.on) this.bringToTop(this.newest());
     this.shown = turns;
     if (live && this.on) this.showNewest();
-    else if (trace.over && (fresh || (ended && this.on))) this.showOutcome();
+    else if (trace.over && fresh) this.showOpened();
+    else if (trace.over && ended && this.on) this.showOutcome();
   }
 
   begin(run) {
@@ -66,6 +67,13 @@ VRThinker.Follow = class {
     if (!node || !this.live) return;
     const below = node.getBoundingClientRect().bottom + 56 - window.innerHeight;
     if (below > 0) this.scroll(below);
+  }
+
+  /** A run that was opened is shown, whatever was shown before. */
+  showOpened() {
+    const tab = document.querySelector("#run [role=tab]");
+    if (tab && tab.getAttribute("aria-selected") !== "true") tab.click();
+    requestAnimationFrame(() => this.showOutcome());
   }
 
   /** A run that has ended, or that was opened, begins with its verdict. */

@@ -25,16 +25,17 @@ VRThinker.Inputs = class {
     setTimeout(() => this.draw(), 300);
   }
 
-  /** The prompt was edited after the run had begun: the run says which one it judged. */
+  /** The prompt was edited, or a video replaced, after the run had begun: the run says what it judged. */
   draw() {
     const prompt = document.querySelector("#prompt textarea");
     const place = document.getElementById("trace");
     if (!prompt || !place) return;
     if (!this.notice.parentNode) place.before(this.notice);
-    const { run, prompt: judged } = this.run;
-    const changed = Boolean(run) && typeof judged === "string" && prompt.value.trim() !== judged.trim();
-    this.notice.hidden = !changed;
-    if (changed) VRThinker.say(this.notice, `These inputs have changed. This run judged the prompt “${judged}”.`);
+    const { run, prompt: judged, changed: videos } = this.run;
+    const edited = Boolean(run) && typeof judged === "string" && prompt.value.trim() !== judged.trim();
+    const sentences = [edited && `This run judged the prompt “${judged}”.`, run && videos].filter(Boolean);
+    this.notice.hidden = sentences.length === 0;
+    if (sentences.length) VRThinker.say(this.notice, ["These inputs have changed.", ...sentences].join(" "));
   }
 
   /** Ctrl+Enter (or Cmd+Enter) in the prompt compares. */

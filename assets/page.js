@@ -41,6 +41,7 @@ VRThinker.onKey = (event, rail) => {
 VRThinker.mountTrace = (root, props, watch, empty, check, trigger) => {
   const onTile = (tile) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail: tile }));
   let follow = null;
+  let introduction = {};
   const view = new VRThinker.Trace(root, {
     empty,
     onTile,
@@ -50,10 +51,14 @@ VRThinker.mountTrace = (root, props, watch, empty, check, trigger) => {
   });
   follow = new VRThinker.Follow(root);
   const draw = () => {
-    // Who comes is told who judges; that may arrive after a run that they opened at once, and must not take its place.
-    if ((props.value || {}).introduction && (VRThinker.trace || {}).run) return;
-    view.update(props.value);
-    VRThinker.trace = props.value;
+    let value = props.value || {};
+    if (value.introduction) {
+      introduction = value;
+      // Who comes is told who judges; that may arrive after a run that they opened at once, and must not take its place.
+      if ((VRThinker.trace || {}).run) return;
+    } else if (!value.run && !value.ending) value = introduction;
+    view.update(value);
+    VRThinker.trace = value;
     VRThinker.shown = view.shown;
     document.dispatchEvent(new CustomEvent("vrt:trace", { detail: view.shown }));
     follow.update(view.shown);
@@ -94,21 +99,14 @@ VRThinker.mountSave = (root) => new VRThinker.Save(root);
 
 /** Saved runs that lie ready. */
 VRThinker.mountExamples = (root, props, trigger, heading) => {
-  const examples = new VRThinker.Examples(root, heading, (name) => trigger("click", { example: name }));
+  const examples = new VRThinker.Examples(root, heading, (name) => {
+    VRThinker.address.forget();
+    trigger("click", { example: name });
+  });
+  VRThinker.address = new VRThinker.Address((name, lost) => trigger("click", { example: name, lost }));
   examples.draw(props.value || []);
 };
 
-/** Gradio names some of its buttons otherwise than what stands on them: who speaks to a page could not press them. */
-VRThinker.MISNAMED = "button.upload-container[aria-label]";
-
-VRThinker.nameByContent = () => {
-  const rename = () => document.querySelectorAll(VRThinker.MISNAMED).forEach((button) => button.removeAttribute("aria-label"));
-  new MutationObserver(rename).observe(document.documentElement, {
-    attributeFilter: ["aria-label"],
-    childList: true,
-    subtree: true,
-  });
-};
-VRThinker.nameByContent();
 VRThinker.inputs = new VRThinker.Inputs();
 VRThinker.closer = new VRThinker.Closer();
+VRThinker.uploads = new VRThinker.Uploads();

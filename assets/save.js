@@ -54,6 +54,7 @@ VRThinker.Save = class {
     const { trace } = await answer.json();
     this.link.value = `${location.origin}${location.pathname}?trace=${encodeURIComponent(trace)}`;
     this.link.hidden = false;
+    VRThinker.address.name(trace);
     VRThinker.say(this.said, (await this.toClipboard()) ? "Copied. The link shows this run as long as the server keeps it." : "Copy the link from the field.");
   }
 

@@ -190,7 +190,7 @@ def test_the_frames_tab_is_filled_while_the_judge_writes(serve: Callable[..., Se
     expect(page.locator("#frames .vrt-tile img")).to_have_count(8)
 
 
-def test_swapping_sides_removes_the_verdict(server: Server, open_page: Open) -> None:
+def test_a_run_whose_sides_were_swapped_says_that_it_judged_the_other_order(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
     show_example(page)
     expect(page.locator("#first video")).to_be_visible(timeout=LONG)
@@ -198,7 +198,10 @@ def test_swapping_sides_removes_the_verdict(server: Server, open_page: Open) -> 
     wait_for(page, "Sides swapped")
     page.wait_for_function("document.querySelector('#first video')?.src.endsWith('second.mp4')", timeout=LONG)
     assert video_files(page) == ["a-block/second.mp4", "a-block/first.mp4"]
-    expect(page.locator(".vrt-turn")).to_have_count(0)
+    expect(page.locator(".vrt-changed")).to_contain_text("judged these two videos the other way round", timeout=LONG)
+    expect(page.locator(".vrt-turn")).to_have_count(2)
+    page.get_by_role("button", name="Swap sides").click()
+    expect(page.locator(".vrt-changed")).to_be_hidden(timeout=LONG)
     page.locator("#go").click()
     wait_for(page, "Finished after 2 turns")
 

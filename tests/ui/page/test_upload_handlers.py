@@ -1,4 +1,4 @@
-"""Videos by web address, uploaded and removed: what becomes of the players and of the verdict on the page."""
+"""Videos by web address, uploaded and removed: what becomes of the players and of the run on the page."""
 
 from __future__ import annotations
 
@@ -116,18 +116,20 @@ def test_private_addresses_are_refused_by_default(serve: Callable[..., Server], 
     assert page.locator("#first video").count() == 0
 
 
-def test_a_changed_video_removes_the_verdict(server: Server, open_page: Open, clips: Clips, web: str) -> None:
+def test_a_run_whose_videos_were_replaced_says_what_it_judged(server: Server, open_page: Open, clips: Clips, web: str) -> None:
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
     submit_address(page, 2, f"{web}/two.mp4")
-    wait_for(page, "videos have changed")
-    expect(page.locator(".vrt-headline")).to_have_count(0, timeout=LONG)
+    expect(page.locator(".vrt-changed")).to_contain_text("This run judged another video 2: two.mp4.", timeout=LONG)
+    expect(page.locator(".vrt-headline")).to_have_count(1, timeout=LONG)
     page.locator("#go").click()
+    expect(page.locator(".vrt-changed")).to_be_hidden(timeout=LONG)
     wait_for(page, "Finished")
     page.locator("#first button[aria-label='Clear']").click()
     wait_for(page, "videos have changed")
-    expect(page.locator(".vrt-headline")).to_have_count(0, timeout=LONG)
+    expect(page.locator(".vrt-changed")).to_contain_text("another video 1: one.mp4", timeout=LONG)
+    expect(page.locator(".vrt-headline")).to_have_count(1, timeout=LONG)
 
 
 def test_uploading_the_videos_of_an_open_trace_keeps_its_verdict(
@@ -148,6 +150,7 @@ def test_uploading_the_videos_of_an_open_trace_keeps_its_verdict(
     wait_for(another, "Replaying")
     fill(another, clips)
     expect(another.locator(".vrt-headline")).to_have_count(1, timeout=LONG)
+    expect(another.locator(".vrt-changed")).to_be_hidden(timeout=LONG)
     another.locator("#second button[aria-label='Clear']").click()
     wait_for(another, "videos have changed")
-    expect(another.locator(".vrt-headline")).to_have_count(0, timeout=LONG)
+    expect(another.locator(".vrt-changed")).to_contain_text("another video 2: two.mp4", timeout=LONG)

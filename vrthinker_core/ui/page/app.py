@@ -29,6 +29,7 @@ from vrthinker_core.ui.server.upload_route import UploadRoute
 from vrthinker_core.ui.sessions.background_run import JobRunner
 from vrthinker_core.ui.sessions.exact_frames import ExactFrames
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
+from vrthinker_core.ui.sessions.player_files import PlayerFiles
 from vrthinker_core.ui.sessions.sessions import THUMBNAILS_URL, Sessions
 from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
@@ -62,6 +63,7 @@ class Page:
             Examples(options.examples),
             WaitingRoom(options.waiting + options.at_once),
             Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", options.policy),
+            PlayerFiles(),
         )
         self._exact_frames = ExactFrames(judges.decoder_pool)
         self._mcp_tokens: set[str] = set()

@@ -27,7 +27,7 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
     for run in runs:
         run.success(**_in_browser(parts.idle_buttons()))
         run.failure(handlers.on_failure, None, [*parts.buttons, parts.status], queue=False, **QUIET_EVENT)
-    _connect_uploads(parts, services)
+    _connect_uploads(parts, services, handlers)
     _connect_replays(blocks, parts, handlers, runs)
     parts.rail.click(handlers.swap_videos, parts.videos, [*parts.videos, *parts.run_outputs], queue=False, **QUIET_EVENT)
     announced = [parts.head, parts.trace]
@@ -68,12 +68,14 @@ def _in_judge_queue(parts: PageComponents, at_once: int) -> dict[str, Any]:
     return {"api_visibility": "private", "show_progress": "minimal", "show_progress_on": [parts.queue_position], **queue}
 
 
-def _connect_uploads(parts: PageComponents, services: Services) -> None:
+def _connect_uploads(parts: PageComponents, services: Services, runs: Handlers) -> None:
     limits: dict[str, Any] = {"concurrency_limit": 2, **QUIET_EVENT}
+    inputs, run_outputs = [*parts.videos, parts.prompt], parts.run_outputs
     for side, player, address in zip(Side, parts.videos, parts.addresses, strict=True):
-        handlers, changed = UploadHandlers(parts, services, side), [player, *parts.run_outputs]
-        player.upload(handlers.on_upload, player, changed, concurrency_id="copies", **limits)
-        player.clear(handlers.on_clear, None, parts.run_outputs, queue=False, **QUIET_EVENT)
+        handlers, changed = UploadHandlers(parts, services, side, runs.changed_run), [player, *parts.run_outputs]
+        arrived = player.upload(handlers.on_arrival, inputs, run_outputs, queue=False, trigger_mode="multiple", **QUIET_EVENT)
+        arrived.then(handlers.on_upload, player, changed, concurrency_id="copies", **limits)
+        player.clear(handlers.on_clear, inputs, parts.run_outputs, queue=False, **QUIET_EVENT)
         entered = address.submit(lambda: words.FETCHING, None, parts.status, queue=False, **QUIET_EVENT)
         entered.then(handlers.on_address, address, changed, concurrency_id="fetched", **limits)
 
@@ -81,7 +83,7 @@ def _connect_uploads(parts: PageComponents, services: Services) -> None:
 def _connect_replays(blocks: CheckedBlocks, parts: PageComponents, handlers: Handlers, runs: list[Any]) -> None:
     changed = [*parts.videos, parts.prompt, *parts.run_outputs, *parts.buttons]
     immediate: dict[str, Any] = {"queue": False, "cancels": runs, **QUIET_EVENT}
-    parts.examples.click(handlers.show_example, None, changed, **immediate)
+    parts.examples.click(handlers.show_saved, None, changed, trigger_mode="multiple", **immediate)
     parts.open_button.upload(handlers.open_trace, parts.open_button, changed, **immediate)
     blocks.load(handlers.open_linked_trace, None, changed, **QUIET_EVENT)
 

@@ -9,13 +9,14 @@ import gradio as gr
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.traces import load
-from vrthinker_core.types import VideoPair
-from vrthinker_core.types.events import Trace
+from vrthinker_core.types import Side, VideoPair
+from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
+from vrthinker_core.ui.sessions.player_files import Digests, are_swapped, changed_sides
 from vrthinker_core.ui.sessions.replay import matching_videos
 from vrthinker_core.ui.sessions.sessions import Session
 from vrthinker_core.ui.view import words
@@ -50,7 +51,7 @@ class Handlers:
             try:
                 session = self._start_run(session_id, values)
             except BadInput as bad:
-                yield self._parts.without_run(str(bad), str(bad))
+                yield {self._parts.status: str(bad)}
                 return
             async for updates in self.show_run(session_id, session):
                 yield updates
@@ -69,7 +70,7 @@ class Handlers:
         session = self._services.session_of(request)
         if session is None:
             return {self._parts.status: sentence}
-        updates = self._run_updates(session)
+        updates = self._run_updates(session, session_id_of(request))
         return {
             self._parts.status: updates[self._parts.status],
             self._parts.trace: {**updates[self._parts.trace], "refusal": sentence},
@@ -83,7 +84,7 @@ class Handlers:
             line = words.READY if session is None else self._status_line(session)
             return {self._parts.status: line, **self._parts.idle_buttons()}
         await asyncio.to_thread(session.run.stop)
-        return {**self._run_updates(session), **self._parts.idle_buttons()}
+        return {**self._run_updates(session, session_id_of(request)), **self._parts.idle_buttons()}
 
     async def on_failure(self, request: gr.Request) -> Updates:
         """`compare` failed: the queue refused it, or Stop took it out of the queue."""
@@ -96,20 +97,23 @@ class Handlers:
         return {**self._parts.idle_buttons(), self._parts.status: self._status_line(session)}
 
     def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
-        """Video 1 becomes video 2. A verdict belongs to the order in which the videos were compared, so it goes."""
+        """Video 1 becomes video 2. A run that is shown stays, and says that it judged the other order."""
         session = self._services.session_of(request)
         if self._services.waiting_room.waits(session_id_of(request)) or (session is not None and not session.run.over):
             return no_updates()  # the videos that were sent stay those that are shown
-        self._services.sessions.end(session_id_of(request))
-        line = words.READY if session is None else words.SWAPPED
-        return {self._parts.first: second, self._parts.second: first, **self._parts.without_run(line)}
+        self._services.player_files.swap(session_id_of(request))
+        swapped: Updates = {self._parts.first: second, self._parts.second: first}
+        return swapped if session is None else {**swapped, **self.changed_run(session, request, words.SWAPPED)}
 
-    def show_example(self, event: gr.EventData, request: gr.Request) -> Updates:
-        """Show an example, with its videos."""
-        example = self._services.examples.find(str(event.example))
-        if example is None:
-            return {self._parts.status: words.NO_RUN}
-        return self._show_replay(request, example.trace, example.name)
+    async def show_saved(self, event: gr.EventData, request: gr.Request) -> Updates:
+        """Show an example or a shared trace by its name; "" shows the page as it opens, where the browser went back to that."""
+        if name := str(getattr(event, "example", "")):
+            return await self._show_linked(request, name)
+        async with self._reading:  # of two steps back, the second one is answered last
+            self._services.sessions.end(session_id_of(request))
+        self._services.player_files.forget(session_id_of(request))
+        parts, line = self._parts, words.NO_RUN if getattr(event, "lost", False) else words.READY
+        return {parts.first: None, parts.second: None, parts.prompt: "", **parts.without_run(line), **parts.idle_buttons()}
 
     async def open_trace(self, path: str | None, request: gr.Request) -> Updates:
         """Show the trace in an uploaded file. What was shown before stays when the file is no trace."""
@@ -117,16 +121,19 @@ class Handlers:
 
     async def open_linked_trace(self, request: gr.Request) -> Updates:
         """Show the trace that the page's address names."""
-        if not (name := linked_trace(request)):
-            return no_updates()
-        example = self._services.examples.find(name)
-        shared = self._services.shared_traces
-        return await self._read_and_show(request, lambda: example.trace if example else shared.get(name), name)
+        return await self._show_linked(request, name) if (name := linked_trace(request)) else no_updates()
+
+    def changed_run(self, session: Session, request: gr.Request, line: str) -> Updates:
+        """The run as it stands after a player has changed: it stays, with a sentence that says what it judged."""
+        if not session.run.over:
+            return {}  # its own updates will say so
+        return {self._parts.status: line, self._parts.trace: self._view(session, session_id_of(request))}
 
     def end_session(self, session_id: str) -> None:
         """A visitor has left the page."""
         self._services.waiting_room.leave(session_id)
         self._services.uploads.let_go(session_id)
+        self._services.player_files.forget(session_id)
         self._services.sessions.end(session_id)
 
     def _start_run(self, session_id: str, values: Mapping[Any, Any]) -> Session:
@@ -145,9 +152,13 @@ class Handlers:
         over = False
         while not over and self._services.sessions.get(session_id) is session:
             over = session.run.over
-            yield self._run_updates(session)
+            yield self._run_updates(session, session_id)
             if not over:  # Gradio sends the last update again at the end: nothing may come in between
                 await _next_change(session)
+
+    async def _show_linked(self, request: gr.Request, name: str) -> Updates:
+        example, shared = self._services.examples.find(name), self._services.shared_traces
+        return await self._read_and_show(request, lambda: example.trace if example else shared.get(name), name)
 
     async def _read_and_show(self, request: gr.Request, read: Callable[[], Trace], link: str = "") -> Updates:
         try:
@@ -164,17 +175,22 @@ class Handlers:
         first, second = (None if path is None else str(services.uploads.playable_of(path)) for path in videos)
         session = services.sessions.start_replay(session_id, trace, link, videos)
         updates: Updates = {parts.first: first, parts.second: second, parts.prompt: trace.started.prompt}
-        return {**updates, **self._run_updates(session), **parts.idle_buttons()}
+        services.player_files.put_both(session_id, (_digest(trace, videos, Side.FIRST), _digest(trace, videos, Side.SECOND)))
+        return {**updates, **self._run_updates(session, session_id), **parts.idle_buttons()}
 
-    def _run_updates(self, session: Session) -> Updates:
+    def _run_updates(self, session: Session, session_id: str) -> Updates:
         """Status, trace and transcript of a run as far as it has come."""
+        parts, view = self._parts, self._view(session, session_id)
+        return {parts.status: self._status_line(session), parts.trace: view, parts.transcript: transcript_json(session.run.state)}
+
+    def _view(self, session: Session, session_id: str) -> ViewJson:
         state = session.run.state
         whole = view_json(state, session.thumbnails, reply_reader(state.started))
-        view: ViewJson = {"run": session.name, "over": session.run.over, **whole}
+        changed = _changed_videos(state.started, self._services.player_files.get(session_id))
+        view: ViewJson = {"run": session.name, "over": session.run.over, "address": session.link, "changed": changed, **whole}
         if session.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
-        parts = self._parts
-        return {parts.status: self._status_line(session), parts.trace: view, parts.transcript: transcript_json(state)}
+        return view
 
     def _status_line(self, session: Session) -> str:
         if session.is_replay:
@@ -182,6 +198,19 @@ class Handlers:
         if not self._services.judges.is_loaded(session.judge):
             return words.LOADING
         return status_line(session.run.state, session.run.seconds)
+
+
+def _digest(trace: Trace, videos: tuple[Path | None, Path | None], side: Side) -> str | None:
+    """Of the file that is shown for that side of a saved run; None where it is not at hand."""
+    clip = trace.started.clips[side - 1]
+    return clip.digest if clip is not None and videos[side - 1] is not None else None
+
+
+def _changed_videos(started: Started | None, digests: Digests) -> str:
+    if started is None or not (sides := changed_sides(started, digests)):
+        return ""
+    names = [clip.name if clip else "" for clip in started.clips]
+    return words.changed_videos(sides, are_swapped(started, digests), names)
 
 
 async def _next_change(session: Session) -> None:

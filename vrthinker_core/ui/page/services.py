@@ -6,6 +6,7 @@ import gradio as gr
 
 from vrthinker_core.ui.fetch.uploads import Uploads
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
+from vrthinker_core.ui.sessions.player_files import PlayerFiles
 from vrthinker_core.ui.sessions.sessions import Session, Sessions
 from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
@@ -22,6 +23,7 @@ class Services:
     examples: Examples
     waiting_room: WaitingRoom
     uploads: Uploads
+    player_files: PlayerFiles
 
     def session_of(self, request: gr.Request) -> Session | None:
         """The visitor's session; None before their first run."""

@@ -1,6 +1,8 @@
 """Every label and sentence of the page, in one place. None names a protocol or a model: those are data."""
 
-from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Reply
+from collections.abc import Collection, Sequence
+
+from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Reply, Side
 from vrthinker_core.types.events import Finished, StopReason, Turn
 from vrthinker_core.types.order import OrderEffect
 from vrthinker_core.types.wording import SIDES_SWAPPED
@@ -22,6 +24,9 @@ FETCHING = "Fetching the video."
 FETCHED = "The video is here."
 
 READY = "Ready. Add two videos and the prompt they were made from."
+ONE_VIDEO = "One video is here. Add the other one."
+TWO_VIDEOS = "Both videos are here. Write their prompt and compare."
+READY_TO_COMPARE = "Ready to compare."
 LOADING = "Loading the judge. This happens once."
 WAITING = "Waiting"
 OPENING = "Opening both videos."
@@ -30,8 +35,8 @@ BUSY = "Too many people are waiting. Try again in a minute."
 EMPTY = "The judge's turns appear here: the frames it looked at, what it noted, and why it decided. The examples show whole runs."
 REPLAYING = "Replaying a saved trace."
 NEVER_ENDED = "The run was cut off before it ended."
-SWAPPED = "Sides swapped. The former verdict belonged to the former order: compare again."
-CHANGED = "The videos have changed. The former verdict belonged to the former ones: compare again."
+SWAPPED = "Sides swapped. Compare again for a verdict on this order."
+CHANGED = "The videos have changed. Compare again for a verdict on these."
 NO_ADDRESS = "Give the address of a video file, as in https://example.org/video.mp4."
 NO_VERDICT = "No verdict"
 NO_SUCH_LINK = "This link leads nowhere any more: saved traces live as long as the server. Open the trace's file instead."
@@ -43,11 +48,30 @@ VIDEO_GONE = "Video {} as a thumbnail: the video is gone."
 NO_ROOM_FOR_FRAMES = "Thumbnail: the server has no room for larger pictures of this run."
 MANY_LOOK_CLOSER = "Thumbnail: many people look closer just now. Open this pair again in a moment."
 COPY_SHOWN = "Browsers cannot play this video: a copy is shown, and the judge reads the original."
+MAX_FILE_NAME = 80  # characters of a file's name that a sentence holds
 NO_FILE = "That file did not arrive. Choose it again."
 
 JUDGE_LINE = "Judge: {}"
 UNOPENED_LINE = "{} cannot be opened."  # the reason is shown apart from it
 JUDGE_HELP = "Who compares the videos. A change counts for the next run."
+
+
+def next_step(first: object, second: object, prompt: object) -> str:
+    """What a person does next, by which of the three inputs are there."""
+    if first and second:
+        return READY_TO_COMPARE if str(prompt or "").strip() else TWO_VIDEOS
+    return ONE_VIDEO if first or second else READY
+
+
+def changed_videos(sides: Collection[Side], swapped: bool, names: Sequence[str]) -> str:
+    """That the players hold other videos than were judged; "" when they do not. `names`: of the files that were judged."""
+    if swapped:
+        return "This run judged these two videos the other way round."
+    first, second = (name[:MAX_FILE_NAME] for name in names)
+    if len(sides) == 2:
+        return f"This run judged other videos: {first} and {second}."
+    return "".join(f"This run judged another video {int(side)}: {(first, second)[side - 1]}." for side in sides)
+
 
 # One line of help each, in the order in which a verdict is shown.
 DIMENSION_HELP = {

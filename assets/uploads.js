@@ -1,0 +1,58 @@
+/* What Gradio's players do otherwise than this page: which files they take, what they say of those that browsers cannot play. */
+VRThinker.PLAYER_PARTS = ["#first", "#second"];
+VRThinker.FILES = "video/*, image/gif, image/apng, image/avif";
+
+VRThinker.Uploads = class {
+  constructor() {
+    document.addEventListener("change", (event) => this.onChange(event), true);
+    document.addEventListener("drop", (event) => this.onDrop(event), true);
+    // The server makes a copy that browsers play, or says what is wrong with the file: both better than "not playable".
+    document.addEventListener("error", (event) => this.isPlayer(event.target) && event.stopImmediatePropagation(), true);
+    new MutationObserver(() => this.draw()).observe(document.documentElement, {
+      attributeFilter: ["accept", "aria-label"],
+      childList: true,
+      subtree: true,
+    });
+  }
+
+  isPlayer(node) {
+    return node instanceof Element && Boolean(node.closest("#first video, #second video"));
+  }
+
+  /** Both upload buttons have a name of their own, which begins with what tells them apart. */
+  draw() {
+    VRThinker.PLAYER_PARTS.forEach((part, side) => {
+      for (const input of document.querySelectorAll(`${part} input[type=file]`)) {
+        if (input.accept !== VRThinker.FILES) input.accept = VRThinker.FILES;
+      }
+      for (const button of document.querySelectorAll(`${part} button.upload-container`)) {
+        const name = `Video ${side + 1}: ${button.textContent.replace(/\s+/g, " ").trim()}`;
+        if (button.getAttribute("aria-label") !== name) button.setAttribute("aria-label", name);
+      }
+    });
+  }
+
+  /** Gradio refuses what the browser does not call a video, such as a GIF. Here the server decides. */
+  onChange({ target }) {
+    if (target.type === "file" && target.closest("#first, #second")) target.files = this.asVideos(target.files).files;
+  }
+
+  onDrop(event) {
+    const { target, dataTransfer } = event;
+    const odd = [...(dataTransfer ? dataTransfer.files : [])].some((file) => !file.type.startsWith("video/"));
+    if (!odd || !target.closest("#first, #second")) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    const { bubbles, cancelable } = event;
+    target.dispatchEvent(new DragEvent("drop", { bubbles, cancelable, dataTransfer: this.asVideos(dataTransfer.files) }));
+  }
+
+  asVideos(files) {
+    const transfer = new DataTransfer();
+    for (const file of files) {
+      const isVideo = file.type.startsWith("video/");
+      transfer.items.add(isVideo ? file : new File([file], file.name, { type: "video/x-unknown", lastModified: file.lastModified }));
+    }
+    return transfer;
+  }
+};
