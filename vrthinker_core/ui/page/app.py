@@ -23,6 +23,7 @@ from vrthinker_core.ui.page.services import Services
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES, CheckedBlocks
 from vrthinker_core.ui.server.housekeeping import Housekeeping, give_back_memory
+from vrthinker_core.ui.server.link_preview import LinkPreviews, LinkPreviewTags
 from vrthinker_core.ui.server.origin_guard import OriginGuard
 from vrthinker_core.ui.server.request_limits import RequestLimits
 from vrthinker_core.ui.server.upload_route import UploadRoute
@@ -66,6 +67,7 @@ class Page:
             PlayerFiles(),
         )
         self._exact_frames = ExactFrames(judges.decoder_pool)
+        self._previews = LinkPreviews(self._services.examples, self._services.shared_traces)
         self._mcp_tokens: set[str] = set()
         self._housekeeping: Housekeeping | None = None
 
@@ -91,11 +93,12 @@ class Page:
         """Arguments for `launch`, without which the page is neither complete nor safe. `names`: the server's further host names."""
         guards = [Middleware(OriginGuard, names=names), Middleware(RequestLimits)]
         mcp_calls = Middleware(McpCallMiddleware, tokens=self._mcp_tokens)
+        previews = Middleware(LinkPreviewTags, previews=self._previews)
         return {
             "theme": theme(),
             "css": assets.joined(*assets.VIEW_STYLES, "page.css", "gradio.css"),
             "head": f"<script>{assets.joined(*assets.PAGE)}</script>",
-            "app_kwargs": {"routes": self._routes(), "middleware": [*guards, mcp_calls]},
+            "app_kwargs": {"routes": self._routes(), "middleware": [*guards, mcp_calls, previews]},
             "run_history": False,
             "enable_monitoring": False,
             "allowed_paths": [str(self._services.examples.folder.resolve())],
@@ -123,6 +126,7 @@ class Page:
             Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
             *UploadRoute(services.uploads).routes(),
             *DownloadRoutes(services.sessions, services.shared_traces, self._exact_frames).routes(),
+            *self._previews.routes(),
             *mcp.routes(),
             Route("/static/ffmpeg/ffmpeg-core.js", _no_trimmer),
             Route("/static/ffmpeg/ffmpeg-core.wasm", _no_trimmer),

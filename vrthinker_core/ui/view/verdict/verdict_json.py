@@ -3,11 +3,11 @@
 from typing import TypedDict
 
 from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
-from vrthinker_core.types import Dimension, Verdict
+from vrthinker_core.types import Dimension, Side, Thumbnail, Verdict
 from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.run_state import RunState
-from vrthinker_core.ui.view.tiles import group_tiles
+from vrthinker_core.ui.view.tiles import Tile, group_tiles
 
 MAX_FRAMES = 4  # that stand under a dimension
 
@@ -51,20 +51,38 @@ def verdict_json(state: RunState) -> VerdictJson | None:
 
 def _chip(dimension: Dimension, verdict: Verdict, state: RunState) -> ChipJson:
     label = dict(verdict)[dimension]
-    sentence = find_sentence(dimension, (turn.turn.reply.think for turn in reversed(state.turns) if turn.turn))
-    tiles = [tile for turn in state.turns for tile in group_tiles(turn.frames)]
-    shown = {half.number: tile.label for tile in tiles for half in tile.halves.values()}
-    named = list(dict.fromkeys(shown[number] for number in map(str, frame_numbers(sentence)) if number in shown))
-    frames = named or [tile.label for turn in state.turns[-1:] for tile in group_tiles(turn.frames)]
+    sentence, named = _reason(dimension, state)
+    frames = named or _last_tiles(state)
     return {
         "name": DIMENSION_NAMES[dimension],
         "label": LABEL_NAMES[label].capitalize(),
         "value": label,
         "help": f"{words.DIMENSION_HELP[dimension]} {words.LABEL_HELP[label]}",
         "reason": sentence,
-        "frames": frames[:MAX_FRAMES],
+        "frames": [tile.label for tile in frames][:MAX_FRAMES],
         "source": words.NAMED_FRAMES if named else words.LAST_FRAMES if frames else "",
     }
+
+
+def _reason(dimension: Dimension, state: RunState) -> tuple[str, list[Tile]]:
+    """The judge's own sentence about the dimension, and the tiles that it names."""
+    sentence = find_sentence(dimension, (turn.turn.reply.think for turn in reversed(state.turns) if turn.turn))
+    tiles = [tile for turn in state.turns for tile in group_tiles(turn.frames)]
+    shown = {half.number: tile for tile in tiles for half in tile.halves.values()}
+    named = {shown[number].label: shown[number] for number in map(str, frame_numbers(sentence)) if number in shown}
+    return sentence, list(named.values())
+
+
+def _last_tiles(state: RunState) -> list[Tile]:
+    return [tile for turn in state.turns[-1:] for tile in group_tiles(turn.frames)]
+
+
+def deciding_pair(state: RunState) -> dict[Side, Thumbnail]:
+    """The frames that stand for a run: those that decided it overall, else in one dimension, else the last that were shown."""
+    named = [tile for dimension in words.DIMENSION_HELP for tile in _reason(dimension, state)[1]]
+    shown = named or _last_tiles(state) or [tile for turn in state.turns for tile in group_tiles(turn.frames)]
+    best = next((tile for tile in shown if len(tile.halves) == len(Side)), shown[0] if shown else None)
+    return dict(best.halves) if best else {}
 
 
 def labels_json(verdict: Verdict | None) -> list[LabelJson]:
