@@ -1,8 +1,7 @@
 /* Saved runs, one click away. */
 VRThinker.Examples = class {
-  constructor(root, heading, onChoose) {
+  constructor(root, onChoose) {
     this.root = root;
-    this.heading = heading;
     this.onChoose = onChoose;
     root.classList.add("vrt", "vrt-examples");
   }
@@ -10,12 +9,16 @@ VRThinker.Examples = class {
   draw(cards) {
     const { element } = VRThinker;
     if (!cards.length) return this.root.replaceChildren();
-    const list = element("ul", "vrt-cards");
-    list.append(...cards.map((card) => this.card(card)));
-    this.root.replaceChildren(element("h2", "", this.heading), list);
+    const rows = [...new Set(cards.map((card) => card.row))];
+    this.root.replaceChildren(...rows.flatMap((row) => {
+      const list = element("ul", "vrt-cards");
+      list.setAttribute("aria-label", row);
+      list.append(...cards.filter((card) => card.row === row).map((card) => this.card(card)));
+      return [element("h2", "", row), list];
+    }));
   }
 
-  card({ name, title, prompt, outcome, judge, pictures }) {
+  card({ name, title, prompt, judge, pictures }) {
     const { element } = VRThinker;
     const item = element("li");
     const button = element("button", "vrt-card");
@@ -26,7 +29,6 @@ VRThinker.Examples = class {
     text.append(
       element("b", "", title),
       element("span", "vrt-card-prompt", prompt),
-      element("span", "vrt-card-outcome", outcome),
       element("span", "vrt-card-judge", judge),
     );
     button.append(screens, text);

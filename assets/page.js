@@ -98,8 +98,8 @@ VRThinker.mountHead = (root, props, watch) => {
 VRThinker.mountSave = (root) => new VRThinker.Save(root);
 
 /** Saved runs that lie ready. */
-VRThinker.mountExamples = (root, props, trigger, heading) => {
-  const examples = new VRThinker.Examples(root, heading, (name) => {
+VRThinker.mountExamples = (root, props, trigger) => {
+  const examples = new VRThinker.Examples(root, (name) => {
     VRThinker.address.forget();
     trigger("click", { example: name });
   });

@@ -30,6 +30,7 @@ VRThinker.Turn = class {
     this.drawTiles(turn.tiles);
     turn.parts.forEach(([heading, text], position) => this.drawPart(position, heading, text));
     this.parts.splice(turn.parts.length).forEach((part) => part.node.remove());
+    if (this.parts.length) VRThinker.drawFacts(this.parts[0], turn.facts);
     this.drawCourse(turn.labels || []);
     this.drawRemarks(turn.remarks);
   }

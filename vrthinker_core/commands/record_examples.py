@@ -2,8 +2,9 @@
 
     python -m vrthinker_core examples [--judge nano]
 
-All but one are judged by the judge that is given. What the built-in judge never does (recommend, and reply in the other protocol)
-comes from a script over drawn clips, and the trace says so: its judge is named "scripted".
+All but two are judged by the judge that is given. What the built-in judge never does (recommend, go on after a call that brought
+fewer frames than asked for, reply in the other protocol) comes from a script over drawn clips, written as the 7B writes, and the
+trace says so: its judge is named "scripted". Names say what is learnt, not which video is better; the first word is their row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +29,7 @@ SCRIPTED_NOTE = "A script speaks here, not a model: it shows what the protocol a
 class ExampleRecipe:
     """One comparison of two drawn clips."""
 
-    name: str  # Folder of the example; the page shows them in the order of the names
+    name: str  # Folder of the example: its row ("think" or "protocol"), its place in the row, its title
     seed: int  # Which drawn pair
     settings: Settings = Settings()
     script: tuple[str, ...] = ()  # Replies in place of those of the judge that is given
@@ -42,34 +43,84 @@ def _call(argument: str, *indices: int) -> str:
     return f'<tool_call>{{"name": "select_frames", "arguments": {{"{argument}": {list(indices)}}}}}</tool_call>'
 
 
+# Drawn pair 3_000_000_022: a red cube that jumps aside from frame 32 to 40 of the list, and an orange one in too much light.
 RECOMMENDED = (
     _reply(
-        "Video 1: a red cube comes closer over tiles. Video 2: an orange cube comes closer, and the picture is too bright.",
-        "Video 2 has the wrong colour and washed-out light. The motion of both is not settled by four frames each.",
-        "<recommend answer>TA=1, VQ=1, MQ=0, OA=1, CF=2</recommend answer>",
-        _call("target_frames", 132, 140),
+        "Video 1 (frames 1, 13, 25 and 37): a red cube on grey and white tiles gets larger from frame to frame, so it comes "
+        "closer. "
+        "Video 2 (frames 49, 61, 73 and 85): an orange cube comes closer over tiles that are almost white, and a small green ring "
+        "stands behind it.",
+        "The prompt asks for a red cube that drifts closer over tiles in the sun. "
+        "Text alignment: the cube of Video 1 is red as asked and that of Video 2 is orange, so Video 1 is better. "
+        "Visual quality: Video 2 is washed out by far too much light at frames 49, 61, 73 and 85, so Video 1 is better. "
+        "Motion quality: at frame 37 the cube of Video 1 stands further to the right than at frame 25, but four frames of "
+        "each video "
+        "are too few to tell a jump from a drift, so they tie for now. "
+        "Overall: colour and picture speak for one of the two, so Video 1 is better. "
+        "I need later frames to settle how the cubes move.",
+        "<recommend answer>TA=1, VQ=1, MQ=0, OA=1, CF=3</recommend answer>",
+        _call("target_frames", 100, 112),
     ),
     _reply(
-        "No new frames: the request was out of range.",
-        "The list ends at 96. I look at the second half of each video instead.",
-        "<recommend answer>TA=1, VQ=1, MQ=0, OA=1, CF=2</recommend answer>",
+        "No new frames came.",
+        "Frames 100 and 112 do not exist: both videos together have 96. What I have seen is what I had seen before. "
+        "Text alignment: only the first cube is red, so Video 1 is better. "
+        "Visual quality: frames 49 to 85 are overexposed, so Video 1 is better. "
+        "Motion quality: nothing new is known, so they tie for now. "
+        "Overall: nothing has changed, so Video 1 is better. "
+        "I look at the time around frame 37 and at the same moments of the other video instead.",
+        "<recommend answer>TA=1, VQ=1, MQ=0, OA=1, CF=3</recommend answer>",
         _call("target_frames", 30, 33, 36, 39, 78, 81, 84, 87),
     ),
     _reply(
-        "Video 1: between frames 30 and 33 the cube leaps to the side and later back. Video 2 moves evenly.",
-        "Video 1 follows the prompt and is cleaner; Video 2 moves better.",
+        "Video 1: at frame 30 the cube is near the middle; at frame 33 it stands about a third of the picture further to the "
+        "right, and "
+        "it is still there at frames 36 and 39. Video 2: at frames 78, 81, 84 and 87 the cube comes closer by equal steps.",
+        "Between frames 30 and 33 the cube of Video 1 jumps aside, and nothing in the scene explains it. "
+        "Text alignment: Video 1 shows a red cube and Video 2 an orange one, so Video 1 is better. "
+        "Visual quality: frame 81 is as overexposed as frame 61 was and frame 33 is clean, so Video 1 is better. "
+        "Motion quality: the cube jumps between frames 30 and 33 of one video and moves evenly from frame 78 to frame 87 of "
+        "the other, "
+        "so Video 2 is better. "
+        "Overall: the right colour and a clean picture weigh more than one jump, so Video 1 is better.",
         "<final answer>TA=1, VQ=1, MQ=2, OA=1</final answer>",
     ),
 )
 
+# Drawn pair 3_000_000_077: a cone that moves away and flickers from frame 52 to 78, and one that moves left.
+TRUNCATED = (
+    _reply(
+        "Video 1: a blue cone on sand gets smaller from frame 16 to frame 112, so it moves away from the camera. "
+        "Video 2: a blue cone on sand keeps its size and moves to the left from frame 16 to frame 112.",
+        "The prompt asks for a close shot of sand with a blue cone that travels left. "
+        "Text alignment: the cone of Video 1 moves away and that of Video 2 moves left, so Video 2 is better. "
+        "Visual quality: frames 16, 48, 80 and 112 are clean in both, so they tie for now. "
+        "Motion quality: both move evenly from frame 16 to frame 112, so they tie for now. "
+        "Four frames leave long gaps, so I ask for frames 52, 58, 64, 70, 76 and 92 before I answer.",
+        _call("frame_indices", 52, 58, 64, 70, 76, 92),
+    ),
+    _reply(
+        "Video 1: frame 52 is very dark, and frames 58, 64 and 70 are so bright that the sand is almost white; the cone goes "
+        "on moving "
+        "away. Video 2: frames 52, 58, 64 and 70 look alike, and the cone goes on to the left.",
+        "Four of the six frames have come, which is as many as one call brings here. They are enough. "
+        "Text alignment: at frames 52 to 70 the first cone still moves away and the second one still moves left, so Video 2 "
+        "is better. "
+        "Visual quality: Video 1 flickers from dark at frame 52 to glaring at frame 58 and Video 2 does not, so Video 2 is better. "
+        "Motion quality: the cones move evenly from frame 52 to frame 70, so they tie. "
+        "Overall: Video 2 shows what was asked for and has the cleaner picture, so Video 2 is better.",
+        "<answer>TA=2, VQ=2, MQ=0, OA=2</answer>",
+    ),
+)
+
 EXAMPLES = (
-    ExampleRecipe("1-wrong-colour-and-hidden-blocks", 3_000_000_044),
-    ExampleRecipe("2-wrong-colour-and-dark", 3_000_000_059),
-    ExampleRecipe("3-a-hidden-jitter", 3_000_000_004),
-    ExampleRecipe("4-a-tie-of-two-flaws", 3_000_000_046),
-    ExampleRecipe("5-forced-at-the-first-turn", 3_000_000_023, Settings(max_turns=1)),
-    ExampleRecipe("6-recommended-then-final", 3_000_000_022, Settings(protocol="concat"), RECOMMENDED),
-    ExampleRecipe("7-more-asked-than-allowed", 3_000_000_077, Settings(frames_per_call=4)),
+    ExampleRecipe("think-1-what-four-frames-do-not-show", 3_000_000_044),
+    ExampleRecipe("think-2-one-colour-in-the-prompt", 3_000_000_059),
+    ExampleRecipe("think-3-equal-at-first-sight", 3_000_000_004),
+    ExampleRecipe("think-4-picture-against-motion", 3_000_000_046),
+    ExampleRecipe("protocol-1-told-to-answer-at-once", 3_000_000_023, Settings(max_turns=1)),
+    ExampleRecipe("protocol-2-more-frames-than-allowed", 3_000_000_077, Settings(protocol="paired", frames_per_call=4), TRUNCATED),
+    ExampleRecipe("protocol-3-frames-that-do-not-exist", 3_000_000_022, Settings(protocol="concat"), RECOMMENDED),
 )
 
 

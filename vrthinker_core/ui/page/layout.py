@@ -27,7 +27,7 @@ class PageComponents:
             with gr.Column(elem_id="run", scale=7, min_width=320):
                 self._build_tabs()
         self.run_outputs = [self.status, self.trace, self.transcript]
-        self.examples = _html(f"mountExamples(host, props, trigger, {words.EXAMPLES!r})", list(cards), "examples")
+        self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
 
     def without_run(self, line: str, ending: str = "") -> Updates:
         """No run is shown; `line` stands in the status, and `ending` in the trace."""

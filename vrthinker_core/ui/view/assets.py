@@ -7,7 +7,7 @@ EXAMPLES = ASSETS / "examples"
 
 # What draws a run: all that a saved report needs.
 VIEW = (
-    *("trace.js", "tiles.js", "passage.js", "links.js", "turn.js", "order.js", "frames.js"),
+    *("trace.js", "tiles.js", "passage.js", "links.js", "facts.js", "turn.js", "order.js", "frames.js"),
     *("zoom.js", "exact.js", "closer.js", "transcript.js"),
 )
 VIEW_STYLES = ("trace.css", "order.css", "frames.css", "closer.css", "transcript.css")

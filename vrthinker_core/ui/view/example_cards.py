@@ -19,9 +19,9 @@ class CardJson(TypedDict):
     """An example as the page shows it."""
 
     name: str  # its folder, by which the page opens it
+    row: str  # the heading of the row it stands in
     title: str
     prompt: str
-    outcome: str
     judge: str
     pictures: list[str]  # the address of one picture of each video, "" where there is none
 
@@ -36,12 +36,12 @@ class SavedExample:
 
 
 class Examples:
-    """The examples in `folder`, in the order of their names. One whose trace cannot be read is left out."""
+    """The examples in `folder`, by the order of their rows and names. One whose trace cannot be read is left out."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.all: list[SavedExample] = []
-        for path in sorted(folder.glob("*/trace.json")):
+        for path in sorted(folder.glob("*/trace.json"), key=lambda path: (_row_number(path.parent.name), path.parent.name)):
             videos = (path.with_name("first.mp4"), path.with_name("second.mp4"))
             with contextlib.suppress(TraceError):
                 self.all.append(SavedExample(path.parent.name, load(path), videos))
@@ -55,17 +55,24 @@ class Examples:
         return [_card(example, thumbnails_of(example.name)) for example in self.all]
 
 
+def _row_number(name: str) -> int:
+    """Where the row of the example of that name stands; those in no row come last."""
+    rows = list(words.EXAMPLE_ROWS)
+    kind = name.partition("-")[0]
+    return rows.index(kind) if kind in rows else len(rows)
+
+
 def _card(example: SavedExample, thumbnails: ThumbnailFiles) -> CardJson:
     trace = example.trace
     tiles = group_tiles(trace.turns[0].frames) if trace.turns else []
     halves = tiles[len(tiles) // 2].halves if tiles else {}
-    verdict = trace.finished.verdict if trace.finished else None
-    title = example.name.lstrip("0123456789-").replace("-", " ")
+    kind, _, rest = example.name.partition("-")
+    title = (rest if kind in words.EXAMPLE_ROWS else example.name).lstrip("0123456789-").replace("-", " ")
     return {
         "name": example.name,
+        "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
         "title": title[:1].upper() + title[1:],
         "prompt": trace.started.prompt,
-        "outcome": words.HEADLINES[verdict.OA] if verdict else words.NO_VERDICT,
         "judge": f"{words.JUDGE_LINE.format(trace.started.judge)} · {words.count(len(trace.turns), 'turn')}",
         "pictures": [thumbnails(halves[side]).src if side in halves else "" for side in Side],
     }

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Set
 from typing import TypedDict
 
+from vrthinker_core.dialects.reading.frame_facts import read_frame_facts
 from vrthinker_core.types import FrameRef, Reply
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
@@ -10,6 +11,15 @@ from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
 from vrthinker_core.ui.view.tiles import Clips, ImageSources, TileJson, group_tiles
 from vrthinker_core.ui.view.verdict.order_json import OrderViewJson, order_json
 from vrthinker_core.ui.view.verdict.verdict_json import LabelJson, VerdictJson, labels_json, verdict_json
+
+
+class FactsJson(TypedDict):
+    """What the judge noted of each frame in fixed words, as a table."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    raw: str  # what its own text is called, which stands folded below the table
+
 
 ReplyReader = Callable[[str], Reply]  # reads a reply that is still being written
 
@@ -25,6 +35,7 @@ class TurnViewJson(TypedDict):
     live: bool  # the judge is writing this turn now
     tiles: list[TileJson]
     parts: list[list[str]]  # [heading, text] of each part of the reply
+    facts: FactsJson | None  # the first part as a table, where it holds nothing else
     remarks: list[str]
 
 
@@ -120,6 +131,7 @@ def _turn(
     summary = [words.frames_summary(pairs, len(tiles) - pairs)] if tiles else []
     turn = turn_state.turn
     sure = turn.reply.confidence if turn else None
+    reply = _reply(turn_state, read_reply)
     return {
         "number": turn_state.number,
         "state": " · ".join([*summary, words.reply_summary(turn.reply)] if turn else summary),
@@ -128,15 +140,32 @@ def _turn(
         "labels": labels_json(turn.reply.verdict) if turn else [],
         "live": turn is None and running,
         "tiles": [tile.to_json(clips, in_view, images) for tile in tiles],
-        "parts": _parts(turn_state, read_reply),
+        "parts": _parts(turn_state, reply),
+        "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
         "remarks": words.turn_remarks(turn) if turn else [],
     }
 
 
-def _parts(turn_state: TurnState, read_reply: ReplyReader | None) -> list[list[str]]:
+def _reply(turn_state: TurnState, read_reply: ReplyReader | None) -> Reply:
+    """The reply as far as it has come."""
+    text = turn_state.text
+    return turn_state.turn.reply if turn_state.turn else read_reply(text) if read_reply and text else Reply(text)
+
+
+def _facts(reply: Reply, shown: list[str]) -> FactsJson | None:
+    """None for a snapshot in other words, and for one that is still being written."""
+    videos = read_frame_facts(reply.snapshot, shown) if reply.think else ()
+    if not videos:
+        return None
+    cells = [{fact.frame: words.frame_fact(fact.picture, fact.motion) for fact in video.frames} for video in videos]
+    columns = [f"Video {int(video.side)}" + (f": {video.shows}" if video.shows else "") for video in videos]
+    rows = [[f"#{frame}", *(cell.get(frame, "") for cell in cells)] for frame in dict.fromkeys([*cells[0], *cells[1]])]
+    return {"columns": [words.FRAME, *columns], "rows": rows, "raw": words.TAB_TRANSCRIPT}
+
+
+def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
     """[heading, text] of each part of the reply; the raw text where nothing in it could be read."""
     turn, text = turn_state.turn, turn_state.text
-    reply = turn.reply if turn else read_reply(text) if read_reply and text else Reply(text)
     indices = reply.wants.indices if turn and reply.wants else ()
     call = f"select_frames([{', '.join(map(str, indices))}])" if indices else ""
     read = [(words.SNAPSHOT, reply.snapshot), (words.THINK, reply.think), (words.TOOL_CALL, call)]

@@ -15,6 +15,7 @@ TAB_FRAMES = "Frames"
 TAB_TRANSCRIPT = "Raw transcript"
 TAB_SAVE = "Save and share"
 EXAMPLES = "Examples"
+EXAMPLE_ROWS = {"think": "See it think", "protocol": "How the protocol behaves"}  # by the first word of a folder's name
 SETTINGS = "Settings"
 MORE_SETTINGS = "More settings"
 OPEN_TRACE = "Open a trace"
@@ -191,9 +192,16 @@ SNAPSHOT = "Snapshot"
 THINK = "Think"
 TOOL_CALL = "Tool call"
 RAW = "Reply as it came"
+FRAME = "Frame"
+_MOTIONS = {"go": "moves on", "stay": "stands still", "leap": "jumps"}
 WRITING = "Writing"
 CONFIDENCE = "confidence {}"
 CONFIDENCE_HELP = "How sure the judge said it was, in the numbers of its own protocol."
+
+
+def frame_fact(picture: str, motion: str) -> str:
+    """What the built-in judge noted of one frame: `clear, moves on`. How the first frame moved cannot be known."""
+    return ", ".join(filter(None, (picture, _MOTIONS.get(motion, ""))))
 
 
 def frames_summary(pairs: int, singles: int) -> str:
