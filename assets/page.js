@@ -38,12 +38,12 @@ VRThinker.onKey = (event, rail) => {
 };
 
 /** The turns. `props` and `watch` are what Gradio gives to the component. */
-VRThinker.mountTrace = (root, props, watch, empty, check, trigger) => {
+VRThinker.mountTrace = (root, props, watch, introduction, check, trigger) => {
   const onTile = (tile) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail: tile }));
   let follow = null;
-  let introduction = {};
+  let banner = {};
   const view = new VRThinker.Trace(root, {
-    empty,
+    empty: VRThinker.intro(introduction),
     onTile,
     check: [...check, () => trigger("click", { act: "check" })],
     following: () => follow.on,
@@ -53,10 +53,10 @@ VRThinker.mountTrace = (root, props, watch, empty, check, trigger) => {
   const draw = () => {
     let value = props.value || {};
     if (value.introduction) {
-      introduction = value;
+      banner = value;
       // Who comes is told who judges; that may arrive after a run that they opened at once, and must not take its place.
       if ((VRThinker.trace || {}).run) return;
-    } else if (!value.run && !value.ending) value = introduction;
+    } else if (!value.run && !value.ending) value = banner;
     view.update(value);
     VRThinker.trace = value;
     VRThinker.shown = view.shown;

@@ -31,7 +31,7 @@ VRThinker.tileKey = (tile) => JSON.stringify([tile.label, tile.halves.map((half)
 VRThinker.place = (tile) => (tile.halves[0] || tile.halves[1]).place;
 
 VRThinker.Trace = class {
-  constructor(root, { empty = "", onTile = null, check = null, following, onShow = null } = {}) {
+  constructor(root, { empty = null, onTile = null, check = null, following, onShow = null } = {}) {
     const { element } = VRThinker;
     root.addEventListener("click", ({ target }) => {
       const ofVerdict = this.verdict.contains(target.closest(".vrt-ref"));
@@ -46,7 +46,7 @@ VRThinker.Trace = class {
     this.verdict.setAttribute("aria-label", "Verdict");
     this.notes = element("ul", "vrt-notes");
     this.health = element("details", "vrt-health");
-    this.empty = element("p", "vrt-empty", empty);
+    this.empty = empty || element("p"); // what stands here while there is no run
     this.turns = element("ol", "vrt-turns");
     this.turns.setAttribute("aria-label", "Turns of the judge");
     this.order = new VRThinker.Order({ check, following, onShow: () => (onShow ? onShow() : this.update(this.data)) });
@@ -69,7 +69,7 @@ VRThinker.Trace = class {
     this.ending.node.hidden = !trace.ending;
     this.drawNotes(this.notes, trace.notes || []);
     this.drawHealth(trace.health || []);
-    this.empty.hidden = turns.length > 0 || Boolean(trace.ending) || this.order.swapped;
+    this.empty.hidden = turns.length > 0 || Boolean(trace.ending || trace.run);
     const run = `${trace.run} ${this.order.swapped}`;
     if (this.run !== run) this.forget();
     this.run = run;

@@ -167,7 +167,7 @@ def open_page(new_page: Callable[..., Page]) -> Callable[..., Page]:
     def start(url: str, **options: Any) -> Page:
         page = new_page(**options)
         page.goto(url)
-        page.wait_for_selector("#rail .vrt-track")
+        page.wait_for_selector("#rail .vrt-track", state="attached")
         return page
 
     return start

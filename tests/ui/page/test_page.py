@@ -131,7 +131,7 @@ def test_reloading_or_closing_the_page_stops_the_judge(endless: Server, open_pag
     assert traces
     if leave == "reload":
         page.reload()
-        page.wait_for_selector("#rail .vrt-track")
+        page.wait_for_selector("#rail .vrt-track", state="attached")
         assert page.locator(".vrt-turn").count() == 0
     else:
         page.close()

@@ -123,6 +123,7 @@ class Page:
         """Thumbnails, uploads, downloads and MCP. Gradio's video trimmer, which the page does not use, gets an empty script."""
         services = self._services
         return [
+            Mount("/intro", StaticFiles(directory=assets.ASSETS / "intro")),
             Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
             *UploadRoute(services.uploads).routes(),
             *DownloadRoutes(services.sessions, services.shared_traces, self._exact_frames).routes(),

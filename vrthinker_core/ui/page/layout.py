@@ -1,5 +1,6 @@
 """The page's Gradio components and where they stand; what they do is connected in `events`."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,7 +77,8 @@ class PageComponents:
         with gr.Tabs():
             with gr.Tab(words.TAB_TRACE):
                 check = [words.CHECK_ORDER, words.CHECK_HELP]
-                self.trace = _html(f"mountTrace(host, props, watch, {words.EMPTY!r}, {check!r}, trigger)", {"turns": []}, "trace")
+                mount = f"mountTrace(host, props, watch, {json.dumps(words.INTRODUCTION)}, {check!r}, trigger)"
+                self.trace = _html(mount, {"turns": []}, "trace")
             with gr.Tab(words.TAB_FRAMES):
                 _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")
             with gr.Tab(words.TAB_TRANSCRIPT):

@@ -11,7 +11,10 @@ VIEW = (
     *("zoom.js", "exact.js", "closer.js", "transcript.js"),
 )
 VIEW_STYLES = ("trace.css", "order.css", "frames.css", "closer.css", "transcript.css")
-PAGE = (*VIEW, "players.js", "rail.js", "save.js", "follow.js", "inputs.js", "uploads.js", "address.js", "examples.js", "page.js")
+PAGE = (
+    *(*VIEW, "intro.js", "players.js", "rail.js", "save.js", "follow.js"),
+    *("inputs.js", "uploads.js", "address.js", "examples.js", "page.js"),
+)
 
 
 def joined(*names: str) -> str:

@@ -1,6 +1,7 @@
 """Every label and sentence of the page, in one place. None names a protocol or a model: those are data."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Reply, Side
 from vrthinker_core.types.events import Finished, StopReason, Turn
@@ -33,7 +34,20 @@ WAITING = "Waiting"
 OPENING = "Opening both videos."
 MISSING_VIDEOS = "A comparison needs two videos. Add the missing one and compare again."
 BUSY = "Too many people are waiting. Try again in a minute."
-EMPTY = "The judge's turns appear here: the frames it looked at, what it noted, and why it decided. The examples show whole runs."
+INTRODUCTION: Mapping[str, Any] = {
+    "lead": "A judge watches two videos of one prompt, asks for the frames it still needs, and says which is better and why.",
+    "steps": [
+        "Add two videos that were made from the same prompt.",
+        "Write the prompt and press Compare.",
+        "Read along: its frames, its thoughts, its verdict. A click on any frame shows it in both videos.",
+    ],
+    "links": [
+        ["Paper", "https://arxiv.org/abs/2510.10518"],
+        ["Model (paired)", "https://huggingface.co/qunwang13/vrthinker"],
+        ["Model (concat)", "https://huggingface.co/qunwang13/vr-thinker"],
+    ],
+    "loop": {"folder": "intro", "label": "A recorded run of the built-in judge, without sound"},
+}  # what an empty page shows
 REPLAYING = "Replaying a saved trace."
 NEVER_ENDED = "The run was cut off before it ended."
 SWAPPED = "Sides swapped. Compare again for a verdict on this order."

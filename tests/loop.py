@@ -1,0 +1,107 @@
+"""python -m tests.loop [--out assets/intro]
+
+The recording of a real run that an empty page shows: one stored example, drawn turn by turn by the page's own scripts.
+Writes light.mp4 and dark.mp4, a few hundred KB each, silent, 10 seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import av
+from PIL import Image
+
+from tests.support.browser import started
+from vrthinker_core.traces import load
+from vrthinker_core.types.events import Event, Finished, FramesShown, TextArrived, Trace
+from vrthinker_core.ui.view import assets
+from vrthinker_core.ui.view.dialect_lookup import reply_reader
+from vrthinker_core.ui.view.html_report import inline_image
+from vrthinker_core.ui.view.page_json import ViewJson, view_json
+from vrthinker_core.ui.view.run_state import RunState, fold
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+EXAMPLE = assets.EXAMPLES / "think-3-equal-at-first-sight"
+WIDTH, HEIGHT = 640, 400
+RATE = 6  # pictures a second
+CHARACTERS = 60  # of a reply in each picture
+HOLD = {FramesShown: 5, Finished: 14}  # pictures for which a step stands still
+PAGE = """<!doctype html><meta charset="utf-8"><style>{style} body {{ margin: 0; padding: 10px 14px; }}
+.vrt-health, .vrt-notes, .vrt-foot {{ display: none; }} ::-webkit-scrollbar {{ display: none; }}</style>
+<div id="trace"></div><script>{script}; window.view = new VRThinker.Trace(document.getElementById("trace"), {{}});</script>"""
+
+
+def main() -> None:
+    """Record both."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=assets.ASSETS / "intro", help="folder of the recordings")
+    out: Path = parser.parse_args().out
+    out.mkdir(parents=True, exist_ok=True)
+    views = list(steps(load(EXAMPLE / "trace.json")))
+    with started() as chromium:
+        for scheme in ("light", "dark"):
+            write_video(out / f"{scheme}.mp4", pictures(chromium, scheme, views))
+            print(out / f"{scheme}.mp4", (out / f"{scheme}.mp4").stat().st_size, flush=True)
+
+
+def steps(trace: Trace) -> Iterator[tuple[ViewJson, int]]:
+    """The run as the page shows it, step by step, and for how many pictures each step stands."""
+    events = list(pieces(trace.events()))
+    for event, state in zip(events, list(accumulate(events, fold, initial=RunState()))[1:], strict=True):
+        if state.turns:
+            yield view_json(state, inline_image, reply_reader(state.started)), HOLD.get(type(event), 1)
+
+
+def pieces(events: Iterator[Event]) -> Iterator[Event]:
+    """The same events with every text in pieces of CHARACTERS."""
+    text = ""
+    for event in events:
+        if not isinstance(event, TextArrived):
+            text = ""
+            yield event
+            continue
+        text += event.text
+        while len(text) >= CHARACTERS:
+            yield TextArrived(event.turn, text[:CHARACTERS])
+            text = text[CHARACTERS:]
+
+
+def pictures(chromium: Browser, scheme: str, views: list[tuple[ViewJson, int]]) -> Iterator[tuple[bytes, int]]:
+    """A PNG of each step: the newest words while the judge writes, the verdict at the end."""
+    context = chromium.new_context(
+        viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="dark" if scheme == "dark" else "light"
+    )
+    page: Page = context.new_page()
+    style = assets.joined("trace.css", "report.css")
+    page.set_content(PAGE.format(style=style, script=assets.joined(*assets.VIEW)))
+    for view, count in views:
+        top = "0" if view["verdict"] else "document.documentElement.scrollHeight"
+        page.evaluate(f"view => {{ window.view.update(view); window.scrollTo(0, {top}); }}", json.loads(json.dumps(view)))
+        page.wait_for_function("[...document.images].every((image) => image.complete)")
+        yield page.screenshot(), count
+    context.close()
+
+
+def write_video(path: Path, shots: Iterator[tuple[bytes, int]]) -> None:
+    """H.264 that every browser plays, without sound."""
+    with av.open(str(path), "w", options={"movflags": "faststart"}) as container:
+        stream = container.add_stream("libx264", rate=Fraction(RATE), options={"preset": "slow", "crf": "26", "g": "600"})
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        for png, count in shots:
+            frame = av.VideoFrame.from_image(Image.open(io.BytesIO(png)).convert("RGB"))
+            for _ in range(count):
+                container.mux(stream.encode(frame.reformat()))
+        container.mux(stream.encode())
+
+
+if __name__ == "__main__":
+    main()

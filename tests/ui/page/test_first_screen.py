@@ -1,0 +1,99 @@
+"""The first ten seconds: what a page without a run shows, with the examples that come with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ui.conftest import PHONE, Server
+from tests.ui.page.test_accessibility import axe, serious_violations
+from tests.ui.page.test_page import wait_for
+from tests.ui.page.test_saved_runs import LONG
+from vrthinker_core.ui.view import words
+from vrthinker_core.ui.view.assets import ASSETS
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+Open = Callable[..., "Page"]
+MAX_LOOP_BYTES = 1_000_000
+__all__ = ["axe"]
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server]) -> Server:
+    return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"], protocol="paired")
+
+
+def test_the_first_screen_says_what_to_do_and_offers_examples(
+    server: Server, open_page: Open, axe: str, clips: tuple[Path, Path]
+) -> None:
+    page = open_page(server.url, viewport={"width": 1280, "height": 900}, bypass_csp=True)
+    intro = page.locator(".vrt-intro")
+    expect(intro.locator(".vrt-lead")).to_be_in_viewport(timeout=LONG)
+    expect(intro.locator(".vrt-steps li")).to_have_count(3)
+    links = intro.locator("a").evaluate_all("links => links.map((link) => link.href)")
+    assert links == [address for _, address in words.INTRODUCTION["links"]]
+    cards = page.locator(".vrt-card")
+    expect(cards.first).to_be_visible(timeout=LONG)
+    assert page.locator(".vrt-examples h2").all_inner_texts() == list(words.EXAMPLE_ROWS.values())
+    for card in cards.all():
+        expect(card).to_be_in_viewport(ratio=1)
+    for part in ("#rail .vrt-track", "[data-action=play]", "[data-action=swap]"):
+        expect(page.locator(part)).to_be_hidden()
+    assert serious_violations(page, axe) == []
+    page.locator("#first input[type=file]").set_input_files(str(clips[0]))
+    expect(page.locator("#rail .vrt-track")).to_be_visible(timeout=LONG)
+
+
+def test_the_recording_plays_without_sound_until_it_is_held(server: Server, open_page: Open) -> None:
+    page = open_page(server.url)
+    loop = page.locator(".vrt-loop video")
+    page.wait_for_function("document.querySelector('.vrt-loop video').currentTime > 0.2")
+    assert loop.evaluate("video => [video.muted, video.loop, video.controls]") == [True, True, False]
+    page.get_by_role("button", name="Pause the recording").click()
+    assert loop.evaluate("video => video.paused")
+    page.get_by_role("button", name="Play the recording").click()
+    page.locator(".vrt-card").first.click()
+    wait_for(page, "Replaying")
+    page.wait_for_function("document.querySelector('.vrt-loop video').paused")
+    expect(page.locator(".vrt-intro")).to_be_hidden()
+
+
+def test_the_recording_stands_still_for_who_asks_for_less_motion(server: Server, open_page: Open) -> None:
+    page = open_page(server.url, reduced_motion="reduce", color_scheme="dark", **PHONE)
+    page.locator(".vrt-loop").scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('.vrt-loop video').readyState >= 2")
+    page.wait_for_timeout(500)
+    state = page.locator(".vrt-loop video").evaluate("video => [video.paused, video.src.split('/').pop(), video.currentTime > 5]")
+    assert state == [True, "dark.mp4", True]
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_recordings_are_small() -> None:
+    recordings = list((ASSETS / words.INTRODUCTION["loop"]["folder"]).iterdir())
+    assert len(recordings) == 2
+    assert sum(path.stat().st_size for path in recordings) < MAX_LOOP_BYTES
+
+
+def test_the_built_in_judges_frame_facts_are_a_table(server: Server, open_page: Open) -> None:
+    page = open_page(f"{server.url}?trace=think-1-what-four-frames-do-not-show")
+    facts = page.locator(".vrt-facts")
+    expect(facts).to_have_count(2, timeout=LONG)
+    assert facts.nth(0).locator("thead th").all_inner_texts() == ["Frame", "Video 1: red cube left", "Video 2: black cube left"]
+    assert facts.nth(1).locator("tbody tr").nth(3).locator("th, td").all_inner_texts() == [
+        "#53",
+        "clear, moves on",
+        "blocky, jumps",
+    ]
+    raw = page.locator(".vrt-raw").nth(0)
+    expect(raw.locator("p")).to_be_hidden()
+    raw.locator("summary", has_text="Raw transcript").click()
+    expect(raw.locator("p")).to_contain_text("Video 1: red cube left. 21 7 clear first")
