@@ -43,7 +43,7 @@ VRThinker.recording = ({ folder, label }) => {
   button.addEventListener("click", () => {
     held = !video.paused;
     if (held) video.pause();
-    else video.play();
+    else video.play().catch(() => {});
   });
   if (calm) video.currentTime = 1e6; // its end: the verdict
   // Nobody sees it further down, nor once a run stands in its place.

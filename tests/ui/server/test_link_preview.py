@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -16,6 +15,7 @@ from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from tests.benchmarks.tools.metrics import run_in_thread
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_example
 from vrthinker_core.traces import load
@@ -74,7 +74,7 @@ def page(previews: LinkPreviews, address: str, **headers: str) -> httpx.Response
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://judge.example") as client:
             return await client.get(address, headers=headers)
 
-    return asyncio.run(ask())
+    return run_in_thread(ask())
 
 
 def test_the_page_has_a_title_a_description_and_a_picture_of_its_own(previews: LinkPreviews) -> None:

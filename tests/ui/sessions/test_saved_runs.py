@@ -106,7 +106,7 @@ def test_examples_are_sorted_by_name_and_broken_ones_left_out(folder: Path, tmp_
     assert [example.name for example in examples.all] == ["a-block", "b-block"]
     cards = examples.cards(lambda name: ThumbnailFiles(tmp_path / name, f"frames/{name}"))
     assert cards[0]["prompt"] == PROMPT
-    assert cards[0]["outcome"] == "Video 1 is better overall"
+    assert (cards[0]["row"], cards[0]["title"]) == ("Examples", "A block")
     assert cards[0]["judge"] == "Judge: scripted · 2 turns"
     assert all((tmp_path / src.removeprefix("frames/")).exists() for card in cards for src in card["pictures"])
     json.dumps(cards)

@@ -70,7 +70,7 @@ def _in_judge_queue(parts: PageComponents, at_once: int) -> dict[str, Any]:
 
 def _connect_uploads(parts: PageComponents, services: Services, runs: Handlers) -> None:
     limits: dict[str, Any] = {"concurrency_limit": 2, **QUIET_EVENT}
-    inputs, run_outputs = [*parts.videos, parts.prompt], parts.run_outputs
+    inputs, run_outputs = [parts.prompt, *parts.videos], parts.run_outputs
     for side, player, address in zip(Side, parts.videos, parts.addresses, strict=True):
         handlers, changed = UploadHandlers(parts, services, side, runs.changed_run), [player, *parts.run_outputs]
         arrived = player.upload(handlers.on_arrival, inputs, run_outputs, queue=False, trigger_mode="multiple", **QUIET_EVENT)

@@ -27,7 +27,7 @@ class UploadHandlers:
     side: Side
     changed_run: ChangedRun
 
-    def on_arrival(self, first: str | None, second: str | None, prompt: str | None, request: gr.Request) -> Updates:
+    def on_arrival(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """A file was uploaded and stands in the player: known at once, before a copy of it is made."""
         path = (first, second)[self.side - 1]
         if not path:
@@ -62,7 +62,7 @@ class UploadHandlers:
         line = words.FETCHED if shown == path else words.COPY_SHOWN
         return {**self._changed(request, file_digest(path), line), **self._shown(shown, line)}
 
-    def on_clear(self, first: str | None, second: str | None, prompt: str | None, request: gr.Request) -> Updates:
+    def on_clear(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """A video was removed."""
         left = second if self.side is Side.FIRST else first
         return self._changed(request, EMPTY, words.next_step(None, left, prompt)) or no_updates()
