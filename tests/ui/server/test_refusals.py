@@ -277,3 +277,10 @@ def test_a_full_queue_is_refused_with_a_sentence(server: Server, clips: Clips) -
     assert status == 503
     assert sentence.startswith("Queue is full")
     assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize("path", ["queue/data?session_hash=nobody", "call/compare/nothing"])
+def test_a_stream_of_a_session_that_is_not_known_ends_and_leaves_no_traceback(answering: Server, path: str) -> None:
+    with urllib.request.urlopen(f"{answering.url}gradio_api/{path}", timeout=20) as answer:
+        assert b"Not Found" in answer.read()  # raises IncompleteRead where the stream is cut off
+    assert "Traceback" not in answering.log.read_text()

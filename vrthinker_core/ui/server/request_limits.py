@@ -7,6 +7,7 @@ components.
 
 from gradio.route_utils import FnIndexInferError
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -57,9 +58,12 @@ class RequestLimits:
             pass  # nobody is there to be answered
         except Refusal as refusal:
             answer = PlainTextResponse(refusal.sentence, refusal.status)
-        except Exception:
+        except Exception as error:
             if not has_begun:
                 await PlainTextResponse(SERVER_ERROR, 500)(scope, receive, send)
+            elif isinstance(error.__cause__, HTTPException):
+                await send({"type": "http.response.body"})  # Gradio's stream has said that it knows no such session, and ends
+                return
             raise  # the log says what it was
         if answer is not None:  # by now nothing holds what had come of the body
             await drain(receive)
