@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from starlette.routing import Route
 from tests.benchmarks.tools.metrics import run_in_thread
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_example
-from vrthinker_core.traces import load
+from vrthinker_core.traces import load, to_json
 from vrthinker_core.ui.server.link_preview import MAX_KEPT, PAGE_PREVIEW, LinkPreviews, LinkPreviewTags
 from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.view.example_cards import Examples
@@ -56,7 +57,9 @@ def tags_of(text: str) -> dict[str, str]:
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("examples")
     write_example(folder / "a-block")
-    write_example(folder / "b-block", prompt=NASTY)
+    path = write_example(folder / "b-block") / "trace.json"
+    trace = load(path)
+    path.write_bytes(to_json(replace(trace, started=replace(trace.started, prompt=NASTY))))
     return folder
 
 
