@@ -22,7 +22,8 @@ pytestmark = pytest.mark.browser
 SHOW_TWO_VALUES = """([first, then]) => {
   const host = document.createElement("div"), props = { value: first };
   let changed = null;
-  VRThinker.mountTrace(host, props, (name, listener) => { changed = listener; }, "Nothing yet.", ["Check", "Help"], () => {});
+  const introduction = { lead: "Nothing yet.", steps: [], links: [], loop: { folder: "intro", label: "" } };
+  VRThinker.mountTrace(host, props, (name, listener) => { changed = listener; }, introduction, ["Check", ""], () => {});
   props.value = then;
   changed();
   return [host.innerText || host.textContent, VRThinker.trace];

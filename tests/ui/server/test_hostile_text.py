@@ -59,8 +59,8 @@ ASK = f"<Snapshot>{MARKUP}</Snapshot><Think>{MARKUP}{INVISIBLE}</Think>{CALL}"
 INVENTED = f"<Think>It goes on.</Think>{CONTROL}"
 LONG_ANSWER = f"<Think>{MEGABYTE}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 
-INJECTED = "#trace :is(script, style, iframe, svg, form, input, a, base, meta, div[style*=fixed], img[src=x])"
-"""The elements that the markup would become if it were not shown as text."""
+INJECTED = "#trace :is(script, style, iframe, svg, form, input, a:not(.vrt-links > a), base, meta, div[style*=fixed], img[src=x])"
+"""The elements that the markup would become if it were not shown as text; the page's own links are no such."""
 
 
 @pytest.fixture(scope="module")
