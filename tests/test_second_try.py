@@ -138,7 +138,7 @@ def test_page_and_console_say_that_a_turn_was_tried_twice(pair: VideoPair, tmp_p
     ConsoleRenderer(Console(file=printed, width=300)).render(events)
     assert turn.note in printed.getvalue()
     assert "The machine is gone." in printed.getvalue()
-    assert printed.getvalue().count("Turn 2\n") == 1
+    assert printed.getvalue().count("Turn 2 of ") == 1
 
 
 @every_driver

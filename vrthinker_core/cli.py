@@ -82,7 +82,10 @@ def compare(
     settings: Settings,
 ) -> None:
     """Compare two videos, turn by turn."""
+    from rich.console import Console
+
     from vrthinker_core.backends import open_backend
+    from vrthinker_core.commands.console import telling_openings
     from vrthinker_core.judge import judge as run_judge
     from vrthinker_core.traces import check_replaceable
     from vrthinker_core.types import VideoPair
@@ -90,7 +93,7 @@ def compare(
     if trace is not None:
         check_replaceable(trace)  # before a judge is opened, which can take minutes
     events = run_judge(VideoPair(prompt, video1, video2), open_backend(judge), settings, trace=trace)
-    raise typer.Exit(_print_run(events, json_only))
+    raise typer.Exit(_print_run(telling_openings(events, Console(stderr=True), LINE_SECONDS), json_only))
 
 
 @app.command()

@@ -5,23 +5,24 @@ what is trained is what is shown. Text pieces never pass through it: whoever dri
 """
 
 import time
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from vrthinker_core.backends.base import Backend, Conversation, GenerationRequest, not_cancelled
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
 from vrthinker_core.dialects.factory import frame_layout
-from vrthinker_core.errors import BadInput, ContextFull, VrThinkerError, can_pass, describe
+from vrthinker_core.errors import BadInput, ContextFull, can_pass, describe
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import make_thumbnail
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
-from vrthinker_core.types.events import Finished, FramesShown, Started, TurnEnded
+from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
-from vrthinker_core.video.clip_pair import close_clip, frame_source, opened_clips, submit_opening
+from vrthinker_core.video.clip_pair import PairOpening, frame_source
 
+POLL_SECONDS = 0.1  # between two looks whether the run was cancelled, while its videos are being opened
 MAX_PROMPT = 10_000  # Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context
 
 
@@ -57,7 +58,9 @@ class Comparison:
         self._resources = ExitStack()  # The clips
         self._conversation_end = ExitStack()
         self._swaps = False  # It has a verdict, and the same pair is to be judged with its sides swapped
-        self._opening: list[Future[Clip]] = []
+        self._begun = False  # to open both videos
+        self._opening: PairOpening | None = None
+        self._shares = 0.0, 0.0  # How much of each video had been read when that was told last
         self._clips: tuple[Clip, Clip] | None = None
         self._dialect: Dialect | None = None
         self._conversation: Conversation | None = None
@@ -81,18 +84,40 @@ class Comparison:
             return None
         settings = replace(self._settings, swap="off")
         other = Comparison(self._pair.swapped(), self._backend, settings, self._cancelled)
-        other._opening, other._resources = self._opening[::-1], self._resources.pop_all()
+        other._opening, other._resources = self._opening and self._opening.swapped(), self._resources.pop_all()
         return other
 
     def open_ahead(self, executor: Executor) -> None:
         """Begin to open both videos before `start`; what is wrong with them is said there."""
-        with suppress(VrThinkerError):
-            dialect = make_dialect(self._settings, self._protocol)
+        if self._begun:
+            return
+        self._begun = True
+        try:
+            self._dialect = make_dialect(self._settings, self._protocol)
+            self._settings = with_defaults(self._settings, self._dialect)
             _check_prompt(self._pair.prompt)
-            self._submit_opening(dialect, executor)
+            self._opening = self._opening or self._submit_opening(self._dialect, executor)
+        except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
+            self._error = error
+
+    def next_opening(self) -> Opening | None:
+        """Wait until more of the videos has been read; None when both are open or refused, or the run has been cancelled."""
+        executor = ThreadPoolExecutor(2)
+        self.open_ahead(executor)
+        executor.shutdown(wait=False)  # its threads end with what they do
+        while self._opening is not None and not self._opening.wait(POLL_SECONDS):
+            if self._cancelled():
+                self._opening.close()
+                self._opening = None
+            elif (shares := self._opening.shares) != self._shares and any(0 < share < 1 for share in shares):
+                self._shares = shares
+                return Opening(shares)
+        return None
 
     def start(self, refused: BadInput | None = None) -> Started:
         """Open both videos. `refused`: why the run must end here, whatever they are."""
+        while self.next_opening() is not None:
+            pass
         dialect, infos = self._open()
         self._error = refused or self._error
         prompt = self._pair.prompt[:MAX_PROMPT]
@@ -169,13 +194,8 @@ class Comparison:
         first: Clip | None = None
         second: Clip | None = None
         try:
-            self._dialect = make_dialect(self._settings, protocol)
-            self._settings = with_defaults(self._settings, self._dialect)
-            _check_prompt(self._pair.prompt)
-            with ThreadPoolExecutor(2) as executor:
-                if not self._opening:
-                    self._submit_opening(self._dialect, executor)
-                first, second, self._error = opened_clips(self._opening)
+            if self._opening is not None:
+                first, second, self._error = self._opening.clips()
         except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
             self._error = error
         if self._backend.protocol not in (None, protocol):
@@ -185,14 +205,16 @@ class Comparison:
             self._clips = first, second
         return self._dialect or make_dialect(Settings(), protocol), (_clip_info(first), _clip_info(second))
 
-    def _submit_opening(self, dialect: Dialect, executor: Executor) -> None:
+    def _submit_opening(self, dialect: Dialect, executor: Executor) -> PairOpening:
         pool = self._decoder_pool or self._resources.enter_context(DecoderPool())
-        self._opening = submit_opening(self._pair, frame_layout(dialect), pool, executor)
-        for clip in self._opening:
-            self._resources.callback(close_clip, clip)
+        opening = PairOpening(self._pair, frame_layout(dialect), pool, executor)
+        self._resources.callback(opening.close)
+        return opening
 
     def _ask(self) -> PendingTurn | None:
-        deliberation, conversation = self._begin()
+        if self._clips is None:  # the run was cancelled while they were being opened
+            return None
+        deliberation, conversation = self._begin(self._clips)
         if deliberation.stop_reason is None and self._cancelled():
             deliberation.stop_reason = StopReason.CANCELLED
         if deliberation.stop_reason is not None:
@@ -209,14 +231,13 @@ class Comparison:
             deliberation.in_view,
         )
 
-    def _begin(self) -> tuple[Deliberation, Conversation]:
+    def _begin(self, clips: tuple[Clip, Clip]) -> tuple[Deliberation, Conversation]:
         """The deliberation and the conversation, made at the first turn."""
         if self._deliberation is None or self._conversation is None:
             assert self._dialect is not None
-            assert self._clips is not None
             self._conversation = self._backend.open_conversation()
             self._conversation_end.callback(self._conversation.close)
-            source, follows = frame_source(self._clips), self._backend.follows_instructions
+            source, follows = frame_source(clips), self._backend.follows_instructions
             self._deliberation = Deliberation(
                 self._pair.prompt, self._dialect, self._settings, source, follows_instructions=follows
             )

@@ -25,7 +25,7 @@ def judge(
     trace: Path | None = None,
     decoder_pool: DecoderPool | None = None,
 ) -> Iterator[Event]:
-    """Compare two videos; an event at each step, `Started` first and exactly one `Finished` last.
+    """Compare two videos; an event at each step: `Opening` where that takes long, `Started`, and exactly one `Finished` last.
 
     Never raises for bad input, bad files or a failing judge: these end the run as `failed` with a sentence. Closing the generator
     ends the run as `cancelled`. A turn in which the judge failed is tried once more: its `FramesShown` comes again, with a note.
@@ -38,6 +38,8 @@ def judge(
     with ExitStack() as resources:
         first = resources.enter_context(closing(Comparison(pair, backend, settings, cancelled, decoder_pool)))
         writer = resources.enter_context(closing(TraceWriter(trace)))
+        while (opening := first.next_opening()) is not None:
+            yield opening
         for event in _run_events(first, writer.refused):
             yield writer.record(event)
         if (second := first.swapped()) is not None:

@@ -1,6 +1,8 @@
 """A run in a terminal: events in, lines out. Replay and live run look the same."""
 
-from collections.abc import Iterable
+import math
+import time
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console
 from rich.text import Text
@@ -10,6 +12,7 @@ from vrthinker_core.types.events import (
     Event,
     Finished,
     FramesShown,
+    Opening,
     RunEvent,
     Started,
     StopReason,
@@ -19,7 +22,8 @@ from vrthinker_core.types.events import (
     TurnEnded,
 )
 from vrthinker_core.types.order import check_order
-from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES, SIDES_SWAPPED, order_unchecked
+from vrthinker_core.types.progress import ended_after, reading, speed, totals
+from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES, SIDES_SWAPPED, frame_time, order_unchecked
 
 
 class ConsoleRenderer:
@@ -28,6 +32,8 @@ class ConsoleRenderer:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._open_line = False
+        self._max_turns: int | None = None
+        self._turns: list[Turn] = []
 
     def render(self, events: Iterable[Event]) -> Finished | None:
         """Print all events; gives the end of the run, of the first one where the pair is judged in both orders."""
@@ -75,6 +81,7 @@ class ConsoleRenderer:
             self._line(f"  {DIMENSION_NAMES[dimension]:<16}{labels}{check[dimension]}")
 
     def _started(self, started: Started) -> None:
+        self._max_turns, self._turns = started.settings.max_turns, []
         self._line(f"Judge     {started.judge}, protocol {started.dialect}", "bold")
         self._line(f"Prompt    {started.prompt}")
         for side, clip in zip(Side, started.clips, strict=True):
@@ -94,7 +101,8 @@ class ConsoleRenderer:
         if shown.note:
             self._line(f"Note      {shown.note}", "yellow")
             return
-        self._line(f"Turn {shown.turn}{' (asked for the answer now)' if shown.forced else ''}", "bold cyan")
+        of = f" of {self._max_turns}" if self._max_turns else ""
+        self._line(f"Turn {shown.turn}{of}{' (asked for the answer now)' if shown.forced else ''}", "bold cyan")
         if shown.frames:
             self._line(f"frames    {_frame_list(shown.frames)}", "cyan")
         else:
@@ -102,7 +110,8 @@ class ConsoleRenderer:
 
     def _turn(self, turn: Turn) -> None:
         self._end_line()
-        for problem in turn.reply.problems:
+        self._turns.append(turn)
+        for problem in turn.problems:
             self._line(f"problem   {problem.kind}: {problem.detail}", "yellow")
         self._line(f"          {_footnote(turn)}", "dim")
 
@@ -114,7 +123,8 @@ class ConsoleRenderer:
             for dimension, label in end.verdict:
                 self._line(f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]}")
         reason = "answered when asked for the answer" if end.forced and end.stop is StopReason.ANSWERED else end.stop.value
-        self._line(f"Ended     {reason}, {end.seconds:.1f} s", "bold" if end.verdict else "bold red")
+        took = " · ".join(filter(None, [ended_after(len(self._turns), end.seconds), totals(self._turns)]))
+        self._line(f"Ended     {reason}, {took}", "bold" if end.verdict else "bold red")
         if end.error:
             self._line(f"          {end.error}", "red")
         for note in end.notes:
@@ -135,17 +145,37 @@ class ConsoleRenderer:
 
 
 def _frame_list(frames: tuple[Thumbnail, ...]) -> str:
-    sides = {side: [f"{frame.number} ({frame.seconds:.2f} s)" for frame in frames if frame.ref.side is side] for side in Side}
+    sides = {side: [f"{frame.number} ({frame_time(frame.seconds)})" for frame in frames if frame.ref.side is side] for side in Side}
     return "; ".join(f"video {side:d}: {', '.join(mine)}" for side, mine in sides.items() if mine)
 
 
 def _footnote(turn: Turn) -> str:
     done = turn.completion
-    parts = [f"{turn.reply.kind}"]
+    parts: list[str] = [turn.cut_short or turn.reply.kind]
     if done.prompt_tokens is not None:
         reused = f", {done.reused_tokens} of them kept" if done.reused_tokens else ""
         parts.append(f"{done.prompt_tokens} tokens in{reused}")
     if done.new_tokens is not None:
         parts.append(f"{done.new_tokens} out")
     parts.append(f"{done.seconds:.1f} s")
+    if done.new_tokens and done.seconds:
+        parts.append(speed(done.new_tokens / done.seconds))
     return " · ".join(parts)
+
+
+def telling_openings(events: Iterable[Event], console: Console, line_seconds: float) -> Iterator[Event]:
+    """The events without those of the opening: of these a terminal shows one line, and others get one now and then."""
+    status, next_line = console.status(""), -math.inf
+    try:
+        for event in events:
+            if not isinstance(event, Opening):
+                status.stop()
+                yield event
+            elif console.is_terminal:
+                status.update(reading(event.shares))
+                status.start()
+            elif time.monotonic() >= next_line:
+                next_line = time.monotonic() + line_seconds
+                console.print(reading(event.shares), markup=False, highlight=False, soft_wrap=True)
+    finally:
+        status.stop()

@@ -1,4 +1,4 @@
-"""What happens in a run, as typed records. Live page and stored trace share them: replaying a trace yields the same events."""
+"""What happens in a run, as typed records. Live page and stored trace share all but `Opening`: a replay yields the same events."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from typing import Literal, Self
 from vrthinker_core.types.comparison import Verdict
 from vrthinker_core.types.frames import ClipInfo, FrameRef, Thumbnail
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.replies import Reply
+from vrthinker_core.types.replies import CUT_PROBLEMS, Problem, Reply
 from vrthinker_core.types.settings import Settings
 
 
@@ -38,10 +38,30 @@ class Turn:
     note: str = ""  # Why the judge was asked for this reply twice
     abandoned: tuple[str, ...] = ()  # The pieces of text that came the first time; they count for nothing
 
+    @property
+    def cut_short(self) -> Literal["", "stopped", "broken off"]:
+        """How a reply ended that was not the judge's to end, and that gives nothing to act on; "" for every other one."""
+        if self.reply.kind != "invalid" or self.completion.stop not in ("cancelled", "failed"):
+            return ""
+        return "stopped" if self.completion.stop == "cancelled" else "broken off"
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems of the reply. One that was stopped, or broken off, is not blamed for being half a reply."""
+        cut = self.completion.stop in ("cancelled", "failed")
+        return tuple(problem for problem in self.reply.problems if not (cut and problem.kind in CUT_PROBLEMS))
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The videos are still being opened. Comes now and then before `Started`, where that takes long, and is kept in no trace."""
+
+    shares: tuple[float, float]  # How much of each video has been read, 0 to 1
+
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """First event: what is compared, by whom, under which rules."""
+    """First event that is kept: what is compared, by whom, under which rules."""
 
     prompt: str
     judge: str
@@ -93,7 +113,7 @@ class Finished:
     seconds: float = 0.0
 
 
-RunEvent = Started | FramesShown | TextArrived | TurnEnded | Finished
+RunEvent = Opening | Started | FramesShown | TextArrived | TurnEnded | Finished
 
 
 @dataclass(frozen=True, slots=True)

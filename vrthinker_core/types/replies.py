@@ -26,6 +26,12 @@ class ProblemKind(StrEnum):
     BAD_CONFIDENCE = "bad_confidence"
 
 
+CUT_PROBLEMS = frozenset(
+    {ProblemKind.EMPTY, ProblemKind.NO_ACTION, ProblemKind.TRUNCATED, ProblemKind.BAD_JSON, ProblemKind.MISSING_DIMS}
+)
+"""What every reply has that ends in the middle, whatever ended it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A named problem and one sentence about it."""

@@ -1,4 +1,6 @@
-"""What page and terminal call the dimensions and the labels of a verdict, and why the order could not be checked."""
+"""What page and terminal call the dimensions and the labels of a verdict, why the order could not be checked, and times of frames."""
+
+from decimal import ROUND_HALF_UP, Decimal
 
 from vrthinker_core.types.comparison import Dimension, Preference
 from vrthinker_core.types.events import Finished, StopReason
@@ -25,3 +27,8 @@ def order_unchecked(second: Finished | None) -> str:
         return "Order not checked: the second run was cut off."
     reason = second.error or _NO_SECOND_VERDICT.get(second.stop, "the second run failed")
     return f"Order not checked: {reason.rstrip('.')}."
+
+
+def frame_time(seconds: float) -> str:
+    """When a frame appears, as in `0.13 s`. Exactly half a hundredth is rounded up, as the page's scripts do: 3 / 24 s is one."""
+    return f"{Decimal(seconds).quantize(Decimal('0.01'), ROUND_HALF_UP)} s"

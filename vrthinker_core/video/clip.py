@@ -35,17 +35,55 @@ def open_clip(
     wait until there is room to open a clip; without it a fresh process is started at once. Raises VideoError with one sentence
     about the file, DecoderDied when the worker crashed, hung or passed its limits.
     """
-    open_local(path).close()
-    sent_plan = asdict(plan) | {"first": list(plan.first)}
-    request = {"path": str(path.resolve()), "plan": sent_plan, "limits": asdict(limits), "read_mode": read_mode}
-    with decoders.opening_slot() if decoders else contextlib.nullcontext():
-        clip = Clip(path, side, plan.grid.slots, limits, decoders)
-        try:
-            deque(clip._request(request), maxlen=0)
-        except BaseException:
-            clip.close()
-            raise
-    return clip
+    return ClipOpening(path, side, plan, limits=limits, read_mode=read_mode, decoders=decoders).open()
+
+
+class ClipOpening:
+    """A clip that one thread opens, while others see how far it has come, and may break it off."""
+
+    def __init__(
+        self,
+        path: Path,
+        side: Side,
+        plan: FramePlan,
+        *,
+        limits: Limits = DEFAULT,
+        read_mode: ReadMode = "auto",
+        decoders: DecoderPool | None = None,
+    ) -> None:
+        """As `open_clip`, which opens it at once."""
+        self._path, self._side, self._plan = path, side, plan
+        self._limits, self._read_mode, self._decoders = limits, read_mode, decoders
+        self._clip: Clip | None = None
+        self._broken_off = threading.Event()
+
+    @property
+    def share(self) -> float:
+        """The share of the work that is done, 0 to 1, as far as the worker process has told."""
+        return self._clip.opened_share if self._clip else 0.0
+
+    def open(self) -> Clip:
+        """Open the clip. Raises as `open_clip` does; VideoError, too, when the opening was broken off."""
+        open_local(self._path).close()
+        sent_plan = asdict(self._plan) | {"first": list(self._plan.first)}
+        request = {"path": str(self._path.resolve()), "plan": sent_plan, "limits": asdict(self._limits)}
+        decoders, broken_off = self._decoders, self._broken_off.is_set
+        with decoders.opening_slot(broken_off) if decoders else contextlib.nullcontext():
+            clip = self._clip = Clip(self._path, self._side, self._plan.grid.slots, self._limits, decoders)
+            try:
+                if broken_off():
+                    clip.close()
+                deque(clip._request(request | {"read_mode": self._read_mode}), maxlen=0)
+            except BaseException:
+                clip.close()
+                raise
+        return clip
+
+    def break_off(self) -> None:
+        """End the worker process in the middle of its work: `open` raises VideoError soon."""
+        self._broken_off.set()
+        if self._clip is not None:  # else `open` sees the event: it looks after it has made the clip
+            self._clip.close()
 
 
 class Clip(contextlib.AbstractContextManager["Clip"]):
@@ -63,6 +101,7 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
         self._failure: str | None = None
         self._worker = decoders.start_worker() if decoders else start_worker(CLIP_WORKER)
         self._end = weakref.finalize(self, self._worker.end)
+        self.opened_share = 0.0  # of the opening, 0 to 1
 
     @property
     def pid(self) -> int:
@@ -119,6 +158,8 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
                 info = header["info"]
                 self.info = ClipInfo(**(info | {"notes": tuple(info["notes"])}))
                 self.read_mode = header["read_mode"]
+            elif "share" in header:
+                self.opened_share = _checked_share(header["share"])
             else:
                 frame = dict(header["frame"])
                 slots = frame.pop("slots")
@@ -132,3 +173,10 @@ class Clip(contextlib.AbstractContextManager["Clip"]):
         self._failure = f"{self._name}: {self._worker.cause_of_death(self._limits)}."
         self.close()
         return DecoderDied(self._failure)
+
+
+def _checked_share(share: object) -> float:
+    """The process that sends it decodes hostile files. Raises ValueError for what is no share."""
+    if not isinstance(share, float) or not 0 <= share <= 1:
+        raise ValueError("no share of the work")
+    return share

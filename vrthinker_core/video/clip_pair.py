@@ -1,7 +1,8 @@
 """Both clips of a comparison: opened at the same time, each by a worker process of its own, and read as one source of frames."""
 
 from collections.abc import Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +10,9 @@ from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.geometry import FrameLayout
-from vrthinker_core.video import Clip, DecoderPool, FramePlan, open_clip
-
-
-def submit_opening(pair: VideoPair, layout: FrameLayout, decoders: DecoderPool, pool: Executor) -> list[Future[Clip]]:
-    """Start to open the first clip and the second. The caller must pass each future to `close_clip`."""
-    sides = ((Side.FIRST, Path(pair.first)), (Side.SECOND, Path(pair.second)))
-    return [pool.submit(open_clip, path, side, frame_plan(layout, side), decoders=decoders) for side, path in sides]
+from vrthinker_core.video.clip import Clip, ClipOpening
+from vrthinker_core.video.frames.plan import FramePlan
+from vrthinker_core.video.processes.pool import DecoderPool
 
 
 def frame_plan(layout: FrameLayout, side: Side) -> FramePlan:
@@ -24,23 +21,52 @@ def frame_plan(layout: FrameLayout, side: Side) -> FramePlan:
     return FramePlan(layout.grid, layout.opening, layout.later, first)
 
 
-def opened_clips(opening: Sequence[Future[Clip]]) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
-    """Wait for both clips; None for one that cannot be opened, and the first error."""
-    clips: list[Clip | None] = []
-    first_error: VrThinkerError | None = None
-    for side, future in zip(Side, opening, strict=True):
-        try:
-            clips.append(future.result())
-        except VrThinkerError as error:
-            clips.append(None)
-            first_error = first_error or type(error)(f"Video {int(side)}: {error}")
-    return clips[0], clips[1], first_error
+class PairOpening:
+    """Both clips while they are being opened, each in a thread. Whoever makes one closes it."""
 
+    def __init__(self, pair: VideoPair, layout: FrameLayout, decoders: DecoderPool, executor: Executor) -> None:
+        """Begins to open the first clip and the second, in threads of `executor`."""
+        sides = ((Side.FIRST, Path(pair.first)), (Side.SECOND, Path(pair.second)))
+        self._openings = [ClipOpening(path, side, frame_plan(layout, side), decoders=decoders) for side, path in sides]
+        self._futures = [executor.submit(opening.open) for opening in self._openings]
 
-def close_clip(opening: Future[Clip]) -> None:
-    """Close a clip that was opened, or is being opened. Waits for the latter."""
-    if not opening.cancel() and opening.exception() is None:
-        opening.result().close()
+    @property
+    def shares(self) -> tuple[float, float]:
+        """How much of the first clip has been read, and of the second, 0 to 1; 1 for one that is open or refused."""
+        first, second = (
+            1.0 if future.done() else opening.share for opening, future in zip(self._openings, self._futures, strict=True)
+        )
+        return first, second
+
+    def swapped(self) -> "PairOpening":
+        """The same clips, the second one first."""
+        other = copy(self)
+        other._openings, other._futures = self._openings[::-1], self._futures[::-1]
+        return other
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until both are open or refused, at most so long; whether they are."""
+        return not wait(self._futures, seconds).not_done
+
+    def clips(self) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
+        """Wait for both clips; None for one that cannot be opened, and the first error."""
+        clips: list[Clip | None] = []
+        first_error: VrThinkerError | None = None
+        for side, future in zip(Side, self._futures, strict=True):
+            try:
+                clips.append(future.result())
+            except VrThinkerError as error:
+                clips.append(None)
+                first_error = first_error or type(error)(f"Video {int(side)}: {error}")
+        return clips[0], clips[1], first_error
+
+    def close(self) -> None:
+        """Close what is open, and break off what is still being opened. May be called again."""
+        for opening in self._openings:
+            opening.break_off()
+        for future in self._futures:
+            if not future.cancel() and future.exception() is None:
+                future.result().close()
 
 
 def frame_source(clips: tuple[Clip, Clip]) -> FrameSource:

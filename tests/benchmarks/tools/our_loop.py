@@ -23,7 +23,7 @@ from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 from vrthinker_core.video import DecoderPool
-from vrthinker_core.video.clip_pair import close_clip, frame_source, opened_clips, submit_opening
+from vrthinker_core.video.clip_pair import PairOpening, frame_source
 
 
 class ForcedConversation(LocalConversation):
@@ -97,10 +97,9 @@ class OurLoop:
         layout = FrameLayout(dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs)
         decoders = self._stack.enter_context(DecoderPool())
         with ThreadPoolExecutor(2) as pool:
-            opening = submit_opening(pair, layout, decoders, pool)
-            for clip in opening:
-                self._stack.callback(close_clip, clip)
-            first, second, error = opened_clips(opening)
+            opening = PairOpening(pair, layout, decoders, pool)
+            self._stack.callback(opening.close)
+            first, second, error = opening.clips()
         if first is None or second is None:
             raise AssertionError(error)
         return frame_source((first, second))

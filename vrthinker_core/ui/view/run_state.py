@@ -6,7 +6,7 @@ from functools import reduce
 from itertools import groupby
 
 from vrthinker_core.types import FrameRef, Thumbnail
-from vrthinker_core.types.events import Event, Finished, FramesShown, Started, Swapped, TextArrived, Turn, TurnEnded
+from vrthinker_core.types.events import Event, Finished, FramesShown, Opening, Started, Swapped, TextArrived, Turn, TurnEnded
 from vrthinker_core.types.order import swap_end, swap_frames, swap_turn
 
 
@@ -30,11 +30,14 @@ class RunState:
     turns: tuple[TurnState, ...] = ()
     finished: Finished | None = None
     swapped: "RunState | None" = None  # The second run, in its own sides; None before it begins, and where there is none
+    opening: tuple[float, float] | None = None  # how much of each video has been read, before it has started
 
 
 def fold(state: RunState, event: Event) -> RunState:
     """The state after one more event."""
     match event:
+        case Opening():
+            return RunState(opening=event.shares)
         case Started():
             return RunState(event)
         case FramesShown():

@@ -2,9 +2,11 @@
 
 import hashlib
 import math
+import os
 from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 
 from vrthinker_core.errors import VideoError
@@ -15,6 +17,7 @@ from vrthinker_core.video.frames.convert import Pixels
 from vrthinker_core.video.frames.decode import DecodedFrame, DecodeStats, SeekingReader, TimestampMismatch, read_all
 from vrthinker_core.video.frames.frame_cache import FrameCache
 from vrthinker_core.video.frames.health import ClipFacts, health_notes
+from vrthinker_core.video.frames.opening_progress import OpeningProgress
 from vrthinker_core.video.frames.plan import FramePlan, FrameRequest, ReadMode
 from vrthinker_core.video.frames.timeline import make_frame_times, read_timeline
 from vrthinker_core.video.limits import CpuBudget, near_memory_limit
@@ -24,6 +27,7 @@ from vrthinker_core.video.limits import CpuBudget, near_memory_limit
 # of them anyway, and every later request costs nothing. Longer clips are read on demand: four frames of a minute cost a quarter.
 _MAX_WHOLE_PIXELS = 640_000_000
 _SECONDS_PER_PIXEL = 8e-9
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +48,18 @@ class ConvertedFrame:
 class ClipDecoder:
     """An opened clip. Not safe for threads."""
 
-    def __init__(self, path: Path, plan: FramePlan, read_mode: ReadMode, budget: CpuBudget) -> None:
+    def __init__(
+        self, path: Path, plan: FramePlan, read_mode: ReadMode, budget: CpuBudget, progress: OpeningProgress | None = None
+    ) -> None:
         """Opens the file and decodes at least the frames of the first slots. Raises VideoError."""
         self._plan = plan
         self.budget = budget
+        self._progress = progress or OpeningProgress(lambda _: None)
         file = open_local(path)
-        self._digest = hashlib.file_digest(file, "sha256").hexdigest()
+        size = os.fstat(file.fileno()).st_size
+        self._digest = self._read_digest(file, size)
         self._source = VideoSource(file, budget)
-        self._timeline = read_timeline(self._source)
+        self._timeline = read_timeline(self._source, lambda position: self._progress.update("packets", position, size))
         self._pixels = self._timeline.stored * math.prod(self._source.size)
         self._cache = FrameCache(self._source, plan)
         self._stats = DecodeStats()
@@ -61,6 +69,7 @@ class ClipDecoder:
             self._use_timestamps()
         else:
             self._decode_all()
+        self._progress.finish()
 
     @property
     def read_mode(self) -> ReadMode:
@@ -79,6 +88,14 @@ class ClipDecoder:
                 raise VideoError(
                     f"{self._source.name} is damaged: neither the frames asked for nor their neighbours decode."
                 ) from None
+
+    def _read_digest(self, file: BufferedReader, size: int) -> str:
+        """SHA-256 of the whole file."""
+        digest = hashlib.sha256()
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+            self._progress.update("digest", file.tell(), size)
+        return digest.hexdigest()
 
     def _decode_all(self) -> None:
         """One pass that keeps what slots can ask for; a second one where the packets announced another number of frames."""
@@ -101,6 +118,7 @@ class ClipDecoder:
         missing = self._cache.missing_requests(total)
         indices = missing.keys() | (self._plan.frame_indices(total) - self._cache.samples.keys())
         for decoded in read_all(self._source, stats) if indices else ():
+            self._progress.update("frames", decoded.index, total)
             if decoded.index in indices:
                 self._cache.add(decoded, missing.get(decoded.index, ()))
 
@@ -145,7 +163,9 @@ class ClipDecoder:
         if not missing:
             return
         later = self._cache.missing_requests(self._total)
-        for decoded in self._read_frames(list(missing)):
+        total = self._seeking_reader.cost(missing) if self._seeking_reader else self._total
+        for count, decoded in enumerate(self._read_frames(list(missing))):
+            self._progress.update("frames", count, total)
             also = later.pop(decoded.index, None) if decoded.requested == decoded.index else None
             requests = {*missing.pop(decoded.requested, ()), *(also or ())}
             if requests or also is not None:

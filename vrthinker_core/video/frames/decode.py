@@ -99,6 +99,15 @@ class SeekingReader:
                 self._seek_to_interval(start, strict)
             yield from self._read_to(target, strict)
 
+    def cost(self, indices: Collection[int]) -> int:
+        """How many frames `read` gives to reach those of `indices`."""
+        count, last = 0, self._last.index if self._last else -1
+        for target in sorted(indices):
+            start = self._timeline.interval_start(target)
+            count += target - (last if start <= last <= target else start - 1)
+            last = target
+        return count
+
     def _read_to(self, target: int, strict: bool) -> Iterator[DecodedFrame]:
         before = self._last
         if before is not None and before.index == target:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -41,11 +42,12 @@ class Timeline:
         return index if index < len(self.pts) and int(self.pts[index]) == pts else None
 
 
-def read_timeline(source: VideoSource) -> Timeline:
-    """Read all packets of an opened source. Leaves it at its end."""
+def read_timeline(source: VideoSource, reached: Callable[[int], None] = lambda _: None) -> Timeline:
+    """Read all packets of an opened source. Leaves it at its end. `reached` is told where in the file each one stands."""
     pts, keys, stored, complete, latest = array("q"), array("q"), 0, True, -math.inf
     try:
         for packet in source.packets():
+            reached(packet.pos or 0)
             if packet.pts is not None and packet.is_keyframe:
                 # Whatever is stored before a key frame must be shown before it, else decoding from it misses frames.
                 complete = complete and packet.pts > latest

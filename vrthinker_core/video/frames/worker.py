@@ -11,6 +11,7 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video.files import shown_name
 from vrthinker_core.video.frames.clip_decoder import ClipDecoder, ConvertedFrame
+from vrthinker_core.video.frames.opening_progress import OpeningProgress
 from vrthinker_core.video.frames.plan import FramePlan
 from vrthinker_core.video.limits import CpuBudget, Limits, confine_process, near_memory_limit
 from vrthinker_core.video.worker_io import Header, connect_to_parent, request_queue, respond
@@ -28,7 +29,7 @@ def main(handle: int) -> None:
         name = name or shown_name(Path(request["path"]))
         try:
             if decoder is None:
-                decoder = _open(request, name)
+                decoder = _open(parent, request, name)
             else:
                 _send_frames(parent, decoder, request["slots"])
         except VideoError as error:
@@ -41,12 +42,13 @@ def main(handle: int) -> None:
             respond(parent, {"info": asdict(decoder.info), "read_mode": decoder.read_mode, "done": True})
 
 
-def _open(request: Header, name: str) -> ClipDecoder:
+def _open(parent: Connection, request: Header, name: str) -> ClipDecoder:
     limits = Limits(**request["limits"])
     confine_process(limits)
     sent = request["plan"]
     plan = FramePlan(Grid(**sent["grid"]), Sizing(**sent["opening"]), Sizing(**sent["later"]), frozenset(sent["first"]))
-    return ClipDecoder(Path(request["path"]), plan, request["read_mode"], CpuBudget(name, limits))
+    progress = OpeningProgress(lambda share: respond(parent, {"share": share, "done": False}))
+    return ClipDecoder(Path(request["path"]), plan, request["read_mode"], CpuBudget(name, limits), progress)
 
 
 def _send_frames(parent: Connection, decoder: ClipDecoder, slots: list[int]) -> None:

@@ -9,14 +9,17 @@ import subprocess
 import sys
 import threading
 import weakref
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from multiprocessing.connection import Pipe
 
 from vrthinker_core.cpus import cpu_count
+from vrthinker_core.errors import VideoError
 from vrthinker_core.video.processes.process import CLIP_WORKER, ForkedProcess, Worker, receive_number, start_module, start_worker
 
 _FORK_SERVER = "vrthinker_core.video.processes.fork_server"
 _READY_SECONDS = 30.0  # how long the fork server may take to load; after that fresh processes are started without it
+_POLL_SECONDS = 0.1  # between two looks whether a clip is still to be opened
 _STOP_SECONDS = 2.0  # how long the fork server may take to end its workers and itself
 
 
@@ -41,13 +44,23 @@ class DecoderPool(AbstractContextManager["DecoderPool"]):
             with self._lock:
                 self._running_server()
 
-    def opening_slot(self) -> AbstractContextManager[object]:
-        """A context in which one clip may be opened; entering it waits until there is room.
+    @contextlib.contextmanager
+    def opening_slot(self, given_up: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """A context in which one clip may be opened; entering it waits until there is room. Raises VideoError when `given_up`.
 
         Opening decodes. A crowd that opened all its clips at once would have none of them sooner, and would leave the server no
         time to answer anybody. A fork of the owner opens the clips of one comparison and need not wait.
         """
-        return self._opening_slots if os.getpid() == self._owner else contextlib.nullcontext()
+        if os.getpid() != self._owner:
+            yield
+            return
+        while not self._opening_slots.acquire(timeout=_POLL_SECONDS):
+            if given_up():
+                raise VideoError("The video was closed before there was room to open it.")
+        try:
+            yield
+        finally:
+            self._opening_slots.release()
 
     def start_worker(self) -> Worker:
         """A process that serves one clip."""

@@ -1,0 +1,85 @@
+"""How far a run is and how fast it goes, what it took in all, and the words for these that page and terminal share."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from vrthinker_core.types.events import Event, FramesShown, Started, Swapped, TextArrived, Turn
+
+LEAST_SECONDS = 1.0  # of writing, before a speed is told
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When what happened in a live run. Seconds count from the beginning of the run."""
+
+    turns: tuple[float, ...] = ()  # when each turn began
+    writing_since: float = math.nan  # when the first text of the turn that goes on arrived
+    pieces: int = 0  # of that text: a judge sends one for each token, except where a character takes several
+
+    def after(self, event: Event, seconds: float) -> "Pace":
+        """The pace after one more event, which came at `seconds`; a second run has a pace of its own."""
+        if isinstance(event, Swapped):
+            return (Pace() if isinstance(event.event, Started) else self).after(event.event, seconds)
+        if isinstance(event, FramesShown):
+            turns = self.turns if event.note else (*self.turns, seconds)
+            return Pace(turns)
+        if isinstance(event, TextArrived):
+            since = seconds if math.isnan(self.writing_since) else self.writing_since
+            return replace(self, writing_since=since, pieces=self.pieces + 1)
+        return self
+
+    def tokens_a_second(self, seconds: float) -> float | None:
+        """How fast the judge writes in this turn; None as long as too little has come to tell."""
+        writing = seconds - self.writing_since
+        return (self.pieces - 1) / writing if writing >= LEAST_SECONDS and self.pieces > 1 else None
+
+    def seconds_left(self, seconds: float, turns: int | None) -> float | None:
+        """How long the run goes on if it takes all its `turns`, each as long as those that have ended; None in the first turn."""
+        ended = len(self.turns) - 1
+        if ended < 1 or turns is None:
+            return None
+        each = (self.turns[-1] - self.turns[0]) / ended
+        later = max(0, turns - len(self.turns))
+        return each * later + max(0.0, each - (seconds - self.turns[-1]))
+
+
+def count(number: int, noun: str) -> str:
+    """`1 frame`, `2 frames`."""
+    return f"{number:,} {noun if number == 1 else noun + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `12 s`, `2 min 5 s`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def speed(tokens_a_second: float) -> str:
+    """`46 tokens a second`, `0.4 tokens a second`."""
+    return f"{tokens_a_second:.{0 if tokens_a_second >= 10 else 1}f} tokens a second"
+
+
+def reading(shares: tuple[float, float]) -> str:
+    """Which videos are still being read, and how much of each has been: `Reading video 1 · 43 %`."""
+    left = [f"video {number} · {int(share * 100)} %" for number, share in enumerate(shares, start=1) if share < 1]
+    return f"Reading {', '.join(left)}" if left else "Reading the videos"
+
+
+def ended_after(turns: int, seconds: float) -> str:
+    """`after 3 turns in 12 s`."""
+    return f"after {count(turns, 'turn')} in {duration(seconds)}" if turns else "before the first turn"
+
+
+def totals(turns: Iterable[Turn]) -> str:
+    """The frames that were shown in all turns, and the tokens that the judge read and wrote: what is not known is left out."""
+    turns = tuple(turns)
+    done = [turn.completion for turn in turns]
+    read = sum((each.prompt_tokens or 0) - (each.reused_tokens or 0) for each in done)
+    written = sum(each.new_tokens or 0 for each in done)
+    tokens = [f"{count(read, 'token')} read"] if read > 0 else []
+    tokens += [f"{written:,} written" if tokens else f"{count(written, 'token')} written"] if written else []
+    frames = sum(len(turn.frames) for turn in turns)
+    return " · ".join(filter(None, [count(frames, "frame") if frames else "", ", ".join(tokens)]))
