@@ -223,7 +223,7 @@ VRThinker.Closer = class {
 
   time(half, side) {
     const time = VRThinker.element("span");
-    time.append(VRThinker.element("b", `vrt-v${side}`, `Video ${side}`), half ? ` ${VRThinker.seconds(half.at)}` : " not requested");
+    time.append(VRThinker.element("b", `vrt-v${side}`, `Video ${side}`), half ? ` ${VRThinker.seconds(half.time)}` : " not requested");
     return time;
   }
 

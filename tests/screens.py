@@ -122,7 +122,7 @@ def queued(page: Page, servers: Servers) -> None:
     assert page.context.browser is not None
     running(page.context.new_page(), servers)
     _start(page, servers.endless, servers)
-    expect(page.locator("#place")).to_contain_text("queue", timeout=TIMEOUT_MS)
+    _wait_for_status(page, "You are second")
 
 
 def finished(page: Page, servers: Servers) -> None:

@@ -1,4 +1,4 @@
-"""What page and terminal call the dimensions and the labels of a verdict, why the order could not be checked, and times of frames."""
+"""What page and terminal call dimensions, labels and times of frames, and why the order could not be checked."""
 
 from decimal import ROUND_HALF_UP, Decimal
 

@@ -156,12 +156,12 @@ async def _progress(session: Session) -> AsyncGenerator[RunJson, None]:
         state = session.run.state
         stage = [(run.started is not None, len(run.turns), bool(run.turns and run.turns[-1].turn)) for run in _runs(state)]
         if stage != before or polls * POLL_SECONDS >= HEARTBEAT_SECONDS:
-            yield run_json(state, session.run.seconds)
+            yield run_json(state, session.run.seconds, session.run.pace)
             polls = 0
         before = stage
         polls += 1
         await asyncio.sleep(POLL_SECONDS)
-    yield run_json(session.run.state, session.run.seconds)
+    yield run_json(session.run.state, session.run.seconds, session.run.pace)
 
 
 def _runs(state: RunState) -> list[RunState]:

@@ -22,13 +22,15 @@ QUIET_EVENT: dict[str, Any] = {"api_visibility": "private", "show_progress": "hi
 def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Services, at_once: int, waiting: int) -> None:
     """Connect all events, inside the `with` statement of `blocks`. `at_once` runs go on at a time, `waiting` more may wait."""
     handlers, banner = Handlers(blocks, parts, services), JudgeBanner(parts, services)
-    runs = [_connect_compare(parts, handlers, at_once), _connect_check(parts, OrderHandlers(parts, services, handlers), at_once)]
-    parts.stop_button.click(handlers.stop, None, [*parts.run_outputs, *parts.buttons], queue=False, cancels=runs, **QUIET_EVENT)
+    order = OrderHandlers(parts, services, handlers)
+    runs, places = zip(_connect_compare(parts, handlers, at_once), _connect_check(parts, order, at_once), strict=True)
+    cancels, outputs = [*runs, *places], [*parts.run_outputs, *parts.buttons]
+    parts.stop_button.click(handlers.stop, None, outputs, queue=False, cancels=cancels, **QUIET_EVENT)
     for run in runs:
         run.success(**_in_browser(parts.idle_buttons()))
         run.failure(handlers.on_failure, None, [*parts.buttons, parts.status], queue=False, **QUIET_EVENT)
     _connect_uploads(parts, services, handlers)
-    _connect_replays(blocks, parts, handlers, runs)
+    _connect_replays(blocks, parts, handlers, cancels)
     parts.rail.click(handlers.swap_videos, parts.videos, [*parts.videos, *parts.run_outputs], queue=False, **QUIET_EVENT)
     announced = [parts.head, parts.trace]
     blocks.load(banner.on_load, None, announced, **QUIET_EVENT)
@@ -46,26 +48,32 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
     blocks.limit_queue(JUDGE_QUEUE, waiting, end_session)
 
 
-def _connect_compare(parts: PageComponents, handlers: Handlers, at_once: int) -> Any:
-    """Compare; returns the event of the run itself, which others cancel."""
+def _connect_compare(parts: PageComponents, handlers: Handlers, at_once: int) -> tuple[Any, Any]:
+    """Compare; returns the event of the run itself and that of its place in the queue, which others cancel."""
     line_and_buttons = [*parts.buttons, parts.status]
     joined = parts.compare_button.click(handlers.join_queue, None, line_and_buttons, queue=False, **QUIET_EVENT)
     joined.failure(**_in_browser(parts.refused_entry()))
     inputs = {*parts.videos, parts.prompt, parts.judge, *parts.settings.values()}  # a set: the handler gets values by component
-    return joined.success(handlers.compare, inputs, parts.run_outputs, **_in_judge_queue(parts, at_once))
+    run = joined.success(handlers.compare, inputs, parts.run_outputs, **_in_judge_queue(at_once))
+    return run, _connect_place(joined, parts, handlers)
 
 
-def _connect_check(parts: PageComponents, handlers: OrderHandlers, at_once: int) -> Any:
+def _connect_check(parts: PageComponents, handlers: OrderHandlers, at_once: int) -> tuple[Any, Any]:
     """Check the order, in the same queue; what is refused says so beside the button, and leaves everything as it is."""
     inputs, line_and_buttons = [parts.prompt, *parts.videos], [*parts.buttons, parts.status]
     joined = parts.trace.click(handlers.join_queue, inputs, line_and_buttons, queue=False, **QUIET_EVENT)
     joined.failure(handlers.refused, inputs, [parts.status, parts.trace], queue=False, **QUIET_EVENT)
-    return joined.success(handlers.check, inputs, parts.run_outputs, **_in_judge_queue(parts, at_once))
+    run = joined.success(handlers.check, inputs, parts.run_outputs, **_in_judge_queue(at_once))
+    return run, _connect_place(joined, parts, handlers.handlers)
 
 
-def _in_judge_queue(parts: PageComponents, at_once: int) -> dict[str, Any]:
-    queue: dict[str, Any] = {"concurrency_limit": at_once, "concurrency_id": JUDGE_QUEUE}
-    return {"api_visibility": "private", "show_progress": "minimal", "show_progress_on": [parts.queue_position], **queue}
+def _connect_place(joined: Any, parts: PageComponents, handlers: Handlers) -> Any:
+    """The place in the queue, beside the event that waits there."""
+    return joined.success(handlers.show_place, None, parts.status, concurrency_limit=None, **QUIET_EVENT)
+
+
+def _in_judge_queue(at_once: int) -> dict[str, Any]:
+    return {"concurrency_limit": at_once, "concurrency_id": JUDGE_QUEUE, **QUIET_EVENT}
 
 
 def _connect_uploads(parts: PageComponents, services: Services, runs: Handlers) -> None:
@@ -80,9 +88,9 @@ def _connect_uploads(parts: PageComponents, services: Services, runs: Handlers) 
         entered.then(handlers.on_address, address, changed, concurrency_id="fetched", **limits)
 
 
-def _connect_replays(blocks: CheckedBlocks, parts: PageComponents, handlers: Handlers, runs: list[Any]) -> None:
+def _connect_replays(blocks: CheckedBlocks, parts: PageComponents, handlers: Handlers, cancels: list[Any]) -> None:
     changed = [*parts.videos, parts.prompt, *parts.run_outputs, *parts.buttons]
-    immediate: dict[str, Any] = {"queue": False, "cancels": runs, **QUIET_EVENT}
+    immediate: dict[str, Any] = {"queue": False, "cancels": cancels, **QUIET_EVENT}
     parts.examples.click(handlers.show_saved, None, changed, trigger_mode="multiple", **immediate)
     parts.open_button.upload(handlers.open_trace, parts.open_button, changed, **immediate)
     blocks.load(handlers.open_linked_trace, None, changed, **QUIET_EVENT)

@@ -25,6 +25,7 @@ from vrthinker_core.ui.view.page_json import ViewJson, replay_status_line, statu
 
 UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
+PLACE_SECONDS = 0.25  # between two looks at the queue
 POLL_SECONDS = 0.03  # between two looks at the run
 
 
@@ -43,6 +44,17 @@ class Handlers:
             raise gr.Error(words.BUSY, visible=False, print_exception=False)
         compare, stop = self._parts.buttons
         return {compare: gr.update(visible=False), stop: gr.update(visible=True), self._parts.status: words.WAITING}
+
+    async def show_place(self, request: gr.Request) -> AsyncIterator[Updates]:
+        """The visitor's place in the queue, in words, as long as their comparison waits there."""
+        session_id, shown = session_id_of(request), words.WAITING
+        while self._services.waiting_room.waits(session_id):
+            before = self._blocks.limited_queue.comparisons_before(session_id)
+            if before is not None and (line := words.place_in_queue(before)) != shown:
+                shown = line
+                yield {self._parts.status: line}
+            await asyncio.sleep(PLACE_SECONDS)
+        yield no_updates()  # Gradio sends the last update again at the end: by then the run has its own
 
     async def compare(self, values: Mapping[Any, Any], request: gr.Request) -> AsyncIterator[Updates]:
         """Run a comparison, and show it as it goes. `values` are the form's, by component."""
@@ -197,7 +209,7 @@ class Handlers:
             return replay_status_line(session.run.state)
         if not self._services.judges.is_loaded(session.judge):
             return words.LOADING
-        return status_line(session.run.state, session.run.seconds)
+        return status_line(session.run.state, session.run.seconds, session.run.pace)
 
 
 def _digest(trace: Trace, videos: tuple[Path | None, Path | None], side: Side) -> str | None:

@@ -55,10 +55,7 @@ class PageComponents:
                 self.compare_button = gr.Button("Compare", variant="primary", elem_id="go")
                 self.stop_button = gr.Button("Stop", elem_id="stop", visible=False)
         self.buttons = [self.compare_button, self.stop_button]
-        with gr.Row(elem_id="standing"):
-            self.status = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
-            # Gradio shows the place in the queue here. No event writes to it: at its end Gradio would clear the place.
-            self.queue_position = gr.Textbox(label="Place in the queue", elem_id="place", interactive=False, lines=1, max_lines=1)
+        self.status = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
         with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():
             self.addresses = _address(1), _address(2)
         self._build_settings(judges)

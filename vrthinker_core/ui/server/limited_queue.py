@@ -88,6 +88,14 @@ class LimitedQueue(Queue):
         queue = self.event_queue_per_concurrency_id.get(self._limited_id)
         return (max(0, queue.current_concurrency), len(queue.queue) + self._without_seat) if queue else (0, 0)
 
+    def comparisons_before(self, session_id: str) -> int | None:
+        """How many comparisons run, or are to run, before the one of that session that waits; None when none of it waits."""
+        queue = self.event_queue_per_concurrency_id.get(self._limited_id)
+        waiting = [event.session_hash for event in queue.queue] if queue else []
+        if queue is None or session_id not in waiting:
+            return None
+        return max(0, queue.current_concurrency) + self._without_seat + waiting.index(session_id)
+
     def has_comparison(self, session_id: str) -> bool:
         """Whether a comparison of that session waits or runs."""
         comparisons = (event for event in self.event_ids_to_events.values() if event.concurrency_id == self._limited_id)

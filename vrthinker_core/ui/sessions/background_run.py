@@ -12,6 +12,7 @@ from pathlib import Path
 from vrthinker_core.errors import describe
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, Swapped
+from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.sessions.replay import end_open_turn
 from vrthinker_core.ui.view.run_state import RunState, fold
 
@@ -39,7 +40,7 @@ def always(_judge: str) -> bool:
 
 
 class BackgroundRun:
-    """A job that runs in a thread. `state` is what has happened so far: an immutable value, replaced with each event."""
+    """A job that runs in a thread. `state` is what has happened so far, `pace` when: immutable values, replaced with each event."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class BackgroundRun:
         self.job = job
         self._first = first
         self.state = RunState() if first is None else replace(first, swapped=RunState())
+        self.pace = Pace()
         self._run_job = run_job
         self._judge_slots = judge_slots
         self._is_loaded = is_loaded
@@ -133,6 +135,7 @@ class BackgroundRun:
         with self._lock:
             if self._over.is_set():
                 return False
+            self.pace = self.pace.after(event, self.seconds)
             last = event.event if isinstance(event, Swapped) else event
             self.state = fold(end_open_turn(self.state) if isinstance(last, Finished) else self.state, event)
             if isinstance(last, Finished) and (last is not event or not self._swap_follows(last)):

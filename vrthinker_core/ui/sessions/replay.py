@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vrthinker_core.types.events import Run, Trace, Turn, TurnEnded
 from vrthinker_core.types.messages import Completion
+from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
 from vrthinker_core.ui.view.run_state import RunState, fold, fold_all, frames_in_view
 
@@ -15,6 +16,7 @@ class Replay:
     """A saved run with the interface of `BackgroundRun`: over from the start, its events folded as those of a live run."""
 
     over = True
+    pace = Pace()  # of a run that is over
 
     def __init__(self, trace: Trace) -> None:
         self.state = fold_all(trace.events())

@@ -4,6 +4,7 @@ from typing import TypedDict
 
 from vrthinker_core.types import Thumbnail, Verdict
 from vrthinker_core.types.order import check_order
+from vrthinker_core.types.progress import Pace
 from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.types.wording import order_unchecked
 from vrthinker_core.ui.view import words
@@ -119,13 +120,13 @@ class HealthJson(JudgeHealthJson):
     settings: list[SettingJson]
 
 
-def run_json(state: RunState, seconds: float = 0.0) -> RunJson:
+def run_json(state: RunState, seconds: float = 0.0, pace: Pace = Pace()) -> RunJson:
     """The run so far, `seconds` after it began."""
     finished, started = state.finished, state.started
     notes = [*started.notes, *words.clip_notes(started.clips)] if started else []
     notes += finished.notes if finished else ()
     return {
-        "status": status_line(state, seconds),
+        "status": status_line(state, seconds, pace),
         "stop": str(finished.stop) if finished else None,
         "labels": _labels(finished.verdict) if finished and finished.verdict else None,
         "provisional": bool(finished and finished.provisional),

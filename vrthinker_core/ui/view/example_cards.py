@@ -10,6 +10,7 @@ from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import load
 from vrthinker_core.types import Side
 from vrthinker_core.types.events import Trace
+from vrthinker_core.types.progress import count
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 from vrthinker_core.ui.view.tiles import group_tiles
@@ -73,6 +74,6 @@ def _card(example: SavedExample, thumbnails: ThumbnailFiles) -> CardJson:
         "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
         "title": title[:1].upper() + title[1:],
         "prompt": trace.started.prompt,
-        "judge": f"{words.JUDGE_LINE.format(trace.started.judge)} · {words.count(len(trace.turns), 'turn')}",
+        "judge": f"{words.JUDGE_LINE.format(trace.started.judge)} · {count(len(trace.turns), 'turn')}",
         "pictures": [thumbnails(halves[side]).src if side in halves else "" for side in Side],
     }

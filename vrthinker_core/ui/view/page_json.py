@@ -5,6 +5,8 @@ from typing import TypedDict
 
 from vrthinker_core.dialects.reading.frame_facts import read_frame_facts
 from vrthinker_core.types import FrameRef, Reply
+from vrthinker_core.types.events import Finished
+from vrthinker_core.types.progress import Pace, duration, reading, totals
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
 from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
@@ -104,23 +106,29 @@ def _passages(state: RunState) -> list[list[str]]:
     return passages
 
 
-def status_line(state: RunState, seconds: float) -> str:
+def status_line(state: RunState, seconds: float, pace: Pace = Pace()) -> str:
     """The state of a run in one line, `seconds` after it began."""
     started, finished = state.started, state.finished
     if state.swapped is not None and state.swapped.finished is None:
-        return words.IN_SWAPPED.format(status_line(state.swapped, seconds))
+        return words.IN_SWAPPED.format(status_line(state.swapped, seconds, pace))
     if finished is not None:
-        return words.ended_status(finished, len(state.turns))
+        return _ended(state, finished)
     if started is None or not state.turns:
-        return words.OPENING
-    last = state.turns[-1]
-    activity = words.running_status(last.number, started.settings.max_turns, len(last.frames), bool(last.text))
-    return f"{activity} · {words.duration(seconds)}"
+        return words.OPENING if state.opening is None else f"{reading(state.opening)} · {duration(seconds)}"
+    last, turns = state.turns[-1], started.settings.max_turns
+    activity = words.running_status(last.number, turns, len(last.frames), bool(last.text))
+    return f"{activity} · {words.pace_status(pace, seconds, turns)}"
 
 
 def replay_status_line(state: RunState) -> str:
     """The same line for a saved run."""
-    return f"{words.REPLAYING} {words.ended_status(state.finished, len(state.turns)) if state.finished else words.NEVER_ENDED}"
+    return f"{words.REPLAYING} {_ended(state, state.finished) if state.finished else words.NEVER_ENDED}"
+
+
+def _ended(state: RunState, finished: Finished) -> str:
+    """How the run ended, and what it took in all."""
+    took = totals(turn.turn for turn in state.turns if turn.turn)
+    return " · ".join(filter(None, [words.ended_status(finished, len(state.turns)), took]))
 
 
 def _turn(
@@ -134,7 +142,7 @@ def _turn(
     reply = _reply(turn_state, read_reply)
     return {
         "number": turn_state.number,
-        "state": " · ".join([*summary, words.reply_summary(turn.reply)] if turn else summary),
+        "state": " · ".join([*summary, words.turn_summary(turn)] if turn else summary),
         "foot": words.turn_footer(turn) if turn else "",
         "confidence": [] if sure is None else [words.CONFIDENCE.format(sure), words.CONFIDENCE_HELP],
         "labels": labels_json(turn.reply.verdict) if turn else [],

@@ -26,6 +26,7 @@ class HalfJson(TypedDict):
 
     src: str
     ratio: float  # width divided by height
+    time: float  # when the frame appears, in seconds: the one time that a frame is shown with
     at: float  # seconds to seek to
     place: float  # where the frame stands in its clip, 0 to 1
     gone: NotRequired[Literal[True]]  # the frame has left the judge's view
@@ -62,7 +63,8 @@ class Tile:
             return None
         image = images(frame)
         ratio = round(image.width / image.height, 3)
-        half: HalfJson = {"src": image.src, "ratio": ratio, "at": seek_time(frame), "place": timeline_position(frame, clip)}
+        time, place = _finite(frame.seconds), timeline_position(frame, clip)
+        half: HalfJson = {"src": image.src, "ratio": ratio, "time": time, "at": seek_time(frame), "place": place}
         if frame.ref not in in_view:
             half["gone"] = True
         return half
@@ -78,8 +80,7 @@ def group_tiles(frames: Iterable[Thumbnail]) -> list[Tile]:
 
 def seek_time(frame: Thumbnail) -> float:
     """Seconds to the middle of the frame's interval: browsers show the exact frame there (17 of 17; at its timestamp 10 to 12)."""
-    middle = (frame.seconds + max(frame.seconds, frame.until)) / 2
-    return round(middle, 5) if math.isfinite(middle) else 0.0
+    return _finite((frame.seconds + max(frame.seconds, frame.until)) / 2)
 
 
 def timeline_position(frame: Thumbnail, clip: ClipInfo | None) -> float:
@@ -87,3 +88,7 @@ def timeline_position(frame: Thumbnail, clip: ClipInfo | None) -> float:
     index = min(max(frame.index, 0), 2**31)
     frames = max(clip.frames if clip else 0, index + 1)
     return round((index + 0.5) / frames, 5)
+
+
+def _finite(seconds: float) -> float:
+    return round(seconds, 5) if math.isfinite(seconds) else 0.0

@@ -6,6 +6,7 @@ from typing import Any
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Reply, Side
 from vrthinker_core.types.events import Finished, StopReason, Turn
 from vrthinker_core.types.order import OrderEffect
+from vrthinker_core.types.progress import Pace, count, duration, ended_after, speed
 from vrthinker_core.types.wording import SIDES_SWAPPED
 
 TITLE = "VR-Thinker"
@@ -136,17 +137,17 @@ ORDER_LINES = {
 }
 
 
-def count(number: int, noun: str) -> str:
-    """`1 frame`, `2 frames`."""
-    return f"{number:,} {noun if number == 1 else noun + 's'}"
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth")
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
-def duration(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `2 min 5 s`."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+def place_in_queue(before: int) -> str:
+    """`You are third; two comparisons are before yours.`"""
+    if before <= 0:
+        return WAITING
+    if before >= len(ORDINALS):
+        return f"You are number {before + 1}; {before} comparisons are before yours."
+    return f"You are {ORDINALS[before]}; {NUMBERS[before]} comparison{' is' if before == 1 else 's are'} before yours."
 
 
 def running_status(turn: int, turns: int | None, frames: int, writing: bool) -> str:
@@ -155,11 +156,17 @@ def running_status(turn: int, turns: int | None, frames: int, writing: bool) -> 
     return f"Turn {turn} of {turns} · {activity}" if turns else f"Turn {turn} · {activity}"
 
 
+def pace_status(pace: Pace, seconds: float, turns: int | None) -> str:
+    """How fast the judge writes, how long the run has gone on, and how long it may still take: what is known of these."""
+    tokens, left = pace.tokens_a_second(seconds), pace.seconds_left(seconds, turns)
+    known = [speed(tokens) if tokens is not None else "", duration(seconds), f"at most {duration(left)} left" if left else ""]
+    return " · ".join(filter(None, known))
+
+
 def ended_status(finished: Finished, turns: int) -> str:
     """How the run ended."""
     outcomes = {StopReason.ANSWERED: "Finished", StopReason.CANCELLED: "Stopped", StopReason.FAILED: "Failed"}
-    when = f"after {count(turns, 'turn')} in {duration(finished.seconds)}" if turns else "before the first turn"
-    return f"{outcomes.get(finished.stop, 'Ended without an answer')} {when}"
+    return f"{outcomes.get(finished.stop, 'Ended without an answer')} {ended_after(turns, finished.seconds)}"
 
 
 END_NOTICES = {
@@ -224,8 +231,13 @@ def frames_summary(pairs: int, singles: int) -> str:
     return " and ".join(count(number, noun) for number, noun in counts if number) or "no new frames"
 
 
+def turn_summary(turn: Turn) -> str:
+    """What a turn's reply did; of one that was cut short and gave nothing usable, that it was."""
+    return turn.cut_short or reply_summary(turn.reply)
+
+
 def reply_summary(reply: Reply) -> str:
-    """What a turn's reply did."""
+    """What a whole reply did."""
     if reply.kind == "answer":
         return "final answer"
     if reply.kind == "tool" and reply.wants is not None:
@@ -248,16 +260,18 @@ def turn_footer(turn: Turn) -> str:
         parts.append(f"{completion.new_tokens:,} out")
     if completion.seconds:
         parts.append(duration(completion.seconds))
+    if completion.seconds and completion.new_tokens:
+        parts.append(speed(completion.new_tokens / completion.seconds))
     return " · ".join(parts)
 
 
 def turn_remarks(turn: Turn) -> list[str]:
     """Repairs, refusals and cuts of a turn, one sentence each."""
     reply = turn.reply
-    remarks = ["The judge was asked to answer now."] if turn.forced else []
-    remarks += ignored_requests(reply.wants) if reply.wants is not None else []
-    covered = {ProblemKind.NO_VALID_FRAMES} if remarks else set()
-    remarks += [problem.detail for problem in reply.problems if problem.detail and problem.kind not in covered]
+    ignored = ignored_requests(reply.wants) if reply.wants is not None else []
+    remarks = [*(["The judge was asked to answer now."] if turn.forced else []), *ignored]
+    covered = {ProblemKind.NO_VALID_FRAMES} if ignored else set()
+    remarks += [problem.detail for problem in turn.problems if problem.detail and problem.kind not in covered]
     remarks += [f"Frame {frame.number}: {frame.note}" for frame in turn.frames if frame.note]
     return list(dict.fromkeys([*remarks, *([turn.note] if turn.note else [])]))
 

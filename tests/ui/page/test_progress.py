@@ -1,0 +1,129 @@
+"""How far a run is, the place in the queue, and what a stopped turn looks like; times and players that agree with each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ui.conftest import Server
+from tests.ui.page.test_page import ASK, ENDLESS, start, status, wait_for
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+Clips = tuple[Path, Path]
+Open = Callable[..., "Page"]
+
+CLIPPED = """() => {
+    const passages = [...document.querySelectorAll(".vrt-transcript pre")];
+    return passages.filter((node) => node.scrollHeight > node.clientHeight + 1).length;
+}"""
+DRIFTED = """([speed, ahead, stall]) => {
+    // Two players of 4 s and 6 s: the second one starts `ahead` seconds off, and loses `stall` of each second it should play.
+    const make = (duration, currentTime) => {
+        const video = { duration, playbackRate: 1, seeking: false, muted: false, ended: false, seeks: 0, at: currentTime };
+        Object.defineProperty(video, "currentTime", { get: () => video.at, set: (at) => { video.seeks += 1; video.at = at; } });
+        return Object.assign(video, { play: () => Promise.resolve(), pause: () => {} });
+    };
+    const [first, second] = [make(400, 10), make(600, 15 + ahead)];
+    const players = new VRThinker.Players(["none", "none"], () => {});
+    players.videos = () => [first, second];
+    players.leader = () => first;
+    players.speed = speed;
+    players.place = 10 / 400;
+    players.tick = () => {};
+    players.play();
+    second.playbackRate = 1.5 * speed;
+    first.playbackRate = speed;
+    const drift = () => second.at / second.duration - first.at / first.duration;
+    const seen = [];
+    for (let frame = 0; frame < 60 * 8; frame += 1) {
+        first.at += first.playbackRate / 60;
+        second.at += second.playbackRate * (1 - stall) / 60;
+        players.place = first.at / first.duration;
+        players.follow(first);
+        seen.push(Math.abs(drift() * second.duration));
+    }
+    return { seeks: second.seeks, late: Math.max(...seen.slice(60 * 4)) };
+}"""
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server]) -> Server:
+    """A judge that asks for frames once and then writes without end."""
+    return serve([ASK, ENDLESS], protocol="paired", pause=0.02)
+
+
+def test_a_run_says_how_fast_it_goes_and_a_stopped_turn_that_it_was_stopped(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    wait_for(page, r"Turn 2 of \d+ · writing · [\d.]+ tokens a second · .* · at most .* left")
+    page.locator("#stop").click()
+    wait_for(page, r"^Stopped after 2 turns in .* · 16 frames · [\d,]+ tokens read, [\d,]+ written$")
+    assert "stopped" in page.locator(".vrt-turn:nth-child(2) .vrt-state").inner_text()
+    assert "no usable answer" not in page.locator(".vrt-turns").inner_text()
+    assert "token limit" not in page.locator(".vrt-turns").inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    appear = [page.locator(".vrt-tile .vrt-caption span").nth(position).inner_text().split(" | ")[0] for position in range(4)]
+    assert appear == ["0.25 s", "0.75 s", "1.25 s", "1.75 s"], "slots 16, 48, 80 and 112 of 48 frames, 24 a second"
+    for position in range(8):
+        tile = page.locator(".vrt-tile").nth(position)
+        tile.click()
+        times = tile.locator(".vrt-caption span").inner_text().split(" | ")
+        page.wait_for_function("time => document.querySelector('.vrt-time').innerText.includes(time)", arg=f"Video 1 {times[0]}")
+        assert f"Video 2 {times[1]}" in page.locator(".vrt-time").inner_text()
+    page.get_by_role("tab", name="Raw transcript").click()
+    page.locator(".vrt-transcript pre").first.wait_for()
+    assert page.locator(".vrt-transcript pre").first.inner_text().strip()
+    assert page.evaluate(CLIPPED) == 0, "nothing is cut without a sign"
+
+
+def test_the_players_show_the_time_of_the_frame_that_is_seen(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    page.wait_for_selector(".vrt-tile")
+    page.locator(".vrt-tile").first.click()
+    page.keyboard.press(".")
+    page.wait_for_timeout(300)
+    shown = page.locator(".vrt-time").inner_text()
+    seconds = float(re.search(r"Video 1 ([\d.]+) s", shown)[1])  # type: ignore[index]
+    frame = page.evaluate("Math.floor(document.querySelector('#first video').currentTime * 24)")
+    assert seconds == pytest.approx(frame / 24, abs=0.0051), "when the frame appears, not where the player stands in it"
+    page.locator("#stop").click()
+
+
+def test_the_queue_says_in_words_who_is_before(server: Server, open_page: Open, clips: Clips) -> None:
+    first, second, third = (open_page(server.url) for _ in range(3))
+    start(first, clips)
+    first.wait_for_selector(".vrt-text p")
+    start(second, clips)
+    wait_for(second, "You are second; one comparison is before yours.")
+    start(third, clips)
+    wait_for(third, "You are third; two comparisons are before yours.")
+    second.locator("#stop").click()
+    second.locator("#go").wait_for(state="visible")
+    wait_for(third, "You are second; one comparison is before yours.")
+    assert status(second) == "Ready. Add two videos and the prompt they were made from."
+    first.locator("#stop").click()
+    third.wait_for_selector(".vrt-text p")
+    assert status(third).startswith("Turn 1 of ")
+    third.locator("#stop").click()
+    wait_for(third, "Stopped")
+
+
+def test_players_that_drift_apart_come_together_and_seek_only_when_far_apart(server: Server, open_page: Open) -> None:
+    page = open_page(server.url)
+    for speed in (0.25, 1, 2):
+        for ahead, stall in ((0.1 * speed, 0), (0.4 * speed, 0), (-0.4 * speed, 0), (0, 0.1)):  # the last is a slow decoder
+            moved = page.evaluate(DRIFTED, [speed, ahead, stall])
+            assert moved["seeks"] == 0, (speed, ahead, stall)
+            assert moved["late"] < 0.08 * speed, (speed, ahead, stall)
+        far = page.evaluate(DRIFTED, [speed, 20, 0])
+        assert far["seeks"] == 1
+        assert far["late"] < 0.05
