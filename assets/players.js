@@ -1,4 +1,10 @@
 /* Both players as one: the same moment is the same fraction of each clip, not the same second. */
+/* Seconds on the clock: in which a drift is to be made up, and beyond which a player seeks. The most that its speed changes. */
+VRThinker.DRIFT = { CATCH_UP: 0.4, MOST_CHANGE: 0.3, TOO_FAR: 0.75 };
+
+/** Browsers play at a sixteenth to sixteen times the speed. */
+VRThinker.possibleRate = (rate) => Math.min(16, Math.max(0.0625, rate));
+
 VRThinker.Players = class {
   /** `selectors` find the two players whenever they are needed: they come and go with the uploads. */
   constructor(selectors, onChange) {
@@ -59,6 +65,12 @@ VRThinker.Players = class {
     this.onChange();
   }
 
+  /** When the frame appears that a player shows. Where the frame rate is not known, the moment itself. */
+  frameTime(video, side) {
+    const rate = this.frameRates[side];
+    return rate ? Math.floor(video.currentTime * rate + 1e-3) / rate : video.currentTime;
+  }
+
   /** A player that is driven by its own buttons takes the rail with it. */
   notice(video) {
     if (this.playing || video.paused || !this.videos().includes(video)) return;
@@ -83,7 +95,7 @@ VRThinker.Players = class {
     for (const video of this.videos()) {
       if (!video) continue;
       video.muted = true;
-      video.playbackRate = Math.min(16, Math.max(0.0625, (this.speed * video.duration) / leader.duration));
+      video.playbackRate = VRThinker.possibleRate(this.rateOf(video, leader));
       video.play().catch(() => {});
     }
     const wasPlaying = this.playing;
@@ -116,12 +128,25 @@ VRThinker.Players = class {
     requestAnimationFrame(() => this.tick());
   }
 
-  /** Bring the other player back when the two have drifted apart. */
+  /** How fast a player must go, so that both need the same time for their clips. */
+  rateOf(video, leader) {
+    return (this.speed * video.duration) / leader.duration;
+  }
+
+  /**
+   * Bring the other player back when the two have drifted apart: it goes a little faster or slower until it has caught up. A seek
+   * stops the picture, and at double speed the player has fallen behind again before it is over, so that only a long way takes one.
+   */
   follow(leader) {
+    const { CATCH_UP, MOST_CHANGE, TOO_FAR } = VRThinker.DRIFT;
     for (const video of this.videos()) {
       if (!video || video === leader || video.seeking) continue;
       const wanted = this.place * video.duration;
-      if (Math.abs(video.currentTime - wanted) > 0.12) video.currentTime = wanted;
+      const rate = this.rateOf(video, leader);
+      const behind = (wanted - video.currentTime) / rate;
+      if (Math.abs(behind) > TOO_FAR) video.currentTime = wanted;
+      const nudged = VRThinker.possibleRate(rate * (1 + Math.min(MOST_CHANGE, Math.max(-MOST_CHANGE, behind / CATCH_UP))));
+      if (Math.abs(video.playbackRate / nudged - 1) > 0.01) video.playbackRate = nudged; // a change costs some work
     }
   }
 };

@@ -168,13 +168,19 @@ VRThinker.Rail = class {
     return `index ${numbers} of ${last}`;
   }
 
+  /** The time of the frame that a player shows: when that frame appears, as on its tile. */
+  timeOf(video, side) {
+    const half = this.chosen && this.chosen.halves[side];
+    return half && Number.isFinite(half.time) ? half.time : this.players.frameTime(video, side);
+  }
+
   draw() {
     const { players } = this;
     const { say, seconds } = VRThinker;
     this.fill.style.width = `${players.place * 100}%`;
     this.track.setAttribute("aria-valuenow", String(Math.round(players.place * 100)));
-    const times = players.videos().map((video, side) => (video ? `Video ${side + 1} ${seconds(video.currentTime)}` : ""));
     if (this.chosen && (players.playing || players.place !== VRThinker.place(this.chosen))) this.chosen = null;
+    const times = players.videos().map((video, side) => (video ? `Video ${side + 1} ${seconds(this.timeOf(video, side))}` : ""));
     const where = [this.index(), ...times].filter(Boolean).join(" · ");
     say(this.time, where || "The players move together.");
     this.track.setAttribute("aria-valuetext", where || "no videos yet");

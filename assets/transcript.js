@@ -19,7 +19,6 @@ VRThinker.Transcript = class {
   passage(heading, text) {
     const section = VRThinker.element("section");
     const passage = new VRThinker.Passage("pre", (node, shown) => node.replaceChildren(...VRThinker.visible(shown)));
-    passage.body.tabIndex = 0;
     passage.update(text);
     section.append(VRThinker.element("h3", "", heading), passage.node);
     return section;

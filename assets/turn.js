@@ -79,7 +79,7 @@ VRThinker.Turn = class {
     button.type = "button";
     const screens = element("span", "vrt-screens");
     screens.append(...tile.halves.map((half, position) => this.screen(half, position + 1)));
-    const times = tile.halves.map((half) => (half ? seconds(half.at) : "–")).join(" | ");
+    const times = tile.halves.map((half) => (half ? seconds(half.time) : "–")).join(" | ");
     const caption = element("span", "vrt-caption");
     caption.append(element("b", "", tile.label), element("span", "", times));
     button.append(screens, caption);
