@@ -1,6 +1,6 @@
 /* Both players as one: the same moment is the same fraction of each clip, not the same second. */
 /* Seconds on the clock: in which a drift is to be made up, and beyond which a player seeks. The most that its speed changes. */
-VRThinker.DRIFT = { CATCH_UP: 0.4, MOST_CHANGE: 0.3, TOO_FAR: 0.75 };
+VRThinker.DRIFT = { CATCH_UP: 0.2, MOST_CHANGE: 0.5, TOO_FAR: 0.25 };
 
 /** Browsers play at a sixteenth to sixteen times the speed. */
 VRThinker.possibleRate = (rate) => Math.min(16, Math.max(0.0625, rate));

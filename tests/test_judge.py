@@ -99,6 +99,7 @@ def test_cancelling_keeps_what_was_written_and_invents_no_verdict(pair: VideoPai
     assert ended is not None
     assert ended.completion.text == text
     assert ANSWER.startswith(text)
+    assert ended.completion.new_tokens == len(text.split()), "what was not written does not count"
 
 
 def test_a_judge_that_dies_keeps_the_turns_so_far_and_names_the_cause(pair: VideoPair, tmp_path: Path) -> None:

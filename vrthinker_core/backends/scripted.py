@@ -76,8 +76,9 @@ class ScriptedConversation:
             if self._backend.pause:
                 time.sleep(self._backend.pause)
         stop = completion.stop if sum(pieces) == len(text) else "cancelled"
-        prompt_tokens, new_tokens = self.count_tokens(messages), len(text.split())
-        yield Completion(text[: sum(pieces)], stop, pieces=tuple(pieces), prompt_tokens=prompt_tokens, new_tokens=new_tokens)
+        written = text[: sum(pieces)]
+        prompt_tokens, new_tokens = self.count_tokens(messages), len(written.split())
+        yield Completion(written, stop, pieces=tuple(pieces), prompt_tokens=prompt_tokens, new_tokens=new_tokens)
 
     def close(self) -> None:
         """Nothing to free."""

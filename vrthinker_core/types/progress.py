@@ -49,9 +49,9 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else noun + 's'}"
 
 
-def duration(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `2 min 5 s`."""
-    if seconds < 10:
+def duration(seconds: float, *, whole: bool = False) -> str:
+    """`0.4 s`, `12 s`, `2 min 5 s`; `whole` leaves no tenths: `4 s`."""
+    if seconds < 10 and not whole:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"

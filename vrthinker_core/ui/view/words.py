@@ -1,5 +1,6 @@
 """Every label and sentence of the page, in one place. None names a protocol or a model: those are data."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -159,7 +160,8 @@ def running_status(turn: int, turns: int | None, frames: int, writing: bool) -> 
 def pace_status(pace: Pace, seconds: float, turns: int | None) -> str:
     """How fast the judge writes, how long the run has gone on, and how long it may still take: what is known of these."""
     tokens, left = pace.tokens_a_second(seconds), pace.seconds_left(seconds, turns)
-    known = [speed(tokens) if tokens is not None else "", duration(seconds), f"at most {duration(left)} left" if left else ""]
+    rest = f"at most {duration(math.ceil(left), whole=True)} left" if left else ""
+    known = [speed(tokens) if tokens is not None else "", duration(seconds), rest]
     return " · ".join(filter(None, known))
 
 
