@@ -14,7 +14,7 @@ from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend, open_backend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Event, Finished, Started, StopReason
+from vrthinker_core.types.events import Event, Finished, Opening, Started, StopReason, Swapped
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.ui.sessions.judge_loader import TRACE_NOT_KEPT, JudgeLoader
 from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds
@@ -77,7 +77,8 @@ def test_the_gpu_seconds_follow_the_settings(pair: VideoPair, tmp_path: Path) ->
 
 
 def test_jobs_and_events_survive_pickling(pair: VideoPair, tmp_path: Path) -> None:
-    events = list(handmade_runs.three_turns().events())
+    run = [Opening((0.4, 1.0)), *handmade_runs.three_turns().run_events()]
+    events: list[Event] = [*run, *map(Swapped, run)]
     assert {type(event) for event in events} == set(get_args(Event))
     job = RunJob(pair, Settings(max_turns=3, window="all"), tmp_path / "trace.json", tmp_path / "stop", "second")
     for value in (job, *events):
