@@ -8,6 +8,9 @@ from vrthinker_core.types.events import Event, FramesShown, Started, Swapped, Te
 
 LEAST_SECONDS = 1.0  # of writing, before a speed is told
 
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth")
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -83,3 +86,12 @@ def totals(turns: Iterable[Turn]) -> str:
     tokens += [f"{written:,} written" if tokens else f"{count(written, 'token')} written"] if written else []
     frames = sum(len(turn.frames) for turn in turns)
     return " · ".join(filter(None, [count(frames, "frame") if frames else "", ", ".join(tokens)]))
+
+
+def place_in_queue(before: int) -> str:
+    """`You are third; two comparisons are before yours.`; "" for who is first."""
+    if before <= 0:
+        return ""
+    if before >= len(ORDINALS):
+        return f"You are number {before + 1}; {before} comparisons are before yours."
+    return f"You are {ORDINALS[before]}; {NUMBERS[before]} comparison{' is' if before == 1 else 's are'} before yours."

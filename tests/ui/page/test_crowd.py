@@ -10,6 +10,7 @@ import pytest
 
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, start, wait_for
+from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -28,7 +29,7 @@ def test_a_visitor_beyond_the_capacity_is_told_at_once(
     start(first, clips)
     expect(first.locator(".vrt-text p").first).to_be_visible(timeout=30_000)
     start(waiting, clips)
-    wait_for(waiting, words.place_in_queue(1))
+    wait_for(waiting, place_in_queue(1))
     start(refused, clips)
     wait_for(refused, words.BUSY)
     expect(refused.locator("#go")).to_be_visible(timeout=30_000)
@@ -36,7 +37,7 @@ def test_a_visitor_beyond_the_capacity_is_told_at_once(
     waiting.locator("#stop").click()
     expect(waiting.locator("#go")).to_be_visible(timeout=30_000)
     refused.locator("#go").click()
-    wait_for(refused, words.place_in_queue(1))
+    wait_for(refused, place_in_queue(1))
     first.locator("#stop").click()
     wait_for(first, "Stopped")
     expect(refused.locator(".vrt-text p").first).to_be_visible(timeout=30_000)

@@ -12,7 +12,7 @@ from vrthinker_core.dialects import make_dialect
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind, Reply, Settings, Turn
 from vrthinker_core.types.events import Finished, FramesShown, StopReason, TextArrived, Trace
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.progress import Pace
+from vrthinker_core.types.progress import Pace, place_in_queue
 from vrthinker_core.ui.sessions.replay import end_open_turn
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.page_json import replay_status_line, status_line, view_json
@@ -62,11 +62,11 @@ def test_no_valid_frames_is_said_of_a_forced_turn_too() -> None:
 
 
 def test_the_place_in_the_queue_is_said_in_words() -> None:
-    assert words.place_in_queue(2) == "You are third; two comparisons are before yours."
-    assert words.place_in_queue(1) == "You are second; one comparison is before yours."
-    assert words.place_in_queue(40) == "You are number 41; 40 comparisons are before yours."
-    assert words.place_in_queue(0) == words.WAITING
-    assert len({words.place_in_queue(before) for before in range(60)}) == 60
+    assert place_in_queue(2) == "You are third; two comparisons are before yours."
+    assert place_in_queue(1) == "You are second; one comparison is before yours."
+    assert place_in_queue(40) == "You are number 41; 40 comparisons are before yours."
+    assert place_in_queue(0) == ""
+    assert len({place_in_queue(before) for before in range(60)}) == 60
 
 
 def test_the_status_of_a_run_says_how_fast_it_goes_and_how_long_it_takes() -> None:

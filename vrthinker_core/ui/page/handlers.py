@@ -11,6 +11,7 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.traces import load
 from vrthinker_core.types import Side, VideoPair
 from vrthinker_core.types.events import Started, Trace
+from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of
@@ -50,7 +51,7 @@ class Handlers:
         session_id, shown = session_id_of(request), words.WAITING
         while self._services.waiting_room.waits(session_id):
             before = self._blocks.limited_queue.comparisons_before(session_id)
-            if before is not None and (line := words.place_in_queue(before)) != shown:
+            if before is not None and (line := place_in_queue(before) or words.WAITING) != shown:
                 shown = line
                 yield {self._parts.status: line}
             await asyncio.sleep(PLACE_SECONDS)

@@ -138,19 +138,6 @@ ORDER_LINES = {
 }
 
 
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth")
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-
-
-def place_in_queue(before: int) -> str:
-    """`You are third; two comparisons are before yours.`"""
-    if before <= 0:
-        return WAITING
-    if before >= len(ORDINALS):
-        return f"You are number {before + 1}; {before} comparisons are before yours."
-    return f"You are {ORDINALS[before]}; {NUMBERS[before]} comparison{' is' if before == 1 else 's are'} before yours."
-
-
 def running_status(turn: int, turns: int | None, frames: int, writing: bool) -> str:
     """What the judge is doing in this turn (of at most `turns`): it writes, or has been sent so many frames."""
     activity = "writing" if writing else f"looking at {count(frames, 'new frame')}" if frames else "thinking"
