@@ -11,6 +11,8 @@ import pytest
 
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ASK, ENDLESS, start, status, wait_for
+from tests.ui.sessions.test_background_run import until
+from tests.ui.support.api_calls import PROMPT, client, uploaded
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -78,6 +80,7 @@ def test_a_run_says_how_fast_it_goes_and_a_stopped_turn_that_it_was_stopped(serv
     for position in range(8):
         tile = page.locator(".vrt-tile").nth(position)
         tile.click()
+        page.keyboard.press("Escape")  # the closer look
         times = tile.locator(".vrt-caption span").inner_text().split(" | ")
         page.wait_for_function("time => document.querySelector('.vrt-time').innerText.includes(time)", arg=f"Video 1 {times[0]}")
         assert f"Video 2 {times[1]}" in page.locator(".vrt-time").inner_text()
@@ -92,6 +95,7 @@ def test_the_players_show_the_time_of_the_frame_that_is_seen(server: Server, ope
     start(page, clips)
     page.wait_for_selector(".vrt-tile")
     page.locator(".vrt-tile").first.click()
+    page.keyboard.press("Escape")  # the closer look
     page.keyboard.press(".")
     page.wait_for_timeout(300)
     shown = page.locator(".vrt-time").inner_text()
@@ -102,9 +106,11 @@ def test_the_players_show_the_time_of_the_frame_that_is_seen(server: Server, ope
 
 
 def test_the_queue_says_in_words_who_is_before(server: Server, open_page: Open, clips: Clips) -> None:
-    first, second, third = (open_page(server.url) for _ in range(3))
-    start(first, clips)
-    first.wait_for_selector(".vrt-text p")
+    """Two pages and a program: a browser has six connections to a server, and each page holds two of them."""
+    second, third = (open_page(server.url) for _ in range(2))
+    program = client(server)
+    first = program.submit(*uploaded(server, clips), PROMPT, api_name="/compare")
+    until(lambda: first.outputs(), 30)
     start(second, clips)
     wait_for(second, "You are second; one comparison is before yours.")
     start(third, clips)
@@ -113,11 +119,12 @@ def test_the_queue_says_in_words_who_is_before(server: Server, open_page: Open, 
     second.locator("#go").wait_for(state="visible")
     wait_for(third, "You are second; one comparison is before yours.")
     assert status(second) == "Ready. Add two videos and the prompt they were made from."
-    first.locator("#stop").click()
+    first.cancel()
     third.wait_for_selector(".vrt-text p")
     assert status(third).startswith("Turn 1 of ")
     third.locator("#stop").click()
     wait_for(third, "Stopped")
+    program.close()
 
 
 def test_players_that_drift_apart_come_together_and_seek_only_when_far_apart(server: Server, open_page: Open) -> None:
