@@ -1,7 +1,7 @@
 """python -m tests.loop [--out assets/intro]
 
-The recording of a real run that an empty page shows: one stored example, drawn turn by turn by the page's own scripts.
-Writes light.mp4 and dark.mp4, a few hundred KB each, silent, 10 seconds.
+The recording of a real run: one stored example, drawn turn by turn by the page's own scripts, in 10 silent seconds. Writes
+light.mp4 and dark.mp4 for the empty page and light.gif for the README.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 EXAMPLE = assets.EXAMPLES / "think-3-equal-at-first-sight"
 WIDTH, HEIGHT = 640, 400
 RATE = 6  # pictures a second
+COLOURS = 96  # of a GIF
 CHARACTERS = 60  # of a reply in each picture
 HOLD = {FramesShown: 5, Finished: 14}  # pictures for which a step stands still
 PAGE = """<!doctype html><meta charset="utf-8"><style>{style} body {{ margin: 0; padding: 10px 14px; }}
@@ -41,7 +42,7 @@ PAGE = """<!doctype html><meta charset="utf-8"><style>{style} body {{ margin: 0;
 
 
 def main() -> None:
-    """Record both."""
+    """Record all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=assets.ASSETS / "intro", help="folder of the recordings")
     out: Path = parser.parse_args().out
@@ -49,8 +50,12 @@ def main() -> None:
     views = list(steps(load(EXAMPLE / "trace.json")))
     with started() as chromium:
         for scheme in ("light", "dark"):
-            write_video(out / f"{scheme}.mp4", pictures(chromium, scheme, views))
-            print(out / f"{scheme}.mp4", (out / f"{scheme}.mp4").stat().st_size, flush=True)
+            shots = list(pictures(chromium, scheme, views))
+            write_video(out / f"{scheme}.mp4", shots)
+            if scheme == "light":
+                write_gif(out / "light.gif", shots)
+    for path in sorted(out.iterdir()):
+        print(path, path.stat().st_size)
 
 
 def steps(trace: Trace) -> Iterator[tuple[ViewJson, int]]:
@@ -91,7 +96,14 @@ def pictures(chromium: Browser, scheme: str, views: list[tuple[ViewJson, int]]) 
     context.close()
 
 
-def write_video(path: Path, shots: Iterator[tuple[bytes, int]]) -> None:
+def write_gif(path: Path, shots: Iterable[tuple[bytes, int]]) -> None:
+    """The same, where no video plays."""
+    images = [Image.open(io.BytesIO(png)).convert("RGB").quantize(COLOURS) for png, _ in shots]
+    times = [count * 1000 // RATE for _, count in shots]
+    images[0].save(path, save_all=True, append_images=images[1:], duration=times, loop=0, optimize=True)
+
+
+def write_video(path: Path, shots: Iterable[tuple[bytes, int]]) -> None:
     """H.264 that every browser plays, without sound."""
     with av.open(str(path), "w", options={"movflags": "faststart"}) as container:
         stream = container.add_stream("libx264", rate=Fraction(RATE), options={"preset": "slow", "crf": "26", "g": "600"})
