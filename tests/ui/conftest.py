@@ -122,11 +122,14 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def contexts(chromium: Browser) -> Iterator[Callable[..., BrowserContext]]:
-    """A browser context for each choice of options: one that has compiled the page's scripts opens it in half the time."""
+    """A browser context for each choice of options: one that has compiled the page's scripts opens it in half the time.
+
+    Pages that are open side by side, by their `number`, get contexts of their own: a browser's connections are too few for both.
+    """
     opened: dict[str, BrowserContext] = {}
 
-    def context(**options: Any) -> BrowserContext:
-        key = repr(sorted(options.items()))
+    def context(number: int, **options: Any) -> BrowserContext:
+        key = repr((number, sorted(options.items())))
         if key not in opened:
             opened[key] = chromium.new_context(**{**DESKTOP, **options})
         return opened[key]
@@ -143,7 +146,7 @@ def new_page(contexts: Callable[..., BrowserContext]) -> Iterator[Callable[..., 
     errors: list[str] = []
 
     def start(**options: Any) -> Page:
-        page = contexts(**options).new_page()
+        page = contexts(len(pages), **options).new_page()
         pages.append(page)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: errors.append(f"a script ran: {dialog.message}"))

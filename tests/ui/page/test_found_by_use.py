@@ -86,6 +86,8 @@ def test_the_address_names_the_run_that_is_shown(server: Server, open_page: Open
     page.go_forward()
     expect(page.locator("#second video")).to_have_attribute("src", re.compile("b-block"), timeout=LONG)
     page.go_back()
+    expect(page.locator("#second video")).to_have_attribute("src", re.compile("a-block"), timeout=LONG)
+    expect(page.locator(".vrt-turn")).to_have_count(2)
     page.go_back()
     expect(page.locator(".vrt-turn")).to_have_count(0, timeout=LONG)
     expect(page.locator("#second video")).to_have_count(0, timeout=LONG)
