@@ -189,7 +189,7 @@ VRThinker.Closer = class {
     const next = this.position + direction;
     if (!this.pairs[next]) return;
     this.show(next);
-    document.dispatchEvent(new CustomEvent("vrt:tile", { detail: this.pairs[next].tile }));
+    VRThinker.showTile(this.pairs[next].tile);
   }
 
   show(position) {

@@ -2,32 +2,20 @@
 VRThinker.Frames = class {
   constructor(root, empty, onTile) {
     const { element } = VRThinker;
-    this.cards = [];
     this.empty = element("p", "vrt-empty", empty);
-    this.turns = element("ol", "vrt-gallery");
-    this.turns.setAttribute("aria-label", "Frames by turn");
-    root.classList.add("vrt");
-    root.replaceChildren(this.empty, this.turns);
     this.tiles = new VRThinker.Tiles(root, onTile);
+    this.turns = new VRThinker.TurnList(this.tiles, "vrt-gallery", "Frames by turn");
+    root.classList.add("vrt");
+    root.replaceChildren(this.empty, this.turns.node);
     this.update({});
   }
 
   /** Draw `data` as `view.data` gives it; what has not changed is left alone. */
   update(data) {
-    const { run, turns = [], shownOrder } = data || {};
-    if (this.run !== `${run} ${shownOrder}`) this.cards.splice(0).forEach((card) => card.node.remove());
-    this.run = `${run} ${shownOrder}`;
+    const shown = data || {};
+    const turns = (shown.turns || []).map((turn) => ({ ...turn, foot: "", confidence: [], labels: [], remarks: [] }));
     this.empty.hidden = turns.length > 0;
-    turns.forEach((turn, position) => this.card(position).update({ ...turn, foot: "", confidence: [], labels: [], remarks: [] }));
-    this.cards.splice(turns.length).forEach((card) => card.node.remove());
+    this.turns.update(shown, turns);
     this.tiles.markLinks();
-  }
-
-  card(position) {
-    if (!this.cards[position]) {
-      this.cards[position] = new VRThinker.Turn(position, (tile, node) => this.tiles.open(tile, node, position));
-      this.turns.append(this.cards[position].node);
-    }
-    return this.cards[position];
   }
 };

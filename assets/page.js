@@ -39,12 +39,11 @@ VRThinker.onKey = (event, rail) => {
 
 /** The turns. `props` and `watch` are what Gradio gives to the component. */
 VRThinker.mountTrace = (root, props, watch, introduction, check, trigger) => {
-  const onTile = (tile) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail: tile }));
   let follow = null;
   let banner = {};
   const view = new VRThinker.Trace(root, {
     empty: VRThinker.intro(introduction),
-    onTile,
+    onTile: VRThinker.showTile,
     check: [...check, () => trigger("click", { act: "check" })],
     following: () => follow.on,
     onShow: () => draw(),
@@ -69,8 +68,7 @@ VRThinker.mountTrace = (root, props, watch, introduction, check, trigger) => {
 
 /** All frames of the run. */
 VRThinker.mountFrames = (root, empty) => {
-  const onTile = (tile) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail: tile }));
-  const frames = new VRThinker.Frames(root, empty, onTile);
+  const frames = new VRThinker.Frames(root, empty, VRThinker.showTile);
   const draw = () => root.checkVisibility() && frames.update(VRThinker.shown); // a tab that is not open costs nothing
   document.addEventListener("vrt:trace", draw);
   new IntersectionObserver(draw).observe(root);

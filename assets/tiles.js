@@ -1,4 +1,7 @@
 /* The tiles of a run below `root`, and the frame numbers in its text that lead to them. */
+/** Let rail and players show the frames of a tile. */
+VRThinker.showTile = (tile) => document.dispatchEvent(new CustomEvent("vrt:tile", { detail: tile }));
+
 VRThinker.Tiles = class {
   /** `onTile` is told which tile was chosen; without it nothing can be. */
   constructor(root, onTile) {

@@ -38,7 +38,6 @@ VRThinker.Trace = class {
       if (ofVerdict && this.order.swapped) this.order.show(false); // the verdict's frames are the first run's
     });
     this.tiles = new VRThinker.Tiles(root, onTile);
-    this.cards = [];
     this.ending = new VRThinker.Passage("p");
     this.ending.node.classList.add("vrt-ending");
     this.ending.node.setAttribute("role", "status");
@@ -47,13 +46,12 @@ VRThinker.Trace = class {
     this.notes = element("ul", "vrt-notes");
     this.health = element("details", "vrt-health");
     this.empty = empty || element("p"); // what stands here while there is no run
-    this.turns = element("ol", "vrt-turns");
-    this.turns.setAttribute("aria-label", "Turns of the judge");
+    this.turns = new VRThinker.TurnList(this.tiles, "vrt-turns", "Turns of the judge");
     this.order = new VRThinker.Order({ check, following, onShow: () => (onShow ? onShow() : this.update(this.data)) });
     root.classList.add("vrt");
     this.root = root;
-    const { order } = this;
-    root.replaceChildren(this.verdict, order.node, this.ending.node, this.notes, this.health, this.empty, order.notice, this.turns);
+    const { order, turns } = this;
+    root.replaceChildren(this.verdict, order.node, this.ending.node, this.notes, this.health, this.empty, order.notice, turns.node);
     this.update({});
   }
 
@@ -70,25 +68,9 @@ VRThinker.Trace = class {
     this.drawNotes(this.notes, trace.notes || []);
     this.drawHealth(trace.health || []);
     this.empty.hidden = turns.length > 0 || Boolean(trace.ending || trace.run);
-    const run = `${trace.run} ${this.order.swapped}`;
-    if (this.run !== run) this.forget();
-    this.run = run;
-    this.turns.classList.toggle("vrt-swapped", this.order.swapped);
-    turns.forEach((turn, position) => this.card(position).update(turn));
-    this.cards.splice(turns.length).forEach((card) => card.node.remove());
-    this.tiles.markLinks(this.order.swapped ? this.turns : this.root);
-  }
-
-  forget() {
-    this.cards.splice(0).forEach((card) => card.node.remove());
-  }
-
-  card(position) {
-    if (!this.cards[position]) {
-      this.cards[position] = new VRThinker.Turn(position, (tile, node) => this.tiles.open(tile, node, position));
-      this.turns.append(this.cards[position].node);
-    }
-    return this.cards[position];
+    this.turns.node.classList.toggle("vrt-swapped", this.order.swapped);
+    this.turns.update(this.shown, turns);
+    this.tiles.markLinks(this.order.swapped ? this.turns.node : this.root);
   }
 
   drawVerdict(verdict) {

@@ -127,3 +127,34 @@ VRThinker.Turn = class {
     this.remarks.replaceChildren(...remarks.map(VRThinker.item));
   }
 };
+
+/** The turns of the run that is shown, in a list; `tiles` opens the pair that was clicked. */
+VRThinker.TurnList = class {
+  constructor(tiles, className, label) {
+    this.tiles = tiles;
+    this.cards = [];
+    this.node = VRThinker.element("ol", className);
+    this.node.setAttribute("aria-label", label);
+  }
+
+  /** Draw `turns`; what has not changed is left alone, unless they are of another run, or of the other order. */
+  update({ run, shownOrder }, turns) {
+    const shown = `${run} ${shownOrder}`;
+    if (this.shown !== shown) this.keep(0);
+    this.shown = shown;
+    turns.forEach((turn, position) => this.card(position).update(turn));
+    this.keep(turns.length);
+  }
+
+  keep(count) {
+    this.cards.splice(count).forEach((card) => card.node.remove());
+  }
+
+  card(position) {
+    if (!this.cards[position]) {
+      this.cards[position] = new VRThinker.Turn(position, (tile, node) => this.tiles.open(tile, node, position));
+      this.node.append(this.cards[position].node);
+    }
+    return this.cards[position];
+  }
+};
