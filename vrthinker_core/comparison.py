@@ -102,9 +102,10 @@ class Comparison:
 
     def next_opening(self) -> Opening | None:
         """Wait until more of the videos has been read; None when both are open or refused, or the run has been cancelled."""
-        executor = ThreadPoolExecutor(2)
-        self.open_ahead(executor)
-        executor.shutdown(wait=False)  # its threads end with what they do
+        if not self._begun:
+            executor = ThreadPoolExecutor(2)
+            self.open_ahead(executor)
+            executor.shutdown(wait=False)  # its threads end with what they do
         while self._opening is not None and not self._opening.wait(POLL_SECONDS):
             if self._cancelled():
                 self._opening.close()

@@ -12,6 +12,11 @@ class Side(IntEnum):
     FIRST = 1
     SECOND = 2
 
+    @property
+    def other(self) -> "Side":
+        """The side of the other video."""
+        return Side.SECOND if self is Side.FIRST else Side.FIRST
+
 
 class Preference(IntEnum):
     """One label of a verdict, in the published numbers."""

@@ -41,15 +41,18 @@ class Turn:
     @property
     def cut_short(self) -> Literal["", "stopped", "broken off"]:
         """How a reply ended that was not the judge's to end, and that gives nothing to act on; "" for every other one."""
-        if self.reply.kind != "invalid" or self.completion.stop not in ("cancelled", "failed"):
+        if self.reply.kind != "invalid" or not self._was_cut:
             return ""
         return "stopped" if self.completion.stop == "cancelled" else "broken off"
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """The problems of the reply. One that was stopped, or broken off, is not blamed for being half a reply."""
-        cut = self.completion.stop in ("cancelled", "failed")
-        return tuple(problem for problem in self.reply.problems if not (cut and problem.kind in CUT_PROBLEMS))
+        return tuple(problem for problem in self.reply.problems if not (self._was_cut and problem.kind in CUT_PROBLEMS))
+
+    @property
+    def _was_cut(self) -> bool:
+        return self.completion.stop in ("cancelled", "failed")
 
 
 @dataclass(frozen=True, slots=True)

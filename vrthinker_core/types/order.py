@@ -3,13 +3,12 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from vrthinker_core.types.comparison import Dimension, Preference, Side, Verdict
+from vrthinker_core.types.comparison import Dimension, Preference, Verdict
 from vrthinker_core.types.events import Finished, Turn
 from vrthinker_core.types.frames import FrameRef, Thumbnail
 from vrthinker_core.types.replies import Reply
 
 _OTHER_LABEL = {Preference.FIRST: Preference.SECOND, Preference.SECOND: Preference.FIRST}  # A tie and None stay
-_OTHER_SIDE = {Side.FIRST: Side.SECOND, Side.SECOND: Side.FIRST}
 
 
 class OrderEffect(StrEnum):
@@ -86,7 +85,7 @@ def swap_end(finished: Finished | None) -> Finished | None:
 
 
 def _swap_ref(ref: FrameRef) -> FrameRef:
-    return FrameRef(ref.slot, _OTHER_SIDE[ref.side])
+    return FrameRef(ref.slot, ref.side.other)
 
 
 def _swap_reply(reply: Reply) -> Reply:
