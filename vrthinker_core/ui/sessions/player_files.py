@@ -17,7 +17,7 @@ class PlayerFiles:
 
     def __init__(self) -> None:
         self._digests: OrderedDict[str, Digests] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # reading one side and storing both is one step
 
     def get(self, session_id: str) -> Digests:
         """What both players of that page hold."""
@@ -26,8 +26,9 @@ class PlayerFiles:
 
     def put(self, session_id: str, side: Side, digest: str) -> None:
         """The player of one side holds another file, or EMPTY."""
-        first, second = self.get(session_id)
-        self.put_both(session_id, (digest, second) if side is Side.FIRST else (first, digest))
+        with self._lock:
+            first, second = self.get(session_id)
+            self.put_both(session_id, (digest, second) if side is Side.FIRST else (first, digest))
 
     def put_both(self, session_id: str, digests: Digests) -> None:
         """Both players hold other files."""
@@ -39,8 +40,9 @@ class PlayerFiles:
 
     def swap(self, session_id: str) -> None:
         """Each player holds what the other one held."""
-        first, second = self.get(session_id)
-        self.put_both(session_id, (second, first))
+        with self._lock:
+            first, second = self.get(session_id)
+            self.put_both(session_id, (second, first))
 
     def forget(self, session_id: str) -> None:
         """The page is closed."""
