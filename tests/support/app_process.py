@@ -25,7 +25,7 @@ def start_app(options: Sequence[str], environment: Mapping[str, str], log: Path)
 
 
 def fork_app(options: Sequence[str], environment: Mapping[str, str], log: Path) -> psutil.Process:
-    """The same, forked from a process that has imported the page: the imports' 3 s of a processor are spent once a run of tests."""
+    """The same, forked from a process that has imported the page: the imports are paid for once a run of tests."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["spaces", "vrthinker_core.ui.page.app"])
     process = context.Process(target=_run_app, args=(list(options), dict(environment), log))

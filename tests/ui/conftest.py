@@ -122,7 +122,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def contexts(chromium: Browser) -> Iterator[Callable[..., BrowserContext]]:
-    """A browser context for each choice of options: one that has compiled the page's scripts opens it in half the time.
+    """A browser context for each choice of options: one that has compiled the page's scripts opens it much faster.
 
     Pages that are open side by side, by their `number`, get contexts of their own: a browser's connections are too few for both.
     """

@@ -20,6 +20,7 @@ from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.player_files import Digests, are_swapped, changed_sides
 from vrthinker_core.ui.sessions.replay import matching_videos
 from vrthinker_core.ui.sessions.sessions import Session
+from vrthinker_core.ui.sessions.shared_traces import find_saved
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
 from vrthinker_core.ui.view.page_json import ViewJson, replay_status_line, status_line, transcript_json, view_json
@@ -170,8 +171,8 @@ class Handlers:
                 await _next_change(session)
 
     async def _show_linked(self, request: gr.Request, name: str) -> Updates:
-        example, shared = self._services.examples.find(name), self._services.shared_traces
-        return await self._read_and_show(request, lambda: example.trace if example else shared.get(name), name)
+        services = self._services
+        return await self._read_and_show(request, lambda: find_saved(services.examples, services.shared_traces, name), name)
 
     async def _read_and_show(self, request: gr.Request, read: Callable[[], Trace], link: str = "") -> Updates:
         try:

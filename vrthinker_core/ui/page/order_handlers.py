@@ -9,7 +9,7 @@ import gradio as gr
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
-from vrthinker_core.types import VideoPair
+from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Started
 from vrthinker_core.ui.page.handlers import Handlers
 from vrthinker_core.ui.page.layout import PageComponents, Updates
@@ -44,8 +44,10 @@ class OrderHandlers:
         session_id = session_id_of(request)
         with self.services.waiting_room.active(session_id):
             try:
-                session, pair = await asyncio.to_thread(self._checked_pair, prompt, (first, second), request)
-                checked = self._start(session_id, session, pair)
+                session, pair, judge = await asyncio.to_thread(self._checked_pair, prompt, (first, second), request)
+                started = session.run.state.started
+                settings = started.settings if started else Settings()
+                checked = self.services.sessions.check_order(session_id, session, pair, settings, judge)
             except BadInput as bad:
                 yield self.handlers.refused_check(str(bad), request)
                 return
@@ -62,8 +64,8 @@ class OrderHandlers:
 
     def _checked_pair(
         self, prompt: str | None, videos: tuple[str | None, str | None], request: gr.Request
-    ) -> tuple[Session, VideoPair]:
-        """The run that is shown, and its pair as it stands on the page. Raises BadInput unless they belong together."""
+    ) -> tuple[Session, VideoPair, str]:
+        """The run that is shown, its pair as it stands on the page, and its judge. Raises BadInput unless they belong together."""
         session = self.services.session_of(request)
         if self.services.waiting_room.waits(session_id_of(request)) or (session is not None and not session.run.over):
             raise BadInput(words.CHECK_LATER)
@@ -75,8 +77,7 @@ class OrderHandlers:
         first, second = (self._original(path) for path in videos)
         if not self._were_compared(session, state.started, (first, second)):
             raise BadInput(words.CHECK_CHANGED)
-        self._judge_of(session)
-        return session, VideoPair(state.started.prompt, first, second)
+        return session, VideoPair(state.started.prompt, first, second), self._judge_of(session)
 
     def _original(self, path: str | None) -> Path:
         if not path:
@@ -100,8 +101,3 @@ class OrderHandlers:
         if judge is None:
             raise BadInput(words.CHECK_NO_JUDGE.format(started.judge[:80] if started else ""))
         return judge
-
-    def _start(self, session_id: str, session: Session, pair: VideoPair) -> Session:
-        started = session.run.state.started
-        assert started is not None
-        return self.services.sessions.check_order(session_id, session, pair, started.settings, self._judge_of(session))

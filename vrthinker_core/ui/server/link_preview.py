@@ -23,7 +23,7 @@ from vrthinker_core.errors import TraceError
 from vrthinker_core.types import Side, Thumbnail
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
-from vrthinker_core.ui.sessions.shared_traces import SharedTraces
+from vrthinker_core.ui.sessions.shared_traces import SharedTraces, find_saved
 from vrthinker_core.ui.view import assets, words
 from vrthinker_core.ui.view.example_cards import Examples
 from vrthinker_core.ui.view.run_state import fold_all
@@ -75,8 +75,7 @@ class LinkPreviews:
         with self._lock:
             if name not in self._kept:
                 try:
-                    example = self._examples.find(name)
-                    self._kept[name] = _preview(name, example.trace if example else self._shared.get(name))
+                    self._kept[name] = _preview(name, find_saved(self._examples, self._shared, name))
                 except TraceError:
                     return PAGE_PREVIEW
             self._kept.move_to_end(name)

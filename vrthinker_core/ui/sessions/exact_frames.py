@@ -180,7 +180,7 @@ class _OpenPair:
         info = started.clips[side is Side.SECOND] if started else None
         if dialect is None or path is None or info is None:
             return
-        told = Side(3 - side) if wanted.swapped else side  # how the judge knew it
+        told = side.other if wanted.swapped else side  # how the judge knew it
         if (side, told) not in self._clips:
             self._clips[side, told] = open_clip(path, told, frame_plan(frame_layout(dialect), told), decoders=decoders)
         clip = self._clips[side, told]

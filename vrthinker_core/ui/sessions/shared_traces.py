@@ -8,6 +8,7 @@ from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import load, to_json, write_atomically
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.view import words
+from vrthinker_core.ui.view.example_cards import Examples
 
 MAX_TRACES = 200
 MAX_BYTES = 512 * 2**20
@@ -53,3 +54,9 @@ class SharedTraces:
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.json"
+
+
+def find_saved(examples: Examples, shared: SharedTraces, name: str) -> Trace:
+    """The trace that `?trace=NAME` means: an example's, or a shared one. Raises TraceError when there is none (any more)."""
+    example = examples.find(name)
+    return example.trace if example else shared.get(name)

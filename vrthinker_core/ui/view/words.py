@@ -117,8 +117,8 @@ LABEL_HELP = {
 }
 
 CHECK_ORDER = "Check the order"
-CHECK_HELP = "The judge compares the pair again with the sides swapped. A verdict worth having stays the same."
 CHECKING = "The judge compares the pair again with the sides swapped."
+CHECK_HELP = f"{CHECKING} A verdict worth having stays the same."
 IN_SWAPPED = "Sides swapped: {}"
 SWAPPED_NOTICE = f"{SIDES_SWAPPED} Colours and frames stand for your videos."
 NOTHING_TO_CHECK = "There is no verdict whose order could be checked. Compare two videos first."
