@@ -49,6 +49,7 @@ VRThinker.mountTrace = (root, props, watch, introduction, check, trigger) => {
     onShow: () => draw(),
   });
   follow = new VRThinker.Follow(root);
+  const anchor = new VRThinker.ScrollAnchor(root);
   const draw = () => {
     let value = props.value || {};
     if (value.introduction) {
@@ -56,6 +57,7 @@ VRThinker.mountTrace = (root, props, watch, introduction, check, trigger) => {
       // Who comes is told who judges; that may arrive after a run that they opened at once, and must not take its place.
       if ((VRThinker.trace || {}).run) return;
     } else if (!value.run && !value.ending) value = banner;
+    if (!follow.on && value.run === (VRThinker.trace || {}).run) anchor.hold();
     view.update(value);
     VRThinker.trace = value;
     VRThinker.shown = view.shown;

@@ -242,8 +242,13 @@ def test_the_rail_shows_the_protocols_own_index(server: Server, open_page: Open)
     expect(page.locator(".vrt-time")).to_contain_text("index 0 of 127", timeout=LONG)
 
 
-def test_arriving_turns_do_not_scroll_the_page_of_who_does_not_follow(server: Server, open_page: Open, clips: Clips) -> None:
+@pytest.mark.parametrize("anchoring", ["auto", "none"])
+def test_arriving_turns_do_not_move_what_is_read_by_who_does_not_follow(
+    server: Server, open_page: Open, clips: Clips, anchoring: str
+) -> None:
+    """Neither in a browser that keeps it in its place itself, nor in one that does not."""
     page = open_page(server.url, viewport={"width": 1280, "height": 400})
+    page.evaluate("value => document.documentElement.style.overflowAnchor = value", anchoring)
     fill(page, clips)
     page.locator("#go").click()
     page.locator(".vrt-follow").click()
@@ -252,6 +257,7 @@ def test_arriving_turns_do_not_scroll_the_page_of_who_does_not_follow(server: Se
     top = page.locator(".vrt-text p").first.bounding_box()
     expect(page.locator(".vrt-turn")).to_have_count(2, timeout=LONG)
     wait_for(page, "Finished")  # the verdict is inserted above the turn that is being read
+    page.evaluate("() => new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
     after = page.locator(".vrt-text p").first.bounding_box()
     assert top is not None
     assert after is not None
