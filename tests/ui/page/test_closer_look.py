@@ -136,7 +136,7 @@ def test_zoom_and_pan_are_those_of_both_frames(server: Server, open_page: Open) 
 
 
 def test_wipe_flicker_and_difference(server: Server, open_page: Open) -> None:
-    page = open_page(server.url)
+    page = open_page(server.url, reduced_motion="no-preference")
     show_example(page)
     look(page)
     expect_exact(page)

@@ -54,23 +54,23 @@ def test_the_first_screen_says_what_to_do_and_offers_examples(
 
 
 def test_the_recording_plays_without_sound_until_it_is_held(server: Server, open_page: Open) -> None:
-    page = open_page(server.url)
+    page = open_page(server.url, reduced_motion="no-preference")
     loop = page.locator(".vrt-loop video")
-    page.wait_for_function("document.querySelector('.vrt-loop video').currentTime > 0.2")
+    page.wait_for_function("document.querySelector('.vrt-loop video')?.currentTime > 0.2")
     assert loop.evaluate("video => [video.muted, video.loop, video.controls]") == [True, True, False]
     page.get_by_role("button", name="Pause the recording").click()
     assert loop.evaluate("video => video.paused")
     page.get_by_role("button", name="Play the recording").click()
     page.locator(".vrt-card").first.click()
     wait_for(page, "Replaying")
-    page.wait_for_function("document.querySelector('.vrt-loop video').paused")
+    page.wait_for_function("document.querySelector('.vrt-loop video')?.paused")
     expect(page.locator(".vrt-intro")).to_be_hidden()
 
 
 def test_the_recording_stands_still_for_who_asks_for_less_motion(server: Server, open_page: Open) -> None:
     page = open_page(server.url, reduced_motion="reduce", color_scheme="dark", **PHONE)
     page.locator(".vrt-loop").scroll_into_view_if_needed()
-    page.wait_for_function("document.querySelector('.vrt-loop video').readyState >= 2")
+    page.wait_for_function("document.querySelector('.vrt-loop video')?.readyState >= 2")
     page.wait_for_timeout(500)
     state = page.locator(".vrt-loop video").evaluate("video => [video.paused, video.src.split('/').pop(), video.currentTime > 5]")
     assert state == [True, "dark.mp4", True]

