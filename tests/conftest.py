@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import hypothesis
@@ -10,6 +12,7 @@ import pytest
 
 from tests.support.small_clips import write_clip
 from vrthinker_core.types import VideoPair
+from vrthinker_core.video import DecoderPool
 
 SCRUBBED = ("HF_TOKEN", "HF_HOME", "OPENAI_API_KEY", "GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT", "SPACE_ID", "SPACES_ZERO_GPU")
 
@@ -22,6 +25,15 @@ def scrubbed() -> None:
     for name in SCRUBBED:
         os.environ.pop(name, None)
     os.environ.update(HF_HUB_OFFLINE="1", GRADIO_ANALYTICS_ENABLED="False", CUDA_VISIBLE_DEVICES="")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def shared_decoder_pool() -> Iterator[DecoderPool]:
+    """Runs that bring no pool of their own share this one: a fork server costs more than a short run."""
+    with DecoderPool() as pool, pytest.MonkeyPatch.context() as patch:
+        for module in ("comparison", "batch"):
+            patch.setattr(f"vrthinker_core.{module}.DecoderPool", lambda: nullcontext(pool))
+        yield pool
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, TurnEnded
+from vrthinker_core.video import DecoderPool
 
 ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 CALL = '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>'
@@ -210,7 +211,7 @@ def test_a_run_that_cannot_even_begin_still_begins_with_started(pair: VideoPair,
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr("subprocess.Popen", exhausted)
-    events = list(judge(pair, ScriptedBackend([ANSWER])))
+    events = list(judge(pair, ScriptedBackend([ANSWER]), decoder_pool=DecoderPool()))
     assert isinstance(events[0], Started)
     end = events[-1]
     assert isinstance(end, Finished)

@@ -10,18 +10,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Pipe
 from pathlib import Path
 
 import pytest
 
-from tests.video.support.open_clips import SQUARE, opened
+from tests.video.support import open_clips
+from tests.video.support.open_clips import SQUARE
 from tests.video.support.write_clips import repeated, write
 from vrthinker_core.errors import DecoderDied, VideoError
 from vrthinker_core.video import DecoderPool, Limits
 from vrthinker_core.video.worker_io import receive_message, send_message
 
 PROC = Path("/proc")
+opened = partial(open_clips.opened, decoders=None)  # each clip in a fresh process
 linux = pytest.mark.skipif(not (PROC / "self" / "status").exists(), reason="needs /proc")
 
 
@@ -138,7 +141,7 @@ class Watched(subprocess.Popen):
         started.append(self.pid)
 
 subprocess.Popen = Watched
-threading.Thread(target=opened, args=(Path(sys.argv[1]),), kwargs={"opening": SQUARE}, daemon=True).start()
+threading.Thread(target=opened, args=(Path(sys.argv[1]),), kwargs={"opening": SQUARE, "decoders": None}, daemon=True).start()
 while not started:
     time.sleep(0.01)
 time.sleep(1.5)

@@ -36,7 +36,7 @@ def test_every_clip_has_its_own_process(decoders: DecoderPool, make_clip: Callab
     with opened(make_clip("B-frames"), decoders=decoders) as one, opened(make_clip("HEVC"), decoders=decoders) as two:
         assert one.pid != two.pid
         assert parent_pid(one.pid) == parent_pid(two.pid) != os.getpid()
-        with opened(make_clip("B-frames")) as fresh:
+        with opened(make_clip("B-frames"), decoders=None) as fresh:
             assert fresh.info == one.info
             assert fresh.frames([3, 60]) == one.frames([3, 60])
 
