@@ -15,15 +15,26 @@ import os
 import re
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from vrthinker_core.atomic_file import owned_folder
 from vrthinker_core.ui.fetch.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
+from vrthinker_core.ui.history.history import Keeping
+from vrthinker_core.ui.history.run_folder import usable_folder
 from vrthinker_core.ui.page.app import MAX_WAITING, Page, PageOptions
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, judge_openers
 from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds, naming_gpu_errors
 from vrthinker_core.ui.view.assets import EXAMPLES
+
+
+def amount(text: str) -> float:
+    """A number from 0 to a million. Raises argparse.ArgumentTypeError."""
+    with suppress(ValueError):
+        if 0 <= (number := float(text)) <= 1e6:
+            return number
+    raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 1000000")
 
 
 def options() -> argparse.Namespace:
@@ -44,10 +55,26 @@ def options() -> argparse.Namespace:
         action="store_true",
         help="web addresses of videos may lead into your own network (never for a server that strangers use)",
     )
+    parser.add_argument("--runs-folder", type=Path, help="where visitors' runs are kept (default: in your cache folder)")
+    parser.add_argument("--keep-hours", type=amount, default=24.0, help="how long a run is kept; 0 keeps none")
+    parser.add_argument(
+        "--keep-gb", type=amount, default=4.0, help="how many GB runs and their videos may take; the oldest go first"
+    )
+    parser.add_argument(
+        "--after-leaving", type=amount, default=30.0, help="seconds that a run goes on whose page was closed, to be found again"
+    )
     parser.add_argument("--examples", type=Path, default=EXAMPLES, help="folder of saved runs that the page offers")
     chosen = parser.parse_args()
     chosen.judge = chosen.judge or re.findall(r"[^\s,]+", os.environ.get("VRTHINKER_JUDGE", ""))
     return chosen
+
+
+def runs_folder(chosen: argparse.Namespace) -> Path | None:
+    """Where runs are kept; None, with a sentence, where they only can be as long as the server runs."""
+    folder = usable_folder(chosen.runs_folder) if chosen.keep_hours else None
+    if folder is None and chosen.keep_hours:
+        print("No folder for runs can be written, so they end with this server. Name one with --runs-folder.")
+    return folder
 
 
 def serve(chosen: argparse.Namespace, folder: Path) -> None:
@@ -57,11 +84,14 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     judges = JudgeLoader(judge_openers(chosen.judge))
     run_job = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(judges.run_job))
     policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY
-    page = Page(judges, run_job, folder, PageOptions(chosen.at_once, chosen.waiting, chosen.examples, policy))
+    keeping = Keeping(runs_folder(chosen), 3600 * chosen.keep_hours, round(1e9 * chosen.keep_gb), chosen.after_leaving)
+    page = Page(judges, run_job, folder, PageOptions(chosen.at_once, chosen.waiting, chosen.examples, policy, keeping))
     if os.environ.get("SPACE_ID"):
         judges.wait_all()  # the process that holds the GPU is forked: it has only what was loaded before
     try:
-        page.blocks().launch(server_name=chosen.host, server_port=chosen.port, **page.launch_options(names))
+        page.blocks().launch(
+            server_name=chosen.host, server_port=chosen.port, **page.launch_options(names, bool(os.environ.get("SPACE_ID")))
+        )
     finally:
         page.close()
 

@@ -97,13 +97,17 @@ VRThinker.mountHead = (root, props, watch) => {
 /** What can be taken home. */
 VRThinker.mountSave = (root) => new VRThinker.Save(root);
 
-/** Saved runs that lie ready. */
+/** Saved runs that lie ready, and all other ways to a run that the server has. */
 VRThinker.mountExamples = (root, props, trigger) => {
-  const examples = new VRThinker.Examples(root, (name) => {
+  const open = (what) => {
     VRThinker.address.forget();
-    trigger("click", { example: name });
+    trigger("click", what);
+  };
+  const examples = new VRThinker.Examples(root, (name) => open({ example: name }));
+  VRThinker.openRun = (name) => open({ run: name });
+  VRThinker.address = new VRThinker.Address((kind, name, lost) => {
+    trigger("click", kind === "run" ? { run: name } : { example: name, lost });
   });
-  VRThinker.address = new VRThinker.Address((name, lost) => trigger("click", { example: name, lost }));
   examples.draw(props.value || []);
 };
 

@@ -18,8 +18,8 @@ APP = Path(__file__).resolve().parents[2] / "app.py"
 
 
 def start_app(options: Sequence[str], environment: Mapping[str, str], log: Path) -> psutil.Process:
-    """Start `python app.py` with these options; what it prints goes to `log`."""
-    command = [sys.executable, str(APP), *options]
+    """Start `python app.py` with these options; what it prints goes to `log`, and runs are kept beside that."""
+    command = [sys.executable, str(APP), *_with_own_runs(options, log)]
     with log.open("w") as output:
         return psutil.Popen(command, cwd=APP.parent, env=dict(environment), stdout=output, stderr=subprocess.STDOUT)
 
@@ -28,7 +28,7 @@ def fork_app(options: Sequence[str], environment: Mapping[str, str], log: Path) 
     """The same, forked from a process that has imported the page: the imports are paid for once a run of tests."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["spaces", "vrthinker_core.ui.page.app"])
-    process = context.Process(target=_run_app, args=(list(options), dict(environment), log))
+    process = context.Process(target=_run_app, args=(_with_own_runs(options, log), dict(environment), log))
     process.start()
     return psutil.Process(process.pid)
 
@@ -38,6 +38,16 @@ def is_alive(process: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False
+
+
+def _with_own_runs(options: Sequence[str], log: Path) -> list[str]:
+    """No server of a test keeps runs in the cache folder of whoever runs it."""
+    return [*options] if "--runs-folder" in options else [*options, "--runs-folder", str(runs_folder(log))]
+
+
+def runs_folder(log: Path) -> Path:
+    """Where the server with that log keeps its runs."""
+    return log.parent / "runs"
 
 
 def _run_app(options: list[str], environment: dict[str, str], log: Path) -> None:

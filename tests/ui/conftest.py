@@ -46,7 +46,8 @@ class Server:
         self.folder = folder
         environment = {**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1", **(variables or {})}
         start = fork_app if forked else start_app
-        self.process = start(["--judge", judge, "--port", str(port), *options], environment, self.log)
+        told = ["--judge", judge, "--port", str(port), "--after-leaving", "0", *options]  # no test waits for the run of another
+        self.process = start(told, environment, self.log)
         self._wait()
 
     def _wait(self) -> None:

@@ -98,7 +98,7 @@ def test_the_address_names_the_run_that_is_shown(server: Server, open_page: Open
     page.locator("#second button[aria-label='Clear']").click()
     start(page, clips)
     wait_for(page, "Finished")
-    expect(page).to_have_url(server.url)
+    expect(page).to_have_url(re.compile(r"\?run=[0-9a-f]{24}$"))
     address = link(page)
     expect(page).to_have_url(address)
     page.reload()

@@ -20,6 +20,7 @@ from tests.benchmarks.tools.metrics import run_in_thread
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_example
 from vrthinker_core.traces import load, to_json
+from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.server.link_preview import MAX_KEPT, PAGE_PREVIEW, LinkPreviews, LinkPreviewTags
 from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.view.example_cards import Examples
@@ -65,7 +66,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def previews(examples: Path, tmp_path: Path) -> LinkPreviews:
-    return LinkPreviews(Examples(examples), SharedTraces(tmp_path / "shared"))
+    return LinkPreviews(Examples(examples), SharedTraces(RunStore(tmp_path / "shared")))
 
 
 def page(previews: LinkPreviews, address: str, **headers: str) -> httpx.Response:
@@ -117,7 +118,7 @@ def test_a_name_that_leads_nowhere_is_shown_as_the_page(previews: LinkPreviews, 
 
 
 def test_only_so_many_previews_are_kept(examples: Path, tmp_path: Path) -> None:
-    shared = SharedTraces(tmp_path / "shared")
+    shared = SharedTraces(RunStore(tmp_path / "shared"))
     previews = LinkPreviews(Examples(examples), shared)
     trace = load(examples / "a-block" / "trace.json")
     names = [shared.add(str(number), trace) for number in range(MAX_KEPT + 3)]

@@ -22,6 +22,7 @@ from vrthinker_core.traces import load
 from vrthinker_core.types import Frame, FrameRef, Settings, Side, VideoPair
 from vrthinker_core.types.events import Run, Trace
 from vrthinker_core.types.messages import Message
+from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.sessions import exact_frames
 from vrthinker_core.ui.sessions.exact_frames import ExactFrames, ExactFramesJson
@@ -254,7 +255,7 @@ def visit(tmp_path: Path) -> Callable[[ExactFrames], tuple[Sessions, TestClient]
 
     def start(exact: ExactFrames) -> tuple[Sessions, TestClient]:
         sessions = Sessions(tmp_path / "server", finish_at_once)
-        routes = DownloadRoutes(sessions, SharedTraces(tmp_path / "shared"), exact).routes()
+        routes = DownloadRoutes(sessions, SharedTraces(RunStore(tmp_path / "shared")), exact).routes()
         return sessions, TestClient(Starlette(routes=routes))
 
     return start

@@ -16,6 +16,7 @@ from tests.ui.support import handmade_runs
 from vrthinker_core.errors import BackendFailed, BadInput
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, Swapped
+from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob
 from vrthinker_core.ui.sessions.exact_frames import ExactFrames
@@ -145,11 +146,11 @@ def test_a_saved_run_can_be_checked_again_and_again(sessions: Sessions) -> None:
 
 
 def test_a_link_made_before_the_check_is_not_given_for_the_run_after_it(sessions: Sessions, tmp_path: Path) -> None:
-    shared = SharedTraces(tmp_path / "shared")
+    shared = SharedTraces(RunStore(tmp_path / "shared"))
     session = sessions.start_replay("visitor", FIRST)
 
     def link() -> str:
-        request = type("Request", (), {"path_params": {"name": session.name}})()
+        request = type("Request", (), {"path_params": {"name": session.name}, "cookies": {}})()
         return bytes(routes.link(request).body).decode()  # type: ignore[arg-type]
 
     with DecoderPool() as decoders, closing(ExactFrames(decoders)) as exact:

@@ -13,13 +13,10 @@ from tests.ui.sessions.test_background_run import run_until_stopped, until
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import PROMPT, write_example
-from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.sessions.replay import Replay, file_digest, matching_videos, trace_of
 from vrthinker_core.ui.sessions.sessions import Sessions
-from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 from vrthinker_core.ui.view.example_cards import Examples
 from vrthinker_core.ui.view.page_json import replay_status_line
@@ -73,32 +70,6 @@ def test_videos_are_matched_by_their_content(folder: Path, tmp_path: Path) -> No
     assert matching_videos(trace, [second]) == (None, second)
     assert matching_videos(handmade_runs.three_turns(), [first, second]) == (None, None)
     assert file_digest(tmp_path) == ""
-
-
-def test_a_shared_trace_comes_back_as_it_was(tmp_path: Path) -> None:
-    shared = SharedTraces(tmp_path)
-    trace = handmade_runs.three_turns()
-    name = shared.add("run", trace)
-    assert shared.get(name) == trace
-    assert shared.add("run", trace) == name
-    assert shared.add("another run", trace) != name
-
-
-@pytest.mark.parametrize("name", ["", "x", "../trace", "0" * 24, "0" * 23 + "G", "..%2f" * 5])
-def test_no_other_name_finds_a_trace(tmp_path: Path, name: str) -> None:
-    with pytest.raises(TraceError, match="leads nowhere"):
-        SharedTraces(tmp_path).get(name)
-
-
-@pytest.mark.parametrize("bounds", [{"max_traces": 3}, {"max_bytes": 3 * 215_000}])
-def test_the_oldest_shared_traces_are_dropped(tmp_path: Path, bounds: dict[str, int]) -> None:
-    shared = SharedTraces(tmp_path, **bounds)
-    large = Trace(handmade_runs.started(system="x" * 199_000))
-    names = [shared.add(str(number), large) for number in range(8)]
-    assert {path.stem for path in tmp_path.iterdir()} == set(names[5:])
-    assert shared.get(names[-1]) == large
-    with pytest.raises(TraceError):
-        shared.get(names[0])
 
 
 def test_examples_are_sorted_by_name_and_broken_ones_left_out(folder: Path, tmp_path: Path) -> None:

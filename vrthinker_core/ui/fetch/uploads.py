@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -9,6 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 from pathlib import Path
 
+from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import BadInput
 from vrthinker_core.ui.fetch.disk_budget import NOBODY, DiskBudget
 from vrthinker_core.ui.fetch.download import fetch_video
@@ -46,6 +48,18 @@ class Uploads:
         kept.parent.mkdir(exist_ok=True)
         self.budget.take(kept, visitor, file.stat().st_size)
         return file.replace(kept)
+
+    def link(self, file: Path, place: Path) -> Path:
+        """A kept file among the uploads, at `place`: linked, or copied from another disk. Raises OSError, BadInput for no room."""
+        if place.is_file():
+            return place
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            os.link(file, place)
+            return self._count(place)
+        with atomic_path(place) as part:
+            shutil.copyfile(file, part)
+        return self._count(place)
 
     def fetch(self, url: str) -> Path:
         """Download a video. Raises BadInput with a sentence."""

@@ -1,7 +1,7 @@
 """One server's page: what it is made of, and the arguments with which Gradio serves it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,10 @@ from vrthinker_core.ui.api import endpoints, mcp
 from vrthinker_core.ui.api.mcp_calls import McpCallMiddleware
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.ui.fetch.uploads import Uploads
+from vrthinker_core.ui.history.history import History, Keeping
+from vrthinker_core.ui.history.history_routes import HistoryRoutes
+from vrthinker_core.ui.history.run_store import KEEP_SECONDS, RunStore
+from vrthinker_core.ui.history.visitors import VisitorCookies
 from vrthinker_core.ui.page.events import JUDGE_QUEUE, connect_events
 from vrthinker_core.ui.page.layout import PageComponents, theme
 from vrthinker_core.ui.page.services import Services
@@ -50,6 +54,7 @@ class PageOptions:
     waiting: int = MAX_WAITING  # visitors that may wait for one
     examples: Path = assets.EXAMPLES
     policy: FetchPolicy = PUBLIC_ONLY  # which web addresses a video may be fetched from
+    keeping: Keeping = field(default_factory=Keeping)
 
 
 class Page:
@@ -57,14 +62,20 @@ class Page:
 
     def __init__(self, judges: JudgeLoader, run_job: JobRunner, folder: Path, options: PageOptions) -> None:
         self._options = options
+        keeping = options.keeping
+        uploaded = Path(get_upload_folder())
+        runs = keeping.folder if keeping.folder and keeping.seconds else folder / "runs"
+        self._store = RunStore(runs, keeping.max_bytes, keeping.seconds or KEEP_SECONDS, lambda path: path.is_relative_to(uploaded))
+        sessions = Sessions(folder, run_job, options.at_once, judges.is_loaded)
         self._services = Services(
             judges,
-            Sessions(folder, run_job, options.at_once, judges.is_loaded),
-            SharedTraces(folder / "shared"),
+            sessions,
+            SharedTraces(self._store),
             Examples(options.examples),
             WaitingRoom(options.waiting + options.at_once),
             Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", options.policy),
             PlayerFiles(),
+            History(self._store, sessions, keeping),
         )
         self._exact_frames = ExactFrames(judges.decoder_pool)
         self._previews = LinkPreviews(self._services.examples, self._services.shared_traces)
@@ -85,20 +96,24 @@ class Page:
         def expire_uploads() -> None:
             services.uploads.expire([*services.sessions.files(), *blocks.waiting_files()])
 
-        tasks = (services.sessions.expire, expire_uploads, self._exact_frames.close_idle, give_back_memory)
+        tasks = (services.sessions.expire, expire_uploads, self._store.sweep, self._exact_frames.close_idle, give_back_memory)
         self._housekeeping = Housekeeping(*tasks)
         return blocks
 
-    def launch_options(self, names: Sequence[str] = ()) -> dict[str, Any]:
-        """Arguments for `launch`, without which the page is neither complete nor safe. `names`: the server's further host names."""
+    def launch_options(self, names: Sequence[str] = (), in_frame: bool = False) -> dict[str, Any]:
+        """Arguments for `launch`, without which the page is neither complete nor safe. `names`: the server's further host names.
+
+        `in_frame`: the page stands in a frame of another site, as that of a Hugging Face Space does.
+        """
         guards = [Middleware(OriginGuard, names=names), Middleware(RequestLimits)]
         mcp_calls = Middleware(McpCallMiddleware, tokens=self._mcp_tokens)
+        cookies = Middleware(VisitorCookies, in_frame=in_frame)
         previews = Middleware(LinkPreviewTags, previews=self._previews)
         return {
             "theme": theme(),
-            "css": assets.joined(*assets.VIEW_STYLES, "page.css", "gradio.css"),
+            "css": assets.joined(*assets.VIEW_STYLES, "page.css", "gradio.css", "history/history.css"),
             "head": f"<script>{assets.joined(*assets.PAGE)}</script>",
-            "app_kwargs": {"routes": self._routes(), "middleware": [*guards, mcp_calls, previews]},
+            "app_kwargs": {"routes": self._routes(), "middleware": [*guards, mcp_calls, cookies, previews]},
             "run_history": False,
             "enable_monitoring": False,
             "allowed_paths": [str(self._services.examples.folder.resolve())],
@@ -117,6 +132,7 @@ class Page:
             self._housekeeping.stop()
         self._exact_frames.close()
         self._services.sessions.close()
+        self._services.history.close()
         self._services.judges.close()
 
     def _routes(self) -> list[BaseRoute]:
@@ -127,6 +143,7 @@ class Page:
             Mount(f"/{THUMBNAILS_URL}", StaticFiles(directory=services.sessions.thumbnail_root)),
             *UploadRoute(services.uploads).routes(),
             *DownloadRoutes(services.sessions, services.shared_traces, self._exact_frames).routes(),
+            *HistoryRoutes(services.history).routes(),
             *self._previews.routes(),
             *mcp.routes(),
             Route("/static/ffmpeg/ffmpeg-core.js", _no_trimmer),

@@ -6,6 +6,7 @@ from typing import Any
 import gradio as gr
 
 from vrthinker_core.types import Side
+from vrthinker_core.ui.history.history_handlers import HistoryHandlers
 from vrthinker_core.ui.page.handlers import Handlers
 from vrthinker_core.ui.page.judge_banner import JudgeBanner
 from vrthinker_core.ui.page.layout import PageComponents, Updates
@@ -30,7 +31,7 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
         run.success(**_in_browser(parts.idle_buttons()))
         run.failure(handlers.on_failure, None, [*parts.buttons, parts.status], queue=False, **QUIET_EVENT)
     _connect_uploads(parts, services, handlers)
-    _connect_replays(blocks, parts, handlers, cancels)
+    _connect_saved(blocks, parts, HistoryHandlers(parts, services, handlers), cancels)
     parts.rail.click(handlers.swap_videos, parts.videos, [*parts.videos, *parts.run_outputs], queue=False, **QUIET_EVENT)
     announced = [parts.head, parts.trace]
     blocks.load(banner.on_load, None, announced, **QUIET_EVENT)
@@ -88,12 +89,12 @@ def _connect_uploads(parts: PageComponents, services: Services, runs: Handlers) 
         entered.then(handlers.on_address, address, changed, concurrency_id="fetched", **limits)
 
 
-def _connect_replays(blocks: CheckedBlocks, parts: PageComponents, handlers: Handlers, cancels: list[Any]) -> None:
-    changed = [*parts.videos, parts.prompt, *parts.run_outputs, *parts.buttons]
-    immediate: dict[str, Any] = {"queue": False, "cancels": cancels, **QUIET_EVENT}
-    parts.examples.click(handlers.show_saved, None, changed, trigger_mode="multiple", **immediate)
-    parts.open_button.upload(handlers.open_trace, parts.open_button, changed, **immediate)
-    blocks.load(handlers.open_linked_trace, None, changed, **QUIET_EVENT)
+def _connect_saved(blocks: CheckedBlocks, parts: PageComponents, saved: HistoryHandlers, cancels: list[Any]) -> None:
+    """Beside the judge's queue: a run that goes on may be followed for as long as it takes, by any number of pages."""
+    shown, beside = parts.shown_run, {"concurrency_limit": None, **QUIET_EVENT}
+    parts.open_button.upload(saved.handlers.open_trace, parts.open_button, shown, queue=False, cancels=cancels, **QUIET_EVENT)
+    parts.examples.click(saved.open, None, shown, trigger_mode="multiple", cancels=cancels, **beside)
+    blocks.load(saved.on_load, None, shown, **beside)
 
 
 def _in_browser(updates: Updates) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from vrthinker_core.types import Side, VideoPair
 from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings
+from vrthinker_core.ui.history.saved_run import SavedRun, shown_videos
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
-from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of
+from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of, visitor_of
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.player_files import Digests, are_swapped, changed_sides
-from vrthinker_core.ui.sessions.replay import matching_videos
 from vrthinker_core.ui.sessions.sessions import Session
 from vrthinker_core.ui.sessions.shared_traces import find_saved
 from vrthinker_core.ui.view import words
@@ -63,7 +63,7 @@ class Handlers:
         session_id = session_id_of(request)
         with self._services.waiting_room.active(session_id):
             try:
-                session = self._start_run(session_id, values)
+                session = self._start_run(session_id, values, visitor_of(request))
             except BadInput as bad:
                 yield {self._parts.status: str(bad)}
                 return
@@ -71,20 +71,21 @@ class Handlers:
                 yield updates
 
     async def show_run(self, session_id: str, session: Session) -> AsyncIterator[Updates]:
-        """Show a run that has been started as it goes; it is stopped when nobody asks for more."""
-        ready, progress = self._services.judges.is_loaded, self._run_progress(session_id, session)
+        """Show a run that has been started as it goes. When nobody asks for more, it is stopped or left: see `Sessions`."""
+        ready, progress = self._services.judges.is_loaded, self.run_progress(session_id, session)
         try:
             async for updates in self._blocks.limited_queue.without_seat_until(lambda: ready(session.judge), progress):
                 yield updates
         finally:
-            session.run.request_stop()
+            if not self._services.sessions.goes_on(session):
+                session.run.request_stop()
 
     def refused_check(self, sentence: str, request: gr.Request) -> Updates:
         """The run as it is shown, with the reason why its order cannot be checked."""
         session = self._services.session_of(request)
         if session is None:
             return {self._parts.status: sentence}
-        updates = self._run_updates(session, session_id_of(request))
+        updates = self.run_updates(session, session_id_of(request))
         return {
             self._parts.status: updates[self._parts.status],
             self._parts.trace: {**updates[self._parts.trace], "refusal": sentence},
@@ -98,7 +99,7 @@ class Handlers:
             line = words.READY if session is None else self._status_line(session)
             return {self._parts.status: line, **self._parts.idle_buttons()}
         await asyncio.to_thread(session.run.stop)
-        return {**self._run_updates(session, session_id_of(request)), **self._parts.idle_buttons()}
+        return {**self.run_updates(session, session_id_of(request)), **self._parts.idle_buttons()}
 
     async def on_failure(self, request: gr.Request) -> Updates:
         """`compare` failed: the queue refused it, or Stop took it out of the queue."""
@@ -131,7 +132,9 @@ class Handlers:
 
     async def open_trace(self, path: str | None, request: gr.Request) -> Updates:
         """Show the trace in an uploaded file. What was shown before stays when the file is no trace."""
-        return await self._read_and_show(request, lambda: load(Path(path))) if path else {self._parts.status: words.NO_FILE}
+        if not path:
+            return {self._parts.status: words.NO_FILE}
+        return await self.read_and_show(request, lambda: self._opened(load(Path(path)), visitor_of(request)))
 
     async def open_linked_trace(self, request: gr.Request) -> Updates:
         """Show the trace that the page's address names."""
@@ -150,8 +153,8 @@ class Handlers:
         self._services.player_files.forget(session_id)
         self._services.sessions.end(session_id)
 
-    def _start_run(self, session_id: str, values: Mapping[Any, Any]) -> Session:
-        """Raises BadInput when a video is missing, or for a judge or setting that is not offered."""
+    def _start_run(self, session_id: str, values: Mapping[Any, Any], owner: str) -> Session:
+        """For the visitor `owner`. Raises BadInput when a video is missing, or for a judge or setting that is not offered."""
         parts, uploads = self._parts, self._services.uploads
         first, second = values[parts.first], values[parts.second]
         if not first or not second:
@@ -159,40 +162,50 @@ class Handlers:
         judge = settings_form.parse_judge(values[parts.judge], self._services.judges.names)
         settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
         pair = VideoPair(values[parts.prompt] or "", uploads.original_of(Path(first)), uploads.original_of(Path(second)))
-        return self._services.sessions.start_run(session_id, pair, settings, judge)
+        return self._services.sessions.start_run(session_id, pair, settings, judge, owner)
 
-    async def _run_progress(self, session_id: str, session: Session) -> AsyncGenerator[Updates, None]:
+    async def run_progress(self, session_id: str, session: Session) -> AsyncGenerator[Updates, None]:
         """The run as it goes, until it is over or another one has taken its place."""
         over = False
         while not over and self._services.sessions.get(session_id) is session:
             over = session.run.over
-            yield self._run_updates(session, session_id)
+            yield self.run_updates(session, session_id)
             if not over:  # Gradio sends the last update again at the end: nothing may come in between
                 await _next_change(session)
 
     async def _show_linked(self, request: gr.Request, name: str) -> Updates:
-        services = self._services
-        return await self._read_and_show(request, lambda: find_saved(services.examples, services.shared_traces, name), name)
+        examples, shared = self._services.examples, self._services.shared_traces
+        return await self.read_and_show(
+            request, lambda: SavedRun(find_saved(examples, shared, name), link=name, videos=shared.videos(name))
+        )
 
-    async def _read_and_show(self, request: gr.Request, read: Callable[[], Trace], link: str = "") -> Updates:
+    async def read_and_show(self, request: gr.Request, read: Callable[[], SavedRun]) -> Updates:
+        """Show a saved run. Where it cannot be read, the reason stands in the status, and what was shown before stays."""
         try:
             async with self._reading:
-                return await asyncio.to_thread(lambda: self._show_replay(request, read(), link))
+                return await asyncio.to_thread(lambda: self._show_replay(request, read()))
         except TraceError as error:
             return {self._parts.status: str(error)}
 
-    def _show_replay(self, request: gr.Request, trace: Trace, link: str = "") -> Updates:
+    def _opened(self, trace: Trace, owner: str) -> SavedRun:
+        """A trace from a visitor's file is kept like a run of theirs."""
+        history = self._services.history
+        videos = history.videos(owner, trace)
+        return SavedRun(trace, kept=history.keep(owner, trace, videos), videos=videos)
+
+    def _show_replay(self, request: gr.Request, saved: SavedRun) -> Updates:
         services, parts, session_id = self._services, self._parts, session_id_of(request)
-        old = services.session_of(request)
+        old, trace = services.session_of(request), saved.trace
         known = [*(old.files if old else ()), *(path for example in services.examples.all for path in example.videos)]
-        videos = matching_videos(trace, known)
+        videos = shown_videos(services.uploads, saved, known)
         first, second = (None if path is None else str(services.uploads.playable_of(path)) for path in videos)
-        session = services.sessions.start_replay(session_id, trace, link, videos)
+        owner = visitor_of(request)
+        session = services.sessions.start_replay(session_id, trace, saved.link, videos, owner, saved.kept)
         updates: Updates = {parts.first: first, parts.second: second, parts.prompt: trace.started.prompt}
         services.player_files.put_both(session_id, (_digest(trace, videos, Side.FIRST), _digest(trace, videos, Side.SECOND)))
-        return {**updates, **self._run_updates(session, session_id), **parts.idle_buttons()}
+        return {**updates, **self.run_updates(session, session_id), **parts.idle_buttons()}
 
-    def _run_updates(self, session: Session, session_id: str) -> Updates:
+    def run_updates(self, session: Session, session_id: str) -> Updates:
         """Status, trace and transcript of a run as far as it has come."""
         parts, view = self._parts, self._view(session, session_id)
         return {parts.status: self._status_line(session), parts.trace: view, parts.transcript: transcript_json(session.run.state)}
@@ -201,7 +214,8 @@ class Handlers:
         state = session.run.state
         whole = view_json(state, session.thumbnails, reply_reader(state.started))
         changed = _changed_videos(state.started, self._services.player_files.get(session_id))
-        view: ViewJson = {"run": session.name, "over": session.run.over, "address": session.link, "changed": changed, **whole}
+        over, link, kept = session.run.over, session.link, session.kept
+        view: ViewJson = {"run": session.name, "over": over, "address": link, "kept": kept, "changed": changed, **whole}
         if session.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
         return view

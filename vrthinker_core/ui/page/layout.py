@@ -8,6 +8,7 @@ import gradio as gr
 
 from vrthinker_core.types.settings import SETTINGS, Setting, setting
 from vrthinker_core.ui.fetch.download import MAX_URL_LENGTH
+from vrthinker_core.ui.history import wording
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.view import words
 
@@ -28,6 +29,7 @@ class PageComponents:
             with gr.Column(elem_id="run", scale=7, min_width=320):
                 self._build_tabs()
         self.run_outputs = [self.status, self.trace, self.transcript]
+        self.shown_run = [*self.videos, self.prompt, *self.run_outputs, *self.buttons]
         self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
 
     def without_run(self, line: str, ending: str = "") -> Updates:
@@ -80,6 +82,9 @@ class PageComponents:
                 _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")
             with gr.Tab(words.TAB_TRANSCRIPT):
                 self.transcript = _html("mountTranscript(host, props, watch)", {"passages": []}, "transcript")
+            with gr.Tab(wording.TAB):
+                texts = json.dumps(wording.LIST)
+                _html(f"mountHistory(host, {texts})", None, "history")
             with gr.Tab(words.TAB_SAVE):
                 _html("mountSave(host)", None, "save")
                 self.open_button = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import gradio as gr
 
 from vrthinker_core.ui.fetch.uploads import Uploads
+from vrthinker_core.ui.history.history import History
+from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.player_files import PlayerFiles
 from vrthinker_core.ui.sessions.sessions import Session, Sessions
@@ -24,6 +26,7 @@ class Services:
     waiting_room: WaitingRoom
     uploads: Uploads
     player_files: PlayerFiles
+    history: History
 
     def session_of(self, request: gr.Request) -> Session | None:
         """The visitor's session; None before their first run."""
@@ -33,6 +36,16 @@ class Services:
 def session_id_of(request: gr.Request) -> str:
     """Gradio's id of the open page; a reload gives a new one."""
     return str(request.session_hash)
+
+
+def visitor_of(request: gr.Request) -> str:
+    """Who opened the page, by their cookie; "" for one who is not known."""
+    return owner_of(request.cookies or {})
+
+
+def linked_run(request: gr.Request) -> str:
+    """NAME of a page that was opened as `?run=NAME`, "" for any other."""
+    return str(request.query_params.get("run") or "")
 
 
 def linked_trace(request: gr.Request) -> str:

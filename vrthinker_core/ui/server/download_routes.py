@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from vrthinker_core.traces import to_json
 from vrthinker_core.types.events import Trace
+from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.sessions.exact_frames import ExactFrames, turns_of
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.sessions.sessions import Sessions
@@ -48,11 +49,12 @@ class DownloadRoutes:
         trace = self._find(request)
         if trace is None:
             return _not_found()
-        name = str(request.path_params["name"])
-        session = self._sessions.find_run(name)
-        link, checks = (session.link, session.checks) if session else ("", 0)
+        session = self._sessions.find_run(str(request.path_params["name"]))
+        if session is None:
+            return _not_found()
+        run, owner = session.kept or session.name, owner_of(request.cookies)
         try:
-            return JSONResponse({"trace": link or self._shared.add(f"{name} {checks}", trace)})
+            return JSONResponse({"trace": session.link or self._shared.add(run, trace, owner, session.files)})
         except OSError:
             return PlainTextResponse(words.NO_ROOM, 507)
 

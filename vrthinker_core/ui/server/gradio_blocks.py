@@ -6,6 +6,7 @@ they refuse. These take uploaded files, and web addresses that our own `fetch` h
 
 import asyncio
 import copy
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ import gradio as gr
 from gradio import routes
 from gradio.blocks import convert_component_dict_to_list
 from gradio.exceptions import InvalidPathError
+from gradio.processing_utils import hash_file
 from gradio.route_utils import upload_fn
+from gradio.utils import get_upload_folder
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -105,6 +108,11 @@ class CheckedBlocks(gr.Blocks):
         if not value["path"].lower().startswith(("http://", "https://")):
             raise BadInput(NOT_UPLOADED)
         return {**value, "path": str(self.fetch(value["path"]))}
+
+
+def upload_place(file: Path, name: str) -> Path:
+    """Where Gradio keeps a file of that content and name among the uploads; from there it makes no further copy of it."""
+    return Path(get_upload_folder()) / hash_file(file) / (re.sub(r"[^\w.-]", "", name).lstrip(".") or "video")
 
 
 def _has_url(value: object) -> bool:

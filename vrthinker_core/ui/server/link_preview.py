@@ -72,7 +72,11 @@ class LinkPreviews:
         """The preview of the trace of that name, that of the page where there is no such trace."""
         if not name or len(name) > MAX_NAME:
             return PAGE_PREVIEW
+        known = self._examples.find(name) is not None or self._shared.has(name)
         with self._lock:
+            if not known:
+                self._kept.pop(name, None)
+                return PAGE_PREVIEW
             if name not in self._kept:
                 try:
                     self._kept[name] = _preview(name, find_saved(self._examples, self._shared, name))

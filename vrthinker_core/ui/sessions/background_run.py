@@ -98,6 +98,10 @@ class BackgroundRun:
         self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
         return self.state
 
+    def wait(self, timeout: float) -> bool:
+        """Wait until the run is over; False when `timeout` seconds were not enough."""
+        return self._over.wait(timeout)
+
     def join(self, timeout: float) -> bool:
         """Wait until the thread has ended; False when `timeout` seconds were not enough."""
         self._thread.join(timeout)

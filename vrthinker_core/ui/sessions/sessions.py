@@ -1,5 +1,7 @@
 """One `Session` for each open page: its latest run and that run's files, which are removed when the page is closed.
 
+A run that a visitor keeps goes on for a while after its page was left: until then any page of that visitor may show it again.
+
 A session id is Gradio's `session_hash` (a new one each time a page is opened or reloaded), or an id made for an API call.
 """
 
@@ -26,6 +28,8 @@ KEEP_SECONDS = 3600.0  # after its start, for a session whose page's unload even
 MAX_SESSIONS = 400  # kept at once; beyond them, the oldest whose run is over are dropped
 MAX_KEPT_BYTES = 256 * 2**20  # of the runs that are over; beyond them, the oldest are dropped
 
+LEFT = "left "  # begins the id of a session that no page shows
+
 Videos = tuple[Path | None, Path | None]
 
 
@@ -40,6 +44,8 @@ class Session:
     saved_videos: Videos = (None, None)  # those that a replayed run compared, where they are at hand
     checks: int = 0  # how often the order was checked
     started_at: float = field(default_factory=time.monotonic)
+    owner: str = ""  # the visitor whose run it is, "" for one who is not known
+    kept: str = ""  # the name under which it is kept for that visitor, "" for a run that is not
 
     @property
     def is_replay(self) -> bool:
@@ -77,18 +83,30 @@ class Sessions:
         self._judge_slots = threading.Semaphore(at_once)
         self._sessions: dict[str, Session] = {}
         self._sizes: dict[str, int] = {}  # by the session's name, once its run is over
+        self._left: dict[str, float] = {}  # when a run was left that goes on, by the session's name
+        self.go_on_after_leaving = False
+        self.on_run: Callable[[Session], None] = ignore  # is told of each run that is started
         self._lock = threading.Lock()
 
-    def start_run(self, session_id: str, pair: VideoPair, settings: Settings, judge: str = "") -> Session:
-        """Start a run with the judge of that name ("" for the default); the former run is stopped and its files are removed."""
+    def start_run(self, session_id: str, pair: VideoPair, settings: Settings, judge: str = "", owner: str = "") -> Session:
+        """Start a run with the judge of that name ("" for the default); the former run is stopped and its files are removed.
+
+        `owner`: for whom it is kept; when nothing is said, for the owner of the former run. Those that they have left are stopped.
+        """
         folder = self.trace_root / secrets.token_hex(12)
         job = RunJob(pair, settings, folder / "trace.json", folder / "stop", judge)
+        former = self.get(session_id)
+        owner = owner or (former.owner if former else "")
         self.end(session_id)
+        self._stop_left(owner)
         self.expire()
         with suppress(OSError):  # on a full disk the run goes on, and its last event says that no trace could be kept
             folder.mkdir()
         run = BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded)
-        return self._add(session_id, Session(folder.name, run, self.thumbnail_files(folder.name)))
+        kept = folder.name if owner else ""
+        session = self._add(session_id, Session(folder.name, run, self.thumbnail_files(folder.name), owner=owner, kept=kept))
+        self.on_run(session)
+        return session
 
     def check_order(self, session_id: str, session: Session, pair: VideoPair, settings: Settings, judge: str = "") -> Session:
         """Judge `pair`, that of a run that is over, again with the sides swapped: it stays that session's run, of the same name.
@@ -105,17 +123,61 @@ class Sessions:
                 folder.mkdir(exist_ok=True)
             self._sizes.pop(session.name, None)
             run = BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded, session.run.state)
-            checked = replace(session, run=run, link="", checks=number, started_at=time.monotonic())
+            kept = session.kept or (session.name if session.owner else "")
+            checked = replace(session, run=run, link="", checks=number, started_at=time.monotonic(), kept=kept)
             self._sessions[session_id] = checked
+        self.on_run(checked)
         return checked
 
-    def start_replay(self, session_id: str, trace: Trace, link: str = "", videos: Videos = (None, None)) -> Session:
-        """Show a saved run, whose `videos` may be at hand; the former run is stopped and its files are removed."""
+    def start_replay(
+        self,
+        session_id: str,
+        trace: Trace,
+        link: str = "",
+        videos: Videos = (None, None),
+        owner: str = "",
+        kept: str = "",
+    ) -> Session:
+        """Show a saved run, whose `videos` may be at hand; the former run is left, or stopped, and its files are removed."""
         name = secrets.token_hex(12)
         self._sizes[name] = memory_of(trace)
         self.end(session_id)
         self.expire(self._sizes[name])
-        return self._add(session_id, Session(name, Replay(trace), self.thumbnail_files(name), link, videos))
+        session = Session(name, Replay(trace), self.thumbnail_files(name), link, videos, owner=owner, kept=kept)
+        return self._add(session_id, session)
+
+    def attach(self, session_id: str, session: Session) -> None:
+        """Show a run that goes on also on that page; the run that this has shown is left, or stopped."""
+        if self.get(session_id) is not session:
+            self.end(session_id)
+        with self._lock:
+            self._sessions.pop(LEFT + session.name, None)
+            self._left.pop(session.name, None)
+            self._sessions[session_id] = session
+
+    def live_runs(self, owner: str) -> list[Session]:
+        """The runs kept for that visitor which go on; the latest is the last."""
+        with self._lock:
+            live = {id(session): session for session in self._sessions.values() if session.owner == owner and not session.run.over}
+        return [session for session in live.values() if owner and session.kept]
+
+    def seconds_left(self, session: Session) -> float:
+        """For how long no page has shown the session's run; 0 when one does."""
+        with self._lock:
+            left = self._left.get(session.name)
+        return 0.0 if left is None else max(1e-9, time.monotonic() - left)
+
+    def another_waits(self, session: Session) -> bool:
+        """Whether a run waits for a judge, or for its videos, which is not this one and was not left."""
+        with self._lock:
+            others = [other for key, other in self._sessions.items() if other is not session and not key.startswith(LEFT)]
+        return any(not other.run.over and other.run.state.started is None for other in others)
+
+    def _stop_left(self, owner: str) -> None:
+        with self._lock:
+            left = [session for key, session in self._sessions.items() if owner and key.startswith(LEFT) and session.owner == owner]
+        for session in left:
+            session.run.request_stop()
 
     def thumbnail_files(self, name: str) -> ThumbnailFiles:
         """The thumbnails of the run (or example) of that name."""
@@ -156,11 +218,25 @@ class Sessions:
         with self._lock:
             return [file for session in self._sessions.values() for file in session.files]
 
+    def goes_on(self, session: Session) -> bool:
+        """Whether the session's run goes on when its page is left."""
+        return self.go_on_after_leaving and bool(session.kept) and not session.run.over
+
     def end(self, session_id: str) -> None:
-        """Stop the session's run and remove its files, in a thread; returns at once."""
+        """The page shows the session no more. Where no other one does, its run is left, or stopped and its files are removed.
+
+        That is done in a thread; returns at once.
+        """
         with self._lock:
             session = self._sessions.pop(session_id, None)
+            if session is not None and any(other.name == session.name for other in self._sessions.values()):
+                return
+            if session is not None and session_id != LEFT + session.name and self.goes_on(session):
+                self._sessions[LEFT + session.name] = session
+                self._left[session.name] = time.monotonic()
+                return
         if session is not None:
+            self._left.pop(session.name, None)
             self._sizes.pop(session.name, None)
             session.run.request_stop()
             threading.Thread(target=self._remove_files, args=(session,), name="remove files", daemon=True).start()
@@ -183,6 +259,10 @@ class Sessions:
         session.run.join(600)
         session.thumbnails.remove()
         shutil.rmtree(self.trace_root / session.name, ignore_errors=True)
+
+
+def ignore(_session: Session) -> None:
+    """Nobody is told."""
 
 
 def memory_of(value: object) -> int:

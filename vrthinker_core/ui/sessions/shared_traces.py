@@ -1,59 +1,58 @@
-"""Traces behind links `?trace=NAME`. They are kept as long as the server runs, up to a number and a total size."""
+"""Traces behind links `?trace=NAME`: whoever has the name opens them, with their videos. They are kept with the visitors' runs."""
 
 import secrets
 import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from vrthinker_core.errors import TraceError
-from vrthinker_core.traces import load, to_json, write_atomically
 from vrthinker_core.types.events import Trace
+from vrthinker_core.ui.history.run_record import record_of
+from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.example_cards import Examples
 
-MAX_TRACES = 200
-MAX_BYTES = 512 * 2**20
-
 
 class SharedTraces:
-    """At most `max_traces` traces and `max_bytes` bytes in `folder`; the oldest are dropped first."""
+    """Links to runs, in the same store as the runs. Deleting a run removes the links to it."""
 
-    def __init__(self, folder: Path, max_traces: int = MAX_TRACES, max_bytes: int = MAX_BYTES) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
-        self._max_traces = max_traces
-        self._max_bytes = max_bytes
-        self._sizes: dict[str, int] = {}
-        self._links: dict[str, str] = {}
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
         self._lock = threading.Lock()
 
-    def add(self, run: str, trace: Trace) -> str:
-        """Keep the trace of the run `run`; returns its name, which cannot be guessed, the same one each time. Raises OSError."""
+    def add(self, run: str, trace: Trace, owner: str = "", videos: Sequence[Path] = ()) -> str:
+        """Keep the trace of the run of that name; returns a name that cannot be guessed, the same one for the same trace.
+
+        Raises OSError, also when there is no room for it.
+        """
         with self._lock:
-            if (known := self._links.get(run)) in self._sizes:
-                return str(known)
-            name = secrets.token_hex(12)
-            data = to_json(trace)
-            write_atomically(self._path(name), data)
-            self._sizes[name] = len(data)
-            self._links[run] = name
-            self._drop_oldest()
+            links = [name for name, record in self._store.records().items() if record.origin == run and record.owner == owner]
+            known = next((name for name in links if self._store.trace(name) == trace), "")
+            if known:
+                return known
+            name, now = secrets.token_hex(12), time.time()
+            record = record_of(owner, trace, now, now + self._store.keep_seconds, origin=run)
+            self._store.put(name, record, trace, videos)
+            if self._store.get(name) is None:
+                raise OSError(words.NO_ROOM)
             return name
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a link."""
+        record = self._store.get(name)
+        return record is not None and bool(record.origin)
 
     def get(self, name: str) -> Trace:
         """The trace of that name. Raises TraceError when there is none (any more)."""
-        if name not in self._sizes:
+        if not self.has(name):
             raise TraceError(words.NO_SUCH_LINK)
-        return load(self._path(name))
+        return self._store.trace(name)
 
-    def _drop_oldest(self) -> None:
-        while len(self._sizes) > self._max_traces or (len(self._sizes) > 1 and sum(self._sizes.values()) > self._max_bytes):
-            oldest = next(iter(self._sizes))
-            del self._sizes[oldest]
-            self._links = {run: name for run, name in self._links.items() if name != oldest}
-            self._path(oldest).unlink(missing_ok=True)
-
-    def _path(self, name: str) -> Path:
-        return self._folder / f"{name}.json"
+    def videos(self, name: str) -> list[Path]:
+        """The videos of that trace, those that are kept."""
+        record = self._store.get(name)
+        return self._store.videos(record) if record and record.origin else []
 
 
 def find_saved(examples: Examples, shared: SharedTraces, name: str) -> Trace:

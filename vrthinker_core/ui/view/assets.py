@@ -13,7 +13,8 @@ VIEW = (
 VIEW_STYLES = ("trace.css", "order.css", "frames.css", "closer.css", "transcript.css")
 PAGE = (
     *(*VIEW, "intro.js", "players.js", "rail.js", "save.js", "follow.js", "scroll_anchor.js"),
-    *("inputs.js", "uploads.js", "address.js", "examples.js", "page.js"),
+    *("inputs.js", "uploads.js", "address.js", "examples.js", "history/history.js"),
+    "page.js",
 )
 
 

@@ -47,6 +47,7 @@ class ViewJson(TypedDict, total=False):
     run: str  # the session's name, by which the page asks for downloads; only on the live page
     over: bool  # nothing more will come; only on the live page
     address: str  # the name in `?trace=NAME` that leads to this run, "" where none does; only on the live page
+    kept: str  # the name in `?run=NAME` by which its visitor opens it again, "" where it is not kept; only on the live page
     changed: str  # that the players hold other videos than were judged, in a sentence; only on the live page
     prompt: str
     judge: str

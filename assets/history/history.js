@@ -1,0 +1,143 @@
+/* The visitor's runs: one click opens one, another deletes it. The list is read when it can be seen, and never otherwise. */
+VRThinker.MILLISECONDS_BETWEEN_LISTS = 3000; // while a run goes on and the list is in sight
+
+VRThinker.History = class {
+  /** `open(name)` shows the run of that name; `texts` are the sentences of the list. */
+  constructor(root, open, texts) {
+    const { element } = VRThinker;
+    this.onOpen = open;
+    this.texts = texts;
+    this.root = root;
+    root.classList.add("vrt", "vrt-history");
+    this.help = element("p", "vrt-history-help");
+    this.list = element("ul", "vrt-runs");
+    this.list.setAttribute("aria-label", "Your runs");
+    this.all = element("div", "vrt-delete-all");
+    this.said = element("p", "vrt-said");
+    this.said.setAttribute("role", "status");
+    root.replaceChildren(this.help, this.list, this.all, this.said);
+    this.drawAll(false);
+    this.shown = (VRThinker.trace || {}).kept;
+    document.addEventListener("vrt:trace", (event) => this.onTrace(event.detail || {}));
+    new IntersectionObserver(() => this.load()).observe(root);
+  }
+
+  onTrace({ run, kept = "", over }) {
+    const key = `${run} ${kept} ${over}`;
+    if (this.key === key) return;
+    this.key = key;
+    this.shown = kept;
+    this.load();
+  }
+
+  /** Ask for the list where it can be seen. */
+  async load() {
+    clearTimeout(this.timer);
+    if (!this.root.checkVisibility()) return;
+    await this.ask("history");
+    const live = (this.runs || []).some((run) => !run.over);
+    if (live) this.timer = setTimeout(() => this.load(), VRThinker.MILLISECONDS_BETWEEN_LISTS);
+  }
+
+  /** Every answer is the whole list; of two that cross, the one asked for last counts. */
+  async ask(address, method = "GET") {
+    const number = (this.number = (this.number || 0) + 1);
+    const answer = await fetch(address, { method }).catch(() => null);
+    if (number !== this.number) return false;
+    if (!answer || !answer.ok) {
+      VRThinker.say(this.said, this.texts.unreachable);
+      return false;
+    }
+    const { runs, help } = await answer.json();
+    if (number !== this.number) return false;
+    if (this.said.textContent === this.texts.unreachable) VRThinker.say(this.said, "");
+    VRThinker.say(this.help, help);
+    this.draw(runs);
+    return true;
+  }
+
+  draw(runs) {
+    const key = JSON.stringify([runs, this.shown]);
+    if (this.drawn === key) return;
+    const focused = document.activeElement && this.list.contains(document.activeElement) ? document.activeElement : null;
+    const place = focused && { name: focused.closest("li").dataset.run, kind: focused.className };
+    this.drawn = key;
+    this.runs = runs;
+    this.list.replaceChildren(...(runs.length ? runs.map((run) => this.row(run)) : [VRThinker.element("li", "vrt-none", this.texts.none)]));
+    this.all.hidden = runs.length === 0;
+    if (place) this.focus(place);
+  }
+
+  /** The focus stays where it was, whatever was added or removed above. */
+  focus({ name, kind }) {
+    const row = [...this.list.children].find((item) => item.dataset.run === name);
+    const same = row && row.querySelector(`.${kind}`);
+    if (same) same.focus({ preventScroll: true });
+  }
+
+  row(run) {
+    const { element } = VRThinker;
+    const item = element("li");
+    item.dataset.run = run.name;
+    const open = element("button", "vrt-open-run");
+    open.type = "button";
+    if (run.name === this.shown) open.setAttribute("aria-current", "true");
+    const line = element("span", "vrt-run-line");
+    const time = element("time", "", this.time(run.begun));
+    time.dateTime = new Date(run.begun * 1000).toISOString();
+    line.append(element("b", run.over ? "" : "vrt-goes-on", run.outcome), time);
+    open.append(element("span", "vrt-run-prompt", run.prompt || this.texts.noPrompt), line, element("span", "vrt-run-judge", run.judge));
+    open.addEventListener("click", () => this.onOpen(run.name));
+    const away = element("button", "vrt-delete-run", this.texts.delete);
+    away.type = "button";
+    away.setAttribute("aria-label", this.texts.deleteRun.replace("{}", run.prompt.slice(0, 80) || this.texts.noPrompt));
+    away.addEventListener("click", () => this.remove(item, run));
+    item.append(open, away);
+    return item;
+  }
+
+  /** Today's runs by the hour, others with their day. */
+  time(seconds) {
+    const when = new Date(seconds * 1000);
+    const day = when.toDateString() === new Date().toDateString() ? {} : { day: "numeric", month: "short" };
+    return when.toLocaleString([], { ...day, hour: "2-digit", minute: "2-digit" });
+  }
+
+  /** The focus goes to the next run, or to the one before. */
+  async remove(item, run) {
+    const neighbour = item.nextElementSibling || item.previousElementSibling;
+    if (!(await this.ask(`history/${run.name}`, "DELETE"))) return;
+    VRThinker.say(this.said, this.texts.deleted);
+    if (neighbour) this.focus({ name: neighbour.dataset.run, kind: "vrt-delete-run" });
+    else this.said.focus();
+  }
+
+  /** The button, or the question that it asks. */
+  drawAll(asking) {
+    const { texts } = this;
+    const button = (text, act) => {
+      const made = VRThinker.element("button", "", text);
+      made.type = "button";
+      made.addEventListener("click", act);
+      return made;
+    };
+    const change = (now) => {
+      this.drawAll(now);
+      const first = this.all.querySelector("button");
+      if (first.checkVisibility()) first.focus();
+    };
+    if (!asking) return this.all.replaceChildren(button(texts.deleteAll, () => change(true)));
+    const question = VRThinker.element("p", "", texts.question);
+    question.setAttribute("role", "alert");
+    const yes = async () => {
+      if (await this.ask("history", "DELETE")) VRThinker.say(this.said, texts.deleted);
+      change(false);
+    };
+    return this.all.replaceChildren(question, button(texts.no, () => change(false)), button(texts.yes, yes));
+  }
+};
+
+/** The list. Gradio makes it when its tab is opened for the first time, so the page's address is kept elsewhere. */
+VRThinker.mountHistory = (root, texts) => {
+  VRThinker.history = new VRThinker.History(root, (name) => VRThinker.openRun(name), texts);
+};

@@ -1,0 +1,236 @@
+"""The history: every run of a visitor is kept, also one that was left, and nobody sees another's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from tests.ui.sessions.test_background_run import finish_at_once, run_until_stopped, until
+from tests.ui.support import handmade_runs
+from vrthinker_core.errors import TraceError
+from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types.events import Event, StopReason
+from vrthinker_core.ui.history import history as module
+from vrthinker_core.ui.history.history import History, Keeping
+from vrthinker_core.ui.history.history_routes import HistoryRoutes
+from vrthinker_core.ui.history.run_store import RunStore
+from vrthinker_core.ui.history.visitors import COOKIE, VisitorCookies, owner_of
+from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
+from vrthinker_core.ui.sessions.sessions import Session, Sessions
+from vrthinker_core.ui.sessions.shared_traces import SharedTraces
+
+ANNA, BERT = owner_of({COOKIE: "a" * 43}), owner_of({COOKIE: "b" * 43})
+
+
+class Server:
+    """What a server keeps, in `folder`; another one with the same folder is that server started again."""
+
+    def __init__(self, folder: Path, run_job: JobRunner = finish_at_once, keeping: Keeping | None = None, at_once: int = 4) -> None:
+        self.folder = folder
+        self.store = RunStore(folder / "runs")
+        self.sessions = Sessions(folder / str(time.time_ns()), run_job, at_once)
+        self.history = History(self.store, self.sessions, keeping or Keeping())
+
+    def run(self, page: str = "page", owner: str = ANNA, prompt: str = "A ball pans steadily.") -> Session:
+        videos = [self.folder / "a.mp4", self.folder / "b.mp4"]
+        for path in videos:
+            path.write_bytes(path.name.encode())
+        return self.sessions.start_run(page, VideoPair(prompt, *videos), Settings(), owner=owner)
+
+    def outcomes(self, owner: str = ANNA) -> list[str]:
+        return [row["outcome"] for row in self.history.rows(owner)]
+
+    def close(self) -> None:
+        self.sessions.close()
+        self.history.close()
+
+
+def test_every_run_of_a_visit_is_listed_and_opens_after_a_restart(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    first = server.run(prompt="First.")
+    until(lambda: server.outcomes() == ["Video 1 is better overall"])
+    server.run()
+    until(lambda: server.outcomes() == ["Video 1 is better overall"] * 2)
+    server.sessions.end("page")
+    server.close()
+    again = Server(tmp_path)
+    rows = again.history.rows(ANNA)
+    assert [row["name"] for row in rows][-1] == first.kept, "the latest stands first"
+    assert all(row["over"] and row["judge"] == "by hand" for row in rows)
+    trace, videos = again.history.open(ANNA, first.kept)
+    assert trace == handmade_runs.three_turns()
+    assert sorted(path.read_bytes() for path in videos) == [b"a.mp4", b"b.mp4"]
+
+
+def test_nobody_sees_opens_or_deletes_the_run_of_another(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    name = server.run().kept
+    until(lambda: server.outcomes() == ["Video 1 is better overall"])
+    for other in (BERT, ""):
+        assert server.history.rows(other) == []
+        assert server.history.videos(other, handmade_runs.three_turns()) == []
+        with pytest.raises(TraceError) as refused:
+            server.history.open(other, name)
+        with pytest.raises(TraceError) as unknown:
+            server.history.open(other, "0" * 24)
+        assert str(refused.value) == str(unknown.value)
+        server.history.delete(other, [name])
+        server.history.delete(other)
+    assert [row["name"] for row in server.history.rows(ANNA)] == [name]
+    server.history.delete(ANNA)
+    assert server.history.rows(ANNA) == []
+
+
+def test_a_run_that_is_left_goes_on_and_the_same_visitor_finds_it(tmp_path: Path) -> None:
+    server = Server(tmp_path, run_until_stopped, Keeping(after_leaving=60))
+    session = server.run()
+    until(lambda: session.run.state.turns)
+    server.sessions.end("page")  # the page was reloaded
+    assert not session.run.over
+    assert server.outcomes() == ["Goes on"]
+    assert server.history.live(BERT, session.kept) is None
+    found = server.history.live(ANNA, session.kept)
+    assert found is session
+    server.sessions.attach("another page", found)
+    server.sessions.attach("a third page", found)
+    server.sessions.end("another page")
+    assert server.sessions.seconds_left(session) == 0
+    assert server.sessions.get("a third page") is session
+    assert not session.run.over
+    session.run.stop()
+    until(lambda: server.outcomes() == ["Stopped"])
+    server.close()
+
+
+def test_a_run_that_nobody_comes_back_to_is_stopped_and_kept(tmp_path: Path) -> None:
+    server = Server(tmp_path, run_until_stopped, Keeping(after_leaving=0.3))
+    session = server.run()
+    until(lambda: session.run.state.turns)
+    time.sleep(0.6)
+    assert not session.run.over, "it is still shown"
+    server.sessions.end("page")
+    until(lambda: session.run.over)
+    until(lambda: server.outcomes() == ["Stopped"])
+    until(lambda: server.sessions.find_run(session.name) is None)
+    trace, _ = server.history.open(ANNA, session.kept)
+    assert trace.finished is not None
+    assert trace.finished.stop is StopReason.CANCELLED
+
+
+def test_a_run_that_was_left_gives_way_to_one_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GIVE_WAY_SECONDS", 0.1)
+    server = Server(tmp_path, run_until_stopped, Keeping(after_leaving=600), at_once=1)
+    left = server.run("anna")
+    until(lambda: left.run.state.turns)
+    server.sessions.end("anna")
+    waiting = server.run("bert", BERT)
+    until(lambda: waiting.run.state.turns)
+    assert left.run.over
+    server.close()
+
+
+def test_the_next_comparison_of_a_visitor_stops_the_one_they_left(tmp_path: Path) -> None:
+    server = Server(tmp_path, run_until_stopped, Keeping(after_leaving=600))
+    left = server.run()
+    until(lambda: left.run.state.turns)
+    server.sessions.start_replay("page", handmade_runs.three_turns(), owner=ANNA)  # an example was opened
+    assert not left.run.over
+    server.run("page", owner="")  # whose it is, is known from what the page has shown
+    until(lambda: left.run.over)
+    until(lambda: server.outcomes() == ["Goes on", "Stopped"])
+    server.close()
+
+
+def test_what_a_killed_server_had_of_a_run_is_kept(tmp_path: Path) -> None:
+    def two_turns_and_no_end(job: RunJob) -> Generator[Event, None, None]:
+        events = list(handmade_runs.three_turns().events())
+        ends = [number for number, event in enumerate(events) if type(event).__name__ == "TurnEnded"]
+        yield from events[: ends[1] + 1]
+        while not job.stop_file.exists():
+            time.sleep(0.01)
+
+    server = Server(tmp_path, two_turns_and_no_end)
+    session = server.run()
+    until(lambda: server.store.get(session.kept) and len(server.store.trace(session.kept).turns) == 2)
+    after_kill = Server(tmp_path)  # nothing told the first one to end
+    assert after_kill.outcomes() == ["Cut off before it ended"]
+    trace, videos = after_kill.history.open(ANNA, session.kept)
+    assert trace.turns == handmade_runs.three_turns().turns[:2]
+    assert len(videos) == 2
+    server.close()
+
+
+def test_deleting_ends_a_run_that_goes_on_and_the_links_to_it(tmp_path: Path) -> None:
+    server = Server(tmp_path, run_until_stopped)
+    shared = SharedTraces(server.store)
+    session = server.run()
+    until(lambda: server.store.get(session.kept))
+    link = shared.add(session.kept, handmade_runs.three_turns(), ANNA)
+    server.history.delete(ANNA, [session.kept])
+    until(lambda: session.run.over)
+    server.close()
+    assert server.history.rows(ANNA) == []
+    assert not shared.has(link)
+    assert server.store.records() == {}
+
+
+def test_a_visitor_keeps_a_bounded_number_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_LISTED", 3)
+    server = Server(tmp_path)
+    kept = [server.history.keep(ANNA, handmade_runs.three_turns()) for _ in range(5)]
+    server.history.keep(BERT, handmade_runs.three_turns())
+    assert [row["name"] for row in server.history.rows(ANNA)] == kept[:1:-1]
+    assert len(server.history.rows(BERT)) == 1
+
+
+def test_a_server_that_keeps_nothing_keeps_nothing(tmp_path: Path) -> None:
+    server = Server(tmp_path, run_until_stopped, Keeping(seconds=0))
+    session = server.run()
+    until(lambda: session.run.state.turns)
+    server.sessions.end("page")
+    assert session.run.join(5)
+    assert server.history.rows(ANNA) == []
+    assert server.history.keep(ANNA, handmade_runs.three_turns()) == ""
+    assert server.store.records() == {}
+    assert "keeps no runs" in server.history.help
+
+
+def client_of(server: Server, in_frame: bool = False) -> TestClient:
+    page = Route("/", lambda _request: PlainTextResponse("the page"))
+    app = Starlette(routes=[page, *HistoryRoutes(server.history).routes()])
+    app.add_middleware(VisitorCookies, in_frame=in_frame)
+    return TestClient(app, base_url="https://testserver")
+
+
+def test_a_visitor_is_known_by_a_cookie_that_the_page_sets(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    anna, bert = client_of(server), client_of(server)
+    assert "set-cookie" not in anna.get("/history").headers
+    told = anna.get("/").headers["set-cookie"]
+    bert.get("/")
+    assert all(word in told for word in ("HttpOnly", "SameSite=Lax", "Path=/"))
+    value = anna.cookies[COOKIE]
+    assert anna.get("/").headers["set-cookie"] == told, "it stays the same"
+    assert value != bert.cookies[COOKIE]
+    session = server.run(owner=owner_of({COOKIE: value}), prompt="Anna's.")
+    until(lambda: [row["outcome"] for row in anna.get("/history").json()["runs"]] == ["Video 1 is better overall"])
+    assert bert.get("/history").json()["runs"] == []
+    assert bert.delete(f"/history/{session.kept}").json()["runs"] == []
+    assert len(anna.get("/history").json()["runs"]) == 1
+    everything = b"".join(path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file())
+    assert value.encode() not in everything, "only its hash is kept"
+    assert anna.delete(f"/history/{session.kept}").json()["runs"] == []
+    framed = client_of(server, in_frame=True).get("/").headers["set-cookie"]
+    assert all(word in framed for word in ("HttpOnly", "SameSite=None", "Secure", "Partitioned"))
+
+
+@pytest.mark.parametrize("value", ["", "x", "a" * 42, "a" * 44, "../" * 14 + "a", "é" * 43])
+def test_a_cookie_that_we_did_not_set_is_nobodys(value: str) -> None:
+    assert owner_of({COOKIE: value}) == ""

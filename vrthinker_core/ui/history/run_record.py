@@ -1,0 +1,83 @@
+"""The record of a kept run: the little that the list of runs shows of it, whose it is, and how long it is kept."""
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vrthinker_core.types import Preference
+from vrthinker_core.types.events import StopReason, Trace
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+MAX_RECORD_BYTES = 64 * 2**10
+MAX_TEXT = 400  # characters of the prompt, and of the judge's name
+
+NAME = re.compile(r"[0-9a-f]{24}")  # of a run; it cannot be guessed
+VIDEO = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]{1,8})?")  # the SHA-256 of its content and the ending of its name
+_OWNER = re.compile(r"([0-9a-f]{64})?")
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A kept run without its trace."""
+
+    owner: str  # of the visitor, as `visitors.owner_of` gives it; "" for nobody's
+    prompt: str
+    judge: str
+    begun: float  # seconds since 1970
+    until: float  # when it is dropped
+    ending: StopReason | None = None  # None for a run that was cut off, or has not ended
+    judged: bool = False  # it gave a verdict
+    overall: Preference | None = None  # the verdict's label for the whole
+    videos: tuple[str, ...] = ()  # names of the kept files that it compared
+    origin: str = ""  # of a link: the run that it shows
+
+
+def record_of(owner: str, trace: Trace, begun: float, until: float, origin: str = "") -> RunRecord:
+    """The record of that run."""
+    started, finished = trace.started, trace.finished
+    verdict, ending = (finished.verdict, finished.stop) if finished else (None, None)
+    judged, overall = verdict is not None, verdict.OA if verdict else None
+    prompt, judge = started.prompt[:MAX_TEXT], started.judge[:MAX_TEXT]
+    return RunRecord(owner, prompt, judge, begun, until, ending, judged, overall, origin=origin)
+
+
+def record_json(record: RunRecord) -> bytes:
+    """The record as it is written."""
+    return _adapter().dump_json(record)
+
+
+def read_record(path: Path) -> RunRecord | None:
+    """The record in that file; None where none can be read or what it says cannot be."""
+    from pydantic import ValidationError
+
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_RECORD_BYTES + 1)
+        record = _adapter().validate_json(data)
+    except (OSError, ValidationError, ValueError, RecursionError):
+        return None
+    return record if len(data) <= MAX_RECORD_BYTES and _can_be(record) else None
+
+
+def _can_be(record: RunRecord) -> bool:
+    return (
+        _OWNER.fullmatch(record.owner) is not None
+        and len(record.prompt) <= MAX_TEXT
+        and len(record.judge) <= MAX_TEXT
+        and all(0 <= number < math.inf for number in (record.begun, record.until))
+        and len(record.videos) <= 2
+        and all(VIDEO.fullmatch(name) for name in record.videos)
+        and (not record.origin or NAME.fullmatch(record.origin) is not None)
+    )
+
+
+@cache
+def _adapter() -> "TypeAdapter[RunRecord]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RunRecord)

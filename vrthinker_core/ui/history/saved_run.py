@@ -1,0 +1,46 @@
+"""A saved run that is opened: its trace with what is known of it here, and the videos that the players show."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from vrthinker_core.errors import VrThinkerError
+from vrthinker_core.types.events import Trace
+from vrthinker_core.ui.fetch.uploads import Uploads
+from vrthinker_core.ui.server.gradio_blocks import upload_place
+from vrthinker_core.ui.sessions.replay import matching_videos
+from vrthinker_core.ui.sessions.sessions import Videos
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRun:
+    """A trace, and where it came from."""
+
+    trace: Trace
+    link: str = ""  # the name in `?trace=NAME`
+    kept: str = ""  # the name in `?run=NAME`, by which its visitor opens it
+    videos: Iterable[Path] = ()  # files that are kept with it
+
+
+def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> Videos:
+    """The videos that were compared, those that are at hand: among `known` files, or else kept ones, which then are uploads, too.
+
+    A file counts by its content alone, so one that was damaged is not shown.
+    """
+    kept = list(saved.videos)
+    found = matching_videos(saved.trace, [*kept, *known])
+    names = [clip.name if clip else "" for clip in saved.trace.started.clips]
+    first, second = (_among_uploads(uploads, path, name) if path in kept else path for path, name in zip(found, names, strict=True))
+    return first, second
+
+
+def _among_uploads(uploads: Uploads, path: Path | None, name: str) -> Path | None:
+    """None where there is no room for it."""
+    if path is None:
+        return None
+    with suppress(OSError, VrThinkerError):
+        file = uploads.link(path, upload_place(path, Path(name).stem[:80] + path.suffix))
+        uploads.make_playable(file)
+        return file
+    return None
