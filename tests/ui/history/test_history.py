@@ -63,7 +63,7 @@ def test_every_run_of_a_visit_is_listed_and_opens_after_a_restart(tmp_path: Path
     again = Server(tmp_path)
     rows = again.history.rows(ANNA)
     assert [row["name"] for row in rows][-1] == first.kept, "the latest stands first"
-    assert all(row["over"] and row["judge"] == "by hand" for row in rows)
+    assert all(row["over"] and row["judge"] == "Judge: by hand" for row in rows)
     trace, videos = again.history.open(ANNA, first.kept)
     assert trace == handmade_runs.three_turns()
     assert sorted(path.read_bytes() for path in videos) == [b"a.mp4", b"b.mp4"]

@@ -93,3 +93,8 @@ def test_axe_finds_nothing_serious_while_running_and_stopped(
     page.locator("#stop").click()
     wait_for(page, "Stopped")
     assert serious_violations(page, axe) == []
+    tab(page, "Your runs")
+    expect(page.locator(".vrt-open-run")).to_contain_text("Stopped", timeout=LONG)
+    page.get_by_role("button", name="Delete all runs").click()
+    expect(page.get_by_role("button", name="Keep them")).to_be_focused()
+    assert serious_violations(page, axe) == []

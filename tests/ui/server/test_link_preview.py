@@ -121,9 +121,19 @@ def test_only_so_many_previews_are_kept(examples: Path, tmp_path: Path) -> None:
     shared = SharedTraces(RunStore(tmp_path / "shared"))
     previews = LinkPreviews(Examples(examples), shared)
     trace = load(examples / "a-block" / "trace.json")
-    names = [shared.add(str(number), trace) for number in range(MAX_KEPT + 3)]
+    names = [shared.add(f"{number:024x}", trace) for number in range(MAX_KEPT + 3)]
     assert all(previews.find(name).jpeg for name in names)
     assert len(previews) == MAX_KEPT
+
+
+def test_the_preview_of_a_run_goes_with_its_link(examples: Path, tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    previews = LinkPreviews(Examples(examples), shared := SharedTraces(store))
+    name = shared.add("0" * 24, load(examples / "a-block" / "trace.json"))
+    assert previews.find(name).jpeg
+    store.remove([name])
+    assert previews.find(name).title == "VR-Thinker"
+    assert len(previews) == 0
 
 
 def test_the_server_tells_of_its_links(serve: Callable[..., Server], examples: Path) -> None:

@@ -18,6 +18,7 @@ from vrthinker_core.ui.history.run_store import KEEP_SECONDS, MAX_BYTES, RunStor
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.sessions.sessions import LEFT, Session, Sessions
+from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.run_state import RunState
 
 LOOK_SECONDS = 0.25  # between two looks at a run that goes on
@@ -157,7 +158,7 @@ class History:
         if trace is None:
             return
         before = self._store.get(name)
-        record = record_of(session.owner, trace, before.begun if before else now, now + self._keeping.seconds)
+        record = record_of(session.owner, trace, before.begun if before else _begun(session), now + self._keeping.seconds)
         record = replace(record, videos=before.videos if before else ())
         with self._lock:
             if name in self._deleted:
@@ -186,7 +187,7 @@ def _ended_turns(state: RunState) -> int:
 
 
 def _row(name: str, record: RunRecord) -> RunRowJson:
-    prompt, judge, what = record.prompt, record.judge, wording.outcome(record)
+    prompt, judge, what = record.prompt, words.JUDGE_LINE.format(record.judge), wording.outcome(record)
     return {"name": name, "prompt": prompt, "judge": judge, "outcome": what, "begun": record.begun, "over": True}
 
 
@@ -194,15 +195,19 @@ def _live_row(session: Session) -> RunRowJson:
     run, started = session.run, session.run.state.started
     prompt = run.pair.prompt if isinstance(run, BackgroundRun) else ""
     judge = started.judge if started else session.judge
-    begun = time.time() - (time.monotonic() - session.started_at)
     return {
         "name": session.kept,
         "prompt": encodable(prompt)[:MAX_TEXT],
-        "judge": judge,
+        "judge": words.JUDGE_LINE.format(judge) if judge else "",
         "outcome": wording.GOES_ON,
-        "begun": begun,
+        "begun": _begun(session),
         "over": False,
     }
+
+
+def _begun(session: Session) -> float:
+    """When the session's run began, in seconds since 1970."""
+    return time.time() - (time.monotonic() - session.started_at)
 
 
 def _warn(error: OSError) -> None:

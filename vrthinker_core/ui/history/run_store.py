@@ -71,13 +71,14 @@ class RunStore:
         """
         data, digests = to_json(trace), [(file_digest(path), path) for path in videos]
         with self._locked():
-            if again and name not in self.records():
+            if again and self.get(name) is None:
                 return None
             names = tuple(kept for digest, path in digests if (kept := self._keep_video(digest, path)))
             record = replace(record, videos=names) if names else record
             write_atomically(self._traces / f"{name}.json", data)
             write_atomically(self._records / f"{name}.json", record_json(record))
-            self._drop_oldest()
+            if not again:  # one that grows is counted by the next sweep
+                self._drop_oldest()
         return record
 
     def records(self) -> dict[str, RunRecord]:

@@ -82,12 +82,11 @@ class PageComponents:
                 _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")
             with gr.Tab(words.TAB_TRANSCRIPT):
                 self.transcript = _html("mountTranscript(host, props, watch)", {"passages": []}, "transcript")
-            with gr.Tab(wording.TAB):
-                texts = json.dumps(wording.LIST)
-                _html(f"mountHistory(host, {texts})", None, "history")
             with gr.Tab(words.TAB_SAVE):
                 _html("mountSave(host)", None, "save")
                 self.open_button = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
+            with gr.Tab(wording.TAB):
+                _html(f"mountHistory(host, {json.dumps(wording.LIST)})", None, "history")
 
 
 def no_updates() -> Updates:

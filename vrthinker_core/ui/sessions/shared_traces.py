@@ -4,6 +4,7 @@ import secrets
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from vrthinker_core.errors import TraceError
@@ -28,9 +29,10 @@ class SharedTraces:
         """
         with self._lock:
             links = [name for name, record in self._store.records().items() if record.origin == run and record.owner == owner]
-            known = next((name for name in links if self._store.trace(name) == trace), "")
-            if known:
-                return known
+            for name in links:
+                with suppress(TraceError):  # a damaged one
+                    if self._store.trace(name) == trace:
+                        return name
             name, now = secrets.token_hex(12), time.time()
             record = record_of(owner, trace, now, now + self._store.keep_seconds, origin=run)
             self._store.put(name, record, trace, videos)
