@@ -44,6 +44,44 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], S
     running[-1].stop()
 
 
+def runs(page: Page, *outcomes: str) -> None:
+    """Open the list, and wait until it says this."""
+    tab(page, "Your runs")
+    expect(page.locator(".vrt-runs b")).to_have_text(list(outcomes), timeout=LONG)
+
+
+def leave_and_come_back(page: Page) -> None:
+    """A run goes on, is followed after a reload, and the way back from an example leads to it."""
+    page.reload()
+    expect(page.locator("#stop")).to_be_visible(timeout=LONG)
+    expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
+    runs(page, "Goes on")
+    tab(page, "Trace")
+    show_example(page)
+    page.go_back()
+    page.locator("#stop").click(timeout=LONG)
+    wait_for(page, "^Stopped")
+    expect(page.locator("#go")).to_be_visible(timeout=LONG)
+
+
+def change_everything_and_open_it(page: Page) -> None:
+    """The list opens the run as it was, whatever has become of the inputs."""
+    page.locator("#second button[aria-label='Clear']").click(timeout=LONG)
+    page.locator("#prompt textarea").fill("Another prompt.")
+    runs(page, "Stopped")
+    page.locator(".vrt-open-run").click()
+    expect(page.locator("#prompt textarea")).to_have_value(PROMPT, timeout=LONG)
+    expect(page.locator("#second video")).to_be_visible(timeout=LONG)
+
+
+def delete_by_keyboard(page: Page) -> None:
+    tab(page, "Your runs")
+    page.locator(".vrt-open-run").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator(".vrt-none")).to_be_visible(timeout=LONG)
+
+
 def test_no_run_is_lost(servers: Callable[[], Server], open_page: Open, clips: Clips) -> None:
     server = servers()
     page = open_page(server.url)
@@ -51,44 +89,23 @@ def test_no_run_is_lost(servers: Callable[[], Server], open_page: Open, clips: C
     expect(page.locator(".vrt-text p").first).to_be_visible(timeout=LONG)
     expect(page).to_have_url(re.compile(r"\?run=[0-9a-f]{24}$"), timeout=LONG)
     address = page.url
-
-    page.reload()  # in the middle: the run goes on, and is followed
-    expect(page.locator("#stop")).to_be_visible(timeout=LONG)
-    expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
-    tab(page, "Your runs")
-    expect(page.locator(".vrt-runs b")).to_have_text(["Goes on"], timeout=LONG)
-    tab(page, "Trace")
-    show_example(page)  # the run goes on, and the way back leads to it
-    page.go_back()
+    leave_and_come_back(page)
     expect(page).to_have_url(address)
-    page.locator("#stop").click(timeout=LONG)
-    wait_for(page, "^Stopped")
-    expect(page.locator("#go")).to_be_visible(timeout=LONG)
-    page.locator("#second button[aria-label='Clear']").click(timeout=LONG)
-    page.locator("#prompt textarea").fill("Another prompt.")
-    tab(page, "Your runs")
-    expect(page.locator(".vrt-runs b")).to_have_text(["Stopped"], timeout=LONG)
-    page.locator(".vrt-open-run").click()  # as it was, whatever has become of the inputs
-    expect(page.locator("#prompt textarea")).to_have_value(PROMPT, timeout=LONG)
-    expect(page.locator("#second video")).to_be_visible(timeout=LONG)
+    change_everything_and_open_it(page)
     shared = link(page)
 
     stranger = open_page(address)  # in a browser of its own
     wait_for(stranger, "not here any more, or it is another visitor's")
     assert stranger.request.delete(f"{server.url}history/{address[-24:]}").json()["runs"] == []
 
-    again = servers()  # the server was started anew
+    again = servers()
     for visitor, place in ((page, address), (stranger, shared)):
         visitor.goto(place.replace(server.url, again.url))
         expect(visitor.locator(".vrt-ending")).to_contain_text("Stopped.", timeout=LONG)
         expect(visitor.locator(".vrt-tile")).to_have_count(4)
         assert all(video_files(visitor))
-    tab(page, "Your runs")
-    page.locator(".vrt-open-run").focus()
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")  # deletes it, with its link
-    expect(page.locator(".vrt-none")).to_be_visible(timeout=LONG)
+    delete_by_keyboard(page)
     page.reload()
     wait_for(page, "not here any more")
-    stranger.reload()
+    stranger.reload()  # the link has ended, too
     wait_for(stranger, "leads nowhere")
