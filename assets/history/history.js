@@ -15,6 +15,7 @@ VRThinker.History = class {
     this.all = element("div", "vrt-delete-all");
     this.said = element("p", "vrt-said");
     this.said.setAttribute("role", "status");
+    this.said.tabIndex = -1; // takes the focus when the last run has been deleted
     root.replaceChildren(this.help, this.list, this.all, this.said);
     this.drawAll(false);
     this.shown = (VRThinker.trace || {}).kept;

@@ -16,6 +16,7 @@ from gradio.blocks import BlockFunction, Blocks
 from gradio.context import LocalContext
 from gradio.data_classes import PredictBodyInternal
 from gradio.exceptions import InvalidPathError
+from gradio.processing_utils import save_file_to_cache
 from gradio.queueing import Event, Queue
 from gradio.route_utils import upload_fn
 from gradio.routes import App
@@ -25,7 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.benchmarks.tools.metrics import run_in_thread
-from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED, CheckedBlocks
+from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED, CheckedBlocks, upload_place
 from vrthinker_core.ui.server.request_limits import BLOCKED_PATHS
 
 VALUES = ("a word", [], "more words")
@@ -189,6 +190,17 @@ def test_a_web_address_is_fetched_by_us(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_upload_folder_is_where_we_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     assert get_upload_folder() == str(tmp_path), "app.py says by GRADIO_TEMP_DIR where uploads go"
+
+
+def test_a_kept_file_lies_where_gradio_would_copy_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
+    kept = tmp_path / "a film - 1,2.mp4"
+    kept.write_bytes(b"film")
+    place = upload_place(kept, kept.name)
+    place.parent.mkdir(parents=True)
+    kept.rename(place)
+    assert save_file_to_cache(place, get_upload_folder()) == str(place)
+    assert upload_place(place, "../..").name == "video"
 
 
 def test_an_upload_is_received_where_we_say() -> None:

@@ -207,7 +207,7 @@ def _live_row(session: Session) -> RunRowJson:
 
 def _begun(session: Session) -> float:
     """When the session's run began, in seconds since 1970."""
-    return time.time() - (time.monotonic() - session.started_at)
+    return round(time.time() - (time.monotonic() - session.started_at), 1)
 
 
 def _warn(error: OSError) -> None:
