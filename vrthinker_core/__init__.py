@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vrthinker_core.batch import judge_many
     from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, TraceError, VideoError, VrThinkerError
     from vrthinker_core.judge import judge
-    from vrthinker_core.types import Dimension, Preference, Settings, Side, Verdict, VideoPair
+    from vrthinker_core.types import Dimension, Preference, Settings, Side, Verdict, VideoPair, Vote
     from vrthinker_core.types.events import (
         Event,
         Finished,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Trace,
         Turn,
         TurnEnded,
+        Voted,
     )
     from vrthinker_core.types.order import OrderCheck, OrderEffect, check_order
 
@@ -54,6 +55,8 @@ __all__ = [
     "Verdict",
     "VideoError",
     "VideoPair",
+    "Vote",
+    "Voted",
     "VrThinkerError",
     "check_order",
     "judge",

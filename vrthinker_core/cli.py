@@ -127,14 +127,15 @@ def _print_run(events: Iterable[Event], json_only: bool) -> int:
 
 def _print_labels(events: Iterable[Event]) -> Finished | None:
     """Only the labels; with both orders also those of the second run, mapped back, and the word of each dimension."""
-    from vrthinker_core.types.events import Finished, Swapped
+    from vrthinker_core.types.events import Finished, Swapped, Voted
     from vrthinker_core.types.order import check_order
     from vrthinker_core.types.wording import order_unchecked
 
     end: Finished | None = None
     last: Event | None = None
-    for last in events:
-        end = last if isinstance(last, Finished) else end
+    for event in events:
+        last = last if isinstance(event, Voted) else event
+        end = event if isinstance(event, Finished) else end
     if end is None:
         return None
     lines = [*end.notes, *([end.error] if end.fault not in INPUT_FAULTS else [])]

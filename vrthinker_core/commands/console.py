@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import Console
 from rich.text import Text
 
-from vrthinker_core.types import ClipInfo, Side, Thumbnail
+from vrthinker_core.types import ClipInfo, Side, Thumbnail, Verdict, Vote
 from vrthinker_core.types.events import (
     Event,
     Finished,
@@ -20,6 +20,7 @@ from vrthinker_core.types.events import (
     TextArrived,
     Turn,
     TurnEnded,
+    Voted,
 )
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.progress import ended_after, reading, speed, totals
@@ -38,9 +39,11 @@ class ConsoleRenderer:
     def render(self, events: Iterable[Event]) -> Finished | None:
         """Print all events; gives the end of the run, of the first one where the pair is judged in both orders."""
         last: Finished | None = None
-        in_swapped, second = False, None
+        in_swapped, second, vote = False, None, None
         for event in events:
-            if isinstance(event, Swapped):
+            if isinstance(event, Voted):
+                vote = event.vote
+            elif isinstance(event, Swapped):
                 if not in_swapped:
                     self._line("")
                     self._line(SIDES_SWAPPED, "bold magenta")
@@ -50,6 +53,8 @@ class ConsoleRenderer:
                 last = self._render(event)
         if in_swapped:
             self._order(last, second)
+        if vote is not None:
+            self._vote(vote, last.verdict if last else None)
         return last
 
     def _render(self, event: RunEvent) -> Finished | None:
@@ -79,6 +84,18 @@ class ConsoleRenderer:
         for dimension, label in check.first:
             labels = f"{LABEL_NAMES[label]:<12}{LABEL_NAMES[swapped[dimension]]:<12}"
             self._line(f"  {DIMENSION_NAMES[dimension]:<16}{labels}{check[dimension]}")
+
+    def _vote(self, vote: Vote, verdict: Verdict | None) -> None:
+        """What a person said, with a word for each dimension in which the judge has a label too."""
+        self._line("")
+        self._line(f"Vote of a person{', before they saw the verdict' if vote.blind else ''}", "bold green")
+        agrees = {dimension: "agrees" if same else "differs" for dimension, same in vote.compare(verdict).items()}
+        for dimension, label in vote.labels:
+            self._line(f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]:<12}{agrees.get(dimension, '')}".rstrip())
+        if vote.agrees is not None:
+            self._line(f"  {'Verdict':<16}{'agrees' if vote.agrees else 'disagrees'}")
+        if vote.note:
+            self._line(f"Note      {vote.note}")
 
     def _started(self, started: Started) -> None:
         self._max_turns, self._turns = started.settings.max_turns, []

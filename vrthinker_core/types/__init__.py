@@ -1,6 +1,6 @@
 """The nouns. Start reading here: everything else in the package is written in these words."""
 
-from vrthinker_core.types.comparison import Dimension, Preference, Side, Verdict, VideoPair
+from vrthinker_core.types.comparison import Dimension, Preference, Side, Verdict, VideoPair, Vote
 from vrthinker_core.types.events import Run, StopReason, Trace, Turn
 from vrthinker_core.types.frames import ClipInfo, Frame, FrameRef, Thumbnail
 from vrthinker_core.types.replies import FrameSelection, Problem, ProblemKind, Reply
@@ -26,4 +26,5 @@ __all__ = [
     "Turn",
     "Verdict",
     "VideoPair",
+    "Vote",
 ]

@@ -1,9 +1,13 @@
-"""What is compared, and what comes out: two videos of one prompt, and a label per dimension."""
+"""What is compared, and what comes out: two videos of one prompt, and a label per dimension, from a judge or from a person."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum, StrEnum
 from pathlib import Path
+
+MAX_NOTE = 2000  # Characters of the note of a vote
+MAX_DECIDING = 16  # Pairs that a vote marks
 
 
 class Side(IntEnum):
@@ -69,3 +73,41 @@ class Verdict:
     def whole(self) -> bool:
         """All four dimensions are there."""
         return len(self.labels) == len(Dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """A person's own labels for a pair, and what they say of the judge's verdict. Raises ValueError for what cannot be a vote."""
+
+    at: datetime  # When it was given, with its time zone
+    labels: Verdict = Verdict()
+    agrees: bool | None = None  # With the judge's verdict; None means the person did not say
+    slots: tuple[int, ...] = ()  # Of the pairs that decided it, 0-based
+    note: str = ""
+    blind: bool = False  # The labels were given before anything that the judge said was shown
+
+    def __post_init__(self) -> None:
+        if self.at.tzinfo is None or not 2000 <= self.at.year < 3000:
+            raise ValueError("the time of a vote has a time zone and a year of this millennium")
+        if len(self.slots) > MAX_DECIDING or len(set(self.slots)) < len(self.slots) or min(self.slots, default=0) < 0:
+            raise ValueError(f"a vote marks at most {MAX_DECIDING} pairs, each once")
+        if len(self.note) > MAX_NOTE:
+            raise ValueError(f"the note of a vote has at most {MAX_NOTE:,} characters")
+
+    @property
+    def empty(self) -> bool:
+        """The person has said nothing."""
+        return not self.labels.labels and self.agrees is None and not self.slots and not self.note.strip()
+
+    def compare(self, verdict: Verdict | None) -> dict[Dimension, bool]:
+        """Whether the person's label is that of the verdict, for each dimension in which both have one."""
+        others = dict(verdict or ())
+        both = [(dimension, label, others.get(dimension)) for dimension, label in self.labels]
+        return {dimension: label is other for dimension, label, other in both if label is not None and other is not None}
+
+    def agrees_with(self, verdict: Verdict | None) -> bool | None:
+        """Whether the person agrees with the verdict, in words and in every label; None where neither says so."""
+        equal = self.compare(verdict).values()
+        if self.agrees is False or not all(equal):
+            return False
+        return True if self.agrees or equal else None

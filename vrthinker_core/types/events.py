@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, Self
 
-from vrthinker_core.types.comparison import Verdict
+from vrthinker_core.types.comparison import Verdict, Vote
 from vrthinker_core.types.frames import ClipInfo, FrameRef, Thumbnail
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.replies import CUT_PROBLEMS, Problem, Reply
@@ -126,7 +126,14 @@ class Swapped:
     event: RunEvent  # As the judge had it: its video 1 is the pair's second video
 
 
-Event = RunEvent | Swapped
+@dataclass(frozen=True, slots=True)
+class Voted:
+    """A person has voted on the pair, in the sides of the first run; of several votes the last one counts."""
+
+    vote: Vote
+
+
+Event = RunEvent | Swapped | Voted
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +171,12 @@ class Trace(Run):
 
     format: Literal["vr-thinker-trace/1"] = "vr-thinker-trace/1"
     swapped: Run | None = None  # The second run, where the order was checked
+    vote: Vote | None = None  # A person's, where one was given
 
     def with_event(self, event: Event) -> "Trace":
-        """The same for both runs."""
+        """The same for both runs and the vote."""
+        if isinstance(event, Voted):
+            return replace(self, vote=event.vote)
         if not isinstance(event, Swapped):
             return Run.with_event(self, event)
         if isinstance(event.event, Started):
@@ -175,7 +185,9 @@ class Trace(Run):
         return self if swapped is self.swapped else replace(self, swapped=swapped)
 
     def events(self) -> Iterator[Event]:
-        """The very events of the live run, in order, those of the second run after them."""
+        """The very events of the live run, in order; after them those of the second run, then the vote."""
         yield from self.run_events()
         if self.swapped is not None:
             yield from map(Swapped, self.swapped.run_events())
+        if self.vote is not None:
+            yield Voted(self.vote)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vrthinker_core.errors import describe
-from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Event, Finished, StopReason, Swapped
+from vrthinker_core.types import Settings, VideoPair, Vote
+from vrthinker_core.types.events import Event, Finished, StopReason, Swapped, Voted
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.sessions.replay import end_open_turn
 from vrthinker_core.ui.view.run_state import RunState, fold
@@ -102,6 +102,11 @@ class BackgroundRun:
         """Wait until the run is over; False when `timeout` seconds were not enough."""
         return self._over.wait(timeout)
 
+    def add_vote(self, vote: Vote) -> None:
+        """Keep the visitor's vote, also while the run goes on."""
+        with self._lock:
+            self.state = fold(self.state, Voted(vote))
+
     def join(self, timeout: float) -> bool:
         """Wait until the thread has ended; False when `timeout` seconds were not enough."""
         self._thread.join(timeout)
@@ -127,7 +132,7 @@ class BackgroundRun:
 
     def _marked(self, event: Event) -> Event:
         """An event of the job, as it stands in this run."""
-        return event if self._first is None or isinstance(event, Swapped) else Swapped(event)
+        return event if self._first is None or isinstance(event, Swapped | Voted) else Swapped(event)
 
     def _end(self, finished: Finished) -> None:
         """End the run where it stands; a first run that has finished keeps its end, and the second one gets this."""

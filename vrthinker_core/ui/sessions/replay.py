@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.types.events import Run, Trace, Turn, TurnEnded
+from vrthinker_core.types import Vote
+from vrthinker_core.types.events import Run, Trace, Turn, TurnEnded, Voted
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
@@ -29,6 +30,10 @@ class Replay:
         """The whole run."""
         return self.state
 
+    def add_vote(self, vote: Vote) -> None:
+        """Keep the visitor's vote with their own copy of the run."""
+        self.state = fold(self.state, Voted(vote))
+
     def join(self, timeout: float) -> bool:  # noqa: ARG002 - the interface of `BackgroundRun`
         """True at once: nothing runs."""
         return True
@@ -38,7 +43,7 @@ def trace_of(state: RunState) -> Trace | None:
     """The run as a trace, without turns that have not ended; None before the run has begun."""
     if state.started is None:
         return None
-    return Trace(state.started, _ended_turns(state), state.finished, swapped=_run_of(state.swapped))
+    return Trace(state.started, _ended_turns(state), state.finished, swapped=_run_of(state.swapped), vote=state.vote)
 
 
 def _run_of(state: RunState | None) -> Run | None:

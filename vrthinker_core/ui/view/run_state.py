@@ -5,8 +5,19 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
 
-from vrthinker_core.types import FrameRef, Thumbnail
-from vrthinker_core.types.events import Event, Finished, FramesShown, Opening, Started, Swapped, TextArrived, Turn, TurnEnded
+from vrthinker_core.types import FrameRef, Thumbnail, Vote
+from vrthinker_core.types.events import (
+    Event,
+    Finished,
+    FramesShown,
+    Opening,
+    Started,
+    Swapped,
+    TextArrived,
+    Turn,
+    TurnEnded,
+    Voted,
+)
 from vrthinker_core.types.order import swap_end, swap_frames, swap_turn
 
 
@@ -31,6 +42,7 @@ class RunState:
     finished: Finished | None = None
     swapped: "RunState | None" = None  # The second run, in its own sides; None before it begins, and where there is none
     opening: tuple[float, float] | None = None  # how much of each video has been read, before it has started
+    vote: Vote | None = None  # a person's, the last one
 
 
 def fold(state: RunState, event: Event) -> RunState:
@@ -51,6 +63,8 @@ def fold(state: RunState, event: Event) -> RunState:
             return replace(state, finished=event)
         case Swapped():
             return replace(state, swapped=fold(state.swapped or RunState(), event.event))
+        case Voted():
+            return replace(state, vote=event.vote)
 
 
 def fold_all(events: Iterable[Event]) -> RunState:

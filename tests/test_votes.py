@@ -1,0 +1,106 @@
+"""Votes in traces: kept after the end of a run, read back the same, refused when they cannot be."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_cli import run as run_command
+from tests.ui.support import handmade_runs
+from vrthinker_core.errors import TraceError
+from vrthinker_core.traces import TraceWriter, from_json, load, to_json
+from vrthinker_core.types import Preference, Run, Verdict, Vote
+from vrthinker_core.types.events import Swapped, Trace, Voted
+from vrthinker_core.ui.view.run_state import fold, fold_all
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "assets" / "examples"
+AT = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
+VOTE = Vote(AT, Verdict(TA=Preference.FIRST, MQ=Preference.SECOND), True, (60, 16), "Video 2 jumps — see #60 <b>.", blind=True)
+RUN = handmade_runs.three_turns()
+
+
+def both_orders() -> Trace:
+    clips = RUN.started.clips[::-1]
+    return replace(RUN, swapped=Run(replace(RUN.started, clips=clips), RUN.turns, RUN.finished), vote=VOTE)
+
+
+@pytest.mark.parametrize("trace", [RUN, replace(RUN, vote=VOTE), both_orders()], ids=["no vote", "vote", "both orders and vote"])
+def test_writing_then_reading_is_the_identity(trace: Trace) -> None:
+    assert from_json(to_json(trace)) == trace
+
+
+def test_a_trace_from_before_there_were_votes_is_read_as_before() -> None:
+    stored = EXAMPLES / "think-1-what-four-frames-do-not-show" / "trace.json"
+    assert "vote" not in json.loads(stored.read_bytes())
+    assert load(stored).vote is None
+
+
+def test_the_last_vote_counts_and_its_place_among_the_events_does_not() -> None:
+    trace = both_orders()
+    events = list(trace.events())
+    assert events[-1] == Voted(VOTE)
+    earlier = Voted(replace(VOTE, note="before the order was checked"))
+    at = next(number for number, event in enumerate(events) if isinstance(event, Swapped))
+    live = [*events[:at], earlier, *events[at:]]
+    assert fold_all(live) == fold_all(events) == fold_all(from_json(to_json(trace)).events())
+    assert fold(fold_all(live), earlier).vote == earlier.vote
+
+
+def test_a_vote_that_is_recorded_is_in_the_file(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path / "run.json")
+    for event in (*RUN.events(), Voted(replace(VOTE, note="first")), Voted(VOTE)):
+        assert writer.record(event) == event
+    writer.close()
+    assert load(tmp_path / "run.json") == replace(RUN, vote=VOTE)
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ([], "yes"),
+        (["at"], "yesterday"),
+        (["at"], "2026-11-22T09:30:00"),
+        (["at"], 10**30),
+        (["labels", "TA"], 3),
+        (["agrees"], "perhaps"),
+        (["slots"], [17]),
+        (["slots"], [60, 60]),
+        (["slots"], list(range(5000))),
+        (["note"], "x" * 100_000),
+        (["note"], None),
+    ],
+    ids=str,
+)
+def test_a_malformed_vote_is_refused_in_one_sentence(where: list[str], value: Any) -> None:
+    written = json.loads(to_json(replace(RUN, vote=VOTE)))
+    place: Any = written
+    for key in ["vote", *where][:-1]:
+        place = place[key]
+    place[["vote", *where][-1]] = value
+    with pytest.raises(TraceError) as error:
+        from_json(json.dumps(written).encode())
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+def test_a_vote_on_a_run_that_has_not_ended_is_refused() -> None:
+    with pytest.raises(TraceError, match="vote"):
+        from_json(to_json(replace(RUN, finished=None, vote=VOTE)))
+
+
+def test_replay_prints_the_vote_and_the_labels_stay_the_judges(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(to_json(replace(both_orders(), vote=replace(VOTE, at=AT + timedelta(hours=1)))))
+    said = run_command("replay", tmp_path / "run.json")
+    assert said.returncode == 0
+    vote = said.stdout.partition("Vote of a person, before they saw the verdict")[2]
+    assert "Text alignment  video 1     agrees" in vote
+    assert "Motion quality  video 2     differs" in vote
+    assert VOTE.note in vote
+    labels = json.loads(run_command("replay", tmp_path / "run.json", "--json").stdout)
+    assert {name: labels[name] for name in ("TA", "MQ", "VQ", "OA")} == {"TA": 1, "MQ": 0, "VQ": 2, "OA": 1}
+    assert labels["order"]["OA"] == "flips", "a vote after the second run does not hide that one"
