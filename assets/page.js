@@ -38,13 +38,14 @@ VRThinker.onKey = (event, rail) => {
 };
 
 /** The turns. `props` and `watch` are what Gradio gives to the component. */
-VRThinker.mountTrace = (root, props, watch, introduction, check, trigger) => {
+VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], trigger) => {
   let follow = null;
   let banner = {};
   const view = new VRThinker.Trace(root, {
     empty: VRThinker.intro(introduction),
     onTile: VRThinker.showTile,
     check: [...check, () => trigger("click", { act: "check" })],
+    vote: [dimensions, (act, vote) => trigger("submit", { act, vote, run: view.data.run })],
     following: () => follow.on,
     onShow: () => draw(),
   });

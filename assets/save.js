@@ -30,9 +30,12 @@ VRThinker.Save = class {
   }
 
   update(trace) {
-    const run = trace && trace.over && trace.run ? trace.run : null;
-    if (this.run === run && this.link.isConnected) return;
+    const hidden = Boolean(trace && trace.ballot && trace.ballot.hidden); // what is saved holds the verdict
+    const run = trace && trace.over && trace.run && !hidden ? trace.run : null;
+    const wait = hidden ? "Vote first: a saved run tells its verdict." : "A run can be saved once it has ended.";
+    if (this.run === run && this.wait === wait && this.link.isConnected) return;
     this.run = run;
+    this.wait = wait;
     for (const anchor of [this.trace, this.report]) {
       if (run) anchor.href = `runs/${run}/${anchor.dataset.file}`;
       else anchor.removeAttribute("href");
@@ -40,7 +43,7 @@ VRThinker.Save = class {
     }
     this.copy.disabled = !run;
     this.link.hidden = true;
-    VRThinker.say(this.said, run ? "" : "A run can be saved once it has ended.");
+    VRThinker.say(this.said, run ? "" : wait);
   }
 
   async share() {

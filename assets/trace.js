@@ -31,7 +31,7 @@ VRThinker.tileKey = (tile) => JSON.stringify([tile.label, tile.halves.map((half)
 VRThinker.place = (tile) => (tile.halves[0] || tile.halves[1]).place;
 
 VRThinker.Trace = class {
-  constructor(root, { empty = null, onTile = null, check = null, following, onShow = null } = {}) {
+  constructor(root, { empty = null, onTile = null, check = null, vote = null, following, onShow = null } = {}) {
     const { element } = VRThinker;
     root.addEventListener("click", ({ target }) => {
       const ofVerdict = this.verdict.contains(target.closest(".vrt-ref"));
@@ -48,10 +48,13 @@ VRThinker.Trace = class {
     this.empty = empty || element("p"); // what stands here while there is no run
     this.turns = new VRThinker.TurnList(this.tiles, "vrt-turns", "Turns of the judge");
     this.order = new VRThinker.Order({ check, following, onShow: () => (onShow ? onShow() : this.update(this.data)) });
+    this.vote = new VRThinker.Vote(...(vote || []));
+    document.addEventListener("vrt:ballot", () => this.update(this.data));
     root.classList.add("vrt");
     this.root = root;
-    const { order, turns } = this;
-    root.replaceChildren(this.verdict, order.node, this.ending.node, this.notes, this.health, this.empty, order.notice, turns.node);
+    const { order, turns, vote: own } = this;
+    const said = [this.verdict, order.node, own.node, this.ending.node];
+    root.replaceChildren(...said, this.notes, this.health, this.empty, order.notice, turns.node);
     this.update({});
   }
 
@@ -63,6 +66,7 @@ VRThinker.Trace = class {
     this.shown = this.order.shown(trace);
     const turns = this.shown.turns || [];
     this.drawVerdict(trace.verdict);
+    this.vote.update(trace);
     this.ending.update(trace.ending || "");
     this.ending.node.hidden = !trace.ending;
     this.drawNotes(this.notes, trace.notes || []);

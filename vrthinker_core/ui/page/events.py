@@ -15,6 +15,7 @@ from vrthinker_core.ui.page.services import Services, session_id_of
 from vrthinker_core.ui.page.upload_handlers import UploadHandlers
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.view import words
+from vrthinker_core.ui.votes.vote_handlers import VoteHandlers
 
 JUDGE_QUEUE = "judge"  # the concurrency id of the one queue in which the page's runs and the API's wait
 QUIET_EVENT: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
@@ -32,6 +33,7 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
         run.failure(handlers.on_failure, None, [*parts.buttons, parts.status], queue=False, **QUIET_EVENT)
     _connect_uploads(parts, services, handlers)
     _connect_saved(blocks, parts, HistoryHandlers(parts, services, handlers), cancels)
+    parts.trace.submit(VoteHandlers(parts, services, handlers).on_submit, None, parts.run_outputs, queue=False, **QUIET_EVENT)
     parts.rail.click(handlers.swap_videos, parts.videos, [*parts.videos, *parts.run_outputs], queue=False, **QUIET_EVENT)
     announced = [parts.head, parts.trace]
     blocks.load(banner.on_load, None, announced, **QUIET_EVENT)

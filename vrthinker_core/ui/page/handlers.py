@@ -24,6 +24,8 @@ from vrthinker_core.ui.sessions.shared_traces import find_saved
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
 from vrthinker_core.ui.view.page_json import ViewJson, replay_status_line, status_line, transcript_json, view_json
+from vrthinker_core.ui.votes.disclosure import votes_first
+from vrthinker_core.ui.votes.hidden_view import hidden_transcript, hide_view
 
 UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
@@ -64,6 +66,7 @@ class Handlers:
         with self._services.waiting_room.active(session_id):
             try:
                 session = self._start_run(session_id, values, visitor_of(request))
+                session.disclosure.begin(votes_first(request.cookies))
             except BadInput as bad:
                 yield {self._parts.status: str(bad)}
                 return
@@ -90,6 +93,13 @@ class Handlers:
             self._parts.status: updates[self._parts.status],
             self._parts.trace: {**updates[self._parts.trace], "refusal": sentence},
         }
+
+    def shown_run(self, request: gr.Request, refusal: str = "") -> Updates:
+        """The run that the visitor is shown, as it stands; `refusal`: why their vote could not be kept."""
+        session, session_id = self._services.session_of(request), session_id_of(request)
+        if session is None:
+            return {self._parts.status: words.NO_RUN}
+        return {**self._run_updates(session, session_id), self._parts.trace: self._view(session, session_id, refusal)}
 
     async def stop(self, request: gr.Request) -> Updates:
         """Stop the visitor's run; everything the judge had seen and written stays."""
@@ -201,6 +211,7 @@ class Handlers:
         first, second = (None if path is None else str(services.uploads.playable_of(path)) for path in videos)
         owner = visitor_of(request)
         session = services.sessions.start_replay(session_id, trace, saved.link, videos, owner, saved.kept)
+        session.disclosure.begin(votes_first(request.cookies))
         updates: Updates = {parts.first: first, parts.second: second, parts.prompt: trace.started.prompt}
         services.player_files.put_both(session_id, (_digest(trace, videos, Side.FIRST), _digest(trace, videos, Side.SECOND)))
         return {**updates, **self.run_updates(session, session_id), **parts.idle_buttons()}
@@ -208,9 +219,10 @@ class Handlers:
     def run_updates(self, session: Session, session_id: str) -> Updates:
         """Status, trace and transcript of a run as far as it has come."""
         parts, view = self._parts, self._view(session, session_id)
-        return {parts.status: self._status_line(session), parts.trace: view, parts.transcript: transcript_json(session.run.state)}
+        transcript = hidden_transcript() if session.disclosure.hidden else transcript_json(session.run.state)
+        return {parts.status: self._status_line(session), parts.trace: view, parts.transcript: transcript}
 
-    def _view(self, session: Session, session_id: str) -> ViewJson:
+    def _view(self, session: Session, session_id: str, refusal: str = "") -> ViewJson:
         state = session.run.state
         whole = view_json(state, session.thumbnails, reply_reader(state.started))
         changed = _changed_videos(state.started, self._services.player_files.get(session_id))
@@ -218,7 +230,9 @@ class Handlers:
         view: ViewJson = {"run": session.name, "over": over, "address": link, "kept": kept, "changed": changed, **whole}
         if session.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
-        return view
+        hidden, own = session.disclosure.hidden, session.disclosure.voted
+        view = hide_view(view) if hidden else view
+        return {**view, "ballot": {"hidden": hidden, "own": own, "refusal": refusal}}
 
     def _status_line(self, session: Session) -> str:
         if session.is_replay:

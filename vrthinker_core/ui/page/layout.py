@@ -7,6 +7,7 @@ from typing import Any
 import gradio as gr
 
 from vrthinker_core.types.settings import SETTINGS, Setting, setting
+from vrthinker_core.types.wording import DIMENSION_NAMES
 from vrthinker_core.ui.fetch.download import MAX_URL_LENGTH
 from vrthinker_core.ui.history import wording
 from vrthinker_core.ui.sessions import settings_form
@@ -57,6 +58,7 @@ class PageComponents:
                 self.compare_button = gr.Button("Compare", variant="primary", elem_id="go")
                 self.stop_button = gr.Button("Stop", elem_id="stop", visible=False)
         self.buttons = [self.compare_button, self.stop_button]
+        _html("mountVoteFirst(host)", None, "vote-first")
         self.status = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
         with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():
             self.addresses = _address(1), _address(2)
@@ -75,8 +77,9 @@ class PageComponents:
     def _build_tabs(self) -> None:
         with gr.Tabs():
             with gr.Tab(words.TAB_TRACE):
-                check = [words.CHECK_ORDER, words.CHECK_HELP]
-                mount = f"mountTrace(host, props, watch, {json.dumps(words.INTRODUCTION)}, {check!r}, trigger)"
+                dimensions = [[each, DIMENSION_NAMES[each], text] for each, text in words.DIMENSION_HELP.items()]
+                asked = json.dumps([[words.CHECK_ORDER, words.CHECK_HELP], dimensions])
+                mount = f"mountTrace(host, props, watch, {json.dumps(words.INTRODUCTION)}, {asked}, trigger)"
                 self.trace = _html(mount, {"turns": []}, "trace")
             with gr.Tab(words.TAB_FRAMES):
                 _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")

@@ -28,6 +28,7 @@ from vrthinker_core.ui.view import assets, words
 from vrthinker_core.ui.view.example_cards import Examples
 from vrthinker_core.ui.view.run_state import fold_all
 from vrthinker_core.ui.view.verdict.verdict_json import deciding_pair
+from vrthinker_core.ui.votes.disclosure import votes_first
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -110,6 +111,8 @@ class LinkPreviewTags:
             await self._app(scope, receive, send)
             return
         name = parse_qs(scope["query_string"].decode("latin-1")).get("trace", [""])[0]
+        if votes_first(Request(scope).cookies):
+            name = ""  # the tags of the page itself: those of a link tell its verdict
         preview = await asyncio.to_thread(self._previews.find, name)
         tags = "".join(_tags(preview, _base_url(Request(scope))))
         started: Message = {}

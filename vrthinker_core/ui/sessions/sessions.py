@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob, always
 from vrthinker_core.ui.sessions.replay import Replay, trace_of
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
+from vrthinker_core.ui.votes.disclosure import Disclosure
 
 THUMBNAILS_URL = "frames"  # the URL path below which the server offers the thumbnails of all runs
 KEEP_SECONDS = 3600.0  # after its start, for a session whose page's unload event never came
@@ -46,6 +47,7 @@ class Session:
     started_at: float = field(default_factory=time.monotonic)
     owner: str = ""  # the visitor whose run it is, "" for one who is not known
     kept: str = ""  # the name under which it is kept for that visitor, "" for a run that is not
+    disclosure: Disclosure = field(default_factory=Disclosure)
 
     @property
     def is_replay(self) -> bool:
@@ -128,6 +130,20 @@ class Sessions:
             self._sessions[session_id] = checked
         self.on_run(checked)
         return checked
+
+    def add_vote(self, session_id: str, session: Session, vote: Vote) -> None:
+        """Keep the visitor's vote with their own copy of the run. Raises BadInput when the session shows another run by now.
+
+        A link that led to the run leads to it as it was: it is not that of the copy any more.
+        """
+        with self._lock:
+            if self._sessions.get(session_id) is not session:
+                raise BadInput(words.NO_RUN)
+            self._sizes.pop(session.name, None)
+            session.run.add_vote(vote)
+            session.disclosure.vote()
+            if session.link:
+                self._sessions[session_id] = replace(session, link="")
 
     def start_replay(
         self,

@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from vrthinker_core.types import Thumbnail, Verdict
+from vrthinker_core.types import Thumbnail, Verdict, Vote
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.types.settings import SETTINGS
@@ -65,6 +65,17 @@ class SecondRunJson(TypedDict):
     turns: list[TurnJson]
 
 
+class VoteJson(TypedDict):
+    """What a person said of the pair."""
+
+    at: str  # when, in ISO 8601
+    labels: LabelsJson
+    agrees: bool | None  # with the judge's verdict
+    slots: list[int]  # of the pairs that decided it
+    note: str
+    blind: bool  # given before the verdict was seen
+
+
 class RunJson(TypedDict):
     """A run so far."""
 
@@ -80,6 +91,7 @@ class RunJson(TypedDict):
     prompt: str
     turns: list[TurnJson]
     swapped: SecondRunJson | None  # with the setting `swap`, once the first run has a verdict
+    vote: VoteJson | None  # None where nobody has voted
 
 
 class OfferedJudgeJson(TypedDict):
@@ -138,7 +150,13 @@ def run_json(state: RunState, seconds: float = 0.0, pace: Pace = Pace()) -> RunJ
         "prompt": started.prompt if started else "",
         "turns": [_turn(turn) for turn in state.turns],
         "swapped": _second_run(state, state.swapped) if state.swapped else None,
+        "vote": _vote(state.vote) if state.vote else None,
     }
+
+
+def _vote(vote: Vote) -> VoteJson:
+    slots, at = list(vote.slots), vote.at.isoformat()
+    return VoteJson(at=at, labels=_labels(vote.labels), agrees=vote.agrees, slots=slots, note=vote.note, blind=vote.blind)
 
 
 def _second_run(first: RunState, swapped: RunState) -> SecondRunJson:

@@ -8,12 +8,13 @@ EXAMPLES = ASSETS / "examples"
 # What draws a run: all that a saved report needs.
 VIEW = (
     *("trace.js", "tiles.js", "passage.js", "links.js", "facts.js", "turn.js", "order.js", "frames.js"),
-    *("zoom.js", "exact.js", "closer.js", "transcript.js"),
+    *("zoom.js", "exact.js", "closer.js", "transcript.js", "votes/vote.js"),
 )
-VIEW_STYLES = ("trace.css", "order.css", "frames.css", "closer.css", "transcript.css")
+VIEW_STYLES = ("trace.css", "order.css", "frames.css", "closer.css", "transcript.css", "votes/vote.css")
 PAGE = (
     *(*VIEW, "intro.js", "players.js", "rail.js", "save.js", "follow.js", "scroll_anchor.js"),
     *("inputs.js", "uploads.js", "address.js", "examples.js", "history/history.js"),
+    *("votes/ballot.js", "votes/vote_first.js"),
     "page.js",
 )
 

@@ -13,6 +13,7 @@ from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
 from vrthinker_core.ui.view.tiles import Clips, ImageSources, TileJson, group_tiles
 from vrthinker_core.ui.view.verdict.order_json import OrderViewJson, order_json
 from vrthinker_core.ui.view.verdict.verdict_json import LabelJson, VerdictJson, labels_json, verdict_json
+from vrthinker_core.ui.votes.vote_json import VoteViewJson, vote_json
 
 
 class FactsJson(TypedDict):
@@ -41,6 +42,14 @@ class TurnViewJson(TypedDict):
     remarks: list[str]
 
 
+class BallotJson(TypedDict):
+    """How the visitor may vote."""
+
+    hidden: bool  # what the judge says is hidden until they have
+    own: bool  # the vote is theirs
+    refusal: str  # why their vote could not be kept, "" else
+
+
 class ViewJson(TypedDict, total=False):
     """A run. Before it has begun there are `turns` and `ending` alone."""
 
@@ -58,6 +67,8 @@ class ViewJson(TypedDict, total=False):
     verdict: VerdictJson | None
     order: OrderViewJson[TurnViewJson] | None  # the second run and what it says of the verdict; None where there is none
     refusal: str  # why the order could not be checked; only on the live page, after a click
+    vote: VoteViewJson | None  # a person's; None where there is none
+    ballot: BallotJson  # only on the live page
     ending: str  # what a person must know about the end of the run; "" after an ordinary answer
     turns: list[TurnViewJson]
 
@@ -82,6 +93,7 @@ def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | N
         "grid": grid_json(started),
         "verdict": verdict_json(state),
         "order": order_json(state, lambda second: _turns(second, images, read_reply)),
+        "vote": vote_json(state),
         "ending": words.end_notice(state.finished) if state.finished else "",
         "turns": _turns(state, images, read_reply),
     }

@@ -1,0 +1,63 @@
+"""A vote as the page sends it: checked, since anybody may send anything."""
+
+import functools
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.text import encodable
+from vrthinker_core.types import Vote
+from vrthinker_core.ui.view.run_state import RunState
+from vrthinker_core.ui.votes import vote_words
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+FIELDS = ("labels", "agrees", "slots", "note")  # what the person says; all else the server knows
+
+
+@functools.cache
+def _adapter() -> "TypeAdapter[Vote]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Vote)
+
+
+def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
+    """The vote in `given` on the run in `state`. Raises BadInput for one that cannot be kept with that run.
+
+    `hidden`: the person has seen nothing of what the judge said. Whoever changes a blind vote without changing its labels keeps it
+    blind.
+    """
+    if state.started is None:
+        raise BadInput(vote_words.TOO_EARLY)
+    vote = _parse(given, hidden or state.finished is not None, hidden)
+    if vote.empty:
+        raise BadInput(vote_words.EMPTY_VOTE)
+    if not shown_slots(state).issuperset(vote.slots):
+        raise BadInput(vote_words.OTHER_PAIRS)
+    before = state.vote
+    blind = hidden or (before is not None and before.blind and before.labels == vote.labels)
+    return Vote(vote.at, vote.labels, vote.agrees, vote.slots, vote.note, blind)
+
+
+def _parse(given: object, allowed: bool, hidden: bool) -> Vote:
+    from pydantic import ValidationError
+
+    if not allowed:
+        raise BadInput(vote_words.TOO_EARLY)
+    said = {name: given[name] for name in FIELDS if name in given} if isinstance(given, dict) else {}
+    if hidden:
+        said.pop("agrees", None)  # with what nobody has seen nobody agrees
+    if isinstance(said.get("note"), str):
+        said["note"] = encodable(said["note"]).strip()
+    try:
+        return _adapter().validate_python({**said, "at": datetime.now(UTC).replace(microsecond=0)})
+    except ValidationError:
+        raise BadInput(vote_words.BAD_VOTE) from None
+
+
+def shown_slots(state: RunState) -> set[int]:
+    """The slots of all frames that were shown in the run."""
+    runs = (state,) if state.swapped is None else (state, state.swapped)
+    return {frame.ref.slot for run in runs for turn in run.turns for frame in turn.frames}
