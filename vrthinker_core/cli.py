@@ -1,6 +1,7 @@
 """The command line: `python -m vrthinker_core COMMAND`.
 
-Exit status: 0 with a verdict (or when a command did its work), 3 without one, 2 for bad input with one line on standard error.
+Exit status: 0 with a verdict (or when a command did its work), 3 without one (or without a row to write), 2 for bad input with one
+line on standard error.
 """
 
 from __future__ import annotations
@@ -42,6 +43,15 @@ class ProtocolOption(StrEnum):
 
     CONCAT = "concat"
     PAIRED = "paired"
+
+
+class RowKind(StrEnum):
+    """What training rows are for."""
+
+    SFT = "sft"
+    PREFERENCES = "preferences"
+    RL = "rl"
+    VIDEOGEN_REWARD = "videogen-reward"
 
 
 JudgeOption = Annotated[
@@ -215,6 +225,26 @@ def examples(
     with _progress("examples") as advance:
         for line in record_examples(open_backend(judge), out or FOLDER, advance):
             print(line)
+
+
+@app.command()
+def export(
+    traces: Annotated[list[Path], typer.Argument(help="Stored traces, and folders of them.")],
+    to: Annotated[RowKind, typer.Option(help="What the rows are for.")],
+    out: Annotated[Path, typer.Option(help="A new file, or an earlier export.")],
+    *,
+    voted_only: Annotated[bool, typer.Option("--voted-only", help="Only runs that a person has voted on.")] = False,
+    agreed_only: Annotated[bool, typer.Option("--agreed-only", help="Only runs whose verdict a person agrees with.")] = False,
+) -> None:
+    """Write training rows from traces; says which traces gave none, and why."""
+    from vrthinker_core.commands.export_rows import export_rows
+    from vrthinker_core.training.rows.teaching import RowFilter
+
+    report = export_rows(traces, to.value, out, RowFilter(voted_only, agreed_only))
+    for line in report.skipped:
+        _print_error(line)
+    print(report.line)
+    raise typer.Exit(0 if report.rows else NO_VERDICT)
 
 
 def _slots(text: str) -> list[int]:

@@ -1,0 +1,243 @@
+"""`export`: rows of each kind from any set of traces, who said what, and what becomes of traces that give none."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.test_cli import run as run_command
+from tests.test_votes import VOTE
+from tests.ui.support.saved_examples import write_example
+from vrthinker_core.commands.export_rows import export_rows
+from vrthinker_core.errors import BadInput
+from vrthinker_core.traces import load, to_json
+from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, ROWS
+from vrthinker_core.training.rows.teaching import RowFilter, known_labels
+from vrthinker_core.types import Dimension, Preference, Run, Settings, Trace, Verdict, Vote
+from vrthinker_core.types.order import swap_verdict
+from vrthinker_core.ui.sessions.replay import file_digest
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "assets" / "examples"
+BASE = load(EXAMPLES / "think-1-what-four-frames-do-not-show" / "trace.json")
+ALL = RowFilter()
+ANSWER_AT_ONCE = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+TIE, FIRST, SECOND = Preference.TIE, Preference.FIRST, Preference.SECOND
+
+
+def judged(**labels: Preference | None) -> Trace:
+    """The stored run with another verdict."""
+    assert BASE.finished is not None
+    return replace(BASE, finished=replace(BASE.finished, verdict=Verdict(**labels)))
+
+
+def voted(trace: Trace, agrees: bool | None = None, **labels: Preference) -> Trace:
+    return replace(trace, vote=Vote(VOTE.at, Verdict(**labels), agrees))
+
+
+def exported(folder: Path, kind: str, *traces: Trace, chosen: RowFilter = ALL) -> list[dict[str, Any]]:
+    for number, trace in enumerate(traces):
+        (folder / f"{number}.json").write_bytes(to_json(trace))
+    report = export_rows([folder], kind, folder / "rows.jsonl", chosen)
+    if not report.rows:
+        return []
+    return [json.loads(line) for line in (folder / "rows.jsonl").read_text("utf-8").splitlines()]
+
+
+def test_sft_rows_hold_the_conversation_with_frames_by_name(tmp_path: Path) -> None:
+    report = export_rows([EXAMPLES], "sft", tmp_path / "rows.jsonl", ALL)
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()]
+    assert (report.rows, report.used, len(report.skipped)) == (len(rows), 6, 1)
+    assert "protocol-3" in report.skipped[0]
+    assert "format" in report.skipped[0]
+    row = next(row for row in rows if "think-1" in row["trace"])
+    assert [message["role"] for message in row["message_list"]] == ["system", "user", "assistant", "user", "assistant"]
+    assert row["taught"] == [2, 4]
+    assert row["message_list"][2]["content"] == [{"type": "text", "text": BASE.turns[0].reply.text}]
+    first = row["message_list"][1]["content"]
+    assert [part["type"] for part in first] == ["image"] * 8 + ["text"]
+    shown = BASE.turns[0].frames[0]
+    video = EXAMPLES / "think-1-what-four-frames-do-not-show" / "first.mp4"
+    assert first[0]["image"] == f"{video.as_posix()}#{shown.index}"
+    assert (first[0]["side"], first[0]["slot"], first[0]["width"]) == (1, shown.ref.slot, 448)
+    assert row["videos"][0]["sha256"] == file_digest(video)
+
+
+def test_a_video_that_is_gone_or_another_is_named_without_a_path(tmp_path: Path) -> None:
+    (tmp_path / "second.mp4").write_bytes(b"another video")
+    (row,) = exported(tmp_path, "rl", BASE)
+    assert row["image"] == ["first.mp4", "second.mp4"]
+    assert row["is_video"] is True
+    assert row["question"] == BASE.turns[0].told
+    assert row["answer"] == "TA=1, VQ=1, MQ=1, OA=1"
+    assert set(row) >= {"question", "image", "is_video", "qid", "answer"}
+
+
+def test_ties_and_what_was_not_said_are_no_preference(tmp_path: Path) -> None:
+    rows = exported(tmp_path, "preferences", judged(TA=FIRST, MQ=TIE, VQ=None, OA=SECOND))
+    assert {(row["dimension"], row["chosen"]["path"], row["rejected"]["path"], row["source"]) for row in rows} == {
+        ("TA", "first.mp4", "second.mp4", "judge"),
+        ("OA", "second.mp4", "first.mp4", "judge"),
+    }
+    assert exported(tmp_path, "preferences", judged(TA=TIE, OA=None)) == []
+
+
+def test_the_persons_label_comes_before_the_judges(tmp_path: Path) -> None:
+    trace = voted(judged(TA=FIRST, MQ=FIRST, VQ=SECOND, OA=FIRST), TA=SECOND, MQ=TIE)
+    rows = exported(tmp_path, "preferences", trace)
+    assert {(row["dimension"], row["chosen"]["path"], row["source"]) for row in rows} == {
+        ("TA", "second.mp4", "person"),
+        ("VQ", "second.mp4", "judge"),
+        ("OA", "first.mp4", "judge"),
+    }
+    (row,) = exported(tmp_path, "rl", trace)
+    assert row["answer"] == "TA=2, VQ=2, MQ=0, OA=1"
+    assert row["source"] == {"TA": "person", "VQ": "judge", "MQ": "person", "OA": "judge"}
+
+
+def test_a_judges_label_counts_only_where_nothing_speaks_against_it() -> None:
+    trace = judged(TA=FIRST, MQ=FIRST, VQ=SECOND, OA=TIE)
+    assert set(known_labels(voted(trace, agrees=False, OA=FIRST))) == {Dimension.OA}
+    assert trace.finished is not None
+    assert known_labels(replace(trace, finished=replace(trace.finished, provisional=True))) == {}
+    other = replace(trace.finished, verdict=swap_verdict(Verdict(TA=FIRST, MQ=SECOND, VQ=TIE, OA=TIE)))
+    both = replace(trace, swapped=Run(replace(trace.started, clips=trace.started.clips[::-1]), trace.turns, other))
+    assert set(known_labels(both)) == {Dimension.TA, Dimension.OA}, "those that stay the same in both orders"
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_filters_leave_out_runs_without_a_vote_and_those_a_person_disagrees_with(kind: str, tmp_path: Path) -> None:
+    verdict = dict.fromkeys(("TA", "MQ", "VQ", "OA"), FIRST)
+    plain, agreed, differs = judged(**verdict), voted(judged(**verdict), agrees=True), voted(judged(**verdict), OA=SECOND)
+    noted = replace(plain, vote=Vote(VOTE.at, note="Hm."))
+    for number, trace in enumerate((plain, agreed, differs, noted)):
+        (tmp_path / f"{number}.json").write_bytes(to_json(trace))
+
+    def used(chosen: RowFilter) -> set[str]:
+        report = export_rows([tmp_path], kind, tmp_path / "out.rows", chosen)
+        skipped = {Path(line.partition(": ")[0]).stem for line in report.skipped}
+        assert report.used == 4 - len(skipped)
+        return {"0", "1", "2", "3"} - skipped
+
+    assert used(ALL) == ({"0", "1", "3"} if kind == "sft" else {"0", "1", "2", "3"}), "no reply teaches what a person contradicts"
+    assert used(RowFilter(voted_only=True)) == ({"1"} if kind == "sft" else {"1", "2"})
+    assert used(RowFilter(agreed_only=True)) == {"1"}
+
+
+def test_the_table_has_the_published_columns(tmp_path: Path) -> None:
+    out = tmp_path / "rows.csv"
+    export_rows([EXAMPLES], "videogen-reward", out, ALL)
+    with out.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(CSV_COLUMNS)
+    assert len(rows) == 7
+    row = next(row for row in rows if "think-1" in row["path_A"])
+    assert [row[name] for name in ("VQ", "MQ", "TA", "Overall", "num_frames_B", "source")] == ["A", "A", "A", "A", "128", "judge"]
+    assert {row[name] for row in rows for name in ("VQ", "MQ", "TA", "Overall")} <= {"A", "B", "same"}
+
+
+def test_both_orders_give_two_conversations(tmp_path: Path) -> None:
+    write_example(tmp_path / "both", settings=Settings(swap="on"), replies=[ANSWER_AT_ONCE])
+    report = export_rows([tmp_path], "sft", tmp_path / "rows.jsonl", ALL)
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()]
+    assert report.used == 1
+    assert [row["order"] for row in rows] == ["given", "swapped"]
+    assert rows[0]["videos"] == rows[1]["videos"][::-1]
+
+
+# -- the command ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_names_what_it_skips_and_goes_on(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLES / "think-1-what-four-frames-do-not-show", tmp_path / "good")
+    (tmp_path / "broken.json").write_text('{"format": "vr-thinker-trace/1"')
+    (tmp_path / "other.json").write_text("[1, 2]")
+    done = run_command("export", tmp_path, tmp_path / "missing.json", "--to", "preferences", "--out", tmp_path / "rows.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("4 rows from 1 trace; 3 traces skipped, written to ")
+    lines = done.stderr.splitlines()
+    assert len(lines) == 3
+    for name in ("broken.json", "other.json", "missing.json"):
+        assert sum(name in line for line in lines) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_row_nothing_is_written_and_the_status_is_3(tmp_path: Path) -> None:
+    done = run_command("export", EXAMPLES, "--to", "sft", "--voted-only", "--out", tmp_path / "rows.jsonl")
+    assert (done.returncode, done.stdout) == (3, "0 rows from 0 traces; 7 traces skipped; nothing was written.\n")
+    assert "nobody has voted on it" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def other_file(folder: Path) -> Path:
+    (folder / "notes.jsonl").write_text('{"mine": 1}\n')
+    return folder / "notes.jsonl"
+
+
+def published_table(folder: Path) -> Path:
+    (folder / "table.csv").write_text(",".join(CSV_COLUMNS[:-2]) + "\n")
+    return folder / "table.csv"
+
+
+def link(folder: Path) -> Path:
+    export_rows([EXAMPLES], "rl", folder / "earlier.jsonl", ALL)
+    (folder / "link.jsonl").symlink_to(folder / "earlier.jsonl")
+    return folder / "link.jsonl"
+
+
+@pytest.mark.parametrize("place", [other_file, published_table, link, lambda folder: folder, lambda folder: folder / "no" / "x"])
+def test_no_other_file_is_replaced(place: Callable[[Path], Path], tmp_path: Path) -> None:
+    out = place(tmp_path)
+    before = out.read_bytes() if out.is_file() else None
+    with pytest.raises(BadInput) as error:
+        export_rows([EXAMPLES], "rl", out, ALL)
+    assert str(error.value).endswith(".")
+    assert before is None or out.read_bytes() == before
+    assert not out.exists() or before is not None or out.is_dir()
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_an_earlier_export_is_replaced(kind: str, tmp_path: Path) -> None:
+    for earlier in ROWS:
+        export_rows([EXAMPLES], earlier, tmp_path / "rows", ALL)
+        assert export_rows([EXAMPLES], kind, tmp_path / "rows", ALL).rows > 0
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (["started", "settings", "total"], 7),
+        (["started", "settings", "max_turns"], 0),
+        (["started", "settings", "frames_per_call"], 2**40),
+        (["started", "clips"], [None, None]),
+        (["started", "clips", 0, "width"], 0),
+        (["started", "clips", 0, "name"], "../../secret"),
+        (["started", "prompt"], ""),
+        (["turns"], []),
+        (["turns", 0, "frames"], []),
+        (["turns", 0, "completion", "text"], ""),
+        (["turns", 0, "reply", "wants", "indices"], [10**15]),
+        (["finished"], None),
+        (["finished", "verdict"], None),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_trace_with_odd_values_is_a_row_or_a_reason(where: list[Any], value: Any, kind: str, tmp_path: Path) -> None:
+    written = json.loads(to_json(BASE))
+    place = written
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = value
+    (tmp_path / "odd.json").write_text(json.dumps(written))
+    report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
+    assert bool(report.rows) is not bool(report.skipped)
+    if report.rows:
+        written_rows = (tmp_path / "rows").read_text("utf-8")
+        assert "../" not in written_rows, "no path comes from a trace"

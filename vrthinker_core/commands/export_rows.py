@@ -1,0 +1,113 @@
+"""Training rows from any set of traces, in one file: `python -m vrthinker_core export`."""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TextIO
+
+from vrthinker_core.atomic_file import atomic_path
+from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.text import encodable
+from vrthinker_core.traces import load
+from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, FORMAT, ROWS, Row
+from vrthinker_core.training.rows.teaching import NotForTraining, RowFilter, TraceFile
+from vrthinker_core.types.progress import count
+
+TABLE = "videogen-reward"  # the one kind that is a CSV file; all others are JSON lines
+BEGINNINGS = (f'{{"format": "{FORMAT} '.encode(), ",".join(CSV_COLUMNS).encode())  # of what this command writes
+
+
+@dataclass(slots=True)
+class ExportReport:
+    """What became of the traces."""
+
+    out: Path
+    rows: int = 0
+    used: int = 0  # traces that gave rows
+    skipped: list[str] = field(default_factory=list)  # one line each: the file and why it gave none
+
+    @property
+    def line(self) -> str:
+        """The whole in one sentence."""
+        skipped = f"; {count(len(self.skipped), 'trace')} skipped" if self.skipped else ""
+        written = f", written to {encodable(str(self.out))}" if self.rows else "; nothing was written"
+        return f"{count(self.rows, 'row')} from {count(self.used, 'trace')}{skipped}{written}."
+
+
+def export_rows(places: Sequence[Path], kind: str, out: Path, chosen: RowFilter) -> ExportReport:
+    """Write the rows of all traces; a folder stands for every JSON file below it. No row, no file.
+
+    Raises BadInput where `out` must not be replaced or cannot be written. A trace that cannot be read, or that may not teach, is
+    named in the report and left out.
+    """
+    check_export_path(out)
+    report = ExportReport(out)
+    rows = _all_rows(_files(places, out), kind, chosen, report)
+    first = next(rows, None)
+    if first is None:
+        return report
+    try:
+        with atomic_path(out) as part, part.open("w", encoding="utf-8", newline="") as file:
+            _write(chain([first], rows), file, kind)
+    except OSError as error:
+        raise BadInput(f"Cannot write {encodable(str(out))}: {error.strerror or error}.") from None
+    return report
+
+
+def check_export_path(path: Path) -> None:
+    """Raises BadInput unless nothing is there yet, or an earlier export: no other file is ever lost. No link is followed."""
+    try:
+        if not path.is_symlink() and not path.exists():
+            return
+        if not path.is_symlink() and path.is_file():
+            with path.open("rb") as file:
+                if file.read(max(map(len, BEGINNINGS))).startswith(BEGINNINGS):
+                    return
+    except ValueError:
+        raise BadInput("The name of the output holds a NUL character: name another file.") from None
+    except OSError as error:
+        raise BadInput(f"Cannot write {encodable(str(path))}: {error.strerror or error}.") from None
+    raise BadInput(f"{encodable(str(path))} is there already and is no earlier export: name a new file.")
+
+
+def _files(places: Sequence[Path], out: Path) -> Iterator[Path]:
+    """The files to read, each once."""
+    seen = {out.absolute()}
+    for place in places:
+        for path in _traces_below(place):
+            if path.absolute() not in seen:
+                seen.add(path.absolute())
+                yield path
+
+
+def _traces_below(place: Path) -> list[Path]:
+    """The JSON files of a folder; anything else is taken for a trace, and reading it says what it is."""
+    try:
+        return sorted(path for path in place.rglob("*.json") if path.is_file()) if place.is_dir() else [place]
+    except OSError:
+        return [place]
+
+
+def _all_rows(paths: Iterable[Path], kind: str, chosen: RowFilter, report: ExportReport) -> Iterator[Row]:
+    for path in paths:
+        before = report.rows
+        try:
+            for row in ROWS[kind](TraceFile(path, load(path)), chosen):
+                report.rows += 1
+                yield row
+        except (TraceError, NotForTraining) as reason:
+            report.skipped.append(encodable(f"{path}: {str(reason).rstrip('.')}."))
+        report.used += report.rows > before
+
+
+def _write(rows: Iterable[Row], file: TextIO, kind: str) -> None:
+    if kind == TABLE:
+        table = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+        return
+    for row in rows:
+        file.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -1,0 +1,1 @@
+"""Training rows from traces: what a run teaches, in the published data formats."""

@@ -1,0 +1,201 @@
+"""Traces as rows: SFT and RL rows as the published training code reads them, preference pairs, VideoGen-RewardBench's columns.
+
+A frame is named, not copied: `first.mp4#21` is frame 21 of that video, counted from 0 as a full sequential decode does. A video is
+named by its path where it lies beside the trace, by its file name where it does not; its SHA-256 always stands beside it.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from vrthinker_core.text import encodable
+from vrthinker_core.training.rows.conversation import Example, examples, opening_text
+from vrthinker_core.training.rows.teaching import (
+    NotForTraining,
+    RowFilter,
+    TraceFile,
+    check_conversation,
+    check_votes,
+    known_labels,
+)
+from vrthinker_core.types import ClipInfo, Dimension, Frame, Preference, Run, Side
+from vrthinker_core.types.messages import GeneratedText, Image, Message, Text, Video
+
+Row = dict[str, Any]  # The values are plain JSON
+FORMAT = "vr-thinker-rows/1"  # The first value of every row; what an earlier export is known by
+ANSWER_ORDER = (Dimension.TA, Dimension.VQ, Dimension.MQ, Dimension.OA)  # As the published cards write an answer
+CSV_LABELS = {Preference.FIRST: "A", Preference.SECOND: "B", Preference.TIE: "same"}
+CSV_COLUMNS = (
+    *("path_A", "path_B", "A_model", "B_model", "prompt", "VQ", "MQ", "TA", "Overall"),
+    *("fps_A", "num_frames_A", "fps_B", "num_frames_B", "source", "qid"),
+)
+"""The published columns, and two of ours: who gave the labels, and which pair it is."""
+
+
+def sft_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
+    """The conversations of both runs as `message_list`; `taught` are the positions of the replies whose tokens are to be learnt."""
+    check_votes(file.trace, chosen)
+    runs: list[tuple[str, Run]] = [("given", file.trace)]
+    runs += [("swapped", file.trace.swapped)] if file.trace.swapped else []
+    reasons, written = [], 0
+    for order, run in runs:
+        try:
+            check_conversation(file.trace, run, chosen)
+            parts = list(examples(run))
+        except NotForTraining as reason:
+            reasons.append(reason)
+            continue
+        for part in parts:
+            written += 1
+            yield {**_head("sft", file, run), "order": order, **_conversation(file, run, part)}
+    if reasons and not written:
+        raise reasons[0]
+
+
+def preference_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
+    """One row for each dimension in which a video is preferred, with who says so. Ties and what was not said give none."""
+    check_votes(file.trace, chosen)
+    decided = {each: known for each, known in known_labels(file.trace).items() if known.label is not Preference.TIE}
+    if not decided:
+        raise NotForTraining("no video is preferred in any dimension")
+    videos = _videos(file, file.trace)
+    for dimension, known in decided.items():
+        first = known.label is Preference.FIRST
+        vote = file.trace.vote
+        yield {
+            **_head("preferences", file, file.trace),
+            "prompt": file.trace.started.prompt,
+            "dimension": dimension.value,
+            "chosen": videos[0 if first else 1],
+            "rejected": videos[1 if first else 0],
+            "source": known.source,
+            "blind": vote.blind if vote and known.source == "person" else None,
+        }
+
+
+def rl_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
+    """The question as the judge is asked it, both videos, and the answer: all four labels."""
+    check_votes(file.trace, chosen)
+    labels = _whole(file)
+    videos = _videos(file, file.trace)
+    yield {
+        **_head("rl", file, file.trace),
+        "question": opening_text(file.trace),
+        "image": [video["path"] for video in videos],
+        "is_video": True,
+        "answer": ", ".join(f"{each.value}={int(labels[each][0])}" for each in ANSWER_ORDER),
+        "protocol": file.trace.started.dialect,
+        "prompt": file.trace.started.prompt,
+        "source": {each.value: labels[each][1] for each in ANSWER_ORDER},
+        "videos": videos,
+    }
+
+
+def videogen_reward_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
+    """One row of VideoGen-RewardBench's table; which models made the videos is not known."""
+    check_votes(file.trace, chosen)
+    labels = _whole(file)
+    row: Row = {"A_model": "", "B_model": "", "prompt": file.trace.started.prompt, "qid": _pair_id(file.trace)}
+    for letter, video in zip("AB", _videos(file, file.trace), strict=True):
+        row |= {f"path_{letter}": video["path"], f"fps_{letter}": video["fps"], f"num_frames_{letter}": video["frames"]}
+    for dimension, (label, _) in labels.items():
+        row["Overall" if dimension is Dimension.OA else dimension.value] = CSV_LABELS[label]
+    sources = {source for _, source in labels.values()}
+    yield {**row, "source": " and ".join(sorted(sources))}
+
+
+ROWS: dict[str, Callable[[TraceFile, RowFilter], Iterator[Row]]] = {
+    "sft": sft_rows,
+    "preferences": preference_rows,
+    "rl": rl_rows,
+    "videogen-reward": videogen_reward_rows,
+}
+"""By the word that the command line has for them."""
+
+
+def _whole(file: TraceFile) -> dict[Dimension, tuple[Preference, str]]:
+    """All four labels. Raises NotForTraining where one is not known."""
+    labels = known_labels(file.trace)
+    if missing := [each.value for each in Dimension if each not in labels]:
+        raise NotForTraining(f"no label is known for {', '.join(missing)}")
+    return {dimension: (known.label, known.source) for dimension, known in labels.items()}
+
+
+def _head(kind: str, file: TraceFile, run: Run) -> Row:
+    return {
+        "format": f"{FORMAT} {kind}",
+        "qid": _pair_id(run),
+        "trace": encodable(file.path.as_posix()),
+        "judge": run.started.judge,
+    }
+
+
+def _pair_id(run: Run) -> str:
+    """The same for each run over the same prompt and videos in this order."""
+    parts = [run.started.prompt, *(clip.digest if clip else "" for clip in run.started.clips)]
+    return hashlib.sha256("\n".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _conversation(file: TraceFile, run: Run, example: Example) -> Row:
+    videos = _videos(file, run)
+    end = run.finished
+    return {
+        "message_list": [_message(message, videos) for message in example.messages],
+        "taught": list(example.taught),
+        "labels": end.verdict.labels if end and end.verdict else {},
+        "protocol": run.started.dialect,
+        "videos": videos,
+    }
+
+
+def _message(message: Message, videos: Sequence[Row]) -> Row:
+    content: list[Row] = []
+    for part in message.parts:
+        match part:
+            case Text() | GeneratedText():
+                content.append({"type": "text", "text": part.text})
+            case Image():
+                content.append({"type": "image", "image": _named(part.frame, videos), **_place(part.frame)})
+            case Video():
+                names = [_named(frame, videos) for frame in part.frames]
+                content.append({"type": "video", "video": names, "frames": [_place(frame) for frame in part.frames]})
+    return {"role": message.role, "content": content}
+
+
+def _named(frame: Frame, videos: Sequence[Row]) -> str:
+    return f"{videos[frame.ref.side - 1]['path']}#{frame.index}"
+
+
+def _place(frame: Frame) -> Row:
+    """Which frame it is: of video 1 or 2, in the protocol's grid and in the file."""
+    return {"side": int(frame.ref.side), "slot": frame.ref.slot, "index": frame.index, "width": frame.width, "height": frame.height}
+
+
+def _videos(file: TraceFile, run: Run) -> list[Row]:
+    return [_video(file.path.parent, side, clip) for side, clip in zip(Side, run.started.clips, strict=True)]
+
+
+def _video(folder: Path, side: Side, clip: ClipInfo | None) -> Row:
+    if clip is None:
+        raise NotForTraining(f"video {int(side)} could not be opened")
+    name = Path(clip.name).name or f"video-{int(side)}"
+    path = folder / name
+    found = bool(clip.digest) and _digest(path) == clip.digest
+    return {
+        "path": encodable((path if found else Path(name)).as_posix()),
+        "sha256": clip.digest,
+        "frames": clip.frames,
+        "fps": clip.fps,
+    }
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file's content; "" when it cannot be read."""
+    try:
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError):
+        return ""

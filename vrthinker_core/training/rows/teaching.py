@@ -1,0 +1,98 @@
+"""Which runs may teach, and which labels of a pair are known: a person's word comes before the judge's."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from vrthinker_core.types import Dimension, Preference, Run, StopReason, Trace, Verdict
+from vrthinker_core.types.order import OrderEffect, check_order, swap_verdict
+
+
+class NotForTraining(Exception):
+    """A run that gives no row; `str(error)` says why in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """A trace that was read, and where it lies."""
+
+    path: Path
+    trace: Trace
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Which runs give rows at all."""
+
+    voted_only: bool = False  # those that a person has given labels for, or agreed or disagreed with
+    agreed_only: bool = False  # those whose verdict a person agrees with
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLabel:
+    """A label of a pair, and who gave it."""
+
+    label: Preference
+    source: Literal["person", "judge"]
+
+
+def known_labels(trace: Trace) -> dict[Dimension, KnownLabel]:
+    """The labels that are known. The judge's count where the person gave none.
+
+    They need a final answer, one that no person disagrees with, and the same label with the sides swapped where that was tried.
+    """
+    own = dict(trace.vote.labels) if trace.vote else {}
+    judges = _judges_labels(trace)
+    known: dict[Dimension, KnownLabel] = {}
+    for dimension in Dimension:
+        if (label := own.get(dimension)) is not None:
+            known[dimension] = KnownLabel(label, "person")
+        elif (label := judges.get(dimension)) is not None:
+            known[dimension] = KnownLabel(label, "judge")
+    return known
+
+
+def _judges_labels(trace: Trace) -> dict[Dimension, Preference | None]:
+    end = trace.finished
+    if end is None or end.verdict is None or end.provisional or (trace.vote and trace.vote.agrees is False):
+        return {}
+    check = check_order(end, trace.swapped.finished) if trace.swapped else None
+    labels = dict(end.verdict)
+    return {each: label for each, label in labels.items() if check is None or check[each] is OrderEffect.STABLE}
+
+
+def check_votes(trace: Trace, chosen: RowFilter) -> None:
+    """Raises NotForTraining for a run that `chosen` leaves out."""
+    vote = trace.vote
+    if (chosen.voted_only or chosen.agreed_only) and (vote is None or (not vote.labels.labels and vote.agrees is None)):
+        raise NotForTraining("nobody has voted on it")
+    if chosen.agreed_only and agrees(trace, trace) is not True:
+        raise NotForTraining("the person does not agree with its verdict")
+
+
+def check_conversation(trace: Trace, run: Run, chosen: RowFilter) -> None:
+    """Raises NotForTraining unless the run, `trace` itself or its second one, shows how a pair is to be judged."""
+    end = run.finished
+    if end is None or end.stop is not StopReason.ANSWERED or end.verdict is None or not end.verdict.whole or end.provisional:
+        raise NotForTraining("it ended without a whole final answer")
+    for turn in run.turns:
+        if turn.reply.problems or turn.completion.stop != "end":
+            raise NotForTraining(f"turn {turn.number} does not keep to the format")
+    agreed = agrees(trace, run)
+    if agreed is False or (chosen.agreed_only and agreed is None):
+        raise NotForTraining("the person does not agree with its verdict")
+
+
+def agrees(trace: Trace, run: Run) -> bool | None:
+    """Whether the person agrees with the verdict of that run; what they said of the verdict itself they said of the first one."""
+    vote = trace.vote
+    if vote is None:
+        return None
+    first, verdict = _verdict(trace), _verdict(run)
+    if run is not trace:
+        verdict = verdict and swap_verdict(verdict)
+    return (vote if verdict == first else replace(vote, agrees=None)).agrees_with(verdict)
+
+
+def _verdict(run: Run) -> Verdict | None:
+    return run.finished.verdict if run.finished else None
