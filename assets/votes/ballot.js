@@ -6,6 +6,7 @@ VRThinker.Ballot = class {
     this.send = send;
     this.asked = false;
     this.slots = [];
+    this.refusal = "";
     this.notice = element("div", "vrt-hidden");
     this.node = element("details", "vrt-ballot");
     this.node.addEventListener("toggle", () => this.onToggle());
@@ -41,6 +42,8 @@ VRThinker.Ballot = class {
     form.append(...Object.values(this.groups), this.agrees, this.buildPairs(), note, foot);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
+      this.sent = true;
+      this.refusal = "";
       this.send("vote", this.value());
     });
     this.node.append(element("summary", "", "Vote yourself"), form);
@@ -90,12 +93,14 @@ VRThinker.Ballot = class {
     const { vote = null, ballot = {}, verdict = null } = trace;
     const fresh = this.run !== trace.run;
     const key = vote ? vote.key : "";
-    const saved = !fresh && vote !== null && key !== this.saved && ballot.own;
+    const saved = !fresh && vote !== null && ballot.own && !ballot.refusal && (key !== this.saved || this.sent);
     this.trace = trace;
     this.asked = asked;
     this.hidden = Boolean(ballot.hidden) && asked;
     if (fresh) this.fill(null);
-    if (fresh || saved) this.editing = false;
+    if (fresh || saved) this.editing = this.sent = false;
+    if (fresh || saved) this.refusal = "";
+    this.refusal = ballot.refusal || this.refusal; // it stands until the next try, whatever the run goes on to show
     this.run = trace.run;
     this.saved = key;
     this.notice.hidden = !this.hidden;
@@ -104,7 +109,7 @@ VRThinker.Ballot = class {
     this.open = asked && !this.node.hidden;
     if (fresh || saved || this.hidden !== this.wasHidden) this.node.open = this.hidden || this.editing;
     this.wasHidden = this.hidden;
-    VRThinker.say(this.said, ballot.refusal || "");
+    VRThinker.say(this.said, this.refusal);
     this.drawPairs();
   }
 

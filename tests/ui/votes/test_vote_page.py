@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.test_votes import VOTE
 from tests.ui.conftest import PHONE, Server
 from tests.ui.page.test_accessibility import axe, serious_violations
 from tests.ui.page.test_page import start, wait_for
 from tests.ui.page.test_saved_runs import LONG, saved, show_example, tab
+from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import ask, write_example
 from vrthinker_core.traces import load
 from vrthinker_core.ui.view import words
+from vrthinker_core.ui.view.html_report import render_report
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -150,3 +154,14 @@ def test_vote_first_holds_for_links_and_the_verdict_can_be_shown_without_a_vote(
     vote = load(saved(page, tmp_path / "trace.json")).vote
     assert vote is not None
     assert not vote.blind
+
+
+def test_a_saved_report_shows_the_vote_and_no_form(open_file: Callable[[Path], Page], tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(render_report(replace(handmade_runs.three_turns(), vote=VOTE)), encoding="utf-8")
+    page = open_file(path)
+    assert "A person’s vote" in page.locator(".vrt-voted").inner_text()
+    said = ["Text alignment Video 1 · they agree", "Motion quality Video 2 · they differ"]
+    assert page.locator(".vrt-own li").all_inner_texts() == said
+    assert VOTE.note in page.locator(".vrt-voted").inner_text()
+    assert page.locator("form, .vrt-hidden, .vrt-voted .vrt-pill").count() == 0
