@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vrthinker_core.backends import Backend, ScriptedBackend, open_backend
     from vrthinker_core.batch import judge_many
+    from vrthinker_core.branching.plan import BranchPlan, Changes, plan_branch
     from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, TraceError, VideoError, VrThinkerError
-    from vrthinker_core.judge import judge
+    from vrthinker_core.judge import judge, judge_branch
     from vrthinker_core.types import Dimension, Preference, Settings, Side, Verdict, VideoPair, Vote
     from vrthinker_core.types.events import (
+        Branch,
         Event,
         Finished,
         FramesShown,
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Backend",
     "BadInput",
+    "Branch",
+    "BranchPlan",
+    "Changes",
     "CheckpointError",
     "Dimension",
     "Event",
@@ -60,11 +65,13 @@ __all__ = [
     "VrThinkerError",
     "check_order",
     "judge",
+    "judge_branch",
     "judge_many",
     "open_backend",
+    "plan_branch",
 ]
 
-_MODULES = ("errors", "types", "types.events", "types.order", "backends", "judge", "batch")
+_MODULES = ("errors", "types", "types.events", "types.order", "backends", "branching.plan", "judge", "batch")
 """Where the names stand. Each module imports those before it anyway, so looking for a name in this order loads nothing more."""
 
 

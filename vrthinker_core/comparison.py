@@ -5,11 +5,13 @@ what is trained is what is shown. Text pieces never pass through it: whoever dri
 """
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from vrthinker_core.backends.base import Backend, Conversation, GenerationRequest, not_cancelled
+from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
 from vrthinker_core.dialects.factory import frame_layout
@@ -48,10 +50,13 @@ class Comparison:
         settings: Settings = Settings(),
         cancelled: Cancelled = not_cancelled,
         decoder_pool: DecoderPool | None = None,
+        plan: BranchPlan | None = None,
     ) -> None:
+        """`plan`: it is a branch, with the settings of the plan."""
         self._pair = replace(pair, prompt=encodable(pair.prompt))
         self._backend = backend
-        self._settings = settings
+        self._settings = settings if plan is None else plan.settings_for(backend.protocol)
+        self._plan = plan
         self._cancelled = cancelled
         self._decoder_pool = decoder_pool
         self._started_at = time.perf_counter()
@@ -120,10 +125,35 @@ class Comparison:
         while self.next_opening() is not None:
             pass
         dialect, infos = self._open()
-        self._error = refused or self._error
+        unfit = self._plan and self._plan.refusal(self._pair.prompt, dialect.name, infos)
+        self._error = refused or unfit or self._error
         prompt = self._pair.prompt[:MAX_PROMPT]
         notes = (*self._backend.notes, *_pair_notes(self._pair, infos))
-        return Started(prompt, self._backend.name, dialect.name, self._settings, infos, dialect.system, dialect.rules, notes)
+        branch = self._plan.branch if self._plan else None
+        return Started(
+            prompt, self._backend.name, dialect.name, self._settings, infos, dialect.system, dialect.rules, notes, branch
+        )
+
+    def take_over(self) -> Iterator[Turn]:
+        """Go through the turns of the origin that a branch begins with, as they were; none for a run that is no branch.
+
+        Their replies become history, which the judge reads with the first request. The branch's settings count from the response
+        to the last of them on.
+        """
+        plan = self._plan
+        if plan is None or not plan.turns or self._error is not None or self._clips is None:
+            return
+        try:
+            deliberation, conversation = self._begin(self._clips)
+            own, deliberation.settings = deliberation.settings, plan.started.settings
+            for turn in plan.turns:
+                deliberation.fit(conversation.count_tokens, conversation.context_length)
+                last = turn is plan.turns[-1]
+                deliberation.settings = own if last else deliberation.settings
+                deliberation.take_over(turn.completion, plan.branch.frames if last else ())
+                yield turn
+        except Exception as error:  # noqa: BLE001 - the border: the turns so far are kept, and the end says what happened
+            self._error = error
 
     def next_request(self) -> PendingTurn | None:
         """Fetch what the next turn shows, and say what is to be generated; None when the run is over."""
@@ -220,7 +250,7 @@ class Comparison:
             deliberation.stop_reason = StopReason.CANCELLED
         if deliberation.stop_reason is not None:
             return None
-        _fit_context(deliberation, conversation)
+        deliberation.fit(conversation.count_tokens, conversation.context_length)
         messages = deliberation.ask()
         new = messages[-1]
         numbers = [deliberation.dialect.frame_number(frame.ref) for frame in new.frames]
@@ -243,19 +273,6 @@ class Comparison:
                 self._pair.prompt, self._dialect, self._settings, source, follows_instructions=follows
             )
         return self._deliberation, self._conversation
-
-
-def _fit_context(deliberation: Deliberation, conversation: Conversation) -> None:
-    """Let the oldest tool frames leave until the conversation fits. Raises ContextFull when none are left."""
-    capacity = conversation.context_length
-    if capacity is None:
-        return
-    reserved = min(deliberation.settings.max_new_tokens, capacity // 8)
-    while (length := conversation.count_tokens(deliberation.ask())) + reserved > capacity:
-        if not deliberation.forget_oldest():
-            raise ContextFull(
-                f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. Shorten the prompt."
-            )
 
 
 def _clip_info(clip: Clip | None) -> ClipInfo | None:

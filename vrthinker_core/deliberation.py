@@ -3,10 +3,13 @@
 The messages are a VIEW of what has happened: what left the memory window is simply not rendered.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from vrthinker_core.dialects.base import Dialect
+from vrthinker_core.dialects.reading.tags import before_action
 from vrthinker_core.dialects.sanitize import sanitize_prompt
+from vrthinker_core.errors import ContextFull
 from vrthinker_core.types import FrameRef, ProblemKind, Reply, Settings, Verdict
 from vrthinker_core.types.events import StopReason
 from vrthinker_core.types.frames import FrameSource
@@ -70,6 +73,17 @@ class Deliberation:
         """Every frame that the messages of `ask()` hold, in order."""
         return self._view()
 
+    def fit(self, count_tokens: Callable[[Sequence[Message]], int], capacity: int | None) -> None:
+        """Let the oldest tool frames leave until the conversation fits. Raises ContextFull when none are left."""
+        if capacity is None:
+            return
+        reserved = min(self.settings.max_new_tokens, capacity // 8)
+        while (length := count_tokens(self.ask())) + reserved > capacity:
+            if not self.forget_oldest():
+                raise ContextFull(
+                    f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. Shorten the prompt."
+                )
+
     def forget_oldest(self) -> bool:
         """Drop the oldest tool frames in view (the text stays); False when none are left."""
         gone = len(self._out_of_view())
@@ -105,17 +119,32 @@ class Deliberation:
         self.replies.append(reply)
         self.stop_reason = self._stop_reason_after(reply, completion, last=last)
         if self.stop_reason is None:
-            self._last_was_unusable = _is_unusable(reply)
-            tokens = completion.tokens if reply.text == completion.text else ()
-            message = Message("assistant", (GeneratedText(reply.text, tokens),))
-            try:
-                self._exchanges.append((message, self._response_to(reply)))
-                while len(self.in_view) > MAX_IMAGES and self.forget_oldest():
-                    pass
-            except BaseException:
-                self.stop_reason = StopReason.FAILED
-                raise
+            self._add_exchange(reply, completion)
         return reply
+
+    def take_over(self, completion: Completion, indices: tuple[int, ...] = ()) -> None:
+        """Take a reply of another run as this one's, with the response to it; whatever it says, it ends nothing.
+
+        With `indices` it is given to the judge as one that calls for these frames. Raises VideoError when frames cannot be had.
+        """
+        reply = self.dialect.parse(completion.text, cut=completion.stop != "end")
+        if indices and (reply.kind != "tool" or reply.wants is None or reply.wants.indices != indices):
+            reply = self.dialect.parse(before_action(reply.text) + self.dialect.call(indices))
+        self.replies.append(reply)
+        self._add_exchange(reply, completion, indices)
+
+    def _add_exchange(self, reply: Reply, completion: Completion, indices: tuple[int, ...] = ()) -> None:
+        """Add a reply and the response to it, which brings the frames of `indices` where some are given."""
+        self._last_was_unusable = _is_unusable(reply)
+        tokens = completion.tokens if reply.text == completion.text else ()
+        message = Message("assistant", (GeneratedText(reply.text, tokens),))
+        try:
+            self._exchanges.append((message, self._fetch(indices) if indices else self._response_to(reply)))
+            while len(self.in_view) > MAX_IMAGES and self.forget_oldest():
+                pass
+        except BaseException:
+            self.stop_reason = StopReason.FAILED
+            raise
 
     def _stop_reason_after(self, reply: Reply, completion: Completion, *, last: bool) -> StopReason | None:
         if completion.stop in ("cancelled", "failed"):

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
+from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.comparison import Comparison
 from vrthinker_core.errors import BackendFailed, BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Event, RunEvent, Swapped, TextArrived
+from vrthinker_core.types.events import Event, RunEvent, Swapped, TextArrived, turn_events
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import DecoderPool
 
@@ -35,8 +36,29 @@ def judge(
     With `settings.swap` a run that has a verdict is followed by a second one over the same opened videos, with the sides swapped:
     its events, `Started` to `Finished`, come as `Swapped`.
     """
+    yield from _record_run(Comparison(pair, backend, settings, cancelled, decoder_pool), trace)
+
+
+def judge_branch(
+    plan: BranchPlan,
+    pair: VideoPair,
+    backend: Backend,
+    *,
+    cancelled: Cancelled = not_cancelled,
+    trace: Path | None = None,
+    decoder_pool: DecoderPool | None = None,
+) -> Iterator[Event]:
+    """A branch of a run: the events of the turns it takes over, then those of its own; all else as in `judge`.
+
+    No token of a turn that is taken over is generated again: its reply is history, prefilled with the first request. With nothing
+    changed, the turns that follow are those of the origin.
+    """
+    yield from _record_run(Comparison(pair, backend, plan.settings, cancelled, decoder_pool, plan), trace)
+
+
+def _record_run(first: Comparison, trace: Path | None) -> Iterator[Event]:
     with ExitStack() as resources:
-        first = resources.enter_context(closing(Comparison(pair, backend, settings, cancelled, decoder_pool)))
+        resources.enter_context(closing(first))
         writer = resources.enter_context(closing(TraceWriter(trace)))
         while (opening := first.next_opening()) is not None:
             yield opening
@@ -51,6 +73,8 @@ def judge(
 def _run_events(run: Comparison, refused: BadInput | None = None) -> Iterator[RunEvent]:
     """One run from its first event to its last."""
     yield run.start(refused)
+    for turn in run.take_over():
+        yield from turn_events(turn)
     while (pending := run.next_request()) is not None:
         yield pending.shown
         reply = ReplyCollector(pending.shown.turn)

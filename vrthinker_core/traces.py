@@ -139,6 +139,8 @@ def _check_run(run: Run) -> None:
             raise TraceError(f"This trace is damaged: the pieces of turn {expected} do not make up its text.")
     if run.started.dialect not in get_args(ProtocolName):
         raise TraceError(f"This trace speaks the protocol {run.started.dialect[:40]!r}, which is not known here.")
+    if (branch := run.started.branch) is not None and not 1 <= branch.turn <= MAX_LENGTHS["turns"] + 1:
+        raise TraceError("This trace is damaged: it is a branch from a turn that cannot be.")
     if not all(0 <= number < MAX_NUMBER for number in _numbers(run)):
         raise TraceError("This trace is damaged: it holds a time or an index that cannot be.")
     for turn in run.turns:
@@ -161,6 +163,8 @@ def _texts(value: object) -> Iterator[str]:
 def _numbers(run: Run) -> Iterator[float]:
     """Every time, rate and index, none of which may be negative."""
     yield run.started.settings.temperature
+    if (branch := run.started.branch) is not None:
+        yield from (branch.origin.settings.temperature, *branch.frames)
     for clip in filter(None, run.started.clips):
         yield from (clip.width, clip.height, clip.frames, clip.fps, clip.seconds)
     for turn in run.turns:

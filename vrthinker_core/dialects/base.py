@@ -59,6 +59,9 @@ class Dialect(Protocol):
     def parse(self, text: str, *, cut: bool = False) -> Reply:
         """The best reading of a reply, with the problems met; never raises. `cut`: the token limit ended it."""
 
+    def call(self, indices: Sequence[int]) -> str:
+        """A call for these indices, as a judge writes it."""
+
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """The message after a call for these indices: `frames` are those of `frame_refs(indices)`, in order."""
 

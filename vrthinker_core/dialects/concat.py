@@ -99,6 +99,10 @@ class Concat:
         """The best reading of a reply, with the problems met."""
         return read_reply(text, CallRules(range(1, self.total + 1), self.frames_per_call), cut=cut)
 
+    def call(self, indices: Sequence[int]) -> str:
+        """The card's form, within its tags."""
+        return f'<tool_call>{{"name": "select_frames", "arguments": {{"target_frames": {list(indices)}}}}}</tool_call>'
+
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """The card's one sentence, then the frames as images. Raises ValueError where they are not one frame per index."""
         if len(frames) != len(indices):

@@ -73,6 +73,10 @@ class Paired:
         """The best reading of a reply, with the problems met."""
         return read_reply(text, CallRules(range(SLOTS), self.frames_per_call), cut=cut)
 
+    def call(self, indices: Sequence[int]) -> str:
+        """The card's form, within its tags."""
+        return f'<tool_call>{{"name": "select_frames", "arguments": {{"frame_indices": {list(indices)}}}}}</tool_call>'
+
     def tool_result(self, indices: Sequence[int], frames: Sequence[Frame]) -> Message:
         """The frames as images, then how many pairs they are. Raises ValueError where they are not two frames per index."""
         if len(frames) != 2 * len(indices):

@@ -63,6 +63,26 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What a branch must say of the run that it comes from, to say what differs."""
+
+    prompt: str
+    judge: str
+    settings: Settings  # With every default filled in
+    name: str = ""  # Where that run is a branch itself, its name
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Where a run leaves its origin, and with what; prompt, judge and settings of its own stand in its `Started`."""
+
+    origin: Origin
+    turn: int  # The first that was generated anew, 1-based; those before it are the origin's, taken over as they were
+    frames: tuple[int, ...] = ()  # Shown in that turn instead of those that the turn before asked for, as the protocol counts
+    no_tool: bool = False  # The answer is asked for in that turn
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """First event that is kept: what is compared, by whom, under which rules."""
 
@@ -74,6 +94,11 @@ class Started:
     system: str = ""  # The system prompt as sent
     rules: tuple[str, ...] = ()  # Which of the card's open points was decided how: grid rule, first frames, packing
     notes: tuple[str, ...] = ()
+    branch: Branch | None = None  # Where this run leaves its origin; None for one that has none
+
+    def is_taken_over(self, turn: int) -> bool:
+        """Whether the turn of that number is the origin's."""
+        return self.branch is not None and turn < self.branch.turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +161,17 @@ class Voted:
 Event = RunEvent | Swapped | Voted
 
 
+def turn_events(turn: Turn) -> Iterator[RunEvent]:
+    """The very events of a turn, in order."""
+    shown = FramesShown(turn.number, turn.told, turn.frames, turn.forced)
+    yield shown
+    if turn.note:
+        yield from (TextArrived(turn.number, piece) for piece in turn.abandoned)
+        yield replace(shown, note=turn.note)
+    yield from (TextArrived(turn.number, piece) for piece in turn.completion.split())
+    yield TurnEnded(turn)
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run from its first event to its last."""
@@ -154,13 +190,7 @@ class Run:
         """The very events of the live run, in order."""
         yield self.started
         for turn in self.turns:
-            shown = FramesShown(turn.number, turn.told, turn.frames, turn.forced)
-            yield shown
-            if turn.note:
-                yield from (TextArrived(turn.number, piece) for piece in turn.abandoned)
-                yield replace(shown, note=turn.note)
-            yield from (TextArrived(turn.number, piece) for piece in turn.completion.split())
-            yield TurnEnded(turn)
+            yield from turn_events(turn)
         if self.finished is not None:
             yield self.finished
 

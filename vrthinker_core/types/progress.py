@@ -19,14 +19,17 @@ class Pace:
     turns: tuple[float, ...] = ()  # when each turn began
     writing_since: float = math.nan  # when the first text of the turn that goes on arrived
     pieces: int = 0  # of that text: a judge sends one for each token, except where a character takes several
+    taken: int = 0  # turns that a branch takes over: they pass at once, and tell nothing of those to come
 
     def after(self, event: Event, seconds: float) -> "Pace":
         """The pace after one more event, which came at `seconds`; a second run has a pace of its own."""
         if isinstance(event, Swapped):
-            return (Pace() if isinstance(event.event, Started) else self).after(event.event, seconds)
+            return self.after(event.event, seconds)
+        if isinstance(event, Started):
+            return Pace(taken=event.branch.turn - 1 if event.branch else 0)
         if isinstance(event, FramesShown):
             turns = self.turns if event.note else (*self.turns, seconds)
-            return Pace(turns)
+            return Pace(turns, taken=self.taken)
         if isinstance(event, TextArrived):
             since = seconds if math.isnan(self.writing_since) else self.writing_since
             return replace(self, writing_since=since, pieces=self.pieces + 1)
@@ -39,10 +42,10 @@ class Pace:
 
     def seconds_left(self, seconds: float, turns: int | None) -> float | None:
         """How long the run goes on if it takes all its `turns`, each as long as those that have ended; None in the first turn."""
-        ended = len(self.turns) - 1
+        ended = len(self.turns) - 1 - self.taken
         if ended < 1 or turns is None:
             return None
-        each = (self.turns[-1] - self.turns[0]) / ended
+        each = (self.turns[-1] - self.turns[self.taken]) / ended
         later = max(0, turns - len(self.turns))
         return each * later + max(0.0, each - (seconds - self.turns[-1]))
 

@@ -1,14 +1,18 @@
-"""What page and terminal call dimensions, labels and times of frames, and why the order could not be checked."""
+"""What page and terminal call dimensions, labels, times of frames and branches, and why the order could not be checked."""
 
 from decimal import ROUND_HALF_UP, Decimal
 
 from vrthinker_core.types.comparison import Dimension, Preference
-from vrthinker_core.types.events import Finished, StopReason
+from vrthinker_core.types.events import Finished, Started, StopReason
+from vrthinker_core.types.settings import setting
 
 DIMENSION_NAMES = dict(zip(Dimension, ("Text alignment", "Motion quality", "Visual quality", "Overall"), strict=True))
 
 LABEL_NAMES = {Preference.TIE: "tie", Preference.FIRST: "video 1", Preference.SECOND: "video 2", None: "not said"}
 """As they stand within a sentence; None is a label that the judge did not give."""
+
+TAKEN_OVER = "taken over"  # A turn of a branch that is its origin's
+BRANCH = "A branch of another run: {}."
 
 SIDES_SWAPPED = "The same pair with its sides swapped: what the judge calls video 1 here is your video 2, and the other way round."
 
@@ -32,3 +36,21 @@ def order_unchecked(second: Finished | None) -> str:
 def frame_time(seconds: float) -> str:
     """When a frame appears, as in `0.13 s`. Exactly half a hundredth is rounded up, as the page's scripts do: 3 / 24 s is one."""
     return f"{Decimal(seconds).quantize(Decimal('0.01'), ROUND_HALF_UP)} s"
+
+
+def branch_name(started: Started) -> str:
+    """What a branch is called: where it leaves its origin and what differs, as in "from turn 2, with frames 4, 9"; "" for none."""
+    branch = started.branch
+    if branch is None:
+        return ""
+    if branch.no_tool and not branch.frames:
+        parts = [f"without the tool from turn {branch.turn}"]
+    else:
+        frames = f"with frames {', '.join(map(str, branch.frames))}" if branch.frames else ""
+        parts = [f"from turn {branch.turn}" if branch.turn > 1 else "", frames, "without the tool" if branch.no_tool else ""]
+    origin = branch.origin
+    if started.settings.window != origin.settings.window:
+        parts.append(f"{setting('window').label.lower()} {started.settings.window}")
+    parts += [f"judge {started.judge}"] if started.judge != origin.judge else []
+    parts += ["another prompt"] if started.prompt != origin.prompt else []
+    return ", ".join(filter(None, parts)) or "the same again"

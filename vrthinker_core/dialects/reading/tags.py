@@ -58,6 +58,14 @@ class Tag(NamedTuple):
         return self.kind not in ("think", "snapshot")
 
 
+def before_action(text: str) -> str:
+    """A reply without its final answer and its calls: up to the first of them behind the reasoning."""
+    tags = list(find_tags(text))
+    reasoned = max((tag.end for tag in tags if not tag.acts and not tag.opens), default=0)
+    acting = (tag.start for tag in tags if tag.start >= reasoned and tag.opens and tag.kind in ("final", "call"))
+    return text[: next(acting, len(text))]
+
+
 def find_tags(text: str) -> Iterator[Tag]:
     """The tags of `text` in order."""
     for match in TAG.finditer(text):

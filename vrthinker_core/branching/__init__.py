@@ -1,0 +1,1 @@
+"""Branches: runs that begin with the first turns of another run."""

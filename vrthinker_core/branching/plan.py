@@ -1,0 +1,112 @@
+"""Branches: which turns of a run another one takes over, and what it changes from there on, checked before any model runs."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, cast, get_args
+
+from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
+from vrthinker_core.errors import BadInput
+from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Run, Settings, Side, Turn
+from vrthinker_core.types.events import Branch, Origin, Started
+from vrthinker_core.types.wording import branch_name
+
+MAX_FRAMES = 64  # numbers that are looked at; no protocol takes more in one call
+
+PROMPT_FROM_1 = "Another prompt can only begin at turn 1: the turns before were about the old one."
+JUDGE_FROM_1 = "A judge of another protocol can only begin at turn 1: it cannot read the turns before."
+OTHER_VIDEOS = "These are not the videos which that run compared: give the same two files, in the same order."
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a branch is to change, besides its judge; as it stands, nothing."""
+
+    frames: tuple[int, ...] = ()  # Shown in its first turn, as the protocol counts
+    no_tool: bool = False  # The answer is asked for in its first turn
+    window: int | Literal["all"] | None = None  # Memory window from there on; None is the origin's
+    prompt: str | None = None  # None is the origin's
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPlan:
+    """What `judge_branch` is to do; made by `plan_branch`."""
+
+    branch: Branch
+    started: Started  # The origin's
+    turns: tuple[Turn, ...]  # Those that are taken over
+    settings: Settings  # From the branch's first turn on
+    prompt: str
+
+    def settings_for(self, protocol: ProtocolName | None) -> Settings:
+        """The settings for a judge of that protocol: what was the old protocol's own value becomes the new one's."""
+        if protocol in (None, self.started.dialect):
+            return self.settings
+        old = dict.fromkeys(("window", "max_turns", "frames_per_call"))
+        own = with_defaults(Settings(), make_dialect(Settings(), cast(ProtocolName, self.started.dialect)))
+        chosen = {name: getattr(self.settings, name) for name in old if getattr(self.settings, name) != getattr(own, name)}
+        most = {"max_turns": self.settings.max_turns} if self.branch.no_tool else {}
+        return replace(self.settings, **{**old, **chosen, **most, "protocol": "auto"})
+
+    def refusal(self, prompt: str, protocol: str, clips: tuple[ClipInfo | None, ClipInfo | None]) -> BadInput | None:
+        """Why this prompt, this judge's protocol or these videos cannot go on from the origin's turns; None where they can."""
+        if self.branch.turn > 1 and prompt.strip() != self.started.prompt.strip():
+            return BadInput(PROMPT_FROM_1)
+        if self.branch.turn > 1 and protocol != self.started.dialect:
+            return BadInput(JUDGE_FROM_1)
+        if None not in clips and _digests(clips) != _digests(self.started.clips):
+            return BadInput(OTHER_VIDEOS)
+        return None
+
+
+def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchPlan:
+    """A branch of `origin` whose first own turn is `turn`, 1-based: those before it are taken over. Raises BadInput."""
+    started = origin.started
+    if started.dialect not in get_args(ProtocolName) or None in started.clips:
+        raise BadInput("That run never opened both of its videos, so there is nothing to go on from: compare them anew.")
+    dialect = make_dialect(started.settings, cast(ProtocolName, started.dialect))
+    _check_turn(origin, turn, changes)
+    if changes.frames:
+        _check_frames(changes.frames, dialect)
+    settings = replace(started.settings, swap="off")
+    if changes.window is not None:
+        settings = replace(settings, window=changes.window)
+    if changes.no_tool:
+        settings = replace(settings, max_turns=turn)
+    make_dialect(settings, dialect.name)  # it checks every range
+    facts = Origin(started.prompt, started.judge, started.settings, branch_name(started))
+    prompt = started.prompt if changes.prompt is None else changes.prompt
+    plan = BranchPlan(Branch(facts, turn, changes.frames, changes.no_tool), started, origin.turns[: turn - 1], settings, prompt)
+    if refusal := plan.refusal(prompt, started.dialect, started.clips):
+        raise refusal
+    return plan
+
+
+def _check_turn(origin: Run, turn: int, changes: Changes) -> None:
+    count = len(origin.turns)
+    if not 1 <= turn <= count + 1:
+        raise BadInput(
+            f"That run has {count} {'turn' if count == 1 else 'turns'}: a branch begins at one of the turns 1 to {count + 1}."
+        )
+    for taken in origin.turns[: turn - 1]:
+        if taken.completion.stop in ("cancelled", "failed"):
+            raise BadInput(f"Turn {taken.number} was cut short: a branch begins there at the latest.")
+    if changes.frames and turn == 1:
+        raise BadInput("Turn 1 shows the protocol's first frames: choose other frames from turn 2 on.")
+    if turn > max(count, 1) and not changes.frames:
+        raise BadInput(
+            f"The run ended with turn {count}: choose the frames that turn {turn} is to show, or begin at an earlier turn."
+        )
+
+
+def _check_frames(frames: tuple[int, ...], dialect: Dialect) -> None:
+    """A call for these frames must be one that the dialect reads as it stands."""
+    wanted = dialect.parse(dialect.call(frames)).wants if len(frames) <= MAX_FRAMES else None
+    if wanted is None or wanted.truncated or wanted.dropped or wanted.indices != frames:
+        first, last = (
+            dialect.frame_number(FrameRef(0, Side.FIRST)),
+            dialect.frame_number(FrameRef(dialect.grid.slots - 1, Side.SECOND)),
+        )
+        raise BadInput(f"Choose 1 to {dialect.frames_per_call} frames, each once, of the numbers {first} to {last}.")
+
+
+def _digests(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
+    return [clip.digest if clip else "" for clip in clips]
