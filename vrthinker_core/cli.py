@@ -57,6 +57,8 @@ class RowKind(StrEnum):
 JudgeOption = Annotated[
     str | None, typer.Option(help="nano (built in), hf:ID_OR_PATH, or scripted:FILE. [default: the best one here]")
 ]
+TraceOption = Annotated[Path | None, typer.Option(help="Keep the whole run in this file: a new one, or an earlier trace.")]
+JsonOption = Annotated[bool, typer.Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')]
 
 
 def main() -> None:
@@ -87,15 +89,12 @@ def compare(
     *,
     prompt: Annotated[str, typer.Option(help="The text both videos were made from.")],
     judge: JudgeOption = None,
-    trace: Annotated[Path | None, typer.Option(help="Keep the whole run in this file: a new one, or an earlier trace.")] = None,
-    json_only: Annotated[bool, typer.Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')] = False,
+    trace: TraceOption = None,
+    json_only: JsonOption = False,
     settings: Settings,
 ) -> None:
     """Compare two videos, turn by turn."""
-    from rich.console import Console
-
     from vrthinker_core.backends import open_backend
-    from vrthinker_core.commands.console import telling_openings
     from vrthinker_core.judge import judge as run_judge
     from vrthinker_core.traces import check_replaceable
     from vrthinker_core.types import VideoPair
@@ -103,7 +102,29 @@ def compare(
     if trace is not None:
         check_replaceable(trace)  # before a judge is opened, which can take minutes
     events = run_judge(VideoPair(prompt, video1, video2), open_backend(judge), settings, trace=trace)
-    raise typer.Exit(_print_run(telling_openings(events, Console(stderr=True), LINE_SECONDS), json_only))
+    raise typer.Exit(_print_live(events, json_only))
+
+
+@app.command()
+def branch(
+    origin: Annotated[Path, typer.Argument(help="A stored trace: the run to go on from.")],
+    video1: Annotated[Path, typer.Argument(help="The first video of that run.")],
+    video2: Annotated[Path, typer.Argument(help="The second video of that run.")],
+    *,
+    turn: Annotated[int, typer.Option(help="First turn that is generated anew; those before it are taken over.")],
+    frames: Annotated[str, typer.Option(help="Frames to show in that turn, by the judge's numbers, with commas between.")] = "",
+    no_tool: Annotated[bool, typer.Option("--no-tool", help="Ask for the answer in that turn.")] = False,
+    window: Annotated[str | None, typer.Option(help="Memory window from that turn on. [default: that of the run]")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Another prompt, with --turn 1. [default: that of the run]")] = None,
+    judge: JudgeOption = None,
+    trace: TraceOption = None,
+    json_only: JsonOption = False,
+) -> None:
+    """Go on from a turn of a stored run with something changed."""
+    from vrthinker_core.commands.branch_run import branch_events, read_changes
+
+    changes = read_changes(_numbers("--frames", frames) if frames else (), no_tool, window, prompt)
+    raise typer.Exit(_print_live(branch_events(origin, turn, changes, (video1, video2), judge, trace), json_only))
 
 
 @app.command()
@@ -115,6 +136,15 @@ def replay(
     from vrthinker_core.traces import load
 
     raise typer.Exit(_print_run(load(file).events(), json_only))
+
+
+def _print_live(events: Iterable[Event], json_only: bool) -> int:
+    """Print a run as it goes; gives the exit status."""
+    from rich.console import Console
+
+    from vrthinker_core.commands.console import telling_openings
+
+    return _print_run(telling_openings(events, Console(stderr=True), LINE_SECONDS), json_only)
 
 
 def _print_run(events: Iterable[Event], json_only: bool) -> int:
@@ -179,7 +209,7 @@ def frames(
     from vrthinker_core.commands.export_frames import export_frames
 
     with _progress("frames") as advance:
-        exported = export_frames(video, protocol.value, _slots(slots), out, advance)
+        exported = export_frames(video, protocol.value, _numbers("--slots", slots), out, advance)
     print(json.dumps(exported, indent=1))
 
 
@@ -247,11 +277,11 @@ def export(
     raise typer.Exit(0 if report.rows else NO_VERDICT)
 
 
-def _slots(text: str) -> list[int]:
+def _numbers(option: str, text: str) -> tuple[int, ...]:
     try:
-        return [int(part) for part in text.split(",")]
+        return tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise BadInput(f"--slots {text} is no list of numbers. Write for example 0,16,127.") from None
+        raise BadInput(f"{option} {text} is no list of numbers. Write for example 0,16,127.") from None
 
 
 def _lines(file: str) -> list[str]:

@@ -24,7 +24,7 @@ from vrthinker_core.types.events import (
 )
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.progress import ended_after, reading, speed, totals
-from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES, SIDES_SWAPPED, frame_time, order_unchecked
+from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES, SIDES_SWAPPED, branch_name, frame_time, order_unchecked
 
 
 class ConsoleRenderer:
@@ -101,6 +101,8 @@ class ConsoleRenderer:
         self._max_turns, self._turns = started.settings.max_turns, []
         self._line(f"Judge     {started.judge}, protocol {started.dialect}", "bold")
         self._line(f"Prompt    {started.prompt}")
+        if name := branch_name(started):
+            self._line(f"Branch    {name}", "bold")
         for side, clip in zip(Side, started.clips, strict=True):
             if clip is not None:
                 self._clip(side, clip)
