@@ -16,6 +16,7 @@ VRThinker.mountRail = (root, trigger) => {
   let rail = null;
   const players = new VRThinker.Players(VRThinker.PLAYERS, () => rail && rail.draw());
   rail = new VRThinker.Rail(root, players, () => trigger("click", { act: "swap" }));
+  VRThinker.rail = rail;
   document.addEventListener("vrt:trace", (event) => rail.mark(event.detail));
   document.addEventListener("vrt:light", (event) => rail.light(event.detail));
   document.addEventListener("vrt:tile", (event) => rail.show(event.detail));

@@ -160,12 +160,17 @@ VRThinker.Rail = class {
 
   /** The index of this moment, in the numbers of the judge's protocol. */
   index() {
+    const numbers = this.numbers();
+    return numbers && `index ${numbers} of ${this.grid.last}`;
+  }
+
+  /** The same without words: "60", or "5 · 53" where the videos are counted apart. */
+  numbers() {
     if (!this.grid || !this.players.ready) return "";
-    const { slots, rule, first, last } = this.grid;
+    const { slots, rule, first } = this.grid;
     const { place } = this.players;
     const slot = rule === "even" ? Math.round(place * (slots - 1)) : Math.min(slots - 1, Math.floor(place * slots));
-    const numbers = this.chosen ? VRThinker.frames(this.chosen) : [...new Set(first.map((number) => number + slot))].join(" · ");
-    return `index ${numbers} of ${last}`;
+    return this.chosen ? VRThinker.frames(this.chosen) : [...new Set(first.map((number) => number + slot))].join(" · ");
   }
 
   /** The time of the frame that a player shows: when that frame appears, as on its tile. */

@@ -27,6 +27,7 @@ VRThinker.Turn = class {
     this.drawSure(turn.confidence || []);
     this.node.classList.toggle("live", turn.live);
     this.node.classList.toggle("bare", turn.tiles.length === 0);
+    this.node.classList.toggle("taken", Boolean(turn.taken));
     this.drawTiles(turn.tiles);
     turn.parts.forEach(([heading, text], position) => this.drawPart(position, heading, text));
     this.parts.splice(turn.parts.length).forEach((part) => part.node.remove());

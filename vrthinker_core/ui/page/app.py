@@ -15,6 +15,7 @@ from starlette.staticfiles import StaticFiles
 
 from vrthinker_core.ui.api import endpoints, mcp
 from vrthinker_core.ui.api.mcp_calls import McpCallMiddleware
+from vrthinker_core.ui.branches.branch_sets import BranchSets
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.ui.fetch.uploads import Uploads
 from vrthinker_core.ui.history.history import History, Keeping
@@ -76,6 +77,7 @@ class Page:
             Uploads(folder / "copies", Path(get_upload_folder()) / "fetched", options.policy),
             PlayerFiles(),
             History(self._store, sessions, keeping),
+            BranchSets(),
         )
         self._exact_frames = ExactFrames(judges.decoder_pool)
         self._previews = LinkPreviews(self._services.examples, self._services.shared_traces)
@@ -111,7 +113,7 @@ class Page:
         previews = Middleware(LinkPreviewTags, previews=self._previews)
         return {
             "theme": theme(),
-            "css": assets.joined(*assets.VIEW_STYLES, "page.css", "gradio.css", "history/history.css"),
+            "css": assets.joined(*assets.VIEW_STYLES, *assets.PAGE_STYLES),
             "head": f"<script>{assets.joined(*assets.PAGE)}</script>",
             "app_kwargs": {"routes": self._routes(), "middleware": [*guards, mcp_calls, cookies, previews]},
             "run_history": False,

@@ -6,11 +6,13 @@ from typing import Any
 import gradio as gr
 
 from vrthinker_core.types import Side
+from vrthinker_core.ui.branches.branch_handlers import BranchHandlers
 from vrthinker_core.ui.history.history_handlers import HistoryHandlers
 from vrthinker_core.ui.page.handlers import Handlers
 from vrthinker_core.ui.page.judge_banner import JudgeBanner
 from vrthinker_core.ui.page.layout import PageComponents, Updates
 from vrthinker_core.ui.page.order_handlers import OrderHandlers
+from vrthinker_core.ui.page.second_runs import SecondRuns
 from vrthinker_core.ui.page.services import Services, session_id_of
 from vrthinker_core.ui.page.upload_handlers import UploadHandlers
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
@@ -24,8 +26,14 @@ QUIET_EVENT: dict[str, Any] = {"api_visibility": "private", "show_progress": "hi
 def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Services, at_once: int, waiting: int) -> None:
     """Connect all events, inside the `with` statement of `blocks`. `at_once` runs go on at a time, `waiting` more may wait."""
     handlers, banner = Handlers(blocks, parts, services), JudgeBanner(parts, services)
-    order = OrderHandlers(parts, services, handlers)
-    runs, places = zip(_connect_compare(parts, handlers, at_once), _connect_check(parts, order, at_once), strict=True)
+    second = SecondRuns(parts, services, handlers)
+    order, branches = OrderHandlers(second), BranchHandlers(second)
+    connected = (
+        _connect_compare(parts, handlers, at_once),
+        _connect_check(parts, order, at_once),
+        _connect_branches(parts, branches, at_once),
+    )
+    runs, places = zip(*connected, strict=True)
     cancels, outputs = [*runs, *places], [*parts.run_outputs, *parts.buttons]
     parts.stop_button.click(handlers.stop, None, outputs, queue=False, cancels=cancels, **QUIET_EVENT)
     for run in runs:
@@ -67,7 +75,19 @@ def _connect_check(parts: PageComponents, handlers: OrderHandlers, at_once: int)
     joined = parts.trace.click(handlers.join_queue, inputs, line_and_buttons, queue=False, **QUIET_EVENT)
     joined.failure(handlers.refused, inputs, [parts.status, parts.trace], queue=False, **QUIET_EVENT)
     run = joined.success(handlers.check, inputs, parts.run_outputs, **_in_judge_queue(at_once))
-    return run, _connect_place(joined, parts, handlers.handlers)
+    return run, _connect_place(joined, parts, handlers.runs.handlers)
+
+
+def _connect_branches(parts: PageComponents, handlers: BranchHandlers, at_once: int) -> tuple[Any, Any]:
+    """A branch, in the same queue; what is refused says so in the form. And which run of origin and branches is shown."""
+    inputs, outputs = parts.videos, [parts.prompt, *parts.run_outputs]
+    joined = parts.branches.submit(
+        handlers.join_queue, inputs, [*parts.buttons, parts.status, parts.branches], queue=False, **QUIET_EVENT
+    )
+    joined.failure(handlers.refused, None, parts.branches, queue=False, **QUIET_EVENT)
+    run = joined.success(handlers.start, inputs, [parts.branches, *outputs], **_in_judge_queue(at_once))
+    parts.branches.select(handlers.show, parts.prompt, [*outputs, *parts.buttons], queue=False, **QUIET_EVENT)
+    return run, _connect_place(joined, parts, handlers.runs.handlers)
 
 
 def _connect_place(joined: Any, parts: PageComponents, handlers: Handlers) -> Any:

@@ -13,6 +13,7 @@ from vrthinker_core.types import Side, VideoPair
 from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings
+from vrthinker_core.ui.branches.strip_json import strip_json
 from vrthinker_core.ui.history.saved_run import SavedRun, shown_videos
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of, visitor_of
@@ -83,6 +84,10 @@ class Handlers:
             if not self._services.sessions.goes_on(session):
                 session.run.request_stop()
 
+    def finished_run(self, session: Session, request: gr.Request) -> Updates:
+        """Everything that shows a run that is over."""
+        return {**self.run_updates(session, session_id_of(request)), **self._parts.idle_buttons()}
+
     def refused_check(self, sentence: str, request: gr.Request) -> Updates:
         """The run as it is shown, with the reason why its order cannot be checked."""
         session = self._services.session_of(request)
@@ -99,7 +104,7 @@ class Handlers:
         session, session_id = self._services.session_of(request), session_id_of(request)
         if session is None:
             return {self._parts.status: words.NO_RUN}
-        return {**self._run_updates(session, session_id), self._parts.trace: self._view(session, session_id, refusal)}
+        return {**self.run_updates(session, session_id), self._parts.trace: self._view(session, session_id, refusal)}
 
     async def stop(self, request: gr.Request) -> Updates:
         """Stop the visitor's run; everything the judge had seen and written stays."""
@@ -161,6 +166,7 @@ class Handlers:
         self._services.waiting_room.leave(session_id)
         self._services.uploads.let_go(session_id)
         self._services.player_files.forget(session_id)
+        self._services.branch_sets.forget(session_id)
         self._services.sessions.end(session_id)
 
     def _start_run(self, session_id: str, values: Mapping[Any, Any], owner: str) -> Session:
@@ -228,6 +234,7 @@ class Handlers:
         changed = _changed_videos(state.started, self._services.player_files.get(session_id))
         over, link, kept = session.run.over, session.link, session.kept
         view: ViewJson = {"run": session.name, "over": over, "address": link, "kept": kept, "changed": changed, **whole}
+        view["branches"] = strip_json(self._services.branch_sets.get(session_id, session), state)
         if session.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
         hidden, own = session.disclosure.hidden, session.disclosure.voted

@@ -8,6 +8,7 @@ import gradio as gr
 
 from vrthinker_core.types.settings import SETTINGS, Setting, setting
 from vrthinker_core.types.wording import DIMENSION_NAMES
+from vrthinker_core.ui.branches import branch_form
 from vrthinker_core.ui.fetch.download import MAX_URL_LENGTH
 from vrthinker_core.ui.history import wording
 from vrthinker_core.ui.sessions import settings_form
@@ -28,7 +29,7 @@ class PageComponents:
             with gr.Column(elem_id="bench", scale=5, min_width=320):
                 self._build_bench(judges)
             with gr.Column(elem_id="run", scale=7, min_width=320):
-                self._build_tabs()
+                self._build_tabs(judges)
         self.run_outputs = [self.status, self.trace, self.transcript]
         self.shown_run = [*self.videos, self.prompt, *self.run_outputs, *self.buttons]
         self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
@@ -74,13 +75,15 @@ class PageComponents:
             with gr.Accordion(words.MORE_SETTINGS, open=False, elem_id="more-settings"), gr.Row():
                 self.settings |= {row.name: _setting(row) for row in SETTINGS if row.name not in self.settings}
 
-    def _build_tabs(self) -> None:
+    def _build_tabs(self, judges: Sequence[str]) -> None:
         with gr.Tabs():
             with gr.Tab(words.TAB_TRACE):
                 dimensions = [[each, DIMENSION_NAMES[each], text] for each, text in words.DIMENSION_HELP.items()]
                 asked = json.dumps([[words.CHECK_ORDER, words.CHECK_HELP], dimensions])
                 mount = f"mountTrace(host, props, watch, {json.dumps(words.INTRODUCTION)}, {asked}, trigger)"
                 self.trace = _html(mount, {"turns": []}, "trace")
+                form = json.dumps(branch_form.form_json(judges))
+                self.branches = _html(f"mountBranches(props, watch, {form}, trigger)", {"refusal": ""}, "branches")
             with gr.Tab(words.TAB_FRAMES):
                 _html(f"mountFrames(host, {words.NO_FRAMES!r})", None, "frames")
             with gr.Tab(words.TAB_TRANSCRIPT):

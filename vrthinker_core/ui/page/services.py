@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import gradio as gr
 
+from vrthinker_core.ui.branches.branch_sets import BranchSets
 from vrthinker_core.ui.fetch.uploads import Uploads
 from vrthinker_core.ui.history.history import History
 from vrthinker_core.ui.history.visitors import owner_of
@@ -27,6 +28,7 @@ class Services:
     uploads: Uploads
     player_files: PlayerFiles
     history: History
+    branch_sets: BranchSets
 
     def session_of(self, request: gr.Request) -> Session | None:
         """The visitor's session; None before their first run."""

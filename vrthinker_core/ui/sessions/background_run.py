@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.errors import describe
 from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Event, Finished, StopReason, Swapped, Voted
@@ -29,6 +30,7 @@ class RunJob:
     trace: Path  # where the trace is written, turn by turn
     stop_file: Path  # the judge stops as soon as this file exists
     judge: str = ""  # the name of the judge that was chosen, "" for the default
+    plan: BranchPlan | None = None  # where the run is a branch of another one
 
 
 JobRunner = Callable[[RunJob], Generator[Event, None, None]]  # runs one comparison; yields its events

@@ -12,7 +12,7 @@ from pathlib import Path
 from vrthinker_core.backends import NANO_NAME, Backend, default_choice, open_backend
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import display_name
 from vrthinker_core.errors import CheckpointError, VrThinkerError
-from vrthinker_core.judge import judge
+from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.types.events import Event, Finished, RunEvent, Swapped, Voted
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.background_run import RunJob
@@ -50,9 +50,10 @@ class JudgeLoader:
         return future.result()
 
     def find(self, backend_name: str) -> str | None:
-        """The name under which the judge is offered that a trace calls so; None where it is not open here."""
+        """The name under which the judge is offered that a trace calls so; None where none is, or is being, opened."""
         opened = (name for name, future in self._futures.items() if future.done() and not future.exception())
-        return next((name for name in opened if self.get(name).name == backend_name), None)
+        awaited = (name for name, future in self._futures.items() if name == backend_name and not future.done())
+        return next((name for name in opened if self.get(name).name == backend_name), next(awaited, None))
 
     def wait_all(self) -> None:
         """Wait until every judge has been opened, or has failed to."""
@@ -61,7 +62,11 @@ class JudgeLoader:
     def run_job(self, job: RunJob) -> Generator[Event, None, None]:
         """Run a job and yield its events (a `JobRunner`). On ZeroGPU this is the generator that runs in the GPU's process."""
         backend, pool, stop = self.get(job.judge), self.decoder_pool, job.stop_file.exists
-        for event in judge(job.pair, backend, job.settings, cancelled=stop, trace=job.trace, decoder_pool=pool):
+        if job.plan is None:
+            events = judge(job.pair, backend, job.settings, cancelled=stop, trace=job.trace, decoder_pool=pool)
+        else:
+            events = judge_branch(job.plan, job.pair, backend, cancelled=stop, trace=job.trace, decoder_pool=pool)
+        for event in events:
             if isinstance(event, Swapped):
                 yield Swapped(_without_paths_in(event.event))
             elif not isinstance(event, Voted):  # which a judge never does

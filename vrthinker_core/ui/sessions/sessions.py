@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 
+from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Trace
@@ -90,13 +91,22 @@ class Sessions:
         self.on_run: Callable[[Session], None] = ignore  # is told of each run that is started
         self._lock = threading.Lock()
 
-    def start_run(self, session_id: str, pair: VideoPair, settings: Settings, judge: str = "", owner: str = "") -> Session:
+    def start_run(
+        self,
+        session_id: str,
+        pair: VideoPair,
+        settings: Settings,
+        judge: str = "",
+        owner: str = "",
+        plan: BranchPlan | None = None,
+    ) -> Session:
         """Start a run with the judge of that name ("" for the default); the former run is stopped and its files are removed.
 
         `owner`: for whom it is kept; when nothing is said, for the owner of the former run. Those that they have left are stopped.
+        `plan`: the run is a branch.
         """
         folder = self.trace_root / secrets.token_hex(12)
-        job = RunJob(pair, settings, folder / "trace.json", folder / "stop", judge)
+        job = RunJob(pair, settings, folder / "trace.json", folder / "stop", judge, plan)
         former = self.get(session_id)
         owner = owner or (former.owner if former else "")
         self.end(session_id)

@@ -6,7 +6,7 @@ from vrthinker_core.types import Thumbnail, Verdict, Vote
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.types.settings import SETTINGS
-from vrthinker_core.types.wording import order_unchecked
+from vrthinker_core.types.wording import branch_name, order_unchecked
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.page_json import status_line
 from vrthinker_core.ui.view.run_state import RunState, TurnState, state_in_first_sides
@@ -90,6 +90,7 @@ class RunJson(TypedDict):
     protocol: str
     prompt: str
     turns: list[TurnJson]
+    branch: str  # where it leaves the run that it is a branch of, in words; "" for a run of its own
     swapped: SecondRunJson | None  # with the setting `swap`, once the first run has a verdict
     vote: VoteJson | None  # None where nobody has voted
 
@@ -149,6 +150,7 @@ def run_json(state: RunState, seconds: float = 0.0, pace: Pace = Pace()) -> RunJ
         "protocol": started.dialect if started else "",
         "prompt": started.prompt if started else "",
         "turns": [_turn(turn) for turn in state.turns],
+        "branch": branch_name(started) if started else "",
         "swapped": _second_run(state, state.swapped) if state.swapped else None,
         "vote": _vote(state.vote) if state.vote else None,
     }

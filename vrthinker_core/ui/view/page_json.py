@@ -5,8 +5,9 @@ from typing import TypedDict
 
 from vrthinker_core.dialects.reading.frame_facts import read_frame_facts
 from vrthinker_core.types import FrameRef, Reply
-from vrthinker_core.types.events import Finished
+from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.progress import Pace, duration, reading, totals
+from vrthinker_core.types.wording import BRANCH, TAKEN_OVER, branch_name
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
 from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
@@ -36,6 +37,7 @@ class TurnViewJson(TypedDict):
     confidence: list[str]  # how sure the judge said it was, and what that means; [] where it did not say
     labels: list[LabelJson]  # of the answer that the reply gives or recommends; [] where it gives none
     live: bool  # the judge is writing this turn now
+    taken: bool  # it is the origin's: this run is a branch that begins later
     tiles: list[TileJson]
     parts: list[list[str]]  # [heading, text] of each part of the reply
     facts: FactsJson | None  # the first part as a table, where it holds nothing else
@@ -66,6 +68,7 @@ class ViewJson(TypedDict, total=False):
     grid: GridJson | None
     verdict: VerdictJson | None
     order: OrderViewJson[TurnViewJson] | None  # the second run and what it says of the verdict; None where there is none
+    branches: object  # origin and branches side by side (`ui/branches/strip_json.py`), None without; only on the live page
     refusal: str  # why the order could not be checked; only on the live page, after a click
     vote: VoteViewJson | None  # a person's; None where there is none
     ballot: BallotJson  # only on the live page
@@ -87,7 +90,7 @@ def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | N
     return {
         "prompt": started.prompt,
         "judge": words.JUDGE_LINE.format(started.judge),
-        "notes": [*started.notes, *(state.finished.notes if state.finished else ())],
+        "notes": [*_branch_notes(started), *started.notes, *(state.finished.notes if state.finished else ())],
         "health": words.clip_notes(started.clips),
         "fps": [clip.fps if clip else 0 for clip in started.clips],
         "grid": grid_json(started),
@@ -99,9 +102,18 @@ def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | N
     }
 
 
+def _branch_notes(started: Started) -> list[str]:
+    return [BRANCH.format(name)] if (name := branch_name(started)) else []
+
+
 def _turns(state: RunState, images: ImageSources, read_reply: ReplyReader | None) -> list[TurnViewJson]:
     in_view, clips = frames_in_view(state), state.started.clips if state.started else (None, None)
-    return [_turn(turn, state.finished is None, clips, in_view, images, read_reply) for turn in state.turns]
+    views = [_turn(turn, state.finished is None, clips, in_view, images, read_reply) for turn in state.turns]
+    return [_marked_taken(view) if state.started and state.started.is_taken_over(view["number"]) else view for view in views]
+
+
+def _marked_taken(view: TurnViewJson) -> TurnViewJson:
+    return {**view, "taken": True, "state": " · ".join(filter(None, [TAKEN_OVER, view["state"]]))}
 
 
 def transcript_json(state: RunState) -> TranscriptJson:
@@ -160,6 +172,7 @@ def _turn(
         "confidence": [] if sure is None else [words.CONFIDENCE.format(sure), words.CONFIDENCE_HELP],
         "labels": labels_json(turn.reply.verdict) if turn else [],
         "live": turn is None and running,
+        "taken": False,
         "tiles": [tile.to_json(clips, in_view, images) for tile in tiles],
         "parts": _parts(turn_state, reply),
         "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),

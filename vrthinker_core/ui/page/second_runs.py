@@ -1,0 +1,92 @@
+"""What all handlers share that judge the pair of the run that is shown once more: its session, its videos, its judge, the queue."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import gradio as gr
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.types.events import Started
+from vrthinker_core.ui.page.handlers import Handlers
+from vrthinker_core.ui.page.layout import PageComponents, Updates
+from vrthinker_core.ui.page.services import Services, session_id_of
+from vrthinker_core.ui.sessions.background_run import BackgroundRun
+from vrthinker_core.ui.sessions.replay import file_digest
+from vrthinker_core.ui.sessions.sessions import Session
+from vrthinker_core.ui.view import words
+
+Players = tuple[str | None, str | None]  # the file in each player
+
+
+@dataclass(frozen=True, slots=True)
+class SecondRuns:
+    """The run that is shown, live or saved, and the way to another run of its pair."""
+
+    parts: PageComponents
+    services: Services
+    handlers: Handlers
+
+    async def join(self, refusal: Callable[[], str], request: gr.Request) -> Updates:
+        """Take a place in the waiting room. Raises a silent gr.Error when that is refused, or the room is full."""
+        if sentence := await asyncio.to_thread(refusal):
+            raise gr.Error(sentence, visible=False, print_exception=False)
+        return await self.handlers.join_queue(request)
+
+    async def run(
+        self, begin: Callable[[], Session], refused: Callable[[str], Updates], request: gr.Request
+    ) -> AsyncIterator[Updates]:
+        """Begin the run and show it as it goes; where `begin` raises BadInput, what `refused` makes of the sentence."""
+        session_id = session_id_of(request)
+        with self.services.waiting_room.active(session_id):
+            try:
+                session = await asyncio.to_thread(begin)
+            except BadInput as bad:
+                yield refused(str(bad))
+                return
+            async for updates in self.handlers.show_run(session_id, session):
+                yield updates
+
+    def is_busy(self, session: Session | None, request: gr.Request) -> bool:
+        """A run of the visitor waits or goes on."""
+        waits = self.services.waiting_room.waits(session_id_of(request))
+        return waits or (session is not None and not session.run.over)
+
+    def original(self, path: str | None, missing: str) -> Path:
+        """The file that was uploaded where a player holds a copy. Raises BadInput(missing) where it holds none."""
+        if not path:
+            raise BadInput(missing)
+        return self.services.uploads.original_of(Path(path))
+
+    @staticmethod
+    def were_compared(session: Session, started: Started, videos: tuple[Path, Path]) -> bool:
+        """Whether these are the files that the run compared, by their names or else by their contents."""
+        if session.files == videos:
+            return True
+        digests = [clip and clip.digest for clip in started.clips]
+        return all(digests) and digests == [file_digest(path) for path in videos]
+
+    def judge_of(self, session: Session, unknown: str) -> str:
+        """The name under which the judge of a run is offered here. Raises BadInput with the sentence `unknown` where it is not."""
+        if isinstance(session.run, BackgroundRun):
+            return session.judge
+        started = session.run.state.started
+        judge = self.services.judges.find(started.judge) if started else None
+        if judge is None:
+            raise BadInput(unknown.format(started.judge[:80] if started else ""))
+        return judge
+
+
+def silent(check: Callable[[], object]) -> str:
+    """Why a check raises BadInput; "" where it does not."""
+    try:
+        check()
+    except BadInput as bad:
+        return str(bad)
+    return ""
+
+
+def refused_sentence(check: Callable[[], object]) -> str:
+    """What to say where something was refused: why, or that the waiting room was full."""
+    return silent(check) or words.BUSY
