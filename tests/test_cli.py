@@ -207,7 +207,7 @@ def test_help_starts_in_under_a_second() -> None:
         quickest = min(quickest, time.monotonic() - began)
         assert done.returncode == 0
     assert quickest < 1
-    for command in ("compare", "replay", "frames", "parse", "scenes", "examples"):
+    for command in ("compare", "branch", "replay", "frames", "parse", "scenes", "examples"):
         assert command in done.stdout
 
 
