@@ -19,6 +19,7 @@ from vrthinker_core.ui.page.services import session_id_of, visitor_of
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.sessions.sessions import Session
 from vrthinker_core.ui.view import words
+from vrthinker_core.ui.votes.disclosure import votes_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class BranchHandlers:
                 raise BadInput(sentences.NO_RUN)
             before, plan, pair, judge = self._planned(wanted, (first, second), request)
             after = services.sessions.start_run(session_id, pair, plan.settings, judge, visitor_of(request), plan)
+            after.disclosure.begin(votes_first(request.cookies))
             services.branch_sets.begin(session_id, before, after)
             return after
 
