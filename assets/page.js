@@ -14,10 +14,15 @@ VRThinker.KEYS = {
 /** The rail under the players. `trigger` tells the server. */
 VRThinker.mountRail = (root, trigger) => {
   let rail = null;
-  const players = new VRThinker.Players(VRThinker.PLAYERS, () => rail && rail.draw());
+  const stills = new VRThinker.Stills(VRThinker.PLAYER_PARTS, () => players.pause());
+  const players = new VRThinker.Players(VRThinker.PLAYERS, () => rail && rail.draw(), stills.sides);
   rail = new VRThinker.Rail(root, players, () => trigger("click", { act: "swap" }));
   VRThinker.rail = rail;
-  document.addEventListener("vrt:trace", (event) => rail.mark(event.detail));
+  root.prepend(stills.sentence);
+  document.addEventListener("vrt:trace", ({ detail }) => {
+    rail.mark(detail);
+    if (stills.update(detail || {})) players.seek(0);
+  });
   document.addEventListener("vrt:light", (event) => rail.light(event.detail));
   document.addEventListener("vrt:tile", (event) => rail.show(event.detail));
   document.addEventListener("loadedmetadata", () => rail.again(), true);

@@ -6,9 +6,10 @@ VRThinker.DRIFT = { CATCH_UP: 0.2, MOST_CHANGE: 0.5, TOO_FAR: 0.25 };
 VRThinker.possibleRate = (rate) => Math.min(16, Math.max(0.0625, rate));
 
 VRThinker.Players = class {
-  /** `selectors` find the two players whenever they are needed: they come and go with the uploads. */
-  constructor(selectors, onChange) {
+  /** `selectors` find the two players whenever they are needed: they come and go with the uploads. `stills` stand in for them. */
+  constructor(selectors, onChange, stills = []) {
     this.selectors = selectors;
+    this.stills = stills;
     this.onChange = onChange;
     this.playing = false;
     this.loop = true;
@@ -19,16 +20,24 @@ VRThinker.Players = class {
     document.addEventListener("timeupdate", (event) => this.notice(event.target), true);
   }
 
-  /** Both video elements, null where there is none that can be played. */
+  /** Both video elements, or the stills in their place; null where there is nothing that can be played. */
   videos() {
-    return this.selectors.map((selector) => {
+    return this.selectors.map((selector, side) => {
       const video = document.querySelector(selector);
+      const still = this.stills[side];
+      if (still && still.shown) return still;
       return video && video.readyState > 0 && video.duration > 0 ? video : null;
     });
   }
 
   get ready() {
     return this.videos().some(Boolean);
+  }
+
+  /** No video is at hand, but frames of both or of one. */
+  get showStills() {
+    const shown = this.videos().filter(Boolean);
+    return shown.length > 0 && shown.every((video) => this.stills.includes(video));
   }
 
   /** Move both to a fraction of their length, 0 to 1. */
@@ -67,6 +76,7 @@ VRThinker.Players = class {
 
   /** When the frame appears that a player shows. Where the frame rate is not known, the moment itself. */
   frameTime(video, side) {
+    if (video === this.stills[side]) return video.frame.time;
     const rate = this.frameRates[side];
     return rate ? Math.floor(video.currentTime * rate + 1e-3) / rate : video.currentTime;
   }
@@ -79,8 +89,8 @@ VRThinker.Players = class {
   }
 
   leader() {
-    const [first, second] = this.videos();
-    return first || second;
+    const shown = this.videos().filter(Boolean);
+    return shown.find((video) => !this.stills.includes(video)) || shown[0];
   }
 
   toggle() {

@@ -9,6 +9,7 @@ VRThinker.Rail = class {
     this.grid = null;
     this.marks = [];
     this.chosen = null;
+    this.live = false;
     root.classList.add("vrt", "vrt-rail");
     root.setAttribute("role", "group");
     root.setAttribute("aria-label", "Both players");
@@ -94,6 +95,7 @@ VRThinker.Rail = class {
   }
 
   nudge(frames) {
+    if (this.players.showStills) return this.step(frames); // the next frame is the next one that was seen
     this.chosen = null;
     this.players.nudge(frames);
   }
@@ -129,13 +131,12 @@ VRThinker.Rail = class {
     const turns = (trace && trace.turns) || [];
     this.players.frameRates = (trace && trace.fps) || [0, 0];
     this.grid = (trace && trace.grid) || null;
-    this.swapButton.disabled = Boolean(trace && trace.run && !trace.over);
+    this.live = Boolean(trace && trace.run && !trace.over);
     const marks = turns.flatMap((turn, position) => turn.tiles.map((tile) => ({ tile, position, place: VRThinker.place(tile) })));
     const key = JSON.stringify(marks);
-    if (this.key === key) return;
+    if (this.key !== key) this.strip.replaceChildren(...marks.map((mark) => this.drawMark(mark)));
     this.key = key;
     this.marks = marks;
-    this.strip.replaceChildren(...marks.map((mark) => this.drawMark(mark)));
     this.draw();
   }
 
@@ -170,7 +171,15 @@ VRThinker.Rail = class {
     const { slots, rule, first } = this.grid;
     const { place } = this.players;
     const slot = rule === "even" ? Math.round(place * (slots - 1)) : Math.min(slots - 1, Math.floor(place * slots));
-    return this.chosen ? VRThinker.frames(this.chosen) : [...new Set(first.map((number) => number + slot))].join(" · ");
+    const tile = this.chosen || (this.players.showStills && this.nearest());
+    return tile ? VRThinker.frames(tile) : [...new Set(first.map((number) => number + slot))].join(" · ");
+  }
+
+  /** The tile of the frames that stills show at this moment. */
+  nearest() {
+    const far = (mark) => Math.abs(mark.place - this.players.place);
+    const mark = this.marks.reduce((best, other) => (far(other) < far(best) ? other : best), this.marks[0]);
+    return mark && mark.tile;
   }
 
   /** The time of the frame that a player shows: when that frame appears, as on its tile. */
@@ -189,6 +198,7 @@ VRThinker.Rail = class {
     const where = [this.index(), ...times].filter(Boolean).join(" · ");
     say(this.time, where || "The players move together.");
     this.track.setAttribute("aria-valuetext", where || "no videos yet");
+    this.swapButton.disabled = this.live || players.showStills;
     say(this.playButton, players.playing ? "❚❚" : "▶");
     this.playButton.setAttribute("aria-label", players.playing ? "Pause both" : "Play both");
     say(this.speedButton, `${players.speed}×`);

@@ -237,6 +237,7 @@ class Handlers:
         view["branches"] = strip_json(self._services.branch_sets.get(session_id, session), state)
         if session.is_replay:
             view["notes"] = [view["judge"], *view["notes"]]
+            view["stills"] = [int(side) for side, path in zip(Side, session.saved_videos, strict=True) if path is None]
         hidden, own = session.disclosure.hidden, session.disclosure.voted
         view = hide_view(view) if hidden else view
         return {**view, "ballot": {"hidden": hidden, "own": own, "refusal": refusal}}

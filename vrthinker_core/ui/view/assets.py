@@ -12,13 +12,13 @@ VIEW = (
 )
 VIEW_STYLES = ("trace.css", "order.css", "frames.css", "closer.css", "transcript.css", "votes/vote.css")
 PAGE = (
-    *(*VIEW, "intro.js", "players.js", "rail.js", "save.js", "follow.js", "scroll_anchor.js"),
+    *(*VIEW, "intro.js", "players/stills.js", "players.js", "rail.js", "save.js", "follow.js", "scroll_anchor.js"),
     *("inputs.js", "uploads.js", "address.js", "examples.js", "history/history.js"),
     *("votes/ballot.js", "votes/vote_first.js"),
     *("branches/form.js", "branches/strip.js"),
     "page.js",
 )
-PAGE_STYLES = ("page.css", "branches/branches.css", "gradio.css", "history/history.css")
+PAGE_STYLES = ("page.css", "branches/branches.css", "players/stills.css", "gradio.css", "history/history.css")
 
 
 def joined(*names: str) -> str:

@@ -60,6 +60,7 @@ class ViewJson(TypedDict, total=False):
     address: str  # the name in `?trace=NAME` that leads to this run, "" where none does; only on the live page
     kept: str  # the name in `?run=NAME` by which its visitor opens it again, "" where it is not kept; only on the live page
     changed: str  # that the players hold other videos than were judged, in a sentence; only on the live page
+    stills: list[int]  # the sides of a saved run whose videos are not at hand; only on the live page
     prompt: str
     judge: str
     notes: list[str]

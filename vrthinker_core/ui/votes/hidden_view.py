@@ -3,7 +3,10 @@
 from vrthinker_core.ui.view.page_json import TranscriptJson, TurnViewJson, ViewJson
 from vrthinker_core.ui.votes import vote_words
 
-KEPT = ("run", "over", "address", "changed", "prompt", "judge", "notes", "health", "fps", "grid", "ending", "turns")
+KEPT = (
+    *("run", "over", "address", "kept", "changed", "stills", "prompt", "judge", "notes", "health"),
+    *("fps", "grid", "ending", "turns"),
+)
 """What says nothing of the verdict. What is not named here is left out, so that what a page is given one day stays hidden, too."""
 
 
