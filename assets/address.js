@@ -1,24 +1,50 @@
 /* The page's address names the run that is shown, and back and forward show the runs that were shown before. */
 VRThinker.Address = class {
-  /**
-   * `open(kind, name, lost)` asks the server for a run: "trace" is one behind a link, "run" one of the visitor's own, "" none.
-   * `lost`: the address names none, but a run was shown there.
-   */
-  constructor(open) {
+  constructor() {
     this.run = null;
     this.awaited = null; // what the browser went to, until that run is shown
+    this.asked = this.shown() || null; // what the server is asked for; a page that opens asks for the run in its address
+    this.next = null; // what to ask for once that is answered
+    this.ask = () => {};
     document.addEventListener("vrt:trace", (event) => this.show(event.detail || {}));
     window.addEventListener("popstate", (event) => {
       this.awaited = this.shown();
-      const [kind, name] = this.awaited.split("=");
-      open(kind, name || "", Boolean(event.state && event.state.run));
+      this.open(this.awaited, Boolean(event.state && event.state.run));
     });
   }
 
-  /** What the address names, as "trace=NAME" or "run=NAME"; "" where it names nothing. */
+  /** What the address names: "trace=NAME" is a run behind a link, "run=NAME" one of the visitor's own, "" none. */
   shown() {
     const found = new URLSearchParams(location.search);
     return ["trace", "run"].filter((kind) => found.get(kind)).map((kind) => `${kind}=${found.get(kind)}`)[0] || "";
+  }
+
+  /** A person chose a saved run: no step back or forward is awaited any more. */
+  choose(query) {
+    this.awaited = null;
+    this.open(query, false);
+  }
+
+  /**
+   * Have that run shown. Answers may come in another order than what they answer, so that the server is asked for one run at a
+   * time, and of those that are wanted meanwhile for the latest. `lost`: the address names none, but a run was shown there.
+   */
+  open(query, lost) {
+    if (this.asked !== null) {
+      this.next = query === this.asked ? null : [query, lost];
+      return;
+    }
+    const [kind, name = ""] = query.split("=");
+    this.asked = query;
+    this.ask(kind, name, lost);
+  }
+
+  /** The server has answered, whatever it said. */
+  answered() {
+    const { next } = this;
+    this.asked = null;
+    this.next = null;
+    if (next) this.open(...next);
   }
 
   /** Each run that is shown is a step of the browser's history, a run that the address names already is none. */
@@ -27,16 +53,12 @@ VRThinker.Address = class {
     const first = this.run === null;
     const query = address ? `trace=${address}` : kept ? `run=${kept}` : "";
     this.run = run;
+    if (query && query === this.asked) this.answered(); // a run that goes on is answered as long as it does
     if (query && this.awaited !== null && query !== this.awaited) return; // the browser has gone on meanwhile
     this.awaited = null;
     const same = query === this.shown();
     if (same && (query || first)) history.replaceState({ ...history.state, run }, "");
     else history.pushState({ run }, "", this.of(query));
-  }
-
-  /** What comes next was chosen by the person: no step back or forward is awaited any more. */
-  forget() {
-    this.awaited = null;
   }
 
   /** The run that is shown has got this link. */

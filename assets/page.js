@@ -106,18 +106,13 @@ VRThinker.mountSave = (root) => new VRThinker.Save(root);
 
 /** Saved runs that lie ready, and all other ways to a run that the server has. */
 VRThinker.mountExamples = (root, props, trigger) => {
-  const open = (what) => {
-    VRThinker.address.forget();
-    trigger("click", what);
-  };
-  const examples = new VRThinker.Examples(root, (name) => open({ example: name }));
-  VRThinker.openRun = (name) => open({ run: name });
-  VRThinker.address = new VRThinker.Address((kind, name, lost) => {
-    trigger("click", kind === "run" ? { run: name } : { example: name, lost });
-  });
+  const examples = new VRThinker.Examples(root, (name) => VRThinker.address.choose(`trace=${name}`));
+  VRThinker.openRun = (name) => VRThinker.address.choose(`run=${name}`);
+  VRThinker.address.ask = (kind, name, lost) => trigger("click", kind === "run" ? { run: name } : { example: name, lost });
   examples.draw(props.value || []);
 };
 
+VRThinker.address = new VRThinker.Address();
 VRThinker.inputs = new VRThinker.Inputs();
 VRThinker.closer = new VRThinker.Closer();
 VRThinker.uploads = new VRThinker.Uploads();

@@ -115,8 +115,11 @@ def _connect_saved(blocks: CheckedBlocks, parts: PageComponents, saved: HistoryH
     """Beside the judge's queue: a run that goes on may be followed for as long as it takes, by any number of pages."""
     shown, beside = parts.shown_run, {"concurrency_limit": None, **QUIET_EVENT}
     parts.open_button.upload(saved.handlers.open_trace, parts.open_button, shown, queue=False, cancels=cancels, **QUIET_EVENT)
-    parts.examples.click(saved.open, None, shown, trigger_mode="multiple", cancels=cancels, **beside)
-    blocks.load(saved.on_load, None, shown, **beside)
+    chosen = parts.examples.click(saved.open, None, shown, trigger_mode="multiple", cancels=cancels, **beside)
+    opened = blocks.load(saved.on_load, None, shown, **beside)
+    for asked in (chosen, opened):
+        for ended in (asked.success, asked.failure):
+            ended(None, None, None, js="() => VRThinker.address.answered()", **QUIET_EVENT)
 
 
 def _in_browser(updates: Updates) -> dict[str, Any]:

@@ -139,8 +139,7 @@ class Handlers:
         """Show an example or a shared trace by its name; "" shows the page as it opens, where the browser went back to that."""
         if name := str(getattr(event, "example", "")):
             return await self._show_linked(request, name)
-        async with self._reading:  # of two steps back, the second one is answered last
-            self._services.sessions.end(session_id_of(request))
+        self._services.sessions.end(session_id_of(request))
         self._services.player_files.forget(session_id_of(request))
         parts, line = self._parts, words.NO_RUN if getattr(event, "lost", False) else words.READY
         return {parts.first: None, parts.second: None, parts.prompt: "", **parts.without_run(line), **parts.idle_buttons()}

@@ -1,0 +1,107 @@
+"""Answers of the server that come late, or in another order than what they answer: the page shows what was wanted last."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.ui.conftest import Server
+from tests.ui.page.test_page import ENDLESS, start, wait_for
+from tests.ui.page.test_saved_runs import LONG, show_example
+from tests.ui.sessions.test_background_run import until
+from tests.ui.support.saved_examples import write_example
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import APIResponse, Page, Route
+
+pytestmark = pytest.mark.browser
+
+Clips = tuple[Path, Path]
+Open = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+    examples = tmp_path_factory.mktemp("examples")
+    write_example(examples / "a-block")
+    write_example(examples / "b-block", hue=40)
+    return serve([ENDLESS], "--examples", str(examples), protocol="paired", pause=0.02)
+
+
+class HeldAnswers:
+    """Answers that the server has given to one page, and that are kept from it until `release`."""
+
+    def __init__(self, page: Page, wanted: Callable[[dict[str, Any]], bool]) -> None:
+        """`wanted`: whether the answer to a request with that body is to be held; only the first one is."""
+        self._wanted = wanted
+        self._held: list[tuple[Route, APIResponse]] = []
+        self.asked: list[dict[str, Any]] = []
+        page.route("**/gradio_api/**", self._on_request)
+
+    def _on_request(self, route: Route) -> None:
+        body = route.request.post_data_json if route.request.method == "POST" and "upload" not in route.request.url else None
+        if isinstance(body, dict):
+            self.asked.append(body)
+            if not self._held and self._wanted(body):
+                self._held.append((route, route.fetch()))
+                return
+        route.continue_()
+
+    def wait(self, page: Page) -> None:
+        """Until the server has given the answer that is held."""
+        until(lambda: page.wait_for_timeout(20) or self._held, 30)
+
+    def release(self) -> None:
+        """Let the page have it."""
+        route, response = self._held[0]
+        route.fulfill(response=response)
+
+
+@pytest.fixture
+def held(open_page: Open, server: Server) -> Iterator[Callable[..., tuple[Page, HeldAnswers]]]:
+    pages: list[Page] = []
+
+    def hold(wanted: Callable[[dict[str, Any]], bool]) -> tuple[Page, HeldAnswers]:
+        pages.append(open_page(server.url))
+        return pages[-1], HeldAnswers(pages[-1], wanted)
+
+    yield hold
+    for page in pages:
+        page.unroute_all(behavior="ignoreErrors")
+
+
+def example_of(body: dict[str, Any]) -> str | None:
+    """The saved run that a request asks for; "" for the page as it opens."""
+    event = body.get("event_data")
+    return event.get("example") if isinstance(event, dict) else None
+
+
+def test_of_two_steps_back_the_second_one_is_shown(held: Callable[..., tuple[Page, HeldAnswers]], server: Server) -> None:
+    going_back: list[bool] = []
+    page, answers = held(lambda body: bool(going_back) and example_of(body) == "a-block")
+    show_example(page, 0)
+    expect(page).to_have_url(f"{server.url}?trace=a-block")
+    show_example(page, 1)
+    expect(page).to_have_url(f"{server.url}?trace=b-block")
+    going_back.append(True)
+    answers.asked.clear()
+    page.go_back()
+    answers.wait(page)
+    page.go_back()
+    expect(page).to_have_url(server.url)
+    wanted = [example_of(body) for body in answers.asked]
+    assert wanted == ["a-block"], "one at a time, so that no answer can overtake another"
+    answers.release()
+    expect(page.locator(".vrt-turn")).to_have_count(0, timeout=LONG)
+    expect(page.locator("#second video")).to_have_count(0, timeout=LONG)
+    expect(page).to_have_url(server.url)
+    assert [example_of(body) for body in answers.asked if example_of(body) is not None] == ["a-block", ""]
+    page.go_forward()
+    expect(page.locator(".vrt-turn")).to_have_count(2, timeout=LONG)
+    expect(page).to_have_url(f"{server.url}?trace=a-block")
