@@ -8,14 +8,6 @@ VRThinker.Inputs = class {
     document.addEventListener("vrt:trace", (event) => this.show(event.detail || {}));
     document.addEventListener("input", (event) => event.target.closest("#prompt") && this.draw());
     document.addEventListener("keydown", (event) => this.onKey(event));
-    new MutationObserver(() => this.keepFocus()).observe(document.documentElement, {
-      attributeFilter: ["class", "style"],
-      childList: true,
-      subtree: true,
-    });
-    document.addEventListener("focusin", (event) => {
-      this.hadFocus = event.target.id;
-    });
   }
 
   show(trace) {
@@ -45,13 +37,31 @@ VRThinker.Inputs = class {
     const go = document.querySelector("#go");
     // Gradio takes the prompt over when the field is left.
     event.target.dispatchEvent(new Event("change", { bubbles: true }));
-    if (go) setTimeout(() => go.click(), 50);
+    setTimeout(() => go.checkVisibility() && go.click(), 50);
+  }
+};
+
+/** Compare and Stop, one of which is shown. Each run has a number, and what is said of an earlier one comes too late. */
+VRThinker.Buttons = class {
+  constructor(root) {
+    this.place = root.closest("#ask");
+    this.number = 0;
+    this.running = false;
   }
 
-  /** Compare and Stop take each other's place: the focus goes along. */
-  keepFocus() {
-    if (document.activeElement !== document.body || !["go", "stop"].includes(this.hadFocus)) return;
-    const other = document.getElementById(this.hadFocus === "go" ? "stop" : "go");
-    if (other && other.offsetParent) other.focus({ preventScroll: true });
+  /** For the server: which run's Stop is pressed. A late answer has left another value in Gradio's hands. */
+  shown() {
+    return { number: this.number, running: this.running };
+  }
+
+  show({ number, running }) {
+    const late = number < this.number || (number === this.number && !this.running);
+    if (late) return;
+    const focused = document.activeElement && document.activeElement.id;
+    this.number = number;
+    this.running = running;
+    this.place.classList.toggle("vrt-running", running);
+    // They take each other's place: the focus goes along.
+    if (["go", "stop"].includes(focused)) document.getElementById(running ? "stop" : "go").focus({ preventScroll: true });
   }
 };

@@ -101,6 +101,12 @@ VRThinker.mountHead = (root, props, watch) => {
   draw();
 };
 
+/** Which of Compare and Stop is shown. */
+VRThinker.mountButtons = (root, props, watch) => {
+  VRThinker.buttons = new VRThinker.Buttons(root);
+  watch("value", () => VRThinker.buttons.show(props.value));
+};
+
 /** What can be taken home. */
 VRThinker.mountSave = (root) => new VRThinker.Save(root);
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.ui.conftest import Server
-from tests.ui.page.test_page import ENDLESS, start, wait_for
+from tests.ui.page.test_page import ENDLESS, start, status, wait_for
 from tests.ui.page.test_saved_runs import LONG, show_example
 from tests.ui.sessions.test_background_run import until
 from tests.ui.support.saved_examples import write_example
@@ -57,10 +56,14 @@ class HeldAnswers:
         """Until the server has given the answer that is held."""
         until(lambda: page.wait_for_timeout(20) or self._held, 30)
 
+    @property
+    def response(self) -> APIResponse:
+        """The answer that is held."""
+        return self._held[0][1]
+
     def release(self) -> None:
         """Let the page have it."""
-        route, response = self._held[0]
-        route.fulfill(response=response)
+        self._held[0][0].fulfill(response=self.response)
 
 
 @pytest.fixture
@@ -105,3 +108,61 @@ def test_of_two_steps_back_the_second_one_is_shown(held: Callable[..., tuple[Pag
     page.go_forward()
     expect(page.locator(".vrt-turn")).to_have_count(2, timeout=LONG)
     expect(page).to_have_url(f"{server.url}?trace=a-block")
+
+
+def is_stop(body: dict[str, Any]) -> bool:
+    """The request of the Stop button, which alone names a run."""
+    return any(isinstance(value, dict) and "number" in value for value in body.get("data") or ())
+
+
+def test_what_is_said_of_an_earlier_run_stops_no_later_one(
+    held: Callable[..., tuple[Page, HeldAnswers]], clips: Clips, server: Server
+) -> None:
+    page, answers = held(is_stop)
+    start(page, clips)
+    wait_for(page, "writing")
+    page.locator("#stop").focus()
+    page.keyboard.press("Enter")
+    answers.wait(page)
+    expect(page.locator("#stop")).to_be_visible()
+    answers.release()
+    expect(page.locator("#go")).to_be_focused()
+    wait_for(page, "Stopped")
+    page.keyboard.press("Enter")
+    expect(page.locator("#stop")).to_be_focused(timeout=LONG)
+    wait_for(page, "writing")
+    stop = next(body for body in answers.asked if is_stop(body))
+    late = page.request.post(f"{server.url}gradio_api/run/predict", data=stop)
+    assert late.ok
+    written = status(page)
+    page.wait_for_function("old => !document.querySelector('#status textarea').value.includes(old)", arg=written, timeout=LONG)
+    assert "writing" in status(page), "the Stop of the first run, as it comes late, does not stop the second one"
+    page.locator("#prompt textarea").press("Control+Enter")  # there is no Compare to press
+    page.unroute_all()
+    page.route("**/run/predict*", lambda route: route.fulfill(response=answers.response))
+    page.locator("#stop").click()
+    expect(page.locator(".vrt-ending")).to_be_visible(timeout=LONG)  # of the first run, which the answer speaks of
+    expect(page.locator("#stop")).to_be_visible()
+    expect(page.locator("#go")).to_be_hidden()
+    page.unroute_all()
+    page.locator("#stop").click()
+    expect(page.locator("#go")).to_be_visible(timeout=LONG)
+    wait_for(page, "Stopped")
+
+
+def test_buttons_take_no_older_word_than_the_latest(held: Callable[..., tuple[Page, HeldAnswers]]) -> None:
+    page, _ = held(lambda _: False)
+    said = [(1, True), (1, False), (1, True), (2, True), (1, False), (1, True), (2, False), (3, False), (2, True)]
+    shown = page.evaluate(
+        """said => {
+            const ask = document.createElement("div");
+            ask.id = "ask";
+            const buttons = new VRThinker.Buttons(ask.appendChild(document.createElement("i")));
+            return said.map(([number, running]) => {
+                buttons.show({ number, running });
+                return ask.classList.contains("vrt-running");
+            });
+        }""",
+        [list(one) for one in said],
+    )
+    assert shown == [True, False, False, True, True, True, False, False, False]

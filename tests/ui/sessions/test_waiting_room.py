@@ -70,3 +70,19 @@ def test_a_free_judge_takes_a_visitor_though_nobody_may_wait(serve: Callable[...
 
     seen = run_in_thread(three())
     assert [sum(run.complete for run in seen), sum(run.busy for run in seen)] == [2, 1]
+
+
+def test_a_place_is_left_by_its_number_and_no_later_one_with_it() -> None:
+    room = WaitingRoom(2)
+    first = room.join("anna")
+    with room.active("anna") as number:
+        assert number == first == room.number("anna")
+    assert room.number("anna") == 0
+    second = room.join("anna")
+    assert second > first
+    assert not room.leave("anna", first)
+    assert room.number("anna") == second
+    assert room.next_number() > second
+    assert room.leave("anna", second)
+    with room.active("anna") as number:
+        assert number == 0, "who has left may run nothing"

@@ -60,8 +60,8 @@ class HistoryHandlers:
         pair, playable = run.pair, self.services.uploads.playable_of
         self.services.player_files.forget(session_id)
         first, second = (str(playable(Path(path))) for path in (pair.first, pair.second))
-        running = {parts.compare_button: gr.update(visible=False), parts.stop_button: gr.update(visible=True)}
-        yield {parts.first: first, parts.second: second, parts.prompt: pair.prompt, **running}
-        async for updates in self.handlers.run_progress(session_id, session):
-            yield {**updates, **parts.idle_buttons()} if run.over else updates
+        number = self.services.waiting_room.next_number()
+        yield {parts.first: first, parts.second: second, parts.prompt: pair.prompt, **parts.running_buttons(number)}
+        async for updates in self.handlers.run_progress(session_id, session, number):
+            yield updates
         yield no_updates()  # Gradio sends the last update again at the end: by then another run may be shown

@@ -34,11 +34,9 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
         _connect_branches(parts, branches, at_once),
     )
     runs, places = zip(*connected, strict=True)
-    cancels, outputs = [*runs, *places], [*parts.run_outputs, *parts.buttons]
-    parts.stop_button.click(handlers.stop, None, outputs, queue=False, cancels=cancels, **QUIET_EVENT)
-    for run in runs:
-        run.success(**_in_browser(parts.idle_buttons()))
-        run.failure(handlers.on_failure, None, [*parts.buttons, parts.status], queue=False, **QUIET_EVENT)
+    cancels, outputs = [*runs, *places], [*parts.run_outputs, parts.buttons]
+    pressed: dict[str, Any] = {"js": "() => VRThinker.buttons.shown()", "queue": False, "cancels": cancels, **QUIET_EVENT}
+    parts.stop_button.click(handlers.stop, parts.buttons, outputs, **pressed)
     _connect_uploads(parts, services, handlers)
     _connect_saved(blocks, parts, HistoryHandlers(parts, services, handlers), cancels)
     parts.trace.submit(VoteHandlers(parts, services, handlers).on_submit, None, parts.run_outputs, queue=False, **QUIET_EVENT)
@@ -61,42 +59,43 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
 
 def _connect_compare(parts: PageComponents, handlers: Handlers, at_once: int) -> tuple[Any, Any]:
     """Compare; returns the event of the run itself and that of its place in the queue, which others cancel."""
-    line_and_buttons = [*parts.buttons, parts.status]
+    line_and_buttons = [parts.buttons, parts.status]
     joined = parts.compare_button.click(handlers.join_queue, None, line_and_buttons, queue=False, **QUIET_EVENT)
-    joined.failure(**_in_browser(parts.refused_entry()))
+    joined.failure(**_in_browser({parts.status: words.BUSY}))
     inputs = {*parts.videos, parts.prompt, parts.judge, *parts.settings.values()}  # a set: the handler gets values by component
-    run = joined.success(handlers.compare, inputs, parts.run_outputs, **_in_judge_queue(at_once))
+    run = joined.success(handlers.compare, inputs, [*parts.run_outputs, parts.buttons], **_in_judge_queue(at_once))
     return run, _connect_place(joined, parts, handlers)
 
 
 def _connect_check(parts: PageComponents, handlers: OrderHandlers, at_once: int) -> tuple[Any, Any]:
     """Check the order, in the same queue; what is refused says so beside the button, and leaves everything as it is."""
-    inputs, line_and_buttons = [parts.prompt, *parts.videos], [*parts.buttons, parts.status]
+    inputs, line_and_buttons = [parts.prompt, *parts.videos], [parts.buttons, parts.status]
     joined = parts.trace.click(handlers.join_queue, inputs, line_and_buttons, queue=False, **QUIET_EVENT)
     joined.failure(handlers.refused, inputs, [parts.status, parts.trace], queue=False, **QUIET_EVENT)
-    run = joined.success(handlers.check, inputs, parts.run_outputs, **_in_judge_queue(at_once))
+    run = joined.success(handlers.check, inputs, [*parts.run_outputs, parts.buttons], **_in_judge_queue(at_once))
     return run, _connect_place(joined, parts, handlers.runs.handlers)
 
 
 def _connect_branches(parts: PageComponents, handlers: BranchHandlers, at_once: int) -> tuple[Any, Any]:
     """A branch, in the same queue; what is refused says so in the form. And which run of origin and branches is shown."""
-    inputs, outputs = parts.videos, [parts.prompt, *parts.run_outputs]
-    joined = parts.branches.submit(
-        handlers.join_queue, inputs, [*parts.buttons, parts.status, parts.branches], queue=False, **QUIET_EVENT
-    )
+    inputs, outputs = parts.videos, [parts.prompt, *parts.run_outputs, parts.buttons]
+    joined_outputs = [parts.buttons, parts.status, parts.branches]
+    joined = parts.branches.submit(handlers.join_queue, inputs, joined_outputs, queue=False, **QUIET_EVENT)
     joined.failure(handlers.refused, None, parts.branches, queue=False, **QUIET_EVENT)
     run = joined.success(handlers.start, inputs, [parts.branches, *outputs], **_in_judge_queue(at_once))
-    parts.branches.select(handlers.show, parts.prompt, [*outputs, *parts.buttons], queue=False, **QUIET_EVENT)
+    parts.branches.select(handlers.show, parts.prompt, outputs, queue=False, **QUIET_EVENT)
     return run, _connect_place(joined, parts, handlers.runs.handlers)
 
 
 def _connect_place(joined: Any, parts: PageComponents, handlers: Handlers) -> Any:
     """The place in the queue, beside the event that waits there."""
-    return joined.success(handlers.show_place, None, parts.status, concurrency_limit=None, **QUIET_EVENT)
+    outputs, many = [parts.status, parts.buttons], {"trigger_mode": "multiple", "concurrency_limit": None}
+    return joined.success(handlers.show_place, None, outputs, **many, **QUIET_EVENT)
 
 
 def _in_judge_queue(at_once: int) -> dict[str, Any]:
-    return {"concurrency_limit": at_once, "concurrency_id": JUDGE_QUEUE, **QUIET_EVENT}
+    """As often as it is triggered: Compare can be pressed again a moment before the run before has quite ended in the browser."""
+    return {"concurrency_limit": at_once, "concurrency_id": JUDGE_QUEUE, "trigger_mode": "multiple", **QUIET_EVENT}
 
 
 def _connect_uploads(parts: PageComponents, services: Services, runs: Handlers) -> None:

@@ -31,6 +31,7 @@ from vrthinker_core.ui.votes.hidden_view import hidden_transcript, hide_view
 UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
 PLACE_SECONDS = 0.25  # between two looks at the queue
+UNQUEUED_SECONDS = 4.0  # for the comparison of a place to reach the queue; after that the queue has refused it
 POLL_SECONDS = 0.03  # between two looks at the run
 
 
@@ -44,17 +45,23 @@ class Handlers:
         self._reading = asyncio.Semaphore(1)  # strangers' traces are large: two at once would take twice the memory
 
     async def join_queue(self, request: gr.Request) -> Updates:
-        """Take a place in the waiting room. Raises a silent gr.Error when it is full; the page shows BUSY (`refused_entry`)."""
-        if not self._services.waiting_room.join(session_id_of(request), self._blocks.limited_queue.has_comparison):
+        """Take a place in the waiting room. Raises a silent gr.Error when it is full; the page shows BUSY."""
+        number = self._services.waiting_room.join(session_id_of(request), self._blocks.limited_queue.has_comparison)
+        if not number:
             raise gr.Error(words.BUSY, visible=False, print_exception=False)
-        compare, stop = self._parts.buttons
-        return {compare: gr.update(visible=False), stop: gr.update(visible=True), self._parts.status: words.WAITING}
+        return {**self._parts.running_buttons(number), self._parts.status: words.WAITING}
 
     async def show_place(self, request: gr.Request) -> AsyncIterator[Updates]:
-        """The visitor's place in the queue, in words, as long as their comparison waits there."""
-        session_id, shown = session_id_of(request), words.WAITING
-        while self._services.waiting_room.waits(session_id):
-            before = self._blocks.limited_queue.comparisons_before(session_id)
+        """The visitor's place in the queue, in words, as long as their comparison waits there; BUSY when it has not come there."""
+        session_id, shown, looks = session_id_of(request), words.WAITING, 0
+        room, queue = self._services.waiting_room, self._blocks.limited_queue
+        number = room.number(session_id)
+        while room.waits(session_id):
+            looks = 0 if queue.has_comparison(session_id) else looks + 1
+            if looks * PLACE_SECONDS > UNQUEUED_SECONDS and room.leave(session_id, number):
+                yield {self._parts.status: words.BUSY, **self._parts.idle_buttons(number)}
+                return
+            before = queue.comparisons_before(session_id)
             if before is not None and (line := place_in_queue(before) or words.WAITING) != shown:
                 shown = line
                 yield {self._parts.status: line}
@@ -64,29 +71,39 @@ class Handlers:
     async def compare(self, values: Mapping[Any, Any], request: gr.Request) -> AsyncIterator[Updates]:
         """Run a comparison, and show it as it goes. `values` are the form's, by component."""
         session_id = session_id_of(request)
-        with self._services.waiting_room.active(session_id):
+        with self._services.waiting_room.active(session_id) as number:
+            if not number:
+                yield no_updates()  # Stop was pressed meanwhile
+                return
             try:
                 session = self._start_run(session_id, values, visitor_of(request))
                 session.disclosure.begin(votes_first(request.cookies))
             except BadInput as bad:
-                yield {self._parts.status: str(bad)}
+                yield {self._parts.status: str(bad), **self._parts.idle_buttons(number)}
                 return
-            async for updates in self.show_run(session_id, session):
+            async for updates in self.show_run(session_id, session, number):
                 yield updates
 
-    async def show_run(self, session_id: str, session: Session) -> AsyncIterator[Updates]:
-        """Show a run that has been started as it goes. When nobody asks for more, it is stopped or left: see `Sessions`."""
-        ready, progress = self._services.judges.is_loaded, self.run_progress(session_id, session)
+    async def show_run(self, session_id: str, session: Session, number: int) -> AsyncIterator[Updates]:
+        """Show a run that has been started, that of the place with that number, as it goes.
+
+        When nobody asks for more, it is stopped or left: see `Sessions`.
+        """
+        ready, progress = self._services.judges.is_loaded, self.run_progress(session_id, session, number)
         try:
             async for updates in self._blocks.limited_queue.without_seat_until(lambda: ready(session.judge), progress):
                 yield updates
+        except Exception:
+            yield self._parts.idle_buttons(number)
+            raise
         finally:
             if not self._services.sessions.goes_on(session):
                 session.run.request_stop()
 
     def finished_run(self, session: Session, request: gr.Request) -> Updates:
         """Everything that shows a run that is over."""
-        return {**self.run_updates(session, session_id_of(request)), **self._parts.idle_buttons()}
+        number = self._services.waiting_room.next_number()
+        return {**self.run_updates(session, session_id_of(request)), **self._parts.idle_buttons(number)}
 
     def refused_check(self, sentence: str, request: gr.Request) -> Updates:
         """The run as it is shown, with the reason why its order cannot be checked."""
@@ -106,25 +123,23 @@ class Handlers:
             return {self._parts.status: words.NO_RUN}
         return {**self.run_updates(session, session_id), self._parts.trace: self._view(session, session_id, refusal)}
 
-    async def stop(self, request: gr.Request) -> Updates:
-        """Stop the visitor's run; everything the judge had seen and written stays."""
-        self._services.waiting_room.leave(session_id_of(request))
-        session = self._services.session_of(request)
-        if session is None or session.run.over:
-            line = words.READY if session is None else self._status_line(session)
-            return {self._parts.status: line, **self._parts.idle_buttons()}
-        await asyncio.to_thread(session.run.stop)
-        return {**self.run_updates(session, session_id_of(request)), **self._parts.idle_buttons()}
+    async def stop(self, shown: object, request: gr.Request) -> Updates:
+        """Stop the run whose Stop button was pressed, none that came after it; everything the judge had seen and written stays.
 
-    async def on_failure(self, request: gr.Request) -> Updates:
-        """`compare` failed: the queue refused it, or Stop took it out of the queue."""
-        if self._services.waiting_room.leave(session_id_of(request)):
-            return self._parts.refused_entry()
+        `shown` is what the browser holds of the buttons.
+        """
+        session_id, room = session_id_of(request), self._services.waiting_room
+        sent = shown.get("number") if isinstance(shown, dict) else 0
+        number = sent if isinstance(sent, int) else 0
+        idle = self._parts.idle_buttons(number)
+        if room.number(session_id) not in (0, number):
+            return idle
+        room.leave(session_id, number)
         session = self._services.session_of(request)
         if session is None:
-            return self._parts.idle_buttons()
+            return {self._parts.status: words.READY, **idle}
         await asyncio.to_thread(session.run.stop)
-        return {**self._parts.idle_buttons(), self._parts.status: self._status_line(session)}
+        return {**self.run_updates(session, session_id), **idle}
 
     def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """Video 1 becomes video 2. A run that is shown stays, and says that it judged the other order."""
@@ -142,7 +157,7 @@ class Handlers:
         self._services.sessions.end(session_id_of(request))
         self._services.player_files.forget(session_id_of(request))
         parts, line = self._parts, words.NO_RUN if getattr(event, "lost", False) else words.READY
-        return {parts.first: None, parts.second: None, parts.prompt: "", **parts.without_run(line), **parts.idle_buttons()}
+        return {parts.first: None, parts.second: None, parts.prompt: "", **parts.without_run(line), **self._left_queue(request)}
 
     async def open_trace(self, path: str | None, request: gr.Request) -> Updates:
         """Show the trace in an uploaded file. What was shown before stays when the file is no trace."""
@@ -179,12 +194,19 @@ class Handlers:
         pair = VideoPair(values[parts.prompt] or "", uploads.original_of(Path(first)), uploads.original_of(Path(second)))
         return self._services.sessions.start_run(session_id, pair, settings, judge, owner)
 
-    async def run_progress(self, session_id: str, session: Session) -> AsyncGenerator[Updates, None]:
+    def _left_queue(self, request: gr.Request) -> Updates:
+        """Whatever ran or waited is no longer wanted: the buttons of a page that shows something else."""
+        room = self._services.waiting_room
+        room.leave(session_id_of(request))
+        return self._parts.idle_buttons(room.next_number())
+
+    async def run_progress(self, session_id: str, session: Session, number: int) -> AsyncGenerator[Updates, None]:
         """The run as it goes, until it is over or another one has taken its place."""
         over = False
         while not over and self._services.sessions.get(session_id) is session:
             over = session.run.over
-            yield self.run_updates(session, session_id)
+            updates = self.run_updates(session, session_id)
+            yield {**updates, **self._parts.idle_buttons(number)} if over else updates
             if not over:  # Gradio sends the last update again at the end: nothing may come in between
                 await _next_change(session)
 
@@ -219,7 +241,7 @@ class Handlers:
         session.disclosure.begin(votes_first(request.cookies))
         updates: Updates = {parts.first: first, parts.second: second, parts.prompt: trace.started.prompt}
         services.player_files.put_both(session_id, (_digest(trace, videos, Side.FIRST), _digest(trace, videos, Side.SECOND)))
-        return {**updates, **self.run_updates(session, session_id), **parts.idle_buttons()}
+        return {**updates, **self.run_updates(session, session_id), **self._left_queue(request)}
 
     def run_updates(self, session: Session, session_id: str) -> Updates:
         """Status, trace and transcript of a run as far as it has come."""

@@ -31,7 +31,7 @@ class PageComponents:
             with gr.Column(elem_id="run", scale=7, min_width=320):
                 self._build_tabs(judges)
         self.run_outputs = [self.status, self.trace, self.transcript]
-        self.shown_run = [*self.videos, self.prompt, *self.run_outputs, *self.buttons]
+        self.shown_run = [*self.videos, self.prompt, *self.run_outputs, self.buttons]
         self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
 
     def without_run(self, line: str, ending: str = "") -> Updates:
@@ -39,13 +39,13 @@ class PageComponents:
         trace = {"turns": [], "ending": ending}
         return {self.status: line, self.trace: trace, self.transcript: {"passages": []}}
 
-    def idle_buttons(self) -> Updates:
-        """Compare can be pressed, Stop cannot."""
-        return {self.compare_button: gr.update(visible=True), self.stop_button: gr.update(visible=False)}
+    def running_buttons(self, number: int) -> Updates:
+        """Stop stands in the place of Compare. `number`: the run's place; the page leaves alone what is said of an earlier one."""
+        return {self.buttons: {"number": number, "running": True}}
 
-    def refused_entry(self) -> Updates:
-        """The waiting room is full."""
-        return {**self.idle_buttons(), self.status: words.BUSY}
+    def idle_buttons(self, number: int) -> Updates:
+        """That run is over: Compare can be pressed, Stop cannot."""
+        return {self.buttons: {"number": number, "running": False}}
 
     def _build_bench(self, judges: Sequence[str]) -> None:
         """Everything that a person sets, and the players: it stays in sight while the turns are read."""
@@ -57,8 +57,8 @@ class PageComponents:
             self.prompt = gr.Textbox(label="Prompt", placeholder=hint, lines=2, max_lines=6, elem_id="prompt", scale=6)
             with gr.Column(scale=1, min_width=140):
                 self.compare_button = gr.Button("Compare", variant="primary", elem_id="go")
-                self.stop_button = gr.Button("Stop", elem_id="stop", visible=False)
-        self.buttons = [self.compare_button, self.stop_button]
+                self.stop_button = gr.Button("Stop", elem_id="stop")
+                self.buttons = _html("mountButtons(host, props, watch)", {"number": 0, "running": False}, "buttons")
         _html("mountVoteFirst(host)", None, "vote-first")
         self.status = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
         with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():

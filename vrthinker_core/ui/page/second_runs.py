@@ -10,7 +10,7 @@ import gradio as gr
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types.events import Started
 from vrthinker_core.ui.page.handlers import Handlers
-from vrthinker_core.ui.page.layout import PageComponents, Updates
+from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.services import Services, session_id_of
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
 from vrthinker_core.ui.sessions.replay import file_digest
@@ -39,13 +39,17 @@ class SecondRuns:
     ) -> AsyncIterator[Updates]:
         """Begin the run and show it as it goes; where `begin` raises BadInput, what `refused` makes of the sentence."""
         session_id = session_id_of(request)
-        with self.services.waiting_room.active(session_id):
+        room = self.services.waiting_room
+        with room.active(session_id) as number:
+            if not number:
+                yield no_updates()  # Stop was pressed meanwhile
+                return
             try:
                 session = await asyncio.to_thread(begin)
             except BadInput as bad:
-                yield refused(str(bad))
+                yield {**refused(str(bad)), **self.parts.idle_buttons(number)}
                 return
-            async for updates in self.handlers.show_run(session_id, session):
+            async for updates in self.handlers.show_run(session_id, session, number):
                 yield updates
 
     def is_busy(self, session: Session | None, request: gr.Request) -> bool:

@@ -1,5 +1,6 @@
 """The waiting room: how many sessions may wait for a judge; beyond that, a visitor is refused at once."""
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ CLAIM_SECONDS = 10.0  # for the comparison of a place to be queued: a page does 
 
 @dataclass(slots=True)
 class _Place:
+    number: int
     waiting: bool = True
     since: float = field(default_factory=time.monotonic)
 
@@ -21,19 +23,27 @@ class WaitingRoom:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._places: dict[str, _Place] = {}
+        self._numbers = itertools.count(1)
         self._lock = threading.Lock()
 
-    def join(self, session_id: str, has_comparison: Callable[[str], bool] = lambda _: False) -> bool:
-        """Take a place; False when all are taken. Places of sessions that have had no comparison for `CLAIM_SECONDS` are free."""
+    def next_number(self) -> int:
+        """A number above those of all places that were given so far: what has a lower one is of an earlier run."""
+        return next(self._numbers)
+
+    def join(self, session_id: str, has_comparison: Callable[[str], bool] = lambda _: False) -> int:
+        """Take a place, and return its number; 0 when all are taken.
+
+        Places of sessions that have had no comparison for `CLAIM_SECONDS` are free.
+        """
         latest = time.monotonic() - CLAIM_SECONDS
         with self._lock:
             for other, place in list(self._places.items()):
                 if place.waiting and place.since < latest and not has_comparison(other):
                     del self._places[other]
             if session_id not in self._places and len(self._places) >= self._capacity:
-                return False
-            self._places[session_id] = _Place()
-            return True
+                return 0
+            self._places[session_id] = _Place(number := self.next_number())
+            return number
 
     def waits(self, session_id: str) -> bool:
         """The session has a place, and its run has not begun."""
@@ -41,21 +51,33 @@ class WaitingRoom:
             place = self._places.get(session_id)
             return place is not None and place.waiting
 
-    @contextmanager
-    def active(self, session_id: str) -> Iterator[None]:
-        """The session has its run, and leaves when that has ended; a place taken anew meanwhile is kept."""
+    def number(self, session_id: str) -> int:
+        """Of the session's place; 0 when it has none."""
         with self._lock:
-            place = self._places.get(session_id, _Place())
+            place = self._places.get(session_id)
+            return 0 if place is None else place.number
+
+    @contextmanager
+    def active(self, session_id: str) -> Iterator[int]:
+        """The session has its run, and leaves when that has ended; a place taken anew meanwhile is kept.
+
+        The number of its place; 0 when it has left before, and nothing may run.
+        """
+        with self._lock:
+            place = self._places.get(session_id, _Place(0))
             place.waiting = False
         try:
-            yield
+            yield place.number
         finally:
             with self._lock:
                 if self._places.get(session_id) is place:
                     del self._places[session_id]
 
-    def leave(self, session_id: str) -> bool:
-        """Give the place back; True when the session was still waiting for its run."""
+    def leave(self, session_id: str, number: int | None = None) -> bool:
+        """Give the place back, where a `number` is given only that one; True when the session was still waiting for its run."""
         with self._lock:
-            place = self._places.pop(session_id, None)
-            return place is not None and place.waiting
+            place = self._places.get(session_id)
+            if place is None or number not in (None, place.number):
+                return False
+            del self._places[session_id]
+            return place.waiting
