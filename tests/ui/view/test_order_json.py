@@ -15,11 +15,12 @@ from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Side, Verdict
 from vrthinker_core.types.events import Finished, Run, Started, StopReason, Swapped, TextArrived, Trace
 from vrthinker_core.types.order import swap_verdict
+from vrthinker_core.types.progress import totals
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.api_json import run_json
 from vrthinker_core.ui.view.html_report import inline_image, render_report
-from vrthinker_core.ui.view.page_json import status_line, transcript_json, view_json
+from vrthinker_core.ui.view.page_json import replay_status_line, status_line, transcript_json, view_json
 from vrthinker_core.ui.view.run_state import RunState, fold, fold_all, join_text, state_in_first_sides
 
 if TYPE_CHECKING:
@@ -167,3 +168,19 @@ def test_the_report_shows_both_verdicts_and_either_run(open_file: Callable[[Path
     page.locator(".vrt-choice button", has_text="As given").click()
     assert page.locator(".vrt-turn").count() == 3
     assert page.get_by_role("button", name=words.CHECK_ORDER).count() == 0, "no judge can be asked in a file"
+
+
+def test_the_status_counts_both_runs_and_says_so() -> None:
+    trace = both()
+    assert trace.swapped is not None
+    cut = replace(trace.swapped, turns=trace.turns[:2], finished=Finished(StopReason.ANSWERED, WHOLE, seconds=2.5))
+    trace = replace(trace, swapped=cut)
+    line, took = status_line(fold_all(trace.events()), 99), totals([*trace.turns, *cut.turns])
+    assert line == f"Finished in both orders after 5 turns in 7.1 s · {took}"
+    assert replay_status_line(fold_all(trace.events())) == f"Replaying a saved trace. {line}"
+    assert totals(trace.turns) not in line
+    stopped = replace(trace, swapped=replace(cut, finished=Finished(StopReason.CANCELLED, seconds=2.5)))
+    start = "Finished as given, stopped with the sides swapped, after 5 turns in 7.1 s"
+    assert status_line(fold_all(stopped.events()), 99) == f"{start} · {took}"
+    opened = replace(trace, swapped=replace(cut, turns=(), finished=Finished(StopReason.FAILED, error="It is gone.")))
+    assert "failed with the sides swapped, after 3 turns in 4.6 s" in status_line(fold_all(opened.events()), 99)

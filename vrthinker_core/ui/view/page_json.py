@@ -152,9 +152,11 @@ def replay_status_line(state: RunState) -> str:
 
 
 def _ended(state: RunState, finished: Finished) -> str:
-    """How the run ended, and what it took in all."""
-    took = totals(turn.turn for turn in state.turns if turn.turn)
-    return " · ".join(filter(None, [words.ended_status(finished, len(state.turns)), took]))
+    """How the run ended, and what it took in all; where its order was checked, both runs together."""
+    second = state.swapped or RunState()
+    turns = [*state.turns, *second.turns]
+    took = totals(turn.turn for turn in turns if turn.turn)
+    return " · ".join(filter(None, [words.ended_status(finished, len(turns), second.finished), took]))
 
 
 def _turn(

@@ -153,10 +153,15 @@ def pace_status(pace: Pace, seconds: float, turns: int | None) -> str:
     return " · ".join(filter(None, known))
 
 
-def ended_status(finished: Finished, turns: int) -> str:
-    """How the run ended."""
+def ended_status(finished: Finished, turns: int, second: Finished | None = None) -> str:
+    """How the run ended; where its order was checked, both runs. `turns` are those of both."""
     outcomes = {StopReason.ANSWERED: "Finished", StopReason.CANCELLED: "Stopped", StopReason.FAILED: "Failed"}
-    return f"{outcomes.get(finished.stop, 'Ended without an answer')} {ended_after(turns, finished.seconds)}"
+    ended = outcomes.get(finished.stop, "Ended without an answer")
+    if second is None:
+        return f"{ended} {ended_after(turns, finished.seconds)}"
+    other = outcomes.get(second.stop, "Ended without an answer")
+    both = f"{ended} in both orders" if other == ended else f"{ended} as given, {other.lower()} with the sides swapped,"
+    return f"{both} {ended_after(turns, finished.seconds + second.seconds)}"
 
 
 END_NOTICES = {
