@@ -10,7 +10,7 @@ import pytest
 
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, start, status, wait_for
-from tests.ui.page.test_saved_runs import LONG, show_example
+from tests.ui.page.test_saved_runs import LONG, open_trace, show_example
 from tests.ui.sessions.test_background_run import until
 from tests.ui.support.saved_examples import write_example
 
@@ -148,6 +148,21 @@ def test_what_is_said_of_an_earlier_run_stops_no_later_one(
     page.locator("#stop").click()
     expect(page.locator("#go")).to_be_visible(timeout=LONG)
     wait_for(page, "Stopped")
+
+
+def test_a_file_that_is_no_trace_leaves_a_stopped_run_and_its_turns(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    wait_for(page, "writing")
+    (tmp_path / "other.json").write_text("{}")
+    open_trace(page, tmp_path / "other.json")
+    wait_for(page, "not a VR-Thinker trace")
+    expect(page.locator("#go")).to_be_visible()
+    page.get_by_role("tab", name="Trace").click()
+    expect(page.locator(".vrt-ending")).to_contain_text("Stopped")
+    expect(page.locator(".vrt-turn")).to_have_count(1)
 
 
 def test_buttons_take_no_older_word_than_the_latest(held: Callable[..., tuple[Page, HeldAnswers]]) -> None:

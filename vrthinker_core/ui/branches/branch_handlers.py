@@ -1,6 +1,6 @@
 """Event handlers of "What if": a branch of the run that is shown, and which run of a page that has branches is shown."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -56,16 +56,20 @@ class BranchHandlers:
         if isinstance(wanted, BranchRequest) and wanted.changes.prompt is not None:
             yield {parts.prompt: wanted.changes.prompt}
 
-        def begin() -> Session:
+        def prepare() -> Callable[[], Session]:
             if not isinstance(wanted, BranchRequest):
                 raise BadInput(sentences.NO_RUN)
             before, plan, pair, judge = self._planned(wanted, (first, second), request)
-            after = services.sessions.start_run(session_id, pair, plan.settings, judge, visitor_of(request), plan)
-            after.disclosure.begin(votes_first(request.cookies))
-            services.branch_sets.begin(session_id, before, after)
-            return after
 
-        async for updates in self.runs.run(begin, lambda sentence: {parts.branches: _said(sentence)}, request):
+            def start() -> Session:
+                after = services.sessions.start_run(session_id, pair, plan.settings, judge, visitor_of(request), plan)
+                after.disclosure.begin(votes_first(request.cookies))
+                services.branch_sets.begin(session_id, before, after)
+                return after
+
+            return start
+
+        async for updates in self.runs.run(prepare, lambda sentence: {parts.branches: _said(sentence)}, request):
             yield updates
 
     def show(self, prompt: str | None, event: gr.EventData, request: gr.Request) -> Updates:

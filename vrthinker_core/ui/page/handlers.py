@@ -72,9 +72,6 @@ class Handlers:
         """Run a comparison, and show it as it goes. `values` are the form's, by component."""
         session_id = session_id_of(request)
         with self._services.waiting_room.active(session_id) as number:
-            if not number:
-                yield no_updates()  # Stop was pressed meanwhile
-                return
             try:
                 session = self._start_run(session_id, values, visitor_of(request))
                 session.disclosure.begin(votes_first(request.cookies))
@@ -194,6 +191,14 @@ class Handlers:
         pair = VideoPair(values[parts.prompt] or "", uploads.original_of(Path(first)), uploads.original_of(Path(second)))
         return self._services.sessions.start_run(session_id, pair, settings, judge, owner)
 
+    async def _stopped(self, request: gr.Request) -> Updates:
+        """The page as it is, without its run: what would have updated that was cancelled when another run was asked for."""
+        session = self._services.session_of(request)
+        if session is None:
+            return self._left_queue(request)
+        await asyncio.to_thread(session.run.stop)
+        return {**self._run_updates(session, session_id_of(request)), **self._left_queue(request)}
+
     def _left_queue(self, request: gr.Request) -> Updates:
         """Whatever ran or waited is no longer wanted: the buttons of a page that shows something else."""
         room = self._services.waiting_room
@@ -206,7 +211,8 @@ class Handlers:
         while not over and self._services.sessions.get(session_id) is session:
             over = session.run.over
             updates = self.run_updates(session, session_id)
-            yield {**updates, **self._parts.idle_buttons(number)} if over else updates
+            buttons = self._parts.idle_buttons if over else self._parts.running_buttons
+            yield {**updates, **buttons(number)}
             if not over:  # Gradio sends the last update again at the end: nothing may come in between
                 await _next_change(session)
 
@@ -222,7 +228,7 @@ class Handlers:
             async with self._reading:
                 return await asyncio.to_thread(lambda: self._show_replay(request, read()))
         except TraceError as error:
-            return {self._parts.status: str(error)}
+            return {**await self._stopped(request), self._parts.status: str(error)}
 
     def _opened(self, trace: Trace, owner: str) -> SavedRun:
         """A trace from a visitor's file is kept like a run of theirs."""

@@ -1,8 +1,9 @@
 """Event handlers of "Check the order": the pair of the run that is shown is judged again with its sides swapped."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import gradio as gr
 
@@ -34,13 +35,13 @@ class OrderHandlers:
     async def check(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> AsyncIterator[Updates]:
         """Judge the pair again, and show that run as it goes."""
 
-        def begin() -> Session:
+        def prepare() -> Callable[[], Session]:
             session, pair, judge = self._checked_pair(prompt, (first, second), request)
             started = session.run.state.started
             settings = started.settings if started else Settings()
-            return self.runs.services.sessions.check_order(session_id_of(request), session, pair, settings, judge)
+            return partial(self.runs.services.sessions.check_order, session_id_of(request), session, pair, settings, judge)
 
-        async for updates in self.runs.run(begin, lambda sentence: self.runs.handlers.refused_check(sentence, request), request):
+        async for updates in self.runs.run(prepare, lambda sentence: self.runs.handlers.refused_check(sentence, request), request):
             yield updates
 
     def _checked_pair(self, prompt: str | None, players: Players, request: gr.Request) -> tuple[Session, VideoPair, str]:

@@ -35,17 +35,22 @@ class SecondRuns:
         return await self.handlers.join_queue(request)
 
     async def run(
-        self, begin: Callable[[], Session], refused: Callable[[str], Updates], request: gr.Request
+        self, prepare: Callable[[], Callable[[], Session]], refused: Callable[[str], Updates], request: gr.Request
     ) -> AsyncIterator[Updates]:
-        """Begin the run and show it as it goes; where `begin` raises BadInput, what `refused` makes of the sentence."""
+        """Start the run and show it as it goes. `prepare`, in a thread, checks all that it needs and gives what starts it.
+
+        Where one of them raises BadInput, what `refused` makes of the sentence is shown.
+        """
         session_id = session_id_of(request)
         room = self.services.waiting_room
         with room.active(session_id) as number:
-            if not number:
-                yield no_updates()  # Stop was pressed meanwhile
-                return
+            place = room.number(session_id)
             try:
-                session = await asyncio.to_thread(begin)
+                start = await asyncio.to_thread(prepare)
+                if room.number(session_id) != place:
+                    yield no_updates()  # Stop was pressed meanwhile
+                    return
+                session = start()
             except BadInput as bad:
                 yield {**refused(str(bad)), **self.parts.idle_buttons(number)}
                 return

@@ -61,10 +61,10 @@ class WaitingRoom:
     def active(self, session_id: str) -> Iterator[int]:
         """The session has its run, and leaves when that has ended; a place taken anew meanwhile is kept.
 
-        The number of its place; 0 when it has left before, and nothing may run.
+        The number of its place; a new one for a session that has none.
         """
         with self._lock:
-            place = self._places.get(session_id, _Place(0))
+            place = self._places.get(session_id) or _Place(self.next_number())
             place.waiting = False
         try:
             yield place.number
