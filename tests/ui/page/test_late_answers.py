@@ -140,8 +140,13 @@ def test_what_is_said_of_an_earlier_run_stops_no_later_one(
     page.locator("#prompt textarea").press("Control+Enter")  # there is no Compare to press
     page.unroute_all()
     page.route("**/run/predict*", lambda route: route.fulfill(response=answers.response))
+    page.evaluate("""() => {
+        window.said = [];
+        const show = VRThinker.buttons.show.bind(VRThinker.buttons);
+        VRThinker.buttons.show = (value) => { show(value); said.push(value.number); };
+    }""")
     page.locator("#stop").click()
-    expect(page.locator(".vrt-ending")).to_be_visible(timeout=LONG)  # of the first run, which the answer speaks of
+    page.wait_for_function("first => said.includes(first)", arg=stop["data"][0]["number"], timeout=LONG)
     expect(page.locator("#stop")).to_be_visible()
     expect(page.locator("#go")).to_be_hidden()
     page.unroute_all()
