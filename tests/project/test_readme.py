@@ -137,13 +137,14 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
         "page",
         {
             "open_seconds": 0.5,
+            "open_bytes": 12_345,
             "loaded_seconds": 1.25,
             "stream_bytes": 98_765,
             "streamed_pairs": 64,
             "sent_per_frame": 1,
             "fetched_at_most": 1,
         },
-        "opens in 0.50 s, all pictures loaded in 1.25 s; a live run of 64 pairs streams 98,765 bytes of updates "
+        "opens in 0.50 s from 12,345 bytes, all pictures loaded in 1.25 s; a live run of 64 pairs streams 98,765 bytes of updates "
         "(mentions of a frame: 1.00, fetches of a picture: at most 1)",
     ),
     (
