@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vrthinker_core.commands.arguments import LINE_SECONDS, print_error, progress, read_lines, read_numbers, read_reply
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VrThinkerError
 from vrthinker_core.types import Settings
@@ -34,7 +33,6 @@ app = typer.Typer(
 
 NO_VERDICT = 3
 BAD_INPUT = 2
-LINE_SECONDS = 5.0  # between two lines that say how far a command is
 INPUT_FAULTS = frozenset(error.__name__ for error in (BadInput, VideoError, DecoderDied))
 
 
@@ -77,7 +75,7 @@ def main() -> None:
         sentence = message()
     else:
         sys.exit(code if isinstance(code, int) else 0)
-    _print_error(sentence)
+    print_error(sentence)
     sys.exit(BAD_INPUT)
 
 
@@ -123,7 +121,7 @@ def branch(
     """Go on from a turn of a stored run with something changed."""
     from vrthinker_core.commands.branch_run import branch_events, read_changes
 
-    changes = read_changes(_numbers("--frames", frames) if frames else (), no_tool, window, prompt)
+    changes = read_changes(read_numbers("--frames", frames) if frames else (), no_tool, window, prompt)
     raise typer.Exit(_print_live(branch_events(origin, turn, changes, (video1, video2), judge, trace), json_only))
 
 
@@ -160,7 +158,7 @@ def _print_run(events: Iterable[Event], json_only: bool) -> int:
     if end is None:
         return NO_VERDICT
     if end.fault in INPUT_FAULTS:
-        _print_error(end.error)
+        print_error(end.error)
         return BAD_INPUT
     return 0 if end.verdict is not None and end.verdict.whole else NO_VERDICT
 
@@ -188,14 +186,8 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
     if end.verdict is not None and end.verdict.whole:
         print(json.dumps({**end.verdict.labels, **more}))
     for line in lines:
-        _print_error(line)
+        print_error(line)
     return end
-
-
-def _print_error(line: str) -> None:
-    """One line on standard error."""
-    if line:
-        print(" ".join(line.split()), file=sys.stderr)
 
 
 @app.command()
@@ -208,8 +200,8 @@ def frames(
     """Write the frames a judge would be given for these slots, before resizing, and say which they are."""
     from vrthinker_core.commands.export_frames import export_frames
 
-    with _progress("frames") as advance:
-        exported = export_frames(video, protocol.value, _numbers("--slots", slots), out, advance)
+    with progress("frames") as advance:
+        exported = export_frames(video, protocol.value, read_numbers("--slots", slots), out, advance)
     print(json.dumps(exported, indent=1))
 
 
@@ -223,8 +215,8 @@ def parse(
     from vrthinker_core.dialects.reading.reply import to_expected
 
     dialect = make_dialect(Settings(), protocol.value)
-    for number, line in enumerate(_lines(file), start=1):
-        reply, cut = _reply(line, number)
+    for number, line in enumerate(read_lines(file), start=1):
+        reply, cut = read_reply(line, number)
         print(json.dumps(to_expected(dialect.parse(reply, cut=cut)), ensure_ascii=False))
 
 
@@ -238,7 +230,7 @@ def scenes(
     """Write pairs of the drawn world as video files, with their true labels."""
     from vrthinker_core.training.drawn_world.video_files import write_pairs
 
-    with _progress("pairs") as advance:
+    with progress("pairs") as advance:
         table = write_pairs(pairs, seed, out, size, advance)
     print(table)
 
@@ -252,7 +244,7 @@ def examples(
     from vrthinker_core.backends import open_backend
     from vrthinker_core.commands.record_examples import FOLDER, record_examples
 
-    with _progress("examples") as advance:
+    with progress("examples") as advance:
         for line in record_examples(open_backend(judge), out or FOLDER, advance):
             print(line)
 
@@ -272,51 +264,6 @@ def export(
 
     report = export_rows(traces, to.value, out, RowFilter(voted_only, agreed_only))
     for line in report.skipped:
-        _print_error(line)
+        print_error(line)
     print(report.line)
     raise typer.Exit(0 if report.rows else NO_VERDICT)
-
-
-def _numbers(option: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise BadInput(f"{option} {text} is no list of numbers. Write for example 0,16,127.") from None
-
-
-def _lines(file: str) -> list[str]:
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"Cannot read {file}: {error}.") from None
-    return [line for line in text.split("\n") if line.strip()]
-
-
-def _reply(line: str, number: int) -> tuple[str, bool]:
-    try:
-        record = json.loads(line)
-        text = "".join(unit * count for unit, count in record.get("reply_gen") or [[record["reply"], 1]])
-        return text, record.get("finish_reason") == "length"
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError, OverflowError):
-        raise BadInput(f"Line {number} is no JSON object with a reply.") from None
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on standard error, a line now and then where that is no terminal; gives the function for (done, total)."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task, said = bar.add_task(what, total=None), time.monotonic()
-
-        def advance(done: int, total: int) -> None:
-            nonlocal said
-            bar.update(task, completed=done, total=total)
-            if bar.disable and (done == total or time.monotonic() - said >= LINE_SECONDS):
-                said = time.monotonic()
-                _print_error(f"{what}: {done} of {total}")
-
-        yield advance

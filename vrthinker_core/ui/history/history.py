@@ -59,6 +59,7 @@ class History:
         self._lock = threading.Lock()
         sessions.go_on_after_leaving = self.keeps and keeping.after_leaving > 0
         sessions.on_run = self._on_run
+        sessions.on_vote = self._on_vote
 
     @property
     def keeps(self) -> bool:
@@ -73,7 +74,11 @@ class History:
     def rows(self, owner: str) -> list[RunRowJson]:
         """The visitor's runs, the latest first."""
         rows = {name: _row(name, record) for name, record in self._records(owner).items()}
-        rows |= {session.kept: _live_row(session) for session in self._sessions.live_runs(owner)}
+        for session in self._sessions.runs_of(owner):
+            if not session.run.over:
+                rows[session.kept] = _live_row(session)
+            elif session.disclosure.hidden and session.kept in rows:
+                rows[session.kept]["outcome"] = wording.HIDDEN
         return sorted(rows.values(), key=lambda row: -row["begun"])
 
     def live(self, owner: str, name: str) -> Session | None:
@@ -132,6 +137,14 @@ class History:
             with self._lock:
                 self._watchers.add(watcher)
             watcher.start()
+
+    def _on_vote(self, session: Session) -> str:
+        """Keep a run with its visitor's vote, also one that was not kept before; its name."""
+        if session.kept:
+            self._update(session, anew=False)
+            return session.kept
+        trace = trace_of(session.run.state)
+        return "" if trace is None else self.keep(session.owner, trace, session.files)
 
     def _watch(self, session: Session) -> None:
         """All that the thread of one run does."""

@@ -197,7 +197,7 @@ class Handlers:
         if session is None:
             return self._left_queue(request)
         await asyncio.to_thread(session.run.stop)
-        return {**self._run_updates(session, session_id_of(request)), **self._left_queue(request)}
+        return {**self.run_updates(session, session_id_of(request)), **self._left_queue(request)}
 
     def _left_queue(self, request: gr.Request) -> Updates:
         """Whatever ran or waited is no longer wanted: the buttons of a page that shows something else."""
@@ -244,7 +244,7 @@ class Handlers:
         first, second = (None if path is None else str(services.uploads.playable_of(path)) for path in videos)
         owner = visitor_of(request)
         session = services.sessions.start_replay(session_id, trace, saved.link, videos, owner, saved.kept)
-        session.disclosure.begin(votes_first(request.cookies))
+        session.disclosure.begin(votes_first(request.cookies), bool(saved.kept and trace.vote))
         updates: Updates = {parts.first: first, parts.second: second, parts.prompt: trace.started.prompt}
         services.player_files.put_both(session_id, (_digest(trace, videos, Side.FIRST), _digest(trace, videos, Side.SECOND)))
         return {**updates, **self.run_updates(session, session_id), **self._left_queue(request)}

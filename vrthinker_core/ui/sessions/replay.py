@@ -1,8 +1,9 @@
 """Saved runs: a trace with the interface of a live run, a live run as a trace, and the videos of a trace."""
 
 import hashlib
+import sys
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 from vrthinker_core.types import Vote
@@ -82,3 +83,11 @@ def file_digest(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
+
+
+def memory_of(value: object) -> int:
+    """Bytes of memory that a value of our types takes."""
+    parts: tuple[object, ...] = value if isinstance(value, tuple) else ()
+    if is_dataclass(value):
+        parts = tuple(getattr(value, field.name) for field in fields(value))
+    return sys.getsizeof(value) + sum(map(memory_of, parts))

@@ -7,12 +7,11 @@ A session id is Gradio's `session_hash` (a new one each time a page is opened or
 
 import secrets
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vrthinker_core.branching.plan import BranchPlan
@@ -20,7 +19,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob, always
-from vrthinker_core.ui.sessions.replay import Replay, trace_of
+from vrthinker_core.ui.sessions.replay import Replay, memory_of, trace_of
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 from vrthinker_core.ui.votes.disclosure import Disclosure
@@ -89,6 +88,7 @@ class Sessions:
         self._left: dict[str, float] = {}  # when a run was left that goes on, by the session's name
         self.go_on_after_leaving = False
         self.on_run: Callable[[Session], None] = ignore  # is told of each run that is started
+        self.on_vote: Callable[[Session], str] = lambda session: session.kept  # keeps a run with its vote, and gives its name
         self._lock = threading.Lock()
 
     def start_run(
@@ -152,8 +152,10 @@ class Sessions:
             self._sizes.pop(session.name, None)
             session.run.add_vote(vote)
             session.disclosure.vote()
-            if session.link:
-                self._sessions[session_id] = replace(session, link="")
+        kept = self.on_vote(session)
+        with self._lock:
+            if self._sessions.get(session_id) is session and (session.link or kept != session.kept):
+                self._sessions[session_id] = replace(session, link="", kept=kept)
 
     def start_replay(
         self,
@@ -183,9 +185,13 @@ class Sessions:
 
     def live_runs(self, owner: str) -> list[Session]:
         """The runs kept for that visitor which go on; the latest is the last."""
+        return [session for session in self.runs_of(owner) if not session.run.over]
+
+    def runs_of(self, owner: str) -> list[Session]:
+        """The runs kept for that visitor which a page shows, or which go on."""
         with self._lock:
-            live = {id(session): session for session in self._sessions.values() if session.owner == owner and not session.run.over}
-        return [session for session in live.values() if owner and session.kept]
+            mine = {id(session): session for session in self._sessions.values() if owner and session.owner == owner}
+        return [session for session in mine.values() if session.kept]
 
     def seconds_left(self, session: Session) -> float:
         """For how long no page has shown the session's run; 0 when one does."""
@@ -289,11 +295,3 @@ class Sessions:
 
 def ignore(_session: Session) -> None:
     """Nobody is told."""
-
-
-def memory_of(value: object) -> int:
-    """Bytes of memory that a value of our types takes."""
-    parts: tuple[object, ...] = value if isinstance(value, tuple) else ()
-    if is_dataclass(value):
-        parts = tuple(getattr(value, field.name) for field in fields(value))
-    return sys.getsizeof(value) + sum(map(memory_of, parts))

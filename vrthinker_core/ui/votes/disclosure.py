@@ -13,9 +13,9 @@ class Disclosure:
         self.hidden = False
         self.voted = False  # the visitor has voted on the run: its vote is theirs
 
-    def begin(self, hidden: bool) -> None:
-        """The run is about to be shown for the first time."""
-        self.hidden = hidden
+    def begin(self, hidden: bool, voted: bool = False) -> None:
+        """The run is about to be shown. `voted`: the visitor has voted on it before, so that there is nothing to hide."""
+        self.hidden, self.voted = hidden and not voted, voted
 
     def show(self) -> None:
         """Show everything from now on."""

@@ -26,6 +26,7 @@ def _hide_turn(turn: TurnViewJson) -> TurnViewJson:
         "confidence": [],
         "labels": [],
         "live": turn["live"],
+        "taken": turn["taken"],
         "tiles": turn["tiles"],
         "parts": [],
         "facts": None,

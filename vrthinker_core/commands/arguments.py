@@ -1,0 +1,66 @@
+"""What the commands share: arguments that are read, a progress bar, and lines on standard error."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vrthinker_core.errors import BadInput
+
+LINE_SECONDS = 5.0  # between two lines that say how far a command is
+
+
+def print_error(line: str) -> None:
+    """One line on standard error."""
+    if line:
+        print(" ".join(line.split()), file=sys.stderr)
+
+
+def read_numbers(option: str, text: str) -> tuple[int, ...]:
+    """The value of `option`: whole numbers with commas between. Raises BadInput."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise BadInput(f"{option} {text} is no list of numbers. Write for example 0,16,127.") from None
+
+
+def read_lines(file: str) -> list[str]:
+    """The lines of a file that hold anything; "-" is standard input. Raises BadInput."""
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"Cannot read {file}: {error}.") from None
+    return [line for line in text.split("\n") if line.strip()]
+
+
+def read_reply(line: str, number: int) -> tuple[str, bool]:
+    """A reply from one JSON line, and whether it was cut at the token limit. Raises BadInput."""
+    try:
+        record = json.loads(line)
+        text = "".join(unit * count for unit, count in record.get("reply_gen") or [[record["reply"], 1]])
+        return text, record.get("finish_reason") == "length"
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError, OverflowError):
+        raise BadInput(f"Line {number} is no JSON object with a reply.") from None
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on standard error, a line now and then where that is no terminal; gives the function for (done, total)."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task, said = bar.add_task(what, total=None), time.monotonic()
+
+        def advance(done: int, total: int) -> None:
+            nonlocal said
+            bar.update(task, completed=done, total=total)
+            if bar.disable and (done == total or time.monotonic() - said >= LINE_SECONDS):
+                said = time.monotonic()
+                print_error(f"{what}: {done} of {total}")
+
+        yield advance
