@@ -1,7 +1,8 @@
 """Every check of the project: `python -m tests [pytest arguments]`.
 
-Style, types, the direction of imports, then the tests, in one process a processor (`-n 0` for one process, as a debugger needs
-it); says at the end which tests were left out and why. Exit status 0 only when all of them passed.
+Style, types, the direction of imports, then the tests, in one process more than there are processors, for many tests wait (`-n 0`
+for one process, as a debugger needs it); says at the end which tests were left out and why. Exit status 0 only when all of them
+passed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
         print(f"\nfailed before the tests: {', '.join(failed)}", flush=True)
     # A process takes tests that stand together, so that a module's server mostly starts once, and the idle one takes over from the
     # other in the end.
-    shared = ("-n", str(min(cpu_count(), 4)), "--dist", "worksteal")
+    shared = ("-n", str(min(cpu_count() + 1, 4)), "--dist", "worksteal")
     tests = subprocess.run((*PYTHON, "pytest", "-rs", *shared, *arguments), cwd=ROOT, check=False).returncode
     return tests or int(bool(failed))
 

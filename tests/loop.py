@@ -86,7 +86,7 @@ def pictures(chromium: Browser, scheme: str, views: list[tuple[ViewJson, int]]) 
         viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="dark" if scheme == "dark" else "light"
     )
     page: Page = context.new_page()
-    style = assets.joined("trace.css", "report.css")
+    style = assets.joined("run/trace.css", "report/report.css")
     page.set_content(PAGE.format(style=style, script=assets.joined(*assets.VIEW)))
     for view, count in views:
         top = "0" if view["verdict"] else "document.documentElement.scrollHeight"

@@ -44,7 +44,7 @@ VRThinker.Branches = class {
       button.addEventListener("click", () => this.form.open(card, turn, this.trace));
       card.querySelector("header").append(button);
     }
-    button.hidden = !can;
+    button.style.visibility = can ? "" : "hidden"; // its place is kept: nothing that is read may move
   }
 
   openForJudge() {

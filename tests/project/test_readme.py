@@ -68,10 +68,11 @@ def test_ci_calls_the_test_line() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert sorted(vrthinker_core.__all__) == [
-        "Backend", "BadInput", "CheckpointError", "Dimension", "Event", "Finished", "FramesShown", "JudgeError",
-        "OrderCheck", "OrderEffect", "Preference", "ScriptedBackend", "Settings", "Side", "Started", "StopReason", "Swapped",
-        "TextArrived", "Trace", "TraceError", "Turn", "TurnEnded", "Verdict", "VideoError", "VideoPair", "Vote",
-        "Voted", "VrThinkerError", "check_order", "judge", "judge_many", "open_backend",
+        "Backend", "BadInput", "Branch", "BranchPlan", "Changes", "CheckpointError", "Dimension", "Event", "Finished",
+        "FramesShown", "JudgeError", "OrderCheck", "OrderEffect", "Preference", "ScriptedBackend", "Settings", "Side",
+        "Started", "StopReason", "Swapped", "TextArrived", "Trace", "TraceError", "Turn", "TurnEnded", "Verdict",
+        "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError", "check_order", "judge", "judge_branch", "judge_many",
+        "open_backend", "plan_branch",
     ]  # fmt: skip
     assert all(hasattr(vrthinker_core, name) for name in vrthinker_core.__all__)
 

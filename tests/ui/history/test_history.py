@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from starlette.testclient import TestClient
 from tests.ui.sessions.test_background_run import finish_at_once, run_until_stopped, until
 from tests.ui.support import handmade_runs
 from vrthinker_core.errors import TraceError
-from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types import Preference, Settings, Verdict, VideoPair, Vote
 from vrthinker_core.types.events import Event, StopReason
 from vrthinker_core.ui.history import history as module
 from vrthinker_core.ui.history.history import History, Keeping
@@ -26,6 +27,7 @@ from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
 from vrthinker_core.ui.sessions.sessions import Session, Sessions
 from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 
+VOTE = Vote(datetime(2026, 11, 22, tzinfo=UTC), Verdict(OA=Preference.SECOND), note="It is sharper.")
 ANNA, BERT = owner_of({COOKIE: "a" * 43}), owner_of({COOKIE: "b" * 43})
 
 
@@ -86,6 +88,30 @@ def test_nobody_sees_opens_or_deletes_the_run_of_another(tmp_path: Path) -> None
     assert [row["name"] for row in server.history.rows(ANNA)] == [name]
     server.history.delete(ANNA)
     assert server.history.rows(ANNA) == []
+
+
+def test_a_vote_is_kept_with_the_run(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    session = server.run()
+    until(lambda: server.outcomes() == ["Video 1 is better overall"])
+    server.sessions.add_vote("page", session, VOTE)
+    assert server.history.open(ANNA, session.kept)[0].vote == VOTE
+    shared = server.sessions.start_replay("another page", handmade_runs.three_turns(), "a-link", owner=ANNA)
+    server.sessions.add_vote("another page", shared, VOTE)
+    copy = server.sessions.get("another page")
+    assert copy is not None
+    assert copy.kept not in ("", session.kept), "a run that was not theirs becomes one of theirs"
+    assert server.history.open(ANNA, copy.kept)[0].vote == VOTE
+    assert len(server.history.rows(ANNA)) == 2
+
+
+def test_a_verdict_that_waits_for_a_vote_stands_in_no_list(tmp_path: Path) -> None:
+    server = Server(tmp_path)
+    session = server.run()
+    session.disclosure.begin(hidden=True)
+    until(lambda: server.outcomes() == ["Hidden until you vote"])
+    server.sessions.add_vote("page", session, VOTE)
+    assert server.outcomes() == ["Video 1 is better overall"]
 
 
 def test_a_run_that_is_left_goes_on_and_the_same_visitor_finds_it(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ SHOW_TWO_VALUES = """([first, then]) => {
   const host = document.createElement("div"), props = { value: first };
   let changed = null;
   const introduction = { lead: "Nothing yet.", steps: [], links: [], loop: { folder: "intro", label: "" } };
-  VRThinker.mountTrace(host, props, (name, listener) => { changed = listener; }, introduction, ["Check", ""], () => {});
+  VRThinker.mountTrace(host, props, (name, listener) => { changed = listener; }, introduction, [["Check", ""], []], () => {});
   props.value = then;
   changed();
   return [host.innerText || host.textContent, VRThinker.trace];

@@ -251,7 +251,7 @@ def test_arriving_turns_do_not_move_what_is_read_by_who_does_not_follow(
     page.evaluate("value => document.documentElement.style.overflowAnchor = value", anchoring)
     fill(page, clips)
     page.locator("#go").click()
-    page.locator(".vrt-follow").click()
+    page.locator(".vrt-follow:not([hidden])").dispatch_event("click")  # it moves, as long as the page follows
     expect(page.locator(".vrt-text p").first).to_be_visible(timeout=LONG)
     page.locator(".vrt-turn header").first.evaluate("node => window.scrollTo(0, node.getBoundingClientRect().top + scrollY)")
     top = page.locator(".vrt-text p").first.bounding_box()

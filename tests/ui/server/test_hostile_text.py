@@ -58,9 +58,9 @@ CALL = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10,
 ASK = f"<Snapshot>{MARKUP}</Snapshot><Think>{MARKUP}{INVISIBLE}</Think>{CALL}"
 INVENTED = f"<Think>It goes on.</Think>{CONTROL}"
 LONG_ANSWER = f"<Think>{MEGABYTE}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
-
-INJECTED = "#trace :is(script, style, iframe, svg, form, input, a:not(.vrt-links > a), base, meta, div[style*=fixed], img[src=x])"
-"""The elements that the markup would become if it were not shown as text; the page's own links are no such."""
+FOREIGN = "script, style, iframe, svg, a:not(.vrt-links > a), base, meta, div[style*=fixed], img[src=x]"
+INJECTED = f"#trace :is({FOREIGN}, :is(form, input):not(.vrt-ballot *))"
+"""The elements that the markup would become if it were not shown as text; the page's own links and its vote are no such."""
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ def test_no_file_is_left_when_the_server_stops(serve: Callable[..., Server]) -> 
     stopped = serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
     assert any(stopped.folder.glob("vr-thinker-page-*/pictures"))
     stopped.stop()
-    assert {path.name for path in stopped.folder.rglob("*") if path.is_file()} == {"script.jsonl", "server.log"}
+    assert {path.name for path in stopped.folder.rglob("*") if path.is_file()} == {"script.jsonl", "server.log", "lock"}
 
 
 def test_an_idle_server_takes_little_processor_time(server: Server) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
@@ -12,9 +14,10 @@ import pytest
 from tests.ui.sessions.test_background_run import until
 from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend, open_backend
+from vrthinker_core.branching.plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput, CheckpointError
-from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Event, Finished, Opening, Started, StopReason, Swapped
+from vrthinker_core.types import Settings, VideoPair, Vote
+from vrthinker_core.types.events import Event, Finished, Opening, Started, StopReason, Swapped, Voted
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.ui.sessions.judge_loader import TRACE_NOT_KEPT, JudgeLoader
 from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds
@@ -78,8 +81,9 @@ def test_the_gpu_seconds_follow_the_settings(pair: VideoPair, tmp_path: Path) ->
 
 def test_jobs_and_events_survive_pickling(pair: VideoPair, tmp_path: Path) -> None:
     run = [Opening((0.4, 1.0)), *handmade_runs.three_turns().run_events()]
-    events: list[Event] = [*run, *map(Swapped, run)]
+    events: list[Event] = [*run, *map(Swapped, run), Voted(Vote(datetime.now(UTC), note="A note."))]
     assert {type(event) for event in events} == set(get_args(Event))
     job = RunJob(pair, Settings(max_turns=3, window="all"), tmp_path / "trace.json", tmp_path / "stop", "second")
-    for value in (job, *events):
+    branch = replace(job, plan=plan_branch(handmade_runs.three_turns(), 2, Changes(frames=(4, 9))))
+    for value in (job, branch, *events):
         assert pickle.loads(pickle.dumps(value)) == value

@@ -21,6 +21,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import Preference, Settings, Verdict, VideoPair
 from vrthinker_core.types.events import Event, Trace
+from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.ui.sessions.exact_frames import ExactFrames
@@ -143,7 +144,7 @@ class Visit:
 
     def __init__(self, folder: Path) -> None:
         self.sessions = Sessions(folder, play)
-        self.shared = SharedTraces(folder / "shared")
+        self.shared = SharedTraces(RunStore(folder / "shared"))
         self.pool = DecoderPool()
         self.http = TestClient(Starlette(routes=DownloadRoutes(self.sessions, self.shared, ExactFrames(self.pool)).routes()))
 
@@ -174,7 +175,7 @@ def test_a_vote_on_a_live_run_is_downloaded_and_shared_with_it(visit: Visit) -> 
 
 
 def test_a_vote_on_a_shared_run_is_the_visitors_own(visit: Visit) -> None:
-    name = visit.shared.add("somebody", RUN)
+    name = visit.shared.add("0" * 24, RUN)
     mine, other = (visit.sessions.start_replay(who, visit.shared.get(name), name) for who in ("me", "you"))
     visit.sessions.add_vote("me", mine, VOTE)
     assert visit.trace(mine).vote == VOTE

@@ -167,15 +167,13 @@ class History:
 
     def _update(self, session: Session, anew: bool) -> None:
         """Keep the run as far as it has come. One that was deleted after it had been kept is not kept `anew`."""
-        trace, name, now = trace_of(session.run.state), session.kept, time.time()
-        if trace is None:
-            return
-        before = self._store.get(name)
-        record = record_of(session.owner, trace, before.begun if before else _begun(session), now + self._keeping.seconds)
-        record = replace(record, videos=before.videos if before else ())
-        with self._lock:
-            if name in self._deleted:
+        name, now = session.kept, time.time()
+        with self._lock:  # the latest state is kept last
+            trace, before = trace_of(session.run.state), self._store.get(name)
+            if trace is None or name in self._deleted:
                 return
+            record = record_of(session.owner, trace, before.begun if before else _begun(session), now + self._keeping.seconds)
+            record = replace(record, videos=before.videos if before else ())
             try:
                 self._store.put(name, record, trace, () if record.videos else session.files, again=not anew)
             except OSError as error:
@@ -220,7 +218,7 @@ def _live_row(session: Session) -> RunRowJson:
 
 def _begun(session: Session) -> float:
     """When the session's run began, in seconds since 1970."""
-    return round(time.time() - (time.monotonic() - session.started_at), 1)
+    return round(time.time() - (time.monotonic() - session.started_at), 3)
 
 
 def _warn(error: OSError) -> None:

@@ -5,20 +5,24 @@ from pathlib import Path
 ASSETS = Path(__file__).resolve().parents[3] / "assets"
 EXAMPLES = ASSETS / "examples"
 
-# What draws a run: all that a saved report needs.
+# What draws a run: all that a saved report needs. A name's folder is its part of the page; the order is that of their classes.
 VIEW = (
-    *("trace.js", "tiles.js", "passage.js", "links.js", "facts.js", "turn.js", "order.js", "frames.js"),
-    *("zoom.js", "exact.js", "closer.js", "transcript.js", "votes/vote.js"),
+    *(f"run/{name}.js" for name in ("trace", "tiles", "passage", "links", "facts", "turn", "order", "frames", "transcript")),
+    *(f"closer/{name}.js" for name in ("zoom", "exact", "closer")),
+    "votes/vote.js",
 )
-VIEW_STYLES = ("trace.css", "order.css", "frames.css", "closer.css", "transcript.css", "votes/vote.css")
+VIEW_STYLES = (
+    *(f"run/{name}.css" for name in ("trace", "order", "frames", "transcript")),
+    *("closer/closer.css", "votes/vote.css"),
+)
 PAGE = (
-    *(*VIEW, "intro.js", "players/stills.js", "players.js", "rail.js", "save.js", "follow.js", "scroll_anchor.js"),
-    *("inputs.js", "uploads.js", "address.js", "examples.js", "history/history.js"),
-    *("votes/ballot.js", "votes/vote_first.js"),
-    *("branches/form.js", "branches/strip.js"),
-    "page.js",
+    *VIEW,
+    *(f"players/{name}.js" for name in ("stills", "players", "rail")),
+    *(f"page/{name}.js" for name in ("intro", "save", "follow", "scroll_anchor", "inputs", "uploads", "address", "examples")),
+    *("history/history.js", "votes/ballot.js", "votes/vote_first.js", "branches/form.js", "branches/strip.js"),
+    "page/page.js",
 )
-PAGE_STYLES = ("page.css", "branches/branches.css", "players/stills.css", "gradio.css", "history/history.css")
+PAGE_STYLES = ("page/page.css", "branches/branches.css", "players/stills.css", "page/gradio.css", "history/history.css")
 
 
 def joined(*names: str) -> str:

@@ -34,8 +34,8 @@ def render_report(trace: Trace) -> str:
     """The whole file. The policy allows our script and our style by their hashes, and nothing else; all the rest is data."""
     state = fold_all(trace.events())
     data = {"trace": view_json(state, inline_image), "transcript": transcript_json(state)}
-    style = assets.joined(*assets.VIEW_STYLES, "report.css")
-    script = assets.joined(*assets.VIEW, "report.js")
+    style = assets.joined(*assets.VIEW_STYLES, "report/report.css")
+    script = assets.joined(*assets.VIEW, "report/report.js")
     policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
     # JSON that cannot close the script element around it
     values = json.dumps(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
