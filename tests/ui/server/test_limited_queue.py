@@ -64,7 +64,7 @@ def events(server: Server, trigger: str, of: str | None = None) -> list[dict[str
 def test_a_full_queue_holds_up_nothing_else_and_calls_that_nobody_collects_are_dropped(
     server: Server, full: list[Any], clips: Clips
 ) -> None:
-    assert counts(server) == (1, WAITING + 1)
+    assert counts(server) in {(1, WAITING), (1, WAITING + 1)}, "one more, where the first had begun before the last one came"
     for page in ("", "?trace=a-block", "config"):
         assert urllib.request.urlopen(server.url + page, timeout=10).status == 200
     for event in events(server, "load"):
