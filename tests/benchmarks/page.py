@@ -33,6 +33,19 @@ if TYPE_CHECKING:
 TURNS, PAIRS = 6, 12
 PICTURE = re.compile(r"frames/[0-9a-f]{24}/[0-9a-f]+\.jpg")
 DRAWN = "[...document.querySelectorAll('.vrt-tile img')].length === %d"
+RECORD = """(() => {
+  const fetch = window.fetch;
+  window.received = [];
+  window.fetch = async (...request) => {
+    const response = await fetch(...request);
+    if (!String(request[0].url || request[0]).includes("queue/data")) return response;
+    const reader = response.clone().body.pipeThrough(new TextDecoderStream()).getReader();
+    const read = ({ value, done }) => done || (window.received.push(value), reader.read().then(read));
+    reader.read().then(read).catch(() => {}); // the page ends it once it has what it waits for
+    return response;
+  };
+})()"""
+"""Keeps the text of the page's updates as it comes."""
 LOADED = DRAWN + " && [...document.querySelectorAll('.vrt-tile img')].every((image) => image.complete && image.naturalWidth > 0)"
 
 
@@ -92,42 +105,52 @@ def long_run() -> Trace:
 
 def open_saved_run(chromium: Browser, server: Server) -> tuple[float, float, int]:
     """Seconds from the click on an example until its tiles are drawn, and until their pictures are there; bytes of the answer."""
-    page = chromium.new_context(**DESKTOP).new_page()
-    page.goto(server.url)
+    page = open_recorded(chromium, server)
     page.wait_for_selector(".vrt-card")
-    page.wait_for_selector(".vrt-notes li")
     started = time.perf_counter()
-    with page.expect_response("**/run/predict*") as answer:
-        page.locator(".vrt-card").click()
+    page.locator(".vrt-card").click()
     page.wait_for_function(DRAWN % (2 * TURNS * PAIRS))
     drawn = time.perf_counter() - started
     page.evaluate("document.querySelectorAll('.vrt-tile img').forEach((image) => { image.loading = 'eager'; })")
     page.wait_for_function(LOADED % (2 * TURNS * PAIRS))
     loaded = time.perf_counter() - started
-    sent = len(answer.value.body())
+    sent = len(received(page).encode())
     page.context.close()
     return drawn, loaded, sent
 
 
-def follow_live_run(chromium: Browser, server: Server, folder: Path) -> dict[str, float]:
-    """Compare two clips: bytes of the whole stream, how often an update names each frame, and how often a picture is fetched."""
+def open_recorded(chromium: Browser, server: Server) -> Page:
+    """The page, opened; what the server sends it from now on is recorded."""
     page = chromium.new_context(**DESKTOP).new_page()
+    page.add_init_script(RECORD)
     page.goto(server.url)
     page.wait_for_selector(".vrt-notes li")
+    page.evaluate("window.received.length = 0")
+    return page
+
+
+def received(page: Page) -> str:
+    """All updates up to the last one, which Gradio sends twice."""
+    page.wait_for_function("window.received.join('').includes('process_completed')")
+    page.wait_for_timeout(500)
+    return str(page.evaluate("window.received.join('')"))
+
+
+def follow_live_run(chromium: Browser, server: Server, folder: Path) -> dict[str, float]:
+    """Compare two clips: bytes of the whole stream, how often an update names each frame, and how often a picture is fetched."""
+    page = open_recorded(chromium, server)
     fill_inputs(page, folder)
-    streams: list[str] = []
     fetched: Counter[str] = Counter()
-    page.on("requestfinished", lambda request: streams.append(request.response().text()) if "queue/data" in request.url else None)
+    page.evaluate("window.received.length = 0")
     page.on("request", lambda request: fetched.update(PICTURE.findall(request.url)))
     page.locator("#go").click()
     page.wait_for_selector(".vrt-headline", timeout=120_000)
     pairs = page.locator(".vrt-tile").count()
-    while not streams:
-        page.wait_for_timeout(50)
+    stream = received(page)
     page.context.close()
-    updates = [line for text in streams for line in text.splitlines() if '"process_generating"' in line]
+    updates = [line for line in stream.splitlines() if '"process_generating"' in line]
     return {
-        "stream_bytes": sum(len(text.encode()) for text in streams),
+        "stream_bytes": len(stream.encode()),
         "streamed_pairs": pairs,
         "sent_per_frame": round(sum(len(PICTURE.findall(line)) for line in updates) / (2 * pairs), 2),
         "fetched_at_most": max(fetched.values()),
