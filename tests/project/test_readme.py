@@ -18,6 +18,7 @@ import pytest
 
 import vrthinker_core
 from tests.benchmarks.__main__ import BENCHMARKS, FOLDER, main, summary
+from tests.benchmarks.attacks import ATTACKS
 from tests.benchmarks.readme_table import NOTHING, Row, read_rows, replace_row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -167,9 +168,9 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "attacks",
-        {"attacks": {name: {"longest_s": 0.75, "grown_mb": 120.4, "refused": 1} for name in ("traces", "calls")}},
-        "The longest wait of an honest visitor, and memory above idle: traces: 0.75 s, 120 MB; calls: 0.75 s, 120 MB; "
-        "2 of them refused",
+        {"attacks": {name: {"longest_s": 0.75, "grown_mb": 120.4, "refused": 1} for name in ATTACKS}},
+        "The longest wait of an honest visitor, and memory above idle: visitors: 0.75 s, 120 MB; traces: 0.75 s, 120 MB; "
+        "bodies: 0.75 s, 120 MB; calls: 0.75 s, 120 MB; disk: 0.75 s, 120 MB; 5 of them refused",
     ),
 ]
 """Made-up results, and what the README says of them."""

@@ -10,7 +10,7 @@ import pytest
 from tests.ui.conftest import Server
 from tests.ui.page.test_saved_runs import LONG
 from tests.ui.support.saved_examples import SCRIPT, write_example
-from vrthinker_core.ui.page.judge_banner import BANNER_ONLY
+from vrthinker_core.ui.page.handlers.judge_banner import BANNER_ONLY
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

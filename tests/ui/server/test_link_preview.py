@@ -21,8 +21,8 @@ from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_example
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.ui.history.run_store import RunStore
+from vrthinker_core.ui.history.shared_traces import SharedTraces
 from vrthinker_core.ui.server.link_preview import MAX_KEPT, PAGE_PREVIEW, LinkPreviews, LinkPreviewTags
-from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.view.example_cards import Examples
 
 NASTY = '"><script>alert(1)</script>\n<meta property="og:title" content="x"> & ' + "long " * 100

@@ -21,6 +21,7 @@ from vrthinker_core.ui.fetch.uploads import Uploads
 from vrthinker_core.ui.history.history import History, Keeping
 from vrthinker_core.ui.history.history_routes import HistoryRoutes
 from vrthinker_core.ui.history.run_store import KEEP_SECONDS, RunStore
+from vrthinker_core.ui.history.shared_traces import SharedTraces
 from vrthinker_core.ui.history.visitors import VisitorCookies
 from vrthinker_core.ui.page.events import JUDGE_QUEUE, connect_events
 from vrthinker_core.ui.page.layout import PageComponents, theme
@@ -37,7 +38,6 @@ from vrthinker_core.ui.sessions.exact_frames import ExactFrames
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.player_files import PlayerFiles
 from vrthinker_core.ui.sessions.sessions import THUMBNAILS_URL, Sessions
-from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 from vrthinker_core.ui.view import assets, words
 from vrthinker_core.ui.view.example_cards import Examples

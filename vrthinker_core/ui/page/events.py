@@ -6,18 +6,18 @@ from typing import Any
 import gradio as gr
 
 from vrthinker_core.types import Side
-from vrthinker_core.ui.branches.branch_handlers import BranchHandlers
-from vrthinker_core.ui.history.history_handlers import HistoryHandlers
-from vrthinker_core.ui.page.handlers import Handlers
-from vrthinker_core.ui.page.judge_banner import JudgeBanner
+from vrthinker_core.ui.page.handlers.branch_handlers import BranchHandlers
+from vrthinker_core.ui.page.handlers.history_handlers import HistoryHandlers
+from vrthinker_core.ui.page.handlers.judge_banner import JudgeBanner
+from vrthinker_core.ui.page.handlers.order_handlers import OrderHandlers
+from vrthinker_core.ui.page.handlers.run_handlers import Handlers
+from vrthinker_core.ui.page.handlers.second_runs import SecondRuns
+from vrthinker_core.ui.page.handlers.upload_handlers import UploadHandlers
+from vrthinker_core.ui.page.handlers.vote_handlers import VoteHandlers
 from vrthinker_core.ui.page.layout import PageComponents, Updates
-from vrthinker_core.ui.page.order_handlers import OrderHandlers
-from vrthinker_core.ui.page.second_runs import SecondRuns
 from vrthinker_core.ui.page.services import Services, session_id_of
-from vrthinker_core.ui.page.upload_handlers import UploadHandlers
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.view import words
-from vrthinker_core.ui.votes.vote_handlers import VoteHandlers
 
 JUDGE_QUEUE = "judge"  # the concurrency id of the one queue in which the page's runs and the API's wait
 QUIET_EVENT: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}

@@ -7,11 +7,11 @@ import gradio as gr
 from vrthinker_core.ui.branches.branch_sets import BranchSets
 from vrthinker_core.ui.fetch.uploads import Uploads
 from vrthinker_core.ui.history.history import History
+from vrthinker_core.ui.history.shared_traces import SharedTraces
 from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.player_files import PlayerFiles
 from vrthinker_core.ui.sessions.sessions import Session, Sessions
-from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 from vrthinker_core.ui.view.example_cards import Examples
 

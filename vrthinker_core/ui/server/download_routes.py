@@ -8,11 +8,11 @@ from starlette.routing import Route
 
 from vrthinker_core.traces import to_json
 from vrthinker_core.types.events import Trace
+from vrthinker_core.ui.history.shared_traces import SharedTraces
 from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.sessions.exact_frames import ExactFrames, turns_of
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.sessions.sessions import Sessions
-from vrthinker_core.ui.sessions.shared_traces import SharedTraces
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.html_report import render_report
 

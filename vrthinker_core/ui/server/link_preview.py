@@ -23,7 +23,7 @@ from vrthinker_core.errors import TraceError
 from vrthinker_core.types import Side, Thumbnail
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
-from vrthinker_core.ui.sessions.shared_traces import SharedTraces, find_saved
+from vrthinker_core.ui.history.shared_traces import SharedTraces, find_saved
 from vrthinker_core.ui.view import assets, words
 from vrthinker_core.ui.view.example_cards import Examples
 from vrthinker_core.ui.view.run_state import fold_all

@@ -14,7 +14,7 @@ from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
 from vrthinker_core.ui.view.tiles import Clips, ImageSources, TileJson, group_tiles
 from vrthinker_core.ui.view.verdict.order_json import OrderViewJson, order_json
 from vrthinker_core.ui.view.verdict.verdict_json import LabelJson, VerdictJson, labels_json, verdict_json
-from vrthinker_core.ui.votes.vote_json import VoteViewJson, vote_json
+from vrthinker_core.ui.view.verdict.vote_json import VoteViewJson, vote_json
 
 
 class FactsJson(TypedDict):

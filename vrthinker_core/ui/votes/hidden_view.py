@@ -1,7 +1,7 @@
 """A run of which the judge's words and labels are hidden: nothing of them is sent to the browser."""
 
 from vrthinker_core.ui.view.page_json import TranscriptJson, TurnViewJson, ViewJson
-from vrthinker_core.ui.votes import vote_words
+from vrthinker_core.ui.view.verdict import vote_words
 
 KEPT = (
     *("run", "over", "address", "kept", "changed", "stills", "prompt", "judge", "notes", "health"),

@@ -8,7 +8,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Vote
 from vrthinker_core.ui.view.run_state import RunState
-from vrthinker_core.ui.votes import vote_words
+from vrthinker_core.ui.view.verdict import vote_words
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

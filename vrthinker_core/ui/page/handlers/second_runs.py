@@ -9,7 +9,7 @@ import gradio as gr
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types.events import Started
-from vrthinker_core.ui.page.handlers import Handlers
+from vrthinker_core.ui.page.handlers.run_handlers import Handlers
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.services import Services, session_id_of
 from vrthinker_core.ui.sessions.background_run import BackgroundRun

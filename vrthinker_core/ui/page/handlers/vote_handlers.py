@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import gradio as gr
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.ui.page.handlers import Handlers
+from vrthinker_core.ui.page.handlers.run_handlers import Handlers
 from vrthinker_core.ui.page.layout import PageComponents, Updates
 from vrthinker_core.ui.page.services import Services, session_id_of
 from vrthinker_core.ui.view import words

@@ -14,14 +14,14 @@ from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui.branches.strip_json import strip_json
-from vrthinker_core.ui.history.saved_run import SavedRun, shown_videos
+from vrthinker_core.ui.history.shared_traces import find_saved
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
+from vrthinker_core.ui.page.saved_run import SavedRun, shown_videos
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of, visitor_of
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.player_files import Digests, are_swapped, changed_sides
 from vrthinker_core.ui.sessions.sessions import Session
-from vrthinker_core.ui.sessions.shared_traces import find_saved
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
 from vrthinker_core.ui.view.page_json import ViewJson, replay_status_line, status_line, transcript_json, view_json

@@ -6,7 +6,7 @@ from typing import TypedDict
 from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.run_state import RunState
-from vrthinker_core.ui.votes import vote_words
+from vrthinker_core.ui.view.verdict import vote_words
 
 
 class VoteRowJson(TypedDict):

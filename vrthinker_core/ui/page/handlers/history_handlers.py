@@ -6,9 +6,9 @@ from pathlib import Path
 
 import gradio as gr
 
-from vrthinker_core.ui.history.saved_run import SavedRun
-from vrthinker_core.ui.page.handlers import Handlers
+from vrthinker_core.ui.page.handlers.run_handlers import Handlers
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
+from vrthinker_core.ui.page.saved_run import SavedRun
 from vrthinker_core.ui.page.services import Services, linked_run, session_id_of, visitor_of
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
 from vrthinker_core.ui.sessions.sessions import Session

@@ -13,8 +13,8 @@ from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import Started
 from vrthinker_core.ui.branches import sentences
 from vrthinker_core.ui.branches.branch_request import BranchRequest, read_request
+from vrthinker_core.ui.page.handlers.second_runs import Players, SecondRuns
 from vrthinker_core.ui.page.layout import Updates, no_updates
-from vrthinker_core.ui.page.second_runs import Players, SecondRuns
 from vrthinker_core.ui.page.services import session_id_of, visitor_of
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.sessions.sessions import Session

@@ -1,0 +1,1 @@
+"""What the page does when a person does something: a module for each part of it."""
