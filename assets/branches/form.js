@@ -10,7 +10,7 @@ VRThinker.BranchForm = class {
     this.turn = this.input("turn", "number");
     this.frames = this.input("frames", "text");
     this.frames.maxLength = 8 * data.maxFrames;
-    this.take = this.button(this.words.take, () => this.toggleTaking());
+    this.take = VRThinker.button("", this.words.take, () => this.toggleTaking());
     this.noTool = this.input("noTool", "checkbox");
     this.window = this.select("window", [[this.words.same, ""], ...data.windows]);
     this.judge = this.select("judge", [[this.words.same, ""], ...data.judges.map((name) => [name, name])]);
@@ -44,7 +44,7 @@ VRThinker.BranchForm = class {
     const send = element("button", "vrt-start", words.start);
     send.type = "submit";
     const foot = element("div", "vrt-whatif-foot");
-    foot.append(send, this.button(words.close, () => this.close()));
+    foot.append(send, VRThinker.button("", words.close, () => this.close()));
     const taken = element("span", "vrt-take");
     taken.append(this.frames, this.take);
     this.node.append(
@@ -72,13 +72,6 @@ VRThinker.BranchForm = class {
     select.name = name;
     select.append(...choices.map(([text, value]) => new Option(text, value)));
     return select;
-  }
-
-  button(text, onClick) {
-    const button = VRThinker.element("button", "", text);
-    button.type = "button";
-    button.addEventListener("click", onClick);
-    return button;
   }
 
   /** A field with its name and help. A field within others, like that of the frames, is named by itself. */

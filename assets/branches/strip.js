@@ -9,9 +9,7 @@ VRThinker.Branches = class {
     this.node = element("section", "vrt-strip");
     this.node.setAttribute("aria-label", this.words.strip);
     this.scroll = element("div", "vrt-strip-scroll");
-    this.compare = element("button", "vrt-compare", this.words.compare);
-    this.compare.type = "button";
-    this.compare.addEventListener("click", () => this.openForJudge());
+    this.compare = VRThinker.button("vrt-compare", this.words.compare, () => this.openForJudge());
     this.node.append(this.scroll);
     document.addEventListener("vrt:trace", (event) => this.draw(event.detail || {}));
   }
@@ -38,10 +36,8 @@ VRThinker.Branches = class {
   drawButton(card, turn, can) {
     let button = card.querySelector(".vrt-ask-branch");
     if (!button) {
-      button = VRThinker.element("button", "vrt-ask-branch", this.words.open);
-      button.type = "button";
+      button = VRThinker.button("vrt-ask-branch", this.words.open, () => this.form.open(card, turn, this.trace));
       button.setAttribute("aria-label", `${this.words.open.replace("…", "")} from turn ${turn}`);
-      button.addEventListener("click", () => this.form.open(card, turn, this.trace));
       card.querySelector("header").append(button);
     }
     button.style.visibility = can ? "" : "hidden"; // its place is kept: nothing that is read may move
@@ -84,8 +80,7 @@ VRThinker.Branches = class {
     runs.forEach((run, place) => {
       const cell = element("th", place === shown ? "shown" : "");
       cell.scope = "col";
-      const button = element("button");
-      button.type = "button";
+      const button = VRThinker.button();
       button.append(element("b", "", run.name), element("span", "", run.judge));
       button.setAttribute("aria-pressed", String(place === shown));
       button.setAttribute("aria-disabled", String(!over));

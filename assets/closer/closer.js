@@ -79,13 +79,11 @@ VRThinker.Closer = class {
   }
 
   button(text, act, label = "") {
-    const button = VRThinker.element("button", "", text);
-    button.type = "button";
+    const button = VRThinker.button("", text, act);
     if (label) {
       button.setAttribute("aria-label", label);
       button.title = label;
     }
-    button.addEventListener("click", act);
     return button;
   }
 

@@ -80,19 +80,15 @@ VRThinker.History = class {
     const { element } = VRThinker;
     const item = element("li");
     item.dataset.run = run.name;
-    const open = element("button", "vrt-open-run");
-    open.type = "button";
+    const open = VRThinker.button("vrt-open-run", null, () => this.onOpen(run.name));
     if (run.name === this.shown) open.setAttribute("aria-current", "true");
     const line = element("span", "vrt-run-line");
     const time = element("time", "", this.time(run.begun));
     time.dateTime = new Date(run.begun * 1000).toISOString();
     line.append(element("b", run.over ? "" : "vrt-goes-on", run.outcome), time);
     open.append(element("span", "vrt-run-prompt", run.prompt || this.texts.noPrompt), line, element("span", "vrt-run-judge", run.judge));
-    open.addEventListener("click", () => this.onOpen(run.name));
-    const away = element("button", "vrt-delete-run", this.texts.delete);
-    away.type = "button";
+    const away = VRThinker.button("vrt-delete-run", this.texts.delete, () => this.remove(item, run));
     away.setAttribute("aria-label", this.texts.deleteRun.replace("{}", run.prompt.slice(0, 80) || this.texts.noPrompt));
-    away.addEventListener("click", () => this.remove(item, run));
     item.append(open, away);
     return item;
   }
@@ -116,25 +112,20 @@ VRThinker.History = class {
   /** The button, or the question that it asks. */
   drawAll(asking) {
     const { texts } = this;
-    const button = (text, act) => {
-      const made = VRThinker.element("button", "", text);
-      made.type = "button";
-      made.addEventListener("click", act);
-      return made;
-    };
+    const { button, element } = VRThinker;
     const change = (now) => {
       this.drawAll(now);
       const first = this.all.querySelector("button");
       if (first.checkVisibility()) first.focus();
     };
-    if (!asking) return this.all.replaceChildren(button(texts.deleteAll, () => change(true)));
-    const question = VRThinker.element("p", "", texts.question);
+    if (!asking) return this.all.replaceChildren(button("", texts.deleteAll, () => change(true)));
+    const question = element("p", "", texts.question);
     question.setAttribute("role", "alert");
     const yes = async () => {
       if (await this.ask("history", "DELETE")) VRThinker.say(this.said, texts.deleted);
       change(false);
     };
-    return this.all.replaceChildren(question, button(texts.no, () => change(false)), button(texts.yes, yes));
+    return this.all.replaceChildren(question, button("", texts.no, () => change(false)), button("", texts.yes, yes));
   }
 };
 

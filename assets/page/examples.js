@@ -21,8 +21,7 @@ VRThinker.Examples = class {
   card({ name, title, prompt, judge, pictures }) {
     const { element } = VRThinker;
     const item = element("li");
-    const button = element("button", "vrt-card");
-    button.type = "button";
+    const button = VRThinker.button("vrt-card");
     const screens = element("span", "vrt-screens");
     screens.append(...pictures.filter(Boolean).map((src) => this.picture(src)));
     const text = element("span", "vrt-card-text");

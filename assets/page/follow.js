@@ -6,9 +6,7 @@ VRThinker.Follow = class {
     this.run = null;
     this.shown = 0;
     this.scrolledTo = window.scrollY;
-    this.button = VRThinker.element("button", "vrt-follow", "Follow the newest words");
-    this.button.type = "button";
-    this.button.addEventListener("click", () => this.turn(!this.on));
+    this.button = VRThinker.button("vrt-follow", "Follow the newest words", () => this.turn(!this.on));
     root.append(this.button);
     window.addEventListener("scroll", () => this.onScroll(), { passive: true });
     this.update({});

@@ -29,8 +29,7 @@ VRThinker.recording = ({ folder, label }) => {
   Object.assign(video, { muted: true, loop: true, playsInline: true, preload: "auto" });
   video.src = `${folder}/${document.body.classList.contains("dark") ? "dark" : "light"}.mp4`;
   video.setAttribute("aria-label", label);
-  const button = element("button", "vrt-hold");
-  button.type = "button";
+  const button = VRThinker.button("vrt-hold");
   const draw = () => {
     VRThinker.say(button, video.paused ? "▶" : "❚❚");
     button.setAttribute("aria-label", video.paused ? "Play the recording" : "Pause the recording");

@@ -5,9 +5,7 @@ VRThinker.Save = class {
     root.classList.add("vrt", "vrt-save");
     this.trace = this.download("Trace (.json)", "trace.json");
     this.report = this.download("Report (.html)", "report.html");
-    this.copy = element("button", "", "Copy link");
-    this.copy.type = "button";
-    this.copy.addEventListener("click", () => this.share());
+    this.copy = VRThinker.button("", "Copy link", () => this.share());
     this.link = element("input", "vrt-link");
     this.link.readOnly = true;
     this.link.hidden = true;

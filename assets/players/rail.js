@@ -43,8 +43,7 @@ VRThinker.Rail = class {
   }
 
   button(action, label, text) {
-    const button = VRThinker.element("button", "", text);
-    button.type = "button";
+    const button = VRThinker.button("", text);
     button.dataset.action = action;
     button.setAttribute("aria-label", label);
     return button;
@@ -142,8 +141,7 @@ VRThinker.Rail = class {
 
   drawMark({ tile, position, place }) {
     const gone = tile.halves.every((half) => !half || half.gone);
-    const mark = VRThinker.element("button", `vrt-mark${gone ? " gone" : ""}`);
-    mark.type = "button";
+    const mark = VRThinker.button(`vrt-mark${gone ? " gone" : ""}`);
     mark.dataset.frames = VRThinker.frames(tile);
     mark.style.setProperty("--lane", String(position % 6));
     mark.tabIndex = -1;

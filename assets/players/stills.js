@@ -25,10 +25,8 @@ VRThinker.Still = class {
     this.node = element("div", "vrt vrt-still");
     this.node.hidden = true;
     this.image = element("img");
-    const upload = element("button", "", "Upload");
-    upload.type = "button";
+    const upload = VRThinker.button("", "Upload", () => this.uploadArea().click());
     upload.setAttribute("aria-label", `Upload video ${number}`);
-    upload.addEventListener("click", () => this.uploadArea().click());
     this.node.append(this.image, upload);
     this.node.addEventListener("dragover", (event) => event.preventDefault());
     this.node.addEventListener("drop", (event) => this.onDrop(event));

@@ -56,8 +56,7 @@ VRThinker.drawPiece = ([kind, text]) => {
 
 /** A number that leads to the tile of that frame. Where no such tile is shown it is plain text (`Trace.markLinks`). */
 VRThinker.frameLink = (number, text) => {
-  const link = VRThinker.element("button", "vrt-ref", text);
-  link.type = "button";
+  const link = VRThinker.button("vrt-ref", text);
   link.dataset.frame = number;
   return link;
 };

@@ -22,11 +22,9 @@ VRThinker.Order = class {
     this.ask = element("p", "vrt-check");
     if (!this.check) return this.ask;
     const [name, help, onClick] = this.check;
-    const button = element("button", "", name);
-    button.type = "button";
+    const button = VRThinker.button("", name, onClick);
     this.said = element("span", "", help);
     this.said.setAttribute("role", "status");
-    button.addEventListener("click", onClick);
     this.ask.append(button, this.said);
     return this.ask;
   }
@@ -38,12 +36,8 @@ VRThinker.Order = class {
     this.choice.setAttribute("role", "group");
     this.choice.setAttribute("aria-label", "Turns shown");
     this.choice.append(element("span", "", "Turns"));
-    this.buttons = ["As given", "Sides swapped"].map((text, position) => {
-      const button = element("button", "", text);
-      button.type = "button";
-      button.addEventListener("click", () => this.show(position === 1));
-      return button;
-    });
+    const texts = ["As given", "Sides swapped"];
+    this.buttons = texts.map((text, position) => VRThinker.button("", text, () => this.show(position === 1)));
     this.choice.append(...this.buttons);
     return this.choice;
   }

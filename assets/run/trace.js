@@ -11,6 +11,14 @@ VRThinker.element = (tag, className = "", text = null) => {
   return node;
 };
 
+/** A button that sends no form; `onClick` is what it does. */
+VRThinker.button = (className = "", text = null, onClick = null) => {
+  const button = VRThinker.element("button", className, text);
+  button.type = "button";
+  if (onClick) button.addEventListener("click", onClick);
+  return button;
+};
+
 /** Make `node` say `text`. Only what is new is written, so that a selection in the text outlives a stream. */
 VRThinker.say = (node, text) => {
   const old = node.textContent;
@@ -113,8 +121,7 @@ VRThinker.Trace = class {
 VRThinker.chip = (chip, position) => {
   const { element } = VRThinker;
   const item = element("li", `vrt-chip vrt-says${chip.value}`);
-  const button = element("button");
-  button.type = "button";
+  const button = VRThinker.button();
   button.append(element("span", "vrt-name", chip.name), VRThinker.glyph(chip.value), element("b", "", chip.label));
   item.append(button, VRThinker.help(button, chip.help, `vrt-help-${position}`), ...VRThinker.reason(chip));
   return item;

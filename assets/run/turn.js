@@ -57,8 +57,7 @@ VRThinker.Turn = class {
     if (this.sureText === text) return;
     this.sureText = text;
     if (!text) return this.sure.replaceChildren();
-    const button = VRThinker.element("button", "", text);
-    button.type = "button";
+    const button = VRThinker.button("", text);
     this.sure.replaceChildren(button, VRThinker.help(button, help, `vrt-sure-${this.position}`));
   }
 
@@ -76,8 +75,7 @@ VRThinker.Turn = class {
   tile(tile) {
     const { element, seconds } = VRThinker;
     const item = element("li");
-    const button = element("button", "vrt-tile");
-    button.type = "button";
+    const button = VRThinker.button("vrt-tile");
     const screens = element("span", "vrt-screens");
     screens.append(...tile.halves.map((half, position) => this.screen(half, position + 1)));
     const times = tile.halves.map((half) => (half ? seconds(half.time) : "–")).join(" | ");

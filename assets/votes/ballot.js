@@ -18,7 +18,7 @@ VRThinker.Ballot = class {
 
   buildNotice() {
     const { element } = VRThinker;
-    const show = this.button("Show the verdict without voting", () => this.send("show"));
+    const show = VRThinker.button("vrt-pill", "Show the verdict without voting", () => this.send("show"));
     this.notice.append(element("p", "", "What the judge says is hidden until you have voted."), show);
     this.notice.hidden = true;
   }
@@ -74,18 +74,11 @@ VRThinker.Ballot = class {
     this.choice = element("select");
     this.choice.addEventListener("change", () => this.choice.value && this.mark(Number(this.choice.value)));
     label.append(this.choice);
-    this.offered = this.button("", () => this.mark(this.offered.slot));
+    this.offered = VRThinker.button("vrt-pill", "", () => this.mark(this.offered.slot));
     this.offered.hidden = true;
     this.marked = element("span", "vrt-marked");
     line.append(label, this.offered, this.marked);
     return line;
-  }
-
-  button(text, onClick) {
-    const button = VRThinker.element("button", "vrt-pill", text);
-    button.type = "button";
-    button.addEventListener("click", onClick);
-    return button;
   }
 
   /** The person sees what was chosen once the server has kept it: then the form closes. */
@@ -187,7 +180,7 @@ VRThinker.Ballot = class {
 
   chip(slot) {
     const link = VRThinker.pairLink(this.trace, slot);
-    const remove = this.button("×", () => {
+    const remove = VRThinker.button("vrt-pill", "×", () => {
       this.slots = this.slots.filter((other) => other !== slot);
       this.drawPairs();
       this.choice.focus();

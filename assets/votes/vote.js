@@ -60,8 +60,7 @@ VRThinker.Vote = class {
   }
 
   change(own) {
-    const button = VRThinker.element("button", "vrt-pill", own ? "Change" : "Vote yourself");
-    button.type = "button";
+    const button = VRThinker.button("vrt-pill", own ? "Change" : "Vote yourself");
     button.addEventListener("click", () => {
       this.ballot.edit(this.trace.vote, own);
       this.update(this.trace);
