@@ -13,11 +13,11 @@ from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
 from vrthinker_core.traces import load
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.events import Trace, Turn
-from vrthinker_core.ui.sessions.replay import file_digest
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.assets import EXAMPLES
 from vrthinker_core.ui.view.example_cards import Examples
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
+from vrthinker_core.video.files import file_digest
 
 FOLDERS = sorted(path.parent for path in EXAMPLES.glob("*/trace.json"))
 every_example = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

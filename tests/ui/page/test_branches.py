@@ -16,7 +16,7 @@ from tests.ui.page.test_page import wait_for
 from tests.ui.page.test_saved_runs import LONG, open_trace
 from tests.ui.support.saved_examples import ANSWER, PROMPT, ask, write_example
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.ui.branches import sentences
+from vrthinker_core.ui.branches import branch_words
 from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -134,5 +134,5 @@ def test_what_cannot_be_is_said_in_the_form(server: Server, open_page: Open, exa
     expect(page.locator(".vrt-ask-branch").nth(1)).to_be_visible(timeout=LONG)
     ask_at(page, 2)
     form.get_by_role("button", name="Start the branch").click()
-    expect(said).to_have_text(sentences.NO_VIDEOS, timeout=LONG)
+    expect(said).to_have_text(branch_words.NO_VIDEOS, timeout=LONG)
     assert words.BUSY not in said.inner_text()

@@ -16,8 +16,8 @@ from tests.ui.page.test_saved_runs import LONG, link, open_trace, saved, show_ex
 from tests.ui.page.test_stage import IN_VIEW, SCREENS
 from tests.ui.support.saved_examples import SCRIPT, write_example, write_old
 from vrthinker_core.traces import from_json
-from vrthinker_core.ui.sessions.replay import file_digest
 from vrthinker_core.ui.view import words
+from vrthinker_core.video.files import file_digest
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

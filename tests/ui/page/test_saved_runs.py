@@ -14,7 +14,7 @@ from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, fill, start, status, wait_for
 from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_example, write_old
 from vrthinker_core.traces import from_json
-from vrthinker_core.ui.sessions.replay import file_digest
+from vrthinker_core.video.files import file_digest
 
 expect = pytest.importorskip("playwright.sync_api").expect
 

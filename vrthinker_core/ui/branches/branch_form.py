@@ -6,7 +6,7 @@ from typing import TypedDict
 from vrthinker_core.branching.plan import MAX_FRAMES
 from vrthinker_core.comparison import MAX_PROMPT
 from vrthinker_core.types.settings import OWN, setting
-from vrthinker_core.ui.branches import sentences
+from vrthinker_core.ui.branches import branch_words
 from vrthinker_core.ui.sessions import settings_form
 
 
@@ -24,7 +24,7 @@ def form_json(judges: Sequence[str]) -> BranchFormJson:
     """The form of a page that offers these judges."""
     windows = [choice for choice in settings_form.choices(setting("window")) if choice[1] != OWN]
     return {
-        "words": dict(sentences.FORM),
+        "words": dict(branch_words.FORM),
         "windows": windows,
         "judges": list(judges),
         "maxFrames": MAX_FRAMES,

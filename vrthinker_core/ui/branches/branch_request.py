@@ -8,7 +8,7 @@ from vrthinker_core.comparison import MAX_PROMPT
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.types.settings import setting
-from vrthinker_core.ui.branches import sentences
+from vrthinker_core.ui.branches import branch_words
 from vrthinker_core.ui.sessions import settings_form
 
 MAX_DIGITS = 6  # of a frame's number or a turn's
@@ -33,7 +33,7 @@ def read_request(value: Callable[[str], object], judges: Sequence[str]) -> Branc
 def _turn(value: object) -> int:
     number = _whole(value)
     if number is None:
-        raise BadInput(sentences.BAD_TURN)
+        raise BadInput(branch_words.BAD_TURN)
     return number
 
 
@@ -43,7 +43,7 @@ def _frames(value: object) -> tuple[int, ...]:
     words = value.replace(",", " ").split() if isinstance(value, str) and len(value) <= MAX_FRAMES * (MAX_DIGITS + 2) else [""]
     numbers = [_whole(word) for word in words]
     if None in numbers:
-        raise BadInput(sentences.BAD_FRAMES)
+        raise BadInput(branch_words.BAD_FRAMES)
     return tuple(number for number in numbers if number is not None)
 
 
@@ -58,5 +58,5 @@ def _prompt(value: object) -> str | None:
     if not isinstance(value, str):
         return None
     if len(value) > MAX_PROMPT:
-        raise BadInput(sentences.LONG_PROMPT.format(MAX_PROMPT))
+        raise BadInput(branch_words.LONG_PROMPT.format(MAX_PROMPT))
     return encodable(value)

@@ -4,7 +4,7 @@ from typing import TypedDict
 
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.wording import branch_name
-from vrthinker_core.ui.branches import sentences
+from vrthinker_core.ui.branches import branch_words
 from vrthinker_core.ui.branches.branch_sets import BranchSet
 from vrthinker_core.ui.view.run_state import RunState
 from vrthinker_core.ui.view.verdict.verdict_json import labels_json
@@ -50,9 +50,9 @@ def strip_json(branches: BranchSet | None, state: RunState) -> StripJson | None:
 
 def _run(place: int, started: Started | None, finished: Finished | None, origin: dict[str, int | None]) -> StripRunJson:
     labels = _labels(finished, origin)
-    name = sentences.ORIGIN if place == 0 else branch_name(started) if started else sentences.STARTING
+    name = branch_words.ORIGIN if place == 0 else branch_name(started) if started else branch_words.STARTING
     name = name[:1].upper() + name[1:]
-    note = "" if labels else sentences.GOING_ON if finished is None else sentences.NO_VERDICT
+    note = "" if labels else branch_words.GOING_ON if finished is None else branch_words.NO_VERDICT
     return {"name": name, "judge": started.judge if started else "", "note": note, "labels": labels}
 
 

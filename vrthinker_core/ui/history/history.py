@@ -12,7 +12,7 @@ from typing import TypedDict
 from vrthinker_core.errors import TraceError
 from vrthinker_core.text import encodable
 from vrthinker_core.types.events import Trace
-from vrthinker_core.ui.history import wording
+from vrthinker_core.ui.history import history_words
 from vrthinker_core.ui.history.run_record import MAX_TEXT, RunRecord, record_of
 from vrthinker_core.ui.history.run_store import KEEP_SECONDS, MAX_BYTES, RunStore
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
@@ -69,7 +69,7 @@ class History:
     @property
     def help(self) -> str:
         """For how long runs are kept, in one sentence."""
-        return wording.kept_for(self._keeping.seconds) if self.keeps else wording.NOT_KEPT
+        return history_words.kept_for(self._keeping.seconds) if self.keeps else history_words.NOT_KEPT
 
     def rows(self, owner: str) -> list[RunRowJson]:
         """The visitor's runs, the latest first."""
@@ -78,7 +78,7 @@ class History:
             if not session.run.over:
                 rows[session.kept] = _live_row(session)
             elif session.disclosure.hidden and session.kept in rows:
-                rows[session.kept]["outcome"] = wording.HIDDEN
+                rows[session.kept]["outcome"] = history_words.HIDDEN
         return sorted(rows.values(), key=lambda row: -row["begun"])
 
     def live(self, owner: str, name: str) -> Session | None:
@@ -89,7 +89,7 @@ class History:
         """The trace of the visitor's run of that name, and its videos that are kept. Raises TraceError for any other name."""
         record = self._records(owner).get(name)
         if record is None:
-            raise TraceError(wording.NO_SUCH_RUN)
+            raise TraceError(history_words.NO_SUCH_RUN)
         return self._store.trace(name), self._store.videos(record)
 
     def videos(self, owner: str, trace: Trace) -> list[Path]:
@@ -198,7 +198,7 @@ def _ended_turns(state: RunState) -> int:
 
 
 def _row(name: str, record: RunRecord) -> RunRowJson:
-    prompt, judge, what = record.prompt, words.JUDGE_LINE.format(record.judge), wording.outcome(record)
+    prompt, judge, what = record.prompt, words.JUDGE_LINE.format(record.judge), history_words.outcome(record)
     return {"name": name, "prompt": prompt, "judge": judge, "outcome": what, "begun": record.begun, "over": True}
 
 
@@ -210,7 +210,7 @@ def _live_row(session: Session) -> RunRowJson:
         "name": session.kept,
         "prompt": encodable(prompt)[:MAX_TEXT],
         "judge": words.JUDGE_LINE.format(judge) if judge else "",
-        "outcome": wording.GOES_ON,
+        "outcome": history_words.GOES_ON,
         "begun": _begun(session),
         "over": False,
     }

@@ -10,7 +10,7 @@ from vrthinker_core.types.settings import SETTINGS, Setting, setting
 from vrthinker_core.types.wording import DIMENSION_NAMES
 from vrthinker_core.ui.branches import branch_form
 from vrthinker_core.ui.fetch.download import MAX_URL_LENGTH
-from vrthinker_core.ui.history import wording
+from vrthinker_core.ui.history import history_words
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.view import words
 
@@ -91,8 +91,8 @@ class PageComponents:
             with gr.Tab(words.TAB_SAVE):
                 _html("mountSave(host)", None, "save")
                 self.open_button = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
-            with gr.Tab(wording.TAB):
-                _html(f"mountHistory(host, {json.dumps(wording.LIST)})", None, "history")
+            with gr.Tab(history_words.TAB):
+                _html(f"mountHistory(host, {json.dumps(history_words.LIST)})", None, "history")
 
 
 def no_updates() -> Updates:

@@ -11,7 +11,7 @@ from vrthinker_core.branching.plan import BranchPlan, plan_branch
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import Started
-from vrthinker_core.ui.branches import sentences
+from vrthinker_core.ui.branches import branch_words
 from vrthinker_core.ui.branches.branch_request import BranchRequest, read_request
 from vrthinker_core.ui.page.handlers.second_runs import Players, SecondRuns
 from vrthinker_core.ui.page.layout import Updates, no_updates
@@ -58,7 +58,7 @@ class BranchHandlers:
 
         def prepare() -> Callable[[], Session]:
             if not isinstance(wanted, BranchRequest):
-                raise BadInput(sentences.NO_RUN)
+                raise BadInput(branch_words.NO_RUN)
             before, plan, pair, judge = self._planned(wanted, (first, second), request)
 
             def start() -> Session:
@@ -94,20 +94,20 @@ class BranchHandlers:
         session = self.runs.services.session_of(request)
         trace = trace_of(session.run.state) if session else None
         if self.runs.is_busy(session, request):
-            raise BadInput(sentences.LATER)
+            raise BadInput(branch_words.LATER)
         if session is None or trace is None:
-            raise BadInput(sentences.NO_RUN)
+            raise BadInput(branch_words.NO_RUN)
         plan = plan_branch(trace, wanted.turn, wanted.changes)
-        judge = wanted.judge or self.runs.judge_of(session, sentences.NO_JUDGE)
+        judge = wanted.judge or self.runs.judge_of(session, branch_words.NO_JUDGE)
         return session, plan, VideoPair(plan.prompt, *self._videos(session, trace.started, players)), judge
 
     def _videos(self, session: Session, started: Started, players: Players) -> tuple[Path, Path]:
         """The videos of the run, those that the session keeps, or those in the players, where they are the same."""
         if len(session.files) == len(players):
             return session.files[0], session.files[1]
-        first, second = (self.runs.original(path, sentences.NO_VIDEOS) for path in players)
+        first, second = (self.runs.original(path, branch_words.NO_VIDEOS) for path in players)
         if not self.runs.were_compared(session, started, (first, second)):
-            raise BadInput(sentences.CHANGED)
+            raise BadInput(branch_words.CHANGED)
         return first, second
 
 
