@@ -119,11 +119,11 @@ def event_answers(server: Server, value: object) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("path", [path for path in PATHS if path not in ("", "{uploads}")])
 def test_the_page_takes_no_file_of_the_machine(path: str, server: Server, clip: str) -> None:
     path = filled_in(path, server, clip)
-    before = sorted(files(server.folder))
+    before = set(files(server.folder))
     found = event_answers(server, file(path))
     assert len(found) >= 5
     assert [reply.get("error") for reply in found] == [NOT_UPLOADED] * len(found)
-    assert sorted(files(server.folder)) == before, "nothing was fetched, copied or kept"
+    assert set(files(server.folder)) <= before  # an earlier test's may go meanwhile, "nothing was fetched, copied or kept"
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_the_page_takes_no_file_of_the_machine(path: str, server: Server, clip: 
     ids=["text", "bare", "nested", "list", "stream"],
 )
 def test_the_page_takes_none_in_any_other_shape(shape: Callable[[str], object], server: Server) -> None:
-    before = sorted(files(server.folder))
+    before = set(files(server.folder))
     for reply in event_answers(server, shape("/etc/passwd")):
         assert reply.keys() >= {"error"}
         assert "data" not in reply
         assert "root:" not in str(reply)
-    assert sorted(files(server.folder)) == before
+    assert set(files(server.folder)) <= before  # an earlier test's may go meanwhile
 
 
 def test_the_page_fetches_nothing_from_this_machine(server: Server, clip: str, local_server: tuple[str, list[str]]) -> None:
