@@ -15,7 +15,7 @@ from vrthinker_core.cpus import cpu_count
 from vrthinker_core.judge import ReplyCollector, stream_items
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Event, RunEvent, Swapped
+from vrthinker_core.types.events import JudgeEvent, RunEvent, Swapped
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video import DecoderPool
 
@@ -32,7 +32,7 @@ def judge_many(
     live: int = 8,
     cancelled: Cancelled = not_cancelled,
     trace_of: Callable[[int], Path | None] = lambda _: None,
-) -> Iterator[tuple[int, Event]]:
+) -> Iterator[tuple[int, JudgeEvent]]:
     """Compare many pairs, `live` at a time and turn by turn; each event comes with its pair's position.
 
     Each pair's own events are those of `judge`, and closing the generator ends every run that is not over as `cancelled`. Pairs are
@@ -54,7 +54,7 @@ def _stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[
             yield position, item
 
 
-def _run_rows(waiting: Iterator[_Row], stream_batch: StreamBatch, live: int) -> Iterator[tuple[int, Event]]:
+def _run_rows(waiting: Iterator[_Row], stream_batch: StreamBatch, live: int) -> Iterator[tuple[int, JudgeEvent]]:
     """A turn of all at once. Meanwhile the videos of the next rows are opened, and a row whose reply has ended gets new frames."""
     rows: list[_Row] = []
     with ThreadPoolExecutor(OPEN_AHEAD, "opening") as opening, ThreadPoolExecutor(cpu_count(), "stepping") as stepping:
@@ -78,7 +78,7 @@ def _run_rows(waiting: Iterator[_Row], stream_batch: StreamBatch, live: int) -> 
                 row.close()
 
 
-def _run_turn(rows: Sequence[_Row], stream_batch: StreamBatch, executor: Executor) -> Iterator[tuple[int, Event]]:
+def _run_turn(rows: Sequence[_Row], stream_batch: StreamBatch, executor: Executor) -> Iterator[tuple[int, JudgeEvent]]:
     """One reply of every row. Whatever a backend does, each reply has an end, and its row goes on to the next turn."""
     left = dict(enumerate(rows))
     for position, item in _items(stream_batch([row.request for row in rows]), left):
@@ -111,7 +111,7 @@ class _Row:
         self._position = position
         self.comparison = comparison
         self._writer = writer
-        self._events: Future[list[Event]] | None = None
+        self._events: Future[list[JudgeEvent]] | None = None
         self._pending: PendingTurn | None = None
         self._started = False
         self._second = False  # Its sides are swapped now
@@ -139,12 +139,12 @@ class _Row:
         ended = partial(self.comparison.finish_turn, self.reply.completion, self.reply.error)
         self._events = executor.submit(self._go_on, ended)
 
-    def add(self, item: StreamItem) -> Iterator[tuple[int, Event]]:
+    def add(self, item: StreamItem) -> Iterator[tuple[int, JudgeEvent]]:
         """Take an item of the reply."""
         for event in self.reply.add(item):
             yield self._position, self._marked(event)
 
-    def events(self, *, wait: bool = True) -> Iterator[tuple[int, Event]]:
+    def events(self, *, wait: bool = True) -> Iterator[tuple[int, JudgeEvent]]:
         """What has happened up to the next request, once, as soon as it is there; without `wait` nothing while the step goes on."""
         if self._events is not None and (wait or self._events.done()):
             events, self._events = self._events.result(), None
@@ -158,7 +158,7 @@ class _Row:
         with closing(self.comparison):
             self._writer.close()
 
-    def _go_on(self, step: Callable[[], RunEvent | None]) -> list[Event]:
+    def _go_on(self, step: Callable[[], RunEvent | None]) -> list[JudgeEvent]:
         """Take a step of the comparison and fetch the next request; gives the events of both."""
         event = step()
         done = [] if event is None else [self._record(event)]
@@ -168,7 +168,7 @@ class _Row:
         self.reply = ReplyCollector(self._pending.shown.turn)
         return [*done, self._record(self._pending.shown)]
 
-    def _go_on_swapped(self) -> list[Event]:
+    def _go_on_swapped(self) -> list[JudgeEvent]:
         """Begin the second run, where one is wanted."""
         swapped = self.comparison.swapped()
         if swapped is None:
@@ -176,8 +176,8 @@ class _Row:
         self.comparison, self._second = swapped, True
         return self._go_on(swapped.start)
 
-    def _marked(self, event: RunEvent) -> Event:
+    def _marked(self, event: RunEvent) -> JudgeEvent:
         return Swapped(event) if self._second else event
 
-    def _record(self, event: RunEvent) -> Event:
+    def _record(self, event: RunEvent) -> JudgeEvent:
         return self._writer.record(self._marked(event))

@@ -12,7 +12,7 @@ from vrthinker_core.errors import BackendFailed, BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.types.events import Event, RunEvent, Swapped, TextArrived, turn_events
+from vrthinker_core.types.events import JudgeEvent, RunEvent, Swapped, TextArrived, turn_events
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import DecoderPool
 
@@ -25,7 +25,7 @@ def judge(
     cancelled: Cancelled = not_cancelled,
     trace: Path | None = None,
     decoder_pool: DecoderPool | None = None,
-) -> Iterator[Event]:
+) -> Iterator[JudgeEvent]:
     """Compare two videos; an event at each step: `Opening` where that takes long, `Started`, and exactly one `Finished` last.
 
     Never raises for bad input, bad files or a failing judge: these end the run as `failed` with a sentence. Closing the generator
@@ -47,7 +47,7 @@ def judge_branch(
     cancelled: Cancelled = not_cancelled,
     trace: Path | None = None,
     decoder_pool: DecoderPool | None = None,
-) -> Iterator[Event]:
+) -> Iterator[JudgeEvent]:
     """A branch of a run: the events of the turns it takes over, then those of its own; all else as in `judge`.
 
     No token of a turn that is taken over is generated again: its reply is history, prefilled with the first request. With nothing
@@ -56,7 +56,7 @@ def judge_branch(
     yield from _record_run(Comparison(pair, backend, plan.settings, cancelled, decoder_pool, plan), trace)
 
 
-def _record_run(first: Comparison, trace: Path | None) -> Iterator[Event]:
+def _record_run(first: Comparison, trace: Path | None) -> Iterator[JudgeEvent]:
     with ExitStack() as resources:
         resources.enter_context(closing(first))
         writer = resources.enter_context(closing(TraceWriter(trace)))

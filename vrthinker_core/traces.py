@@ -21,7 +21,7 @@ from vrthinker_core.atomic_file import atomic_path, remove_parts
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Frame, ProtocolName, Thumbnail
-from vrthinker_core.types.events import Event, Finished, Run, Started, StopReason, Swapped, Trace
+from vrthinker_core.types.events import Finished, JudgeEvent, Run, Started, StopReason, Swapped, Trace
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -246,7 +246,7 @@ class TraceWriter:
         elif self._trace is not None and self._trace.swapped is not None and self._trace.swapped.finished is None:
             self.record(Swapped(end))
 
-    def record(self, event: Event) -> Event:
+    def record(self, event: JudgeEvent) -> JudgeEvent:
         """Keep an event and give it back; the last one with what became of the record.
 
         The file is written when the run starts, at each turn's end and when the run has ended.

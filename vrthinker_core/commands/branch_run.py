@@ -9,7 +9,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.judge import judge_branch
 from vrthinker_core.traces import check_replaceable, load
 from vrthinker_core.types import VideoPair
-from vrthinker_core.types.events import Event
+from vrthinker_core.types.events import JudgeEvent
 from vrthinker_core.types.settings import setting
 
 
@@ -24,7 +24,7 @@ def read_changes(frames: Sequence[int], no_tool: bool, window: str | None, promp
 
 def branch_events(
     origin: Path, turn: int, changes: Changes, videos: tuple[Path, Path], judge: str | None, trace: Path | None
-) -> Iterator[Event]:
+) -> Iterator[JudgeEvent]:
     """Judge the branch, and keep it as `trace` where that is named. Raises BadInput, TraceError and what opening a judge raises."""
     plan = plan_branch(load(origin), turn, changes)
     if trace is not None:

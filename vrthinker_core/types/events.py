@@ -151,6 +151,9 @@ class Swapped:
     event: RunEvent  # As the judge had it: its video 1 is the pair's second video
 
 
+JudgeEvent = RunEvent | Swapped  # All that judging a pair yields
+
+
 @dataclass(frozen=True, slots=True)
 class Voted:
     """A person has voted on the pair, in the sides of the first run; of several votes the last one counts."""
@@ -158,7 +161,7 @@ class Voted:
     vote: Vote
 
 
-Event = RunEvent | Swapped | Voted
+Event = JudgeEvent | Voted
 
 
 def turn_events(turn: Turn) -> Iterator[RunEvent]:

@@ -1,5 +1,9 @@
-"""Which paths may be opened: local, resolved, regular files. Standard library only, so that the parent can check first."""
+"""Which paths may be opened: local, resolved, regular files; and their digests.
 
+Standard library only, so that the parent can check first.
+"""
+
+import hashlib
 import os
 import re
 import stat
@@ -49,6 +53,17 @@ def open_local(path: Path) -> BufferedReader:
         file.close()
         raise
     return file
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's content, as a trace holds it; "" for what is no file, or cannot be read."""
+    try:
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError):
+        return ""
 
 
 def _open_regular(path: Path, name: str) -> BufferedReader:

@@ -22,7 +22,7 @@ from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, ROWS
 from vrthinker_core.training.rows.teaching import RowFilter, known_labels
 from vrthinker_core.types import Dimension, Preference, Run, Settings, Trace, Verdict, Vote
 from vrthinker_core.types.order import swap_verdict
-from vrthinker_core.ui.sessions.replay import file_digest
+from vrthinker_core.video.files import file_digest
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "assets" / "examples"
 BASE = load(EXAMPLES / "think-1-what-four-frames-do-not-show" / "trace.json")

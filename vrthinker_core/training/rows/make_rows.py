@@ -21,6 +21,7 @@ from vrthinker_core.training.rows.teaching import (
 )
 from vrthinker_core.types import ClipInfo, Dimension, Frame, Preference, Run, Side
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Text, Video
+from vrthinker_core.video.files import file_digest
 
 Row = dict[str, Any]  # The values are plain JSON
 FORMAT = "vr-thinker-rows/1"  # The first value of every row; what an earlier export is known by
@@ -181,21 +182,10 @@ def _video(folder: Path, side: Side, clip: ClipInfo | None) -> Row:
         raise NotForTraining(f"video {int(side)} could not be opened")
     name = Path(clip.name).name or f"video-{int(side)}"
     path = folder / name
-    found = bool(clip.digest) and _digest(path) == clip.digest
+    found = bool(clip.digest) and file_digest(path) == clip.digest
     return {
         "path": encodable((path if found else Path(name)).as_posix()),
         "sha256": clip.digest,
         "frames": clip.frames,
         "fps": clip.fps,
     }
-
-
-def _digest(path: Path) -> str:
-    """SHA-256 of a file's content; "" when it cannot be read."""
-    try:
-        if not path.is_file():
-            return ""
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError):
-        return ""

@@ -18,9 +18,9 @@ from vrthinker_core.atomic_file import atomic_path, remove_parts
 from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import load, to_json, write_atomically
 from vrthinker_core.types.events import Trace
-from vrthinker_core.ui.history import wording
+from vrthinker_core.ui.history import history_words
 from vrthinker_core.ui.history.run_record import NAME, VIDEO, RunRecord, read_record, record_json
-from vrthinker_core.ui.sessions.replay import file_digest
+from vrthinker_core.video.files import file_digest
 
 if sys.platform != "win32":
     import fcntl
@@ -69,7 +69,7 @@ class RunStore:
 
         `again`: only where a run of that name is kept already, as it is until somebody deletes it; otherwise None.
         """
-        data, digests = to_json(trace), [(file_digest(path), path) for path in videos]
+        data, digests = to_json(trace), [(file_digest(path), path) for path in videos if self._fits(path)]
         with self._locked():
             if again and self.get(name) is None:
                 return None
@@ -107,7 +107,7 @@ class RunStore:
     def trace(self, name: str) -> Trace:
         """The trace of that run. Raises TraceError when there is none (any more), or what is there is damaged."""
         if self.get(name) is None:
-            raise TraceError(wording.NO_SUCH_RUN)
+            raise TraceError(history_words.NO_SUCH_RUN)
         return load(self._traces / f"{name}.json")
 
     def videos(self, record: RunRecord) -> list[Path]:
@@ -147,14 +147,20 @@ class RunStore:
             if VIDEO.fullmatch(path.name) and path.name not in videos:
                 _unlink(path)
 
+    def _fits(self, path: Path) -> bool:
+        """A video of more than half of all bytes there may be is not even read."""
+        with suppress(OSError):
+            return path.stat().st_size <= self._max_bytes // 2
+        return False
+
     def _keep_video(self, digest: str, path: Path) -> str:
-        """The name under which a video is kept now; "" where it cannot be, or would take more than half of all there may be."""
+        """The name under which a video is kept now; "" where it cannot be."""
         name = digest + (path.suffix.lower() if re.fullmatch(r"\.[a-z0-9]{1,8}", path.suffix.lower()) else "")
         kept = self._videos / name
         with suppress(OSError):
             if kept.is_file():
                 return name
-            if not digest or path.stat().st_size > self._max_bytes // 2:
+            if not digest:
                 return ""
             if self._is_ours(path):
                 with suppress(OSError):  # another disk

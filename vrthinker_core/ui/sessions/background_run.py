@@ -12,7 +12,7 @@ from pathlib import Path
 from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.errors import describe
 from vrthinker_core.types import Settings, VideoPair, Vote
-from vrthinker_core.types.events import Event, Finished, StopReason, Swapped, Voted
+from vrthinker_core.types.events import Finished, JudgeEvent, StopReason, Swapped, Voted
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.sessions.replay import end_open_turn
 from vrthinker_core.ui.view.run_state import RunState, fold
@@ -33,7 +33,7 @@ class RunJob:
     plan: BranchPlan | None = None  # where the run is a branch of another one
 
 
-JobRunner = Callable[[RunJob], Generator[Event, None, None]]  # runs one comparison; yields its events
+JobRunner = Callable[[RunJob], Generator[JudgeEvent, None, None]]  # runs one comparison; yields its events
 
 
 def always(_judge: str) -> bool:
@@ -132,16 +132,16 @@ class BackgroundRun:
             self._judge_slots.release()
             self._end(Finished(StopReason.CANCELLED, seconds=self.seconds))
 
-    def _marked(self, event: Event) -> Event:
+    def _marked(self, event: JudgeEvent) -> JudgeEvent:
         """An event of the job, as it stands in this run."""
-        return event if self._first is None or isinstance(event, Swapped | Voted) else Swapped(event)
+        return event if self._first is None or isinstance(event, Swapped) else Swapped(event)
 
     def _end(self, finished: Finished) -> None:
         """End the run where it stands; a first run that has finished keeps its end, and the second one gets this."""
         with self._lock:
             self._add(finished if self.state.finished is None else Swapped(finished))
 
-    def _add(self, event: Event) -> bool:
+    def _add(self, event: JudgeEvent) -> bool:
         """Fold an event into the state; False when the run was already over."""
         with self._lock:
             if self._over.is_set():

@@ -13,7 +13,7 @@ from vrthinker_core.backends import NANO_NAME, Backend, default_choice, open_bac
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import display_name
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.judge import judge, judge_branch
-from vrthinker_core.types.events import Event, Finished, RunEvent, Swapped, Voted
+from vrthinker_core.types.events import Finished, JudgeEvent, RunEvent, Swapped
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.video import DecoderPool
@@ -59,7 +59,7 @@ class JudgeLoader:
         """Wait until every judge has been opened, or has failed to."""
         futures.wait(self._futures.values())
 
-    def run_job(self, job: RunJob) -> Generator[Event, None, None]:
+    def run_job(self, job: RunJob) -> Generator[JudgeEvent, None, None]:
         """Run a job and yield its events (a `JobRunner`). On ZeroGPU this is the generator that runs in the GPU's process."""
         backend, pool, stop = self.get(job.judge), self.decoder_pool, job.stop_file.exists
         if job.plan is None:
@@ -67,10 +67,7 @@ class JudgeLoader:
         else:
             events = judge_branch(job.plan, job.pair, backend, cancelled=stop, trace=job.trace, decoder_pool=pool)
         for event in events:
-            if isinstance(event, Swapped):
-                yield Swapped(_without_paths_in(event.event))
-            elif not isinstance(event, Voted):  # which a judge never does
-                yield _without_paths_in(event)
+            yield Swapped(_without_paths_in(event.event)) if isinstance(event, Swapped) else _without_paths_in(event)
 
     def close(self) -> None:
         """Stop the decoder processes."""

@@ -1,6 +1,5 @@
 """Saved runs: a trace with the interface of a live run, a live run as a trace, and the videos of a trace."""
 
-import hashlib
 import sys
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
@@ -12,6 +11,7 @@ from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
 from vrthinker_core.ui.view.run_state import RunState, fold, fold_all, frames_in_view
+from vrthinker_core.video.files import file_digest
 
 
 class Replay:
@@ -74,15 +74,6 @@ def matching_videos(trace: Trace, candidates: Iterable[Path]) -> tuple[Path | No
     by_digest = {file_digest(path): path for path in candidates if path.is_file()}
     first, second = (None if clip is None else by_digest.get(clip.digest) for clip in trace.started.clips)
     return first, second
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 of a file's content, as a trace holds it; "" when the file cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return ""
 
 
 def memory_of(value: object) -> int:

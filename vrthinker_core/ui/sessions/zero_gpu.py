@@ -6,7 +6,7 @@ from collections.abc import Generator
 import gradio as gr
 
 from vrthinker_core.errors import BackendFailed
-from vrthinker_core.types.events import Event
+from vrthinker_core.types.events import JudgeEvent
 from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
 
 DEFAULT_TURNS = 6  # replies of a run in which nobody chose their number
@@ -25,7 +25,7 @@ def gpu_seconds(job: RunJob) -> int:
 def naming_gpu_errors(run_job: JobRunner) -> JobRunner:
     """The same runner, with ZeroGPU's refusal raised as BackendFailed; its message says why, and when to try again."""
 
-    def events(job: RunJob) -> Generator[Event, None, None]:
+    def events(job: RunJob) -> Generator[JudgeEvent, None, None]:
         try:
             yield from run_job(job)
         except gr.Error as refusal:

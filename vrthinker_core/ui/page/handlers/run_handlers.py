@@ -99,8 +99,7 @@ class Handlers:
 
     def finished_run(self, session: Session, request: gr.Request) -> Updates:
         """Everything that shows a run that is over."""
-        number = self._services.waiting_room.next_number()
-        return {**self.run_updates(session, session_id_of(request)), **self._parts.idle_buttons(number)}
+        return {**self.run_updates(session, session_id_of(request)), **self._left_queue(request)}
 
     def refused_check(self, sentence: str, request: gr.Request) -> Updates:
         """The run as it is shown, with the reason why its order cannot be checked."""
@@ -197,7 +196,7 @@ class Handlers:
         if session is None:
             return self._left_queue(request)
         await asyncio.to_thread(session.run.stop)
-        return {**self.run_updates(session, session_id_of(request)), **self._left_queue(request)}
+        return self.finished_run(session, request)
 
     def _left_queue(self, request: gr.Request) -> Updates:
         """Whatever ran or waited is no longer wanted: the buttons of a page that shows something else."""
@@ -247,7 +246,7 @@ class Handlers:
         session.disclosure.begin(votes_first(request.cookies), bool(saved.kept and trace.vote))
         updates: Updates = {parts.first: first, parts.second: second, parts.prompt: trace.started.prompt}
         services.player_files.put_both(session_id, (_digest(trace, videos, Side.FIRST), _digest(trace, videos, Side.SECOND)))
-        return {**updates, **self.run_updates(session, session_id), **self._left_queue(request)}
+        return {**updates, **self.finished_run(session, request)}
 
     def run_updates(self, session: Session, session_id: str) -> Updates:
         """Status, trace and transcript of a run as far as it has come."""
