@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vrthinker_core.commands.arguments import LINE_SECONDS, print_error, progress, read_lines, read_numbers, read_reply
+from vrthinker_core.commands.evaluation_commands import evaluate
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VrThinkerError
 from vrthinker_core.types import Settings
@@ -123,6 +124,9 @@ def branch(
 
     changes = read_changes(read_numbers("--frames", frames) if frames else (), no_tool, window, prompt)
     raise typer.Exit(_print_live(branch_events(origin, turn, changes, (video1, video2), judge, trace), json_only))
+
+
+app.command()(evaluate)
 
 
 @app.command()

@@ -18,7 +18,7 @@ MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 40
 MAX_MODULES = 10
 MAX_PARAMETERS = 6
-COMMAND_LINE = ("vrthinker_core/cli.py",)
+COMMAND_LINE = ("vrthinker_core/cli.py", "vrthinker_core/commands/evaluation_commands.py")
 """A command has an option for each thing a person may say."""
 
 WHERE = {

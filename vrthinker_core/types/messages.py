@@ -72,6 +72,14 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelToken:
+    """A token of a reply that is a label's digit, and how likely the judge was to write each of the three in its place."""
+
+    offset: int  # Of the digit in the text of the completion
+    probabilities: tuple[float, float, float]  # Of 0, 1 and 2 among all tokens, so they add up to at most 1
+
+
+@dataclass(frozen=True, slots=True)
 class Completion:
     """What a backend wrote for one call."""
 
@@ -83,6 +91,8 @@ class Completion:
     reused_tokens: int | None = None  # Prompt tokens that were not computed again
     new_tokens: int | None = None
     seconds: float = 0.0
+    reasoning: str = ""  # What a hosted model thought aside, before its reply; it is never sent back
+    label_tokens: tuple[LabelToken, ...] = ()  # Every digit 0, 1 or 2 that may be a label, where the backend tells probabilities
 
     def split(self) -> Iterator[str]:
         """The text in the pieces in which it arrived."""

@@ -1,0 +1,84 @@
+"""What judging one pair gave: the little of its trace that scores, reports and lists are made from."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.types import Dimension, Run, StopReason, Trace, Verdict
+from vrthinker_core.types.events import Finished
+from vrthinker_core.types.order import OrderCheck, check_order
+
+ROW_FAULT = "BrokenRow"  # The fault of a pair that was never judged
+
+
+@dataclass(frozen=True, slots=True)
+class PairResult:
+    """One line of `results.jsonl`. Sides are those of the data set: 1 is the pair's first video, in the second order too."""
+
+    pair: EvaluationPair
+    judge: str
+    stop: StopReason = StopReason.FAILED
+    verdict: Verdict | None = None
+    provisional: bool = False  # No final answer came: the verdict is the last recommended one
+    forced: bool = False
+    confidence: int | None = None  # CF of the reply that gave the verdict, 1 to 5; None where it gave none
+    probabilities: dict[Dimension, tuple[float, float, float]] | None = None
+    """Of a tie, of 1 and of 2, for each label of the verdict, where the judge tells them; they add up to at most 1."""
+    swapped: Verdict | None = None  # The verdict of the second order, mapped back; None where it was not judged or said nothing
+    turns: int = 0
+    frames: int = 0  # Pictures shown to the judge, in both videos and all turns
+    prompt_tokens: int = 0  # Of all turns, each as it was sent
+    new_tokens: int = 0
+    seconds: float = 0.0
+    clip_seconds: tuple[float, float] | None = None  # Lengths of both videos
+    error: str = ""  # What went wrong and what to do
+    fault: str = ""  # Name of the error, ROW_FAULT for a broken row; "" when nothing failed
+    trace: str = ""  # File of the whole run, relative to the folder of the results
+    format: Literal["vr-thinker-result/1"] = "vr-thinker-result/1"
+
+    @property
+    def judged(self) -> bool:
+        """The run came to its own end; a pair that failed, or a broken row, says nothing about the judge."""
+        return not self.fault and self.stop not in (StopReason.FAILED, StopReason.CANCELLED)
+
+    @property
+    def order(self) -> OrderCheck | None:
+        """Both orders compared; None unless both gave a verdict."""
+        return None if self.verdict is None or self.swapped is None else OrderCheck(self.verdict, self.swapped)
+
+
+def broken_row(pair: EvaluationPair, judge: str) -> PairResult:
+    """The result of a row that cannot be judged."""
+    return PairResult(pair, judge, error=pair.fault, fault=ROW_FAULT)
+
+
+def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
+    """The result of a run that has ended; `file` is where its trace is kept."""
+    end = trace.finished or Finished(StopReason.CANCELLED)
+    check = check_order(end, trace.swapped.finished) if trace.swapped else None
+    first, second = trace.started.clips
+    return PairResult(
+        pair,
+        trace.started.judge,
+        end.stop,
+        end.verdict,
+        end.provisional,
+        end.forced,
+        confidence=_confidence(trace, end),
+        swapped=check.second if check else None,
+        turns=len(trace.turns),
+        frames=sum(len(turn.frames) for turn in trace.turns),
+        prompt_tokens=sum(turn.completion.prompt_tokens or 0 for turn in trace.turns),
+        new_tokens=sum(turn.completion.new_tokens or 0 for turn in trace.turns),
+        seconds=end.seconds,
+        clip_seconds=(first.seconds, second.seconds) if first and second else None,
+        error=end.error,
+        fault=end.fault,
+        trace=file,
+    )
+
+
+def _confidence(run: Run, end: Finished) -> int | None:
+    """Of the last reply that gave the labels of the verdict."""
+    given = [turn.reply.confidence for turn in run.turns if end.verdict and turn.reply.verdict == end.verdict]
+    return given[-1] if given else None
