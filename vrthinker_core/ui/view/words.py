@@ -47,6 +47,7 @@ INTRODUCTION: Mapping[str, Any] = {
         ["Paper", "https://arxiv.org/abs/2510.10518"],
         ["Model (paired)", "https://huggingface.co/qunwang13/vrthinker"],
         ["Model (concat)", "https://huggingface.co/qunwang13/vr-thinker"],
+        ["The authors' code", "https://github.com/qunzhongwang/vr-thinker"],
     ],
     "loop": {"folder": "intro", "label": "A recorded run of the built-in judge, without sound"},
 }  # what an empty page shows
