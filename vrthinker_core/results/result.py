@@ -9,6 +9,7 @@ from vrthinker_core.types.events import Finished
 from vrthinker_core.types.order import OrderCheck, check_order
 
 ROW_FAULT = "BrokenRow"  # The fault of a pair that was never judged
+LEFT_OUT = "LeftOut"  # Stands in place of a fault where people could not say themselves
 
 
 @dataclass(frozen=True, slots=True)

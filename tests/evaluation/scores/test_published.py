@@ -1,0 +1,39 @@
+"""Published numbers stand only beside results of the same set."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.evaluation.support import result
+from vrthinker_core.evaluation.scores import summarize
+from vrthinker_core.evaluation.scores.published import PUBLISHED, published, published_remark
+
+
+@pytest.mark.parametrize(
+    ("data_set", "rows", "model", "tau", "diff"),
+    [
+        ("genai-bench", 1889, "VR-Thinker 7B", 0.687, 0.823),
+        ("genai-bench", 1069, "LiFT 13B", 0.381, 0.594),
+        ("videogen-reward", 26_500, "VideoScore 7B", 0.419, 0.502),
+        ("mj-bench-video", 1085, "UnifiedReward-Think 7B", 0.628, 0.719),
+    ],
+)
+def test_the_table_is_given_for_the_whole_set(data_set: str, rows: int, model: str, tau: float, diff: float) -> None:
+    scores = [{each.model: each.value for each in published(data_set, metric, rows, 0)} for metric in ("tau", "diff")]
+    assert [each[model] for each in scores] == [pytest.approx(tau), pytest.approx(diff)]
+    assert all(len(each) == 7 for each in scores)
+
+
+def test_a_part_of_a_set_or_another_set_has_none() -> None:
+    assert published("genai-bench", "tau", 60, 0) == ()
+    assert published("genai-bench", "tau", 1889, 400) == (), "videos that are missing make it another set"
+    assert published("csv", "tau", 1889, 0) == ()
+    assert "left out" in published_remark("genai-bench", 60, 0)
+    assert published_remark("csv", 60, 0) == ""
+    assert summarize([result(1, "1", "1")], data_set="genai-bench").published_tau == ()
+
+
+def test_what_must_be_known_is_said_beside_the_numbers() -> None:
+    assert "88.4 %" in published_remark("mj-bench-video", 1085, 0)
+    assert "which one" in published_remark("genai-bench", 1069, 0)
+    assert max(each.value for each in PUBLISHED["mj-bench-video", "tau"]) < 0.884

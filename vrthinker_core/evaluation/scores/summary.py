@@ -1,0 +1,129 @@
+"""Everything there is to say of one evaluation, as values that become JSON as they are."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.scores.agreement import DimensionAgreement, agreement
+from vrthinker_core.evaluation.scores.behaviour.calibration import Calibration, calibration
+from vrthinker_core.evaluation.scores.behaviour.costs import Costs, costs
+from vrthinker_core.evaluation.scores.behaviour.groups import (
+    GeneratorPair,
+    GeneratorScore,
+    LengthGroup,
+    by_generators,
+    by_length,
+    generator_scores,
+)
+from vrthinker_core.evaluation.scores.behaviour.order_effects import (
+    PositionBias,
+    SwapConsistency,
+    position_bias,
+    swap_consistency,
+)
+from vrthinker_core.evaluation.scores.behaviour.sub_scores import OverallCheck, overall_checks
+from vrthinker_core.evaluation.scores.labels import LabelTable, counts, label_table
+from vrthinker_core.evaluation.scores.published import PublishedScore, published, published_remark
+from vrthinker_core.results.result import ROW_FAULT, PairResult
+from vrthinker_core.types import Dimension, StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class PairCounts:
+    """How many pairs there are, and what became of them: pairs = answered + unanswered + failed + cancelled."""
+
+    rows: int  # Of the data set, as far as they have a result
+    broken: int  # Rows that cannot be judged; they count in no figure
+    left_out: int  # Rows in which people could not say; neither do these
+    pairs: int  # All others
+    answered: int  # A verdict came
+    unanswered: int  # The run came to its own end without one
+    failed: int
+    cancelled: int
+    partial: int  # Of the answered ones: a label is missing
+    provisional: int  # Of the answered ones: no final answer came, so the last recommended one counts
+    forced: int  # Of the answered ones: the answer was asked for on the last turn
+    prompts: int
+    faults: tuple[tuple[str, int], ...] = ()  # What failed, by the name of the error, the most frequent first
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One judge on one data set. Shares are of 1; a dimension that people labelled in no pair has no agreement."""
+
+    judge: str
+    data_set: str  # As the command line calls it; "" where that is not known
+    counts: PairCounts
+    dimension: Dimension  # Of what is given for one dimension only: groups
+    agreement: tuple[DimensionAgreement, ...]
+    position: tuple[PositionBias, ...]
+    swap: tuple[SwapConsistency, ...]
+    overall: tuple[OverallCheck, ...]
+    calibration: tuple[Calibration, ...]
+    costs: Costs | None
+    generator_pairs: tuple[GeneratorPair, ...]
+    generators: tuple[GeneratorScore, ...]
+    lengths: tuple[LengthGroup, ...]
+    published_tau: tuple[PublishedScore, ...] = ()  # For overall labels, only where this is the same set
+    published_diff: tuple[PublishedScore, ...] = ()
+    published_remark: str = ""
+
+
+def summarize(results: Iterable[PairResult], *, data_set: str = "", seed: int = 0) -> Summary:
+    """Sum up an evaluation; `data_set` names it as the command line does. Raises BadInput for no results at all.
+
+    Equal results give equal figures, in whatever order they come: intervals are drawn with `seed`.
+    """
+    found = list(results)
+    if not found:
+        raise BadInput("There is no result to sum up.")
+    table = label_table(found)
+    tally = _tally(found, table)
+    known = data_set, tally.rows, tally.broken
+    return Summary(
+        judge=", ".join(sorted({result.judge for result in found})),
+        data_set=data_set,
+        counts=tally,
+        dimension=table.main,
+        agreement=agreement(table, seed),
+        position=position_bias(table, seed),
+        swap=swap_consistency(table, seed),
+        overall=overall_checks(table),
+        calibration=calibration(table, seed),
+        costs=costs(table),
+        generator_pairs=by_generators(table, table.main),
+        generators=generator_scores(table, table.main),
+        lengths=by_length(table, table.main, seed),
+        published_tau=published(data_set, "tau", *known[1:]),
+        published_diff=published(data_set, "diff", *known[1:]),
+        published_remark=published_remark(*known),
+    )
+
+
+def _tally(results: list[PairResult], table: LabelTable) -> PairCounts:
+    pairs = table.results
+    broken = sum(result.fault == ROW_FAULT for result in results)
+    answers = [result for result in pairs if result.judged and result.verdict is not None and result.verdict.labels]
+    cancelled = [result for result in pairs if _was_cancelled(result)]
+    failed = [result for result in pairs if not result.judged and not _was_cancelled(result)]
+    faults = Counter(result.fault or result.stop.value for result in failed)
+    return PairCounts(
+        rows=len(results),
+        broken=broken,
+        left_out=len(results) - len(pairs) - broken,
+        pairs=len(pairs),
+        answered=len(answers),
+        unanswered=len(pairs) - len(answers) - len(failed) - len(cancelled),
+        failed=len(failed),
+        cancelled=len(cancelled),
+        partial=sum(not result.verdict.whole for result in answers if result.verdict),
+        provisional=sum(result.provisional for result in answers),
+        forced=sum(result.forced for result in answers),
+        prompts=len({result.pair.prompt for result in results if counts(result)}),
+        faults=tuple(sorted(faults.items(), key=lambda item: (-item[1], item[0]))),
+    )
+
+
+def _was_cancelled(result: PairResult) -> bool:
+    return result.stop is StopReason.CANCELLED and not result.fault
