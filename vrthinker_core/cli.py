@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vrthinker_core.commands.arguments import LINE_SECONDS, print_error, progress, read_lines, read_numbers, read_reply
-from vrthinker_core.commands.evaluation_commands import evaluate
+from vrthinker_core.commands.evaluation_commands import evaluate, report
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VrThinkerError
 from vrthinker_core.types import Settings
@@ -127,6 +127,7 @@ def branch(
 
 
 app.command()(evaluate)
+app.command()(report)
 
 
 @app.command()

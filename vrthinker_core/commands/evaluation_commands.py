@@ -1,4 +1,4 @@
-"""The commands that judge many pairs: `evaluate`. Their arguments are read here; what they do stands in `evaluation`."""
+"""The commands about many pairs: `evaluate`, `report`. Their arguments are read here; what they do stands in `evaluation`."""
 
 from functools import partial
 from pathlib import Path
@@ -36,3 +36,26 @@ def evaluate(
         for done, result in enumerate(run_evaluation(pairs, engine, backend.name, out), start=1):
             print_error(f"Row {result.pair.row}: {result.error}" if result.error else "")
             advance(done, len(pairs))
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder of an evaluation.")],
+    other: Annotated[Path | None, typer.Argument(help="Folder of another judge's evaluation of the same data set.")] = None,
+) -> None:
+    """Sum up an evaluation, or compare two judges on the same pairs; the page and its JSON are written into the first folder."""
+    from rich.console import Console
+
+    from vrthinker_core.evaluation.reports.console_summary import print_comparison, print_summary
+    from vrthinker_core.evaluation.reports.read_folder import read_folder
+    from vrthinker_core.evaluation.reports.write import write_comparison, write_report
+    from vrthinker_core.evaluation.scores import summarize
+
+    results, data_set = read_folder(folder)
+    if other is None:
+        summary = summarize(results, data_set=data_set)
+        print_summary(summary, Console())
+        print(write_report(folder, summary, results))
+        return
+    page, compared = write_comparison((folder, other), results, read_folder(other)[0])
+    print_comparison(compared, Console())
+    print(page)

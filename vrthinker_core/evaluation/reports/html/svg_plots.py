@@ -56,8 +56,7 @@ def interval_bars(
         return 1 + (inside - span[0]) / (span[1] - span[0]) * (WIDTH - 2)
 
     height = len(bars) * ROW
-    mark = element("line", x1=place(origin), x2=place(origin), y1=0, y2=height, class_="origin")
-    return figure(title, height, *(_bar(bar, ROW * row, place, origin, unit) for row, bar in enumerate(bars)), mark)
+    return figure(title, height, *(_bar(bar, ROW * row, place, origin, unit) for row, bar in enumerate(bars)))
 
 
 def _bar(bar: Bar, top: float, place: Callable[[float], float], origin: float, unit: str) -> Html:
@@ -69,6 +68,8 @@ def _bar(bar: Bar, top: float, place: Callable[[float], float], origin: float, u
         element("rect", x=1, y=top + 20, width=WIDTH - 2, height=14, class_="ground"),
         element("rect", x=left, y=top + 20, width=right - left, height=14, class_="plain" if bar.plain else "bar"),
     ]
+    if place(origin) > 1:
+        shapes.append(element("line", x1=place(origin), x2=place(origin), y1=top + 17, y2=top + 37, class_="origin"))
     if bar.low is not None and bar.high is not None:
         low, high = place(bar.low), place(bar.high)
         ends = f"M{low:.2f} {middle}H{high:.2f}M{low:.2f} {middle - 4}v8M{high:.2f} {middle - 4}v8"

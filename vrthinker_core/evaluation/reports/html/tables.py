@@ -22,8 +22,13 @@ class Cell:
     value: float | None = None
 
 
-def sortable_table(caption: str, columns: Sequence[TableColumn], rows: Iterable[Sequence[Cell | str]]) -> Html:
-    """A table in the order of `rows` until a head is pressed; the first cell of a row names it. No rows give no table."""
+def sortable_table(
+    caption: str, columns: Sequence[TableColumn], rows: Iterable[Sequence[Cell | str]], *, tall: bool = False
+) -> Html:
+    """A table in the order of `rows` until a head is pressed; the first cell of a row names it. No rows give no table.
+
+    A `tall` one scrolls within the window, and its heads stay in view.
+    """
     body = [_row(columns, row) for row in rows]
     if not body:
         return Html("")
@@ -35,7 +40,12 @@ def sortable_table(caption: str, columns: Sequence[TableColumn], rows: Iterable[
         element("tbody", *body),
         class_="sortable",
     )
-    return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return element("div", table, class_="scroll tall" if tall else "scroll", tabindex="0", role="region", aria_label=caption)
+
+
+def figure_table(caption: str, heads: Sequence[str], rows: Iterable[tuple[str, Sequence[Cell]]]) -> Html:
+    """A table of figures: each row is a name, and a number for every head but the first."""
+    return sortable_table(caption, labelled(*heads), ([Cell(name), *cells] for name, cells in rows))
 
 
 def percent(value: float | None) -> Cell:

@@ -1,0 +1,70 @@
+"""`report`: from the folder of an evaluation to its page, and from two folders to a comparison."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.support import simulate
+from vrthinker_core import cli
+from vrthinker_core.results.result import PairResult
+from vrthinker_core.results.result_file import RESULTS, to_line
+
+
+def keep(folder: Path, results: list[PairResult], dataset: str | None = None) -> Path:
+    folder.mkdir()
+    (folder / RESULTS).write_bytes(b"".join(map(to_line, results)))
+    if dataset:
+        (folder / "run.json").write_text(json.dumps({"dataset": dataset}), "utf-8")
+    return folder
+
+
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.argv", ["vrthinker_core", "report", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, error = capfd.readouterr()
+    return int(ended.value.code or 0), out, error
+
+
+def test_one_folder_gives_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = keep(tmp_path / "run", simulate(60, 20), "genai-bench")
+    code, out, error = run(monkeypatch, capfd, str(folder))
+    assert (code, error) == (0, "")
+    assert "always tie" in out
+    assert str(folder / "report.html") in out.replace("\n", "")
+    assert json.loads((folder / "report.json").read_text("utf-8"))["summary"]["data_set"] == "genai-bench"
+
+
+def test_a_pair_that_was_judged_again_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = simulate(40, 20)
+    folder = keep(tmp_path / "run", [*simulate(40, 20, seed=1), *rows])
+    run(monkeypatch, capfd, str(folder))
+    again = keep(tmp_path / "again", rows)
+    run(monkeypatch, capfd, str(again))
+    assert (folder / "report.json").read_bytes() == (again / "report.json").read_bytes()
+
+
+def test_two_folders_give_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    folders = [keep(tmp_path / name, simulate(60, 20, name=name)) for name in ("one", "two")]
+    code, out, error = run(monkeypatch, capfd, *map(str, folders))
+    assert (code, error) == (0, "")
+    assert "McNemar" in out
+    assert (folders[0] / "comparison.html").is_file()
+    assert not (folders[1] / "comparison.html").exists()
+
+
+@pytest.mark.parametrize(("content", "sentence"), [(None, "holds no results.jsonl"), (b"", "no result"), (b"{}\n", "Line 1")])
+def test_what_is_no_evaluation_is_one_sentence(
+    content: bytes | None, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        (tmp_path / RESULTS).write_bytes(content)
+    code, out, error = run(monkeypatch, capfd, str(tmp_path))
+    assert (code, out) == (2, "")
+    assert sentence in error
+    assert len(error.splitlines()) == 1

@@ -1,0 +1,208 @@
+"""The report of an evaluation and of two judges: whole in itself, true to the results, and harmless whatever a data set holds."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from rich.console import Console
+
+from tests.evaluation.support import broken, failed, left_out, result, simulate
+from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.reports.console_summary import print_comparison, print_summary
+from vrthinker_core.evaluation.reports.disagreements import MAX_SHOWN, disagreements
+from vrthinker_core.evaluation.reports.write import write_comparison, write_report
+from vrthinker_core.evaluation.scores import compare_judges, summarize
+from vrthinker_core.results.result import PairResult
+from vrthinker_core.types import Dimension
+
+HOSTILE = "</script></td><img src=x onerror=alert(1)> [bold]red[/bold] \x1b[31m \x00 \ud800 ‮ {0} %s"
+
+
+class Page(HTMLParser):
+    """What a browser would find in a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def attributes(self, name: str) -> list[str]:
+        return [value for _, attributes in self.elements if (value := attributes.get(name))]
+
+
+def report(folder: Path, results: list[PairResult], data_set: str = "") -> Page:
+    return Page(write_report(folder, summarize(results, data_set=data_set), results).read_text("utf-8"))
+
+
+def with_prompt(rows: list[PairResult], prompt: str) -> list[PairResult]:
+    return [replace(row, pair=replace(row.pair, prompt=prompt, first_generator=prompt)) for row in rows]
+
+
+def test_a_report_asks_for_nothing_but_the_traces_beside_it(tmp_path: Path) -> None:
+    page = report(tmp_path, simulate(120, 40))
+    links = [link for link in page.attributes("href") if not link.startswith("#")]
+    assert links
+    assert all(re.fullmatch(r"traces/id\d{6}\.json", link) for link in links)
+    assert page.attributes("src") == []
+    assert page.attributes("style") == [], "the policy would refuse it"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
+
+
+def test_nothing_in_a_data_set_becomes_markup(tmp_path: Path) -> None:
+    rows = [
+        replace(row, judge=HOSTILE, error=HOSTILE, trace=f"traces/{HOSTILE}.json") for row in with_prompt(simulate(60, 9), HOSTILE)
+    ]
+    rows.append(failed(99, "1", HOSTILE))
+    page = report(tmp_path, rows, HOSTILE)
+    names = {name for name, _ in page.elements}
+    assert "img" not in names
+    assert sum(name == "script" for name, _ in page.elements) == 1
+    assert not {name for name in page.elements if any(key.startswith("on") for key in name[1])}
+    assert any("</script></td><img src=x" in text for text in page.texts)
+    for link in page.attributes("href"):
+        assert re.fullmatch(r"#[\w-]+|traces/[\w%./~-]+", link), link
+    assert "\x00" not in (tmp_path / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("trace", ["javascript:alert(1)", "//example.org/x.json", "https://example.org"])
+def test_a_trace_that_is_named_like_an_address_is_a_file(trace: str, tmp_path: Path) -> None:
+    page = report(tmp_path, [result(1, "1", "2", trace=trace)])
+    [link] = [link for link in page.attributes("href") if not link.startswith("#")]
+    assert ":" not in link
+    assert not link.startswith("/")
+    assert unquote(link) == trace.lstrip("/")
+
+
+def test_the_figures_of_page_json_and_terminal_are_those_of_the_summary(tmp_path: Path) -> None:
+    rows = simulate(150, 50)
+    summary = summarize(rows)
+    page, told = report(tmp_path, rows), json.loads((tmp_path / "report.json").read_text("utf-8"))
+    terminal = io.StringIO()
+    print_summary(summary, Console(file=terminal, width=200))
+    for found, written in zip(summary.agreement, told["summary"]["agreement"], strict=True):
+        assert written["tau"]["value"] == found.tau.value
+        assert any(f"{100 * found.tau.value:.1f} %" in text for text in page.texts)
+        assert f"{100 * found.tau.value:.1f} %" in terminal.getvalue()
+    assert told["format"] == "vr-thinker-report/1"
+    assert told["summary"]["counts"]["pairs"] == summary.counts.pairs
+
+
+def test_equal_results_give_equal_files_whatever_their_order(tmp_path: Path) -> None:
+    rows = simulate(90, 30)
+    for name, order in (("one", rows), ("other", random.Random(2).sample(rows, len(rows)))):
+        (tmp_path / name).mkdir()
+        report(tmp_path / name, order)
+    for file in ("report.html", "report.json"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
+
+
+def test_the_surest_disagreement_comes_first() -> None:
+    def sure(share: float) -> dict[Dimension, tuple[float, float, float]]:
+        return {Dimension.OA: (0.0, 1 - share, share)}
+
+    rows = [
+        result(1, "1", "0"),
+        result(2, "1", "2"),
+        result(3, "1", "2", confidence=2),
+        result(4, "1", "2", confidence=5),
+        result(5, "1", "2", probabilities=sure(0.6)),
+        result(6, "1", "2", probabilities=sure(0.9)),
+        result(7, "1", "1", probabilities=sure(0.1)),
+        result(8, "1", None),
+        failed(9, "1"),
+        result(10, "-", "1"),
+    ]
+    for order in (rows, rows[::-1]):
+        assert [each.row for each in disagreements(order, Dimension.OA)] == [6, 5, 4, 3, 2, 1]
+
+
+def test_a_long_list_is_cut_and_says_so(tmp_path: Path) -> None:
+    rows = [result(n, "1", "2", trace=f"traces/{n}.json") for n in range(MAX_SHOWN + 20)]
+    page = report(tmp_path, rows)
+    assert any(f"The first {MAX_SHOWN} of {len(rows):,} pairs" in text for text in page.texts)
+    assert sum(link.startswith("traces/") for link in page.attributes("href")) == MAX_SHOWN
+    assert json.loads((tmp_path / "report.json").read_text("utf-8"))["disagreements"]["pairs"] == len(rows)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [broken(1, "1")],
+        [left_out(1)],
+        [failed(1, "1")],
+        [result(1, "-", "1111")],
+        [result(1, "1", "1")],
+        [result(1, "0", "-")],
+        [result(1, "0", "0", turns=0, seconds=1e9)],
+    ],
+)
+def test_the_smallest_evaluations_have_a_report_too(rows: list[PairResult], tmp_path: Path) -> None:
+    page = report(tmp_path, rows, "genai-bench")
+    assert not any(word in text for text in page.texts if "function" not in text for word in ("nan", "None", "inf"))
+    print_summary(summarize(rows), Console(file=io.StringIO()))
+
+
+def test_a_judge_that_is_no_better_than_a_constant_answer_is_told_so(tmp_path: Path) -> None:
+    page = report(tmp_path, [result(n, "0" if n % 10 else "1", "0" if n % 9 else "1") for n in range(60)])
+    assert any("not clearly better than “always tie”" in text for text in page.texts)
+
+
+def test_published_numbers_stand_beside_the_whole_set_only(tmp_path: Path) -> None:
+    rows = [result(n, "1", "1", prompt="one") for n in range(1069)]
+    whole, part = report(tmp_path, rows, "genai-bench"), report(tmp_path, rows[:100], "genai-bench")
+    assert "UnifiedReward-Think 7B" in whole.texts
+    assert "UnifiedReward-Think 7B" not in part.texts
+    assert any("does not say which one" in text for text in whole.texts)
+    assert any("Published numbers are left out" in text for text in part.texts)
+
+
+def test_what_a_terminal_shows_is_text_whatever_a_data_set_holds() -> None:
+    terminal = io.StringIO()
+    rows = [replace(row, judge="[bold]j[/bold]") for row in simulate(30, 9)]
+    print_summary(summarize(rows), Console(file=terminal, width=200))
+    print_comparison(compare_judges(rows, rows), Console(file=terminal, width=200))
+    assert terminal.getvalue().count("[bold]j[/bold]") >= 2
+
+
+def test_a_comparison_links_both_traces(tmp_path: Path) -> None:
+    for name in ("first", "second run"):
+        (tmp_path / name).mkdir()
+    first, second = [result(1, "1", "1", trace="traces/1.json")], [result(1, "1", "2", trace="traces/1.json")]
+    written, _ = write_comparison((tmp_path / "first", tmp_path / "second run"), first, second)
+    links = [link for link in Page(written.read_text("utf-8")).attributes("href") if not link.startswith("#")]
+    assert links == ["traces/1.json", "../second%20run/traces/1.json"]
+    told = json.loads((tmp_path / "first" / "comparison.json").read_text("utf-8"))
+    assert told["comparison"]["judges"] == ["a judge in first", "a judge in second run"]
+    assert told["comparison"]["shared"] == 1
+
+
+def test_a_comparison_is_harmless_too(tmp_path: Path) -> None:
+    rows = with_prompt(simulate(60, 9), HOSTILE)
+    other = [replace(row, judge=HOSTILE) for row in with_prompt(simulate(60, 9, seed=1), HOSTILE)]
+    written, _ = write_comparison((tmp_path, tmp_path), rows, other)
+    page = Page(written.read_text("utf-8"))
+    assert "img" not in {name for name, _ in page.elements}
+    assert sum(name == "script" for name, _ in page.elements) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    rows = [result(1, "1", "1")]
+    with pytest.raises(BadInput, match="Cannot write"):
+        write_report(tmp_path / "none", summarize(rows), rows)
+    shutil.rmtree(tmp_path)

@@ -1,0 +1,98 @@
+"""Figures as people read them, the same in page and terminal: shares in per cent, differences in points, each with its interval."""
+
+from vrthinker_core.evaluation.reports.html.tables import Cell
+from vrthinker_core.evaluation.scores.agreement import Baseline, DimensionAgreement
+from vrthinker_core.evaluation.scores.bootstrap import Estimate
+from vrthinker_core.evaluation.scores.summary import PairCounts
+from vrthinker_core.types import Preference, Verdict
+from vrthinker_core.types.wording import DIMENSION_NAMES
+
+NONE = "–"
+LABELS = {Preference.TIE: "tie", Preference.FIRST: "1", Preference.SECOND: "2", None: NONE}
+
+
+def share(value: float | None) -> str:
+    """A share of 1, as in `72.7 %`."""
+    return NONE if value is None else f"{100 * value:.1f} %"
+
+
+def share_with_interval(estimate: Estimate | None) -> str:
+    """As in `72.7 % (61.9 to 81.8)`."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return share(value_of(estimate))
+    return f"{share(estimate.value)} ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
+
+
+def value_of(estimate: Estimate | None) -> float | None:
+    """The figure without its interval."""
+    return None if estimate is None else estimate.value
+
+
+def share_cell(estimate: Estimate | None) -> Cell:
+    """A share with its interval in a table; it sorts by the share."""
+    return Cell(share_with_interval(estimate), value_of(estimate))
+
+
+def points(value: float) -> str:
+    """A difference of shares, as in `+4.2`."""
+    return f"{100 * value:+.1f}"
+
+
+def points_with_interval(estimate: Estimate) -> str:
+    """As in `+4.2 (-1.0 to +9.4)`."""
+    if estimate.low is None or estimate.high is None:
+        return points(estimate.value)
+    return f"{points(estimate.value)} ({points(estimate.low)} to {points(estimate.high)})"
+
+
+def probability(p: float) -> str:
+    """A p-value, as in `0.031`."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def labels_line(verdict: Verdict | None) -> str:
+    """As in `TA 1, MQ tie, VQ –, OA 2`; only dimensions with a label, or a dash for none."""
+    said = [f"{dimension.value} {LABELS[label]}" for dimension, label in verdict or () if label is not None]
+    return ", ".join(said) or NONE
+
+
+def best_baseline(found: DimensionAgreement) -> Baseline:
+    """The answer without a look that has the highest tau."""
+    return max(found.baselines, key=lambda each: each.tau)
+
+
+def counts_sentence(counts: PairCounts) -> str:
+    """How many pairs there are and what became of them."""
+    outcomes = [
+        (counts.answered, "judged"),
+        (counts.unanswered, "without a verdict"),
+        (counts.failed, f"failed ({', '.join(f'{name} {number:,}' for name, number in counts.faults)})"),
+        (counts.cancelled, "stopped"),
+    ]
+    told = ", ".join(f"{number:,} {what}" for number, what in outcomes if number or what == "judged")
+    outside = [(counts.broken, "broken"), (counts.left_out, "left out, for people could not say")]
+    aside = ", ".join(f"{number:,} {what}" for number, what in outside if number)
+    return f"{counts.pairs:,} pairs of {counts.prompts:,} prompts: {told}.{f' Not counted: {aside}.' if aside else ''}"
+
+
+def provisional_sentence(counts: PairCounts) -> str:
+    """How many verdicts are not final answers, or not whole; "" for none."""
+    kinds = [
+        (counts.provisional, "provisional (the last recommended one, for no final answer came)"),
+        (counts.forced, "asked for on the last turn"),
+        (counts.partial, "partial (a label is missing)"),
+    ]
+    told = "; ".join(f"{share(number / counts.answered)} are {what}" for number, what in kinds if number)
+    return f"Of the verdicts {told}. They count like all others." if told else ""
+
+
+def agreement_sentence(found: DimensionAgreement) -> str:
+    """The main figure in words, and whether it says anything."""
+    best, name = best_baseline(found), DIMENSION_NAMES[found.dimension]
+    told = (
+        f"{name}: the judge gives people's label in {share_with_interval(found.tau)} of {found.labelled:,} pairs, "
+        f"{points_with_interval(found.margin)} points compared with “{best.name}”."
+    )
+    if found.margin.low is None or found.margin.low <= 0:
+        told += f" On these pairs that is not clearly better than “{best.name}”."
+    return told
