@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.support import simulate
+from tests.evaluation.support.made_results import simulate
 from vrthinker_core import cli
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.results.result_file import RESULTS, to_line

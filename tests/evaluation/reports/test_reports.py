@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pytest
 from rich.console import Console
 
-from tests.evaluation.support import broken, failed, left_out, result, simulate
+from tests.evaluation.support.made_results import broken, failed, left_out, result, simulate
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.reports.console_summary import print_comparison, print_summary
 from vrthinker_core.evaluation.reports.disagreements import MAX_SHOWN, disagreements

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.evaluation.support import broken, failed, left_out, result, simulate
+from tests.evaluation.support.made_results import broken, failed, left_out, result, simulate
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.scores import summarize
 from vrthinker_core.evaluation.scores.agreement import COIN, COIN_OF_TWO, DimensionAgreement
@@ -28,7 +28,10 @@ def test_tau_and_diff_by_hand() -> None:
     assert found.diff is not None
     assert found.diff.value == 2 / 5
     assert (found.labelled, found.decided, found.answered) == (7, 5, 7)
-    assert (found.tie_rate, found.people_tie_rate) == (2 / 7, 2 / 7)
+    assert found.tie_rate is not None
+    assert (found.tie_rate.value, found.people_tie_rate.value) == (2 / 7, 2 / 7)
+    assert found.tie_rate.low is not None
+    assert found.tie_rate.low < 2 / 7
     assert found.confusion == ((1, 0, 1, 0), (1, 1, 1, 0), (0, 1, 1, 0))
 
 
@@ -40,7 +43,8 @@ def test_a_pair_without_an_answer_is_wrong_and_counted_beside() -> None:
     assert found.diff is not None
     assert found.diff.value == 1 / 3
     assert (found.answered, found.labelled) == (2, 5)
-    assert found.tie_rate == 1 / 2, "a label that was never said is no tie"
+    assert found.tie_rate is not None
+    assert found.tie_rate.value == 1 / 2, "a label that was never said is no tie"
     assert [row[3] for row in found.confusion] == [1, 1, 1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evaluation.support import failed, result, simulate, verdict
+from tests.evaluation.support.made_results import failed, result, simulate, verdict
 from vrthinker_core.evaluation.scores import summarize
 from vrthinker_core.evaluation.scores.behaviour.calibration import Calibration
 from vrthinker_core.evaluation.scores.behaviour.order_effects import PositionBias, SwapConsistency

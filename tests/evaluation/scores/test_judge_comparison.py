@@ -8,7 +8,7 @@ from math import comb
 
 import pytest
 
-from tests.evaluation.support import broken, failed, result, simulate
+from tests.evaluation.support.made_results import broken, failed, result, simulate
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.scores import compare_judges
 from vrthinker_core.evaluation.scores.judge_comparison import MetricComparison, mcnemar

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evaluation.support import result
+from tests.evaluation.support.made_results import result
 from vrthinker_core.evaluation.scores import summarize
 from vrthinker_core.evaluation.scores.published import PUBLISHED, published, published_remark
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.evaluation.support import result
+from tests.evaluation.support.made_results import result
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.scores import TieThreshold, summarize, tie_threshold
 

@@ -97,8 +97,8 @@ def _dimension_table(summary: Summary) -> Html:
                 Cell(f"{each.answered:,} of {each.labelled:,}", each.answered / each.labelled),
                 share_cell(each.tau),
                 share_cell(each.diff),
-                percent(each.tie_rate),
-                percent(each.people_tie_rate),
+                share_cell(each.tie_rate),
+                percent(each.people_tie_rate.value),
                 Cell(points_with_interval(each.margin), each.margin.value),
             ],
         )

@@ -117,5 +117,10 @@ def _judge_cells(summary: Summary, dimension: Dimension) -> list[Cell]:
     stable = (each.stable for each in summary.swap if each.dimension is dimension)
     errors = (each.error for each in summary.calibration if each.dimension is dimension)
     means = [costs.frames.mean, costs.turns.mean, costs.new_tokens.mean, costs.seconds.median] if costs else [None] * len(COSTS)
-    shares = [percent(next(ties, None)), share_cell(next(first, None)), share_cell(next(stable, None)), percent(next(errors, None))]
+    shares = [
+        share_cell(next(ties, None)),
+        share_cell(next(first, None)),
+        share_cell(next(stable, None)),
+        percent(next(errors, None)),
+    ]
     return [*shares, *(number(mean, 1) for mean in means)]

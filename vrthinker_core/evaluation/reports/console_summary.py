@@ -11,6 +11,7 @@ from vrthinker_core.evaluation.reports.figures import (
     provisional_sentence,
     share,
     share_with_interval,
+    value_of,
 )
 from vrthinker_core.evaluation.reports.figures import points_with_interval as points
 from vrthinker_core.evaluation.scores.judge_comparison import JudgeComparison
@@ -72,8 +73,8 @@ def _agreement_rows(summary: Summary) -> Iterator[list[str]]:
             f"{each.answered:,} of {each.labelled:,}",
             share_with_interval(each.tau),
             share_with_interval(each.diff),
-            share(each.tie_rate),
-            share(each.people_tie_rate),
+            share(value_of(each.tie_rate)),
+            share(each.people_tie_rate.value),
             f"{share(best.tau)} ({best.name})",
         ]
 

@@ -17,6 +17,7 @@ from vrthinker_core.evaluation.reports.figures import (
     counts_sentence,
     provisional_sentence,
     share,
+    value_of,
 )
 from vrthinker_core.evaluation.reports.html.markup import Html, element, join
 from vrthinker_core.evaluation.reports.html.page_frame import paragraph, render_page
@@ -57,10 +58,10 @@ def _facts(summary: Summary) -> Html:
     best = best_baseline(main)
     facts = [
         fact("tau", share(main.tau.value), _interval(main.tau)),
-        fact("diff", share(main.diff.value if main.diff else None), _interval(main.diff)),
+        fact("diff", share(value_of(main.diff)), _interval(main.diff)),
         fact("best baseline, tau", share(best.tau), best.name),
         fact("judged", f"{main.answered:,}", f"of {main.labelled:,} labelled pairs"),
-        fact("ties", share(main.tie_rate), f"people: {share(main.people_tie_rate)}"),
+        fact("ties", share(value_of(main.tie_rate)), f"people: {share(main.people_tie_rate.value)}"),
     ]
     facts += [fact("seconds a pair", f"{costs.seconds.median:.1f}", "median")] if costs else []
     return element("dl", *facts, class_="facts")

@@ -23,7 +23,7 @@ def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) ->
     some = [each for each in found if each.probability is not None], [each for each in found if each.confidence is not None]
     columns = [TableColumn("row", number=True), TableColumn("prompt"), TableColumn("people"), TableColumn("judge")]
     columns += [TableColumn("probability", number=True)] if some[0] else []
-    columns += [TableColumn("CF", number=True)] if some[1] else []
+    columns += [TableColumn("CF, concat", number=True)] if some[1] else []
     rows = (
         [*_common(each, dimension), *_certainty(each, *map(bool, some)), Cell(trace_link(each.trace))] for each in found[:MAX_SHOWN]
     )

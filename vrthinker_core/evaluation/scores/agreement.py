@@ -37,8 +37,8 @@ class DimensionAgreement:
     provisional: int  # of those, recommended only: no final answer came
     tau: Estimate
     diff: Estimate | None
-    tie_rate: float | None  # Of the judge, among its answers
-    people_tie_rate: float
+    tie_rate: Estimate | None  # Of the judge, among its answers
+    people_tie_rate: Estimate
     margin: Estimate  # tau above that of the best baseline
     baselines: tuple[Baseline, ...]
     confusion: tuple[tuple[int, int, int, int], ...]
@@ -49,16 +49,19 @@ def agreement(table: LabelTable, seed: int = 0) -> tuple[DimensionAgreement, ...
     """Of every dimension that people labelled in any pair."""
     dimensions = [dimension for dimension in Dimension if table.labelled(dimension).any()]
     best = {dimension: max(baselines(table.people[dimension]), key=lambda each: each.tau) for dimension in dimensions}
-    ratios: dict[tuple[Dimension, Metric], Ratio] = {}
+    ratios: dict[tuple[Dimension, str], Ratio] = {}
     margins: dict[Dimension, Ratio] = {}
     for dimension in dimensions:
         people, judge = table.people[dimension], table.judge[dimension]
         ratios[dimension, "tau"] = tau_ratio(people, judge)
         ratios[dimension, "diff"] = diff_ratio(people, judge)
+        answered = (people != NOT_SAID) & (judge != NOT_SAID)
+        ratios[dimension, "ties"] = (answered & (judge == Preference.TIE), answered)
+        ratios[dimension, "people's ties"] = (people == Preference.TIE, people != NOT_SAID)
         margins[dimension] = (right(people, judge) - baseline_right(people, best[dimension].name), people != NOT_SAID)
     scores = estimate_ratios(ratios, table.prompts, seed=seed)
     above = estimate_ratios(margins, table.prompts, seed=seed, shares=False)
-    return tuple(_dimension(table, d, (scores[d, "tau"], scores[d, "diff"], above[d])) for d in dimensions)
+    return tuple(_dimension(table, d, scores, above[d]) for d in dimensions)
 
 
 def right(people: Labels, judge: Labels) -> Numbers:
@@ -96,14 +99,15 @@ def _baseline(name: str, people: Labels) -> Baseline:
 
 
 def _dimension(
-    table: LabelTable, dimension: Dimension, estimates: tuple[Estimate | None, Estimate | None, Estimate | None]
+    table: LabelTable, dimension: Dimension, scores: dict[tuple[Dimension, str], Estimate | None], margin: Estimate | None
 ) -> DimensionAgreement:
     people, judge, labelled = table.people[dimension], table.judge[dimension], table.labelled(dimension)
     answered = labelled & (judge != NOT_SAID)
     provisional = np.array([result.provisional for result in table.results], dtype=bool)
-    tau, diff, margin = estimates
+    tau, people_ties = scores[dimension, "tau"], scores[dimension, "people's ties"]
     assert tau is not None
     assert margin is not None
+    assert people_ties is not None
     return DimensionAgreement(
         dimension,
         labelled=int(labelled.sum()),
@@ -111,9 +115,9 @@ def _dimension(
         answered=int(answered.sum()),
         provisional=int((answered & provisional).sum()),
         tau=tau,
-        diff=diff,
-        tie_rate=float((judge[answered] == Preference.TIE).mean()) if answered.any() else None,
-        people_tie_rate=float((people[labelled] == Preference.TIE).mean()),
+        diff=scores[dimension, "diff"],
+        tie_rate=scores[dimension, "ties"],
+        people_tie_rate=people_ties,
         margin=margin,
         baselines=baselines(people),
         confusion=_confusion(people, judge),
