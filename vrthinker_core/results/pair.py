@@ -8,7 +8,7 @@ from vrthinker_core.types import Verdict, VideoPair
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPair:
-    """A pair to be judged. One with a `fault` is a broken row: it is named in the table, and never judged."""
+    """A pair to be judged. One with a `fault` is a broken row, one with `left_out` is none: both are named, and never judged."""
 
     id: str  # Unique in its data set, and the same wherever the row stands: see `pair_id`
     row: int  # Data row in the file, 1-based
@@ -19,6 +19,7 @@ class EvaluationPair:
     first_generator: str = ""  # The model that made the first video; "" where that is not known
     second_generator: str = ""
     fault: str = ""  # Why the row cannot be judged, in one sentence
+    left_out: str = ""  # Why it is not to be judged although nothing is wrong with it: people themselves could not say
 
     @property
     def videos(self) -> VideoPair:

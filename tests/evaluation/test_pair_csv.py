@@ -1,0 +1,134 @@
+"""A person's own table of pairs, however it was saved and whatever stands in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.support.public_files import touch
+from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.datasets import read_dataset
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.types import Preference, Verdict
+
+HEADER = "video1,video2,prompt,TA,MQ,VQ,OA\n"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """The path of a table beside which two videos lie."""
+    touch(tmp_path / "a.mp4")
+    touch(tmp_path / "b.mp4")
+    return tmp_path / "pairs.csv"
+
+
+def read(table: Path, text: str | bytes) -> list[EvaluationPair]:
+    table.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_dataset("csv", table)
+
+
+@pytest.mark.parametrize(
+    ("word", "label"),
+    [
+        *((word, Preference.FIRST) for word in ("1", "A", "a", "first", "First", " 1 ", "1.0")),
+        *((word, Preference.SECOND) for word in ("2", "B", "second", "2.0")),
+        *((word, Preference.TIE) for word in ("0", "tie", "Tie", "same", "SAME", "0.0")),
+        *((word, None) for word in ("", "nan", "NaN", "None")),
+    ],
+)
+def test_words_for_a_label(table: Path, word: str, label: Preference | None) -> None:
+    (pair,) = read(table, f"{HEADER}a.mp4,b.mp4,A ball rolls.,{word},,,\n")
+    assert pair.labels == Verdict(TA=label)
+    assert not pair.fault
+
+
+@pytest.mark.parametrize("word", ["Hard to judge", "Video 1 Better", "3", "-1", "1.5", "yes", "1,5"])
+def test_any_other_word_breaks_the_row_and_is_never_a_tie(table: Path, word: str) -> None:
+    (pair,) = read(table, f'{HEADER}a.mp4,b.mp4,A ball rolls.,"{word}",0,0,0\n')
+    assert pair.fault.startswith(f"TA is {word!r}, which is no label.")
+    assert pair.labels == Verdict()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (HEADER + "a.mp4,b.mp4,Ein Bär.,1,2,0,1\n").encode("utf-8-sig"),
+        (HEADER + "a.mp4,b.mp4,Ein Bär.,1,2,0,1\n").replace(",", ";").encode(),
+        (HEADER + "a.mp4,b.mp4,Ein Bär.,1,2,0,1\n").replace(",", "\t").encode("utf-16"),
+        (HEADER + "\na.mp4,b.mp4,Ein Bär.,1,2,0,1\n\n").replace("\n", "\r\n").encode(),
+        ("\n" + HEADER.upper() + 'a.mp4,"b.mp4","Ein Bär.",1,2,0,1').encode(),
+        (HEADER + "a.mp4,b.mp4,Ein Bär.,1,2,0,1\n").replace("\n", "\r").encode(),
+    ],
+    ids=["BOM", "semicolons", "UTF-16 with tabs", "CRLF", "other case, quotes", "CR"],
+)
+def test_a_table_is_read_however_it_was_saved(table: Path, data: bytes) -> None:
+    (pair,) = read(table, data)
+    assert (pair.prompt, pair.fault) == ("Ein Bär.", "")
+    assert pair.labels == Verdict(TA=Preference.FIRST, MQ=Preference.SECOND, VQ=Preference.TIE, OA=Preference.FIRST)
+
+
+def test_a_broken_row_costs_itself_alone(table: Path) -> None:
+    good = "a.mp4,b.mp4,Prompt {},1,2,0,1\n"
+    bad = {
+        2: b"a.mp4,b.mp4,Ein B\xe4r.,1,2,0,1\n",
+        4: b'a.mp4,b.mp4,"never closed,1,2,0,1\n',
+        6: b"a.mp4,b.mp4,one, two, three,1,2,0,1\n",
+        8: b"a.mp4\n",
+        10: b'a.mp4,b.mp4,"half "quoted" text",1,2,0,1\n',
+        12: b"a.mp4,b\x00.mp4,P,1,2,0,1\n",
+        14: b"a.mp4," + b"b" * 300 + b".mp4,P,1,2,0,1\n",
+        16: b"a.mp4,b.mp4," + b"x" * 140_000 + b",1,2,0,1\n",
+    }
+    rows = [bad.get(number) or good.format(number).encode() for number in range(1, 18)]
+    pairs = read(table, HEADER.encode() + b"".join(rows))
+    assert [pair.row for pair in pairs if not pair.fault] == list(range(1, 18, 2))
+    assert [pair.prompt for pair in pairs if not pair.fault] == [f"Prompt {number}" for number in range(1, 18, 2)]
+    sentences = {pair.row: pair.fault for pair in pairs if pair.fault}
+    assert sentences[2] == "The row is not UTF-8: save the table as UTF-8."
+    assert "quotation marks do not pair up" in sentences[4]
+    assert sentences[6].startswith("The row has 9 fields and the header 7")
+    assert sentences[8].startswith("The row has 1 fields and the header 7")
+    assert "quotation marks do not pair up" in sentences[10]
+    assert sentences[16] == "The row cannot be read: a field of it is too long."
+    assert all(sentence.endswith(".") and "\n" not in sentence for sentence in sentences.values())
+
+
+def test_a_prompt_may_hold_commas_quotes_and_lines(table: Path) -> None:
+    (pair,) = read(table, HEADER + 'a.mp4,b.mp4,"One, ""two""\nthree\u2028four",1,2,0,1\n')
+    assert pair.prompt == 'One, "two"\nthree\u2028four'
+
+
+def test_paths_are_those_of_the_table_or_full(table: Path, tmp_path: Path) -> None:
+    elsewhere = touch(tmp_path / "deeper" / "c.mp4")
+    rows = f"a.mp4,{elsewhere},P,,,,\n../a.mp4,b.mp4,P,,,,\nfile:///a.mp4,b.mp4,P,,,,\n,b.mp4,P,,,,\n{tmp_path},b.mp4,P,,,,\n"
+    pairs = read(table, HEADER + rows)
+    assert (pairs[0].first, pairs[0].second, pairs[0].fault) == (str(tmp_path / "a.mp4"), str(elsewhere), "")
+    assert [pair.fault for pair in pairs[1:]] == [
+        "../a.mp4 leaves the folder of the data set: give the full path.",
+        "file:///a.mp4 is an address: download the video and give its path on this machine.",
+        "A video is not named.",
+        f"There is no file {tmp_path}.",
+    ]
+
+
+def test_without_labels_and_with_generators(table: Path) -> None:
+    (pair,) = read(table, "model2,prompt,video2,video1,model1\nKling,P,b.mp4,a.mp4,Sora\n")
+    assert pair.labels == Verdict()
+    assert (pair.first_generator, pair.second_generator) == ("Sora", "Kling")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "is empty"),
+        ("\n\n", "is empty"),
+        ("a,b\n1,2\n", "has no column video1. It needs video1, video2, prompt."),
+        (HEADER.replace("TA", "OA"), "has the column OA twice"),
+        (HEADER, "holds no pair"),
+        ('"video1\n', "The header of pairs.csv cannot be read"),
+    ],
+)
+def test_a_table_that_is_none_is_refused_in_a_sentence(table: Path, text: str, sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        read(table, text)

@@ -1,0 +1,162 @@
+"""From the rows of a published table to pairs: each layout says which column is what, and this says which rows can be judged."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.results.pair import EvaluationPair, pair_id
+from vrthinker_core.text import encodable
+from vrthinker_core.types import Dimension, Preference, Verdict
+
+MISSING = frozenset(("", "nan", "none", "null", "n/a", "<na>"))  # How tables write that nobody gave a label, in lower case
+
+FindVideo = Callable[[str], Path]
+"""The file of a video that a row names. Raises BadInput with the sentence that says why it cannot be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One row of a data set as text, by column. With a `fault` it could not be read."""
+
+    number: int  # 1-based
+    values: Mapping[str, str]
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PairLayout:
+    """Which column of a data set is what."""
+
+    videos: tuple[str, str]
+    prompt: str
+    labels: Mapping[Dimension, str]
+    generators: tuple[str, str]
+    words: Mapping[str, Preference]
+    """What stands in the columns of labels, in lower case."""
+    undecided: frozenset[str] = field(default_factory=frozenset)
+    """Words, in lower case, of people who could not say: overall they leave the row out, elsewhere they are no label."""
+
+
+def make_pairs(rows: Iterable[TableRow], layout: PairLayout, find: FindVideo) -> list[EvaluationPair]:
+    """The pairs of all rows, in their order. What is wrong with a row becomes its `fault`; the same row again is one, too."""
+    return _name_repeated([_make_pair(row, layout, find) for row in rows])
+
+
+def find_below(folder: Path, name: str, *, absolute: bool = False) -> Path:
+    """The file `name` below `folder`; `absolute` allows a full path to any place. Raises BadInput with one sentence."""
+    if not name:
+        raise BadInput("A video is not named.")
+    if "://" in name:
+        raise BadInput(f"{_short(name)} is an address: download the video and give its path on this machine.")
+    full = PurePosixPath(name).is_absolute() or PureWindowsPath(name).is_absolute()
+    if full and not absolute:
+        raise BadInput(f"{_short(name)} is a full path: the videos of this data set lie in its own folder.")
+    if not full and ".." in PurePosixPath(name).parts:
+        raise BadInput(f"{_short(name)} leaves the folder of the data set{': give the full path' if absolute else ''}.")
+    return existing_file(folder / name, name)
+
+
+def existing_file(path: Path, name: str) -> Path:
+    """The path, when it is a file; `name` is how the row calls it. Raises BadInput with one sentence."""
+    try:
+        if path.is_file():
+            return path
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{_short(name)} cannot be a file: {getattr(error, 'strerror', None) or error}.") from None
+    raise BadInput(f"There is no file {_short(name)}.")
+
+
+def check_columns(columns: Sequence[str], needed: Sequence[str], file: str) -> None:
+    """Raises BadInput unless every needed column is there, each once."""
+    missing = [column for column in needed if column not in columns]
+    if missing:
+        raise BadInput(f"{file} has no column {missing[0]}. It needs {', '.join(needed)}.")
+    twice = [column for column in columns if column and columns.count(column) > 1]
+    if twice:
+        raise BadInput(f"{file} has the column {encodable(twice[0])} twice: rename one of them.")
+
+
+def as_text(value: object) -> str:
+    """A value of JSON or Parquet as a row has it; "" for what is missing: None, or a float that is no number."""
+    return "" if value is None or value != value else str(value)
+
+
+def _make_pair(row: TableRow, layout: PairLayout, find: FindVideo) -> EvaluationPair:
+    named = [row.values.get(column, "").strip() for column in layout.videos]
+    prompt = encodable(row.values.get(layout.prompt, "").strip())
+    first, second = map(encodable, named)
+    generators = [encodable(row.values.get(column, "").strip()) for column in layout.generators]
+    pair = EvaluationPair(pair_id(prompt, first, second), row.number, prompt, first, second, Verdict(), *generators)
+    try:
+        if row.fault:
+            raise BadInput(row.fault)
+        labels, left_out = _labels(row, layout)
+        pair = replace(pair, labels=labels, left_out=encodable(left_out))
+        if left_out:
+            return pair
+        videos = [str(find(name)) for name in named]
+        pair = replace(pair, first=encodable(videos[0]), second=encodable(videos[1]))
+        if not prompt:
+            raise BadInput("The prompt is empty.")
+    except BadInput as bad:
+        return replace(pair, fault=encodable(str(bad)))
+    return pair
+
+
+def _labels(row: TableRow, layout: PairLayout) -> tuple[Verdict, str]:
+    """People's labels, and why the row is left out, "" where it is not. Raises BadInput for a word that is no label."""
+    labels: dict[str, Preference] = {}
+    left_out = ""
+    for dimension, column in layout.labels.items():
+        text = row.values.get(column, "").strip()
+        if text.lower() in MISSING:
+            continue
+        if text.lower() in layout.undecided:
+            left_out = f'People found it "{text}".' if dimension is Dimension.OA else left_out
+            continue
+        try:
+            labels[dimension.value] = layout.words[text.lower()]
+        except KeyError:
+            known = ", ".join(layout.words)
+            raise BadInput(f"{column} is {_short(text)!r}, which is no label. Labels are {known}.") from None
+    return Verdict(**labels), left_out
+
+
+def _name_repeated(pairs: list[EvaluationPair]) -> list[EvaluationPair]:
+    """Each id once. A row that says the same as an earlier one is a broken row; one with other labels is a pair of its own."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for position, pair in enumerate(pairs):
+        groups[pair.id].append(position)
+    for positions in groups.values():
+        if len(positions) > 1:
+            _name_group(pairs, positions)
+    return pairs
+
+
+def _name_group(pairs: list[EvaluationPair], positions: list[int]) -> None:
+    """Name the rows of one pair, so that no name depends on the order of the rows."""
+    told = {pairs[position].labels for position in positions}
+    seen: dict[str, int] = {}  # Row in which each name came first
+    repeats = 0
+    for position in positions:
+        pair = pairs[position]
+        name = pair.id if len(told) == 1 else f"{pair.id}-{_signature(pair.labels)}"
+        if name in seen:
+            repeats += 1
+            fault = pair.fault or f"The row repeats row {seen[name]}, which counts."
+            pairs[position] = replace(pair, id=f"{name}-again{repeats}", fault=fault, left_out="")
+        else:
+            seen[name] = pair.row
+            pairs[position] = replace(pair, id=name)
+
+
+def _signature(labels: Verdict) -> str:
+    """`1x20`: a character for each dimension, x where there is no label."""
+    return "".join("x" if label is None else str(int(label)) for _, label in labels)
+
+
+def _short(text: str) -> str:
+    """The text as a sentence shows it."""
+    return encodable(text if len(text) <= 120 else f"{text[:60]}…{text[-59:]}")

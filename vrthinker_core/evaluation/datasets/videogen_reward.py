@@ -1,0 +1,25 @@
+"""VideoGen-RewardBench: `videogen-rewardbench.csv` beside its `videos/`, each label one of A, B, same."""
+
+from functools import partial
+from pathlib import Path
+
+from vrthinker_core.evaluation.datasets.layout import PairLayout, find_below, make_pairs
+from vrthinker_core.evaluation.datasets.table_file import read_table
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.types import Dimension, Preference
+
+FILE = "videogen-rewardbench.csv"
+LAYOUT = PairLayout(
+    ("path_A", "path_B"),
+    "prompt",
+    {Dimension.TA: "TA", Dimension.MQ: "MQ", Dimension.VQ: "VQ", Dimension.OA: "Overall"},
+    ("A_model", "B_model"),
+    {"a": Preference.FIRST, "b": Preference.SECOND, "same": Preference.TIE},
+)
+
+
+def read_videogen_reward(path: Path) -> list[EvaluationPair]:
+    """The pairs of the folder, or of the table in it. Raises BadInput where that is none of this layout."""
+    table = path / FILE if path.is_dir() else path
+    columns = [*LAYOUT.videos, *LAYOUT.generators, LAYOUT.prompt, *LAYOUT.labels.values()]
+    return make_pairs(read_table(table, columns), LAYOUT, partial(find_below, table.parent))
