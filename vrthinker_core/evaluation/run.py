@@ -1,26 +1,72 @@
-"""An evaluation: pairs that have no result yet are judged, and each result is on the disk before the next one comes."""
+"""An evaluation: pairs that have no result yet are judged, and each result is kept before the next one comes."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import PairResult, broken_row
-from vrthinker_core.results.result_file import RESULTS, TRACES, ResultFile, read_results
+from vrthinker_core.results.result import ROW_FAULT, PairResult, broken_row
+from vrthinker_core.results.result_file import RESULTS, ResultFile, final_results, read_results
+from vrthinker_core.results.result_table import TABLE, write_table
 
 Engine = Callable[[Iterable[EvaluationPair]], Iterator[PairResult]]
 """Judges pairs and gives their results as they come, in any order. No pair is given twice, and none is lost."""
 
 
-def evaluate(pairs: Sequence[EvaluationPair], engine: Engine, judge: str, out: Path) -> Iterator[PairResult]:
-    """Judge what is not judged yet in the folder `out`; gives each new result once it is kept."""
-    (out / TRACES).mkdir(parents=True, exist_ok=True)
-    done = {result.pair.id for result in read_results(out / RESULTS)} if (out / RESULTS).exists() else set()
+def never_stopped() -> bool:
+    """The `stopped` of an evaluation that nobody stops."""
+    return False
+
+
+def results_so_far(pairs: Iterable[EvaluationPair], out: Path) -> dict[str, PairResult]:
+    """The results in the folder that count, by the ids of their pairs. Raises BadInput for a file that holds anything else.
+
+    A failure that may pass does not count, nor does a broken row that has been mended: these are judged again.
+    """
+    if not (out / RESULTS).exists():
+        return {}
+    mended = {pair.id for pair in pairs if not pair.fault}
+    found = {result.pair.id: result for result in read_results(out / RESULTS)}
+    return {
+        name: result for name, result in found.items() if not (result.may_pass or (result.fault == ROW_FAULT and name in mended))
+    }
+
+
+def evaluate(
+    pairs: Sequence[EvaluationPair],
+    engine: Engine,
+    judge: str,
+    out: Path,
+    done: Mapping[str, PairResult],
+    stopped: Callable[[], bool] = never_stopped,
+) -> Iterator[PairResult]:
+    """Judge what is not `done` in the folder `out`; gives each new result once it is kept.
+
+    A broken row, or one that is left out, has a result at once, in the name of `judge`. Once `stopped`, no pair is begun any more,
+    and what becomes of those in hand is kept only where it is a result.
+    """
     left = [pair for pair in pairs if pair.id not in done]
+    to_judge = [pair for pair in left if not (pair.fault or pair.left_out)]
     with ResultFile(out / RESULTS) as file:
         for pair in left:
-            if pair.fault:
+            if pair.fault or pair.left_out:
                 file.append(result := broken_row(pair, judge))
                 yield result
-        for result in engine(pair for pair in left if not pair.fault):
-            file.append(result)
-            yield result
+        for result in engine(_until(stopped, to_judge)):
+            if result.judged or not (result.may_pass and stopped()):
+                file.append(result)
+                yield result
+
+
+def write_final_table(out: Path, pairs: Iterable[EvaluationPair]) -> list[PairResult]:
+    """Write the table of these pairs' results, and give them, in the order of the rows. Raises OSError and BadInput."""
+    chosen = {pair.id for pair in pairs}
+    results = [result for result in final_results(out / RESULTS) if result.pair.id in chosen] if (out / RESULTS).exists() else []
+    write_table(results, out / TABLE)
+    return results
+
+
+def _until(stopped: Callable[[], bool], pairs: Iterable[EvaluationPair]) -> Iterator[EvaluationPair]:
+    for pair in pairs:
+        if stopped():
+            return
+        yield pair

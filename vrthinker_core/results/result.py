@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from vrthinker_core import errors
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Run, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
@@ -43,14 +44,30 @@ class PairResult:
         return not self.fault and self.stop not in (StopReason.FAILED, StopReason.CANCELLED)
 
     @property
+    def left_out(self) -> bool:
+        """The row is not judged although nothing is wrong with it: this is no failure."""
+        return self.fault == LEFT_OUT
+
+    @property
+    def may_pass(self) -> bool:
+        """It failed in a way that may not come again: the judge or its server stopped, a process died. It is judged once more."""
+        if self.stop is StopReason.CANCELLED:
+            return True
+        kind = getattr(errors, self.fault, None)
+        if kind is None:
+            return self.fault not in ("", ROW_FAULT, LEFT_OUT, MemoryError.__name__)
+        lasting = (errors.BackendRefused, errors.ContextFull, errors.CheckpointError)
+        return issubclass(kind, errors.JudgeError | errors.DecoderDied) and not issubclass(kind, lasting)
+
+    @property
     def order(self) -> OrderCheck | None:
         """Both orders compared; None unless both gave a verdict."""
         return None if self.verdict is None or self.swapped is None else OrderCheck(self.verdict, self.swapped)
 
 
 def broken_row(pair: EvaluationPair, judge: str) -> PairResult:
-    """The result of a row that cannot be judged."""
-    return PairResult(pair, judge, error=pair.fault, fault=ROW_FAULT)
+    """The result of a row that cannot be judged, or is left out."""
+    return PairResult(pair, judge, error=pair.fault or pair.left_out, fault=ROW_FAULT if pair.fault else LEFT_OUT)
 
 
 def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 RESULTS = "results.jsonl"  # In the folder of an evaluation
 TRACES = "traces"  # Folder beside it
+SYNC_SECONDS = 0.5  # at most between two flushes to the disk, as long as results come
+BLOCK = 2**16  # Bytes that are read at a time, to find the end of the last whole line
 
 
 @functools.cache
@@ -30,7 +33,7 @@ def to_line(result: PairResult) -> bytes:
 
 
 def read_results(path: Path) -> Iterator[PairResult]:
-    """The results of a file, in the order in which they came. A last line that is not whole is left out.
+    """Every line of a file, in the order in which they came. A last line that is not whole is left out.
 
     Raises BadInput for a file that cannot be read, or that holds anything else.
     """
@@ -41,6 +44,12 @@ def read_results(path: Path) -> Iterator[PairResult]:
                     yield _result(line, f"Line {number} of {path.name}")
     except OSError as error:
         raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
+
+
+def final_results(path: Path) -> list[PairResult]:
+    """The result of each pair, in the order of the data set's rows: of several lines the last one counts. Raises BadInput."""
+    found = {result.pair.id: result for result in read_results(path)}
+    return sorted(found.values(), key=lambda result: (result.pair.row, result.pair.id))
 
 
 def _result(line: bytes, where: str) -> PairResult:
@@ -54,22 +63,47 @@ def _result(line: bytes, where: str) -> PairResult:
 
 
 class ResultFile:
-    """Appends results, each flushed to the disk before the next one. What a killed process left of a line is cut off first."""
+    """Appends results. What a killed process left of a line is cut off first.
+
+    Each line is handed to the system at once, so it outlives this process; twice a second it is flushed to the disk, to outlive the
+    machine. What is lost there is judged again.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab+")
-        self._file.seek(0)
-        whole = self._file.read().rfind(b"\n") + 1
-        self._file.truncate(whole)
+        self._file = path.open("ab+", buffering=0)
+        self._file.truncate(self._end_of_lines())
+        self._synced_at = time.monotonic()
 
     def append(self, result: PairResult) -> None:
-        """Write one line."""
-        self._file.write(to_line(result))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Write one line. Raises OSError, and then leaves none of it."""
+        end, line = self._file.seek(0, os.SEEK_END), to_line(result)
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            if time.monotonic() - self._synced_at >= SYNC_SECONDS:
+                self._sync()
+        except OSError:
+            self._file.truncate(end)
+            raise
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._file.close()
+        with self._file:
+            self._sync()
+
+    def _sync(self) -> None:
+        os.fsync(self._file.fileno())
+        self._synced_at = time.monotonic()
+
+    def _end_of_lines(self) -> int:
+        """How many bytes of the file are whole lines."""
+        end = self._file.seek(0, os.SEEK_END)
+        while end:
+            start = max(0, end - BLOCK)
+            self._file.seek(start)
+            if (last := self._file.read(end - start).rfind(b"\n")) >= 0:
+                return start + last + 1
+            end = start
+        return 0

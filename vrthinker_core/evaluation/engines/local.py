@@ -1,44 +1,58 @@
 """The engine of this process: many pairs side by side with one judge."""
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
-from vrthinker_core.backends.base import Backend
+from vrthinker_core.backends.base import Backend, BatchBackend, not_cancelled
 from vrthinker_core.batch import judge_many
+from vrthinker_core.errors import describe
+from vrthinker_core.judge import judge
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult, result_of
 from vrthinker_core.results.result_file import TRACES
-from vrthinker_core.types import Settings, Trace
+from vrthinker_core.types import Settings, StopReason, Trace
 from vrthinker_core.types.events import Finished, JudgeEvent, Started, Swapped
+from vrthinker_core.types.messages import Cancelled
+from vrthinker_core.video import DecoderPool
 
 
 def judge_locally(
-    pairs: Iterable[EvaluationPair], backend: Backend, settings: Settings, out: Path, concurrency: int
+    pairs: Iterable[EvaluationPair],
+    backend: Backend,
+    settings: Settings,
+    out: Path,
+    concurrency: int,
+    cancelled: Cancelled = not_cancelled,
 ) -> Iterator[PairResult]:
-    """Judge pairs, `concurrency` at a time, each with a trace below `out`; results come in the order in which they end."""
-    taken: list[EvaluationPair] = []
+    """Judge pairs, `concurrency` at a time, each with a trace below `out`; results come in the order in which they end.
 
-    def videos() -> Iterator[EvaluationPair]:
-        for pair in pairs:
-            taken.append(pair)
-            yield pair
+    A judge that generates in batches has them all in one batch. Any other one, as a server, is asked by a thread for each. Pairs
+    are taken as they are needed. Once `cancelled`, those in hand end as cancelled.
+    """
+    way = _judge_batch if isinstance(backend, BatchBackend) else _judge_in_threads
+    return way(pairs, backend, settings, out, concurrency, cancelled)
 
-    traces: dict[int, Trace] = {}
-    events = judge_many(
-        (pair.videos for pair in videos()),
-        backend,
-        settings,
-        live=concurrency,
-        trace_of=lambda position: out / trace_file(taken[position]),
-    )
-    for position, event in events:
-        if isinstance(event, Started):
-            traces[position] = Trace(event)
-        elif position in traces:
-            traces[position] = traces[position].with_event(event)
-        if is_last(event, settings):
-            pair = taken[position]
-            yield result_of(pair, traces.pop(position), trace_file(pair))
+
+def judge_pair(
+    pair: EvaluationPair,
+    backend: Backend,
+    settings: Settings,
+    out: Path,
+    cancelled: Cancelled = not_cancelled,
+    pool: DecoderPool | None = None,
+) -> PairResult:
+    """The result of one pair, with its trace below `out`. Never raises: an error of any kind is a failed result."""
+    try:
+        trace: Trace | None = None
+        file = out / trace_file(pair)
+        for event in judge(pair.videos, backend, settings, cancelled=cancelled, trace=file, decoder_pool=pool):
+            trace = add_event(trace, event)
+        return _result(pair, trace) if trace else PairResult(pair, backend.name)
+    except Exception as error:  # noqa: BLE001 - the border: one pair never ends the others
+        return PairResult(pair, backend.name, error=describe(error), fault=type(error).__name__)
 
 
 def trace_file(pair: EvaluationPair) -> str:
@@ -46,8 +60,69 @@ def trace_file(pair: EvaluationPair) -> str:
     return f"{TRACES}/{pair.id}.json"
 
 
+def add_event(trace: Trace | None, event: JudgeEvent) -> Trace | None:
+    """The trace after one more event of a run; None before the run has started."""
+    return Trace(event) if isinstance(event, Started) else trace and trace.with_event(event)
+
+
 def is_last(event: JudgeEvent, settings: Settings) -> bool:
     """Nothing of this pair comes after the event."""
     if isinstance(event, Swapped):
         return isinstance(event.event, Finished)
     return isinstance(event, Finished) and (settings.swap == "off" or event.verdict is None)
+
+
+def _result(pair: EvaluationPair, trace: Trace) -> PairResult:
+    """The result of a run. One whose second order was cancelled counts as cancelled, so that it is judged in both."""
+    result, second = result_of(pair, trace, trace_file(pair)), trace.swapped and trace.swapped.finished
+    return replace(result, stop=StopReason.CANCELLED) if second and second.stop is StopReason.CANCELLED else result
+
+
+def _judge_batch(
+    pairs: Iterable[EvaluationPair], backend: Backend, settings: Settings, out: Path, concurrency: int, cancelled: Cancelled
+) -> Iterator[PairResult]:
+    taken: dict[int, EvaluationPair] = {}
+
+    def videos() -> Iterator[EvaluationPair]:
+        for position, pair in enumerate(pairs):
+            taken[position] = pair
+            yield pair
+
+    events = judge_many(
+        (pair.videos for pair in videos()),
+        backend,
+        settings,
+        live=concurrency,
+        cancelled=cancelled,
+        trace_of=lambda position: out / trace_file(taken[position]),
+    )
+    traces: dict[int, Trace | None] = {}
+    for position, event in events:
+        traces[position] = trace = add_event(traces.get(position), event)
+        if trace is not None and is_last(event, settings):
+            pair = taken.pop(position)
+            del traces[position]
+            yield _result(pair, trace)
+
+
+def _judge_in_threads(
+    pairs: Iterable[EvaluationPair], backend: Backend, settings: Settings, out: Path, concurrency: int, cancelled: Cancelled
+) -> Iterator[PairResult]:
+    waiting, running = iter(pairs), set[Future[PairResult]]()
+    left = False  # Whoever iterates has gone: what is in hand ends as cancelled
+
+    def over() -> bool:
+        return left or cancelled()
+
+    with DecoderPool() as pool, ThreadPoolExecutor(concurrency, "pair") as executor:
+        try:
+            while True:
+                for pair in islice(waiting, concurrency - len(running)):
+                    running.add(executor.submit(judge_pair, pair, backend, settings, out, over, pool))
+                if not running:
+                    return
+                ended, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    yield future.result()
+        finally:
+            left = True

@@ -1,0 +1,269 @@
+"""An evaluation: each pair has one result, whatever was there before, and no folder holds two runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.support.scripted_runs import (
+    answer,
+    made_pairs,
+    made_result,
+    made_results,
+    run_description,
+    scripted_judge,
+    write_table,
+)
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.datasets import read_dataset
+from vrthinker_core.evaluation.engines.local import judge_locally
+from vrthinker_core.evaluation.estimate import estimate, take_sample
+from vrthinker_core.evaluation.job import EvaluationJob
+from vrthinker_core.evaluation.out_folder import open_out
+from vrthinker_core.evaluation.run import Engine, evaluate, results_so_far, write_final_table
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result import LEFT_OUT, ROW_FAULT, PairResult
+from vrthinker_core.results.result_file import RESULTS, TRACES, final_results, read_results
+from vrthinker_core.results.run_file import read_run
+from vrthinker_core.traces import load
+from vrthinker_core.types import Settings, StopReason
+
+PAIRS = made_pairs(6)
+
+
+def run(pairs: list[EvaluationPair], engine: Engine, out: Path, stopped: Callable[[], bool] = lambda: False) -> list[PairResult]:
+    return list(evaluate(pairs, engine, "scripted", out, results_so_far(pairs, out), stopped))
+
+
+def failing(fault: str) -> Engine:
+    return lambda pairs: (PairResult(pair, "scripted", error="It failed.", fault=fault) for pair in pairs)
+
+
+def never(pairs: Iterable[EvaluationPair]) -> Iterator[PairResult]:
+    assert not list(pairs), "nothing was left to judge"
+    return iter(())
+
+
+# -- results -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_result_is_on_the_disk_before_the_next_pair_is_judged(tmp_path: Path) -> None:
+    seen = []
+    for result in evaluate(PAIRS, made_results, "scripted", tmp_path, {}):
+        seen.append(result)
+        assert list(read_results(tmp_path / RESULTS)) == seen
+    assert [result.pair for result in seen] == PAIRS
+
+
+def test_a_second_start_judges_what_is_left(tmp_path: Path) -> None:
+    run(PAIRS[:4], made_results, tmp_path)
+    assert [result.pair for result in run(PAIRS, made_results, tmp_path)] == PAIRS[4:]
+    assert run(PAIRS, never, tmp_path) == []
+    assert write_final_table(tmp_path, PAIRS) == [made_result(pair) for pair in PAIRS]
+    assert write_final_table(tmp_path, PAIRS[2:]) == [made_result(pair) for pair in PAIRS[2:]]
+
+
+def test_a_broken_row_and_one_left_out_have_their_results_and_are_not_judged(tmp_path: Path) -> None:
+    pairs = [replace(PAIRS[0], fault="There is no file a.mp4."), replace(PAIRS[1], left_out="Hard."), *PAIRS[2:]]
+    results = {result.pair.row: result for result in run(pairs, made_results, tmp_path)}
+    assert (results[1].fault, results[1].error, results[1].verdict) == (ROW_FAULT, "There is no file a.mp4.", None)
+    assert (results[2].fault, results[2].left_out, results[2].judged) == (LEFT_OUT, True, False)
+    assert all(results[row].judged for row in (3, 4, 5, 6))
+    assert run(pairs, never, tmp_path) == []
+    again = run(PAIRS, made_results, tmp_path)
+    assert [result.pair.row for result in again] == [1], "the row was mended: its file is there now"
+    assert final_results(tmp_path / RESULTS)[0].judged
+
+
+def test_what_may_pass_is_judged_again_and_what_lasts_is_not(tmp_path: Path) -> None:
+    run(PAIRS[:3], failing("BackendFailed"), tmp_path)
+    run(PAIRS[3:], failing("BackendRefused"), tmp_path)
+    assert [result.pair for result in run(PAIRS, made_results, tmp_path)] == PAIRS[:3]
+    assert [result.judged for result in final_results(tmp_path / RESULTS)] == [True] * 3 + [False] * 3
+
+
+def test_once_stopped_no_pair_is_begun_and_no_failure_of_the_end_is_kept(tmp_path: Path) -> None:
+    seen: list[EvaluationPair] = []
+
+    def engine(pairs: Iterable[EvaluationPair]) -> Iterator[PairResult]:
+        for pair in pairs:
+            seen.append(pair)
+            ended = {2: StopReason.CANCELLED, 3: StopReason.FAILED}.get(len(seen), StopReason.ANSWERED)
+            yield replace(made_result(pair), stop=ended, fault="DecoderDied" if ended is StopReason.FAILED else "")
+
+    results = run(PAIRS, engine, tmp_path, lambda: len(seen) >= 3)
+    assert seen == PAIRS[:3]
+    assert [result.pair.row for result in results if result.judged] == [1]
+    assert [r.pair for r in run(PAIRS, made_results, tmp_path)] == PAIRS[1:]
+
+
+# -- the folder ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_of_another_run_is_refused_and_the_same_run_asks_for_resume(tmp_path: Path) -> None:
+    out, mine = tmp_path / "out", run_description(PAIRS)
+    with open_out(out, mine, resume=False):
+        pass
+    others = {
+        "the data set": run_description(PAIRS[1:]),
+        "the judge scripted": run_description(PAIRS, "nano"),
+        "the settings max_turns None": run_description(PAIRS, settings=Settings(max_turns=2)),
+    }
+    for resume in (False, True):
+        for difference, other in others.items():
+            with pytest.raises(BadInput, match=f"holds another evaluation, with {difference}"), open_out(out, other, resume=resume):
+                raise AssertionError
+    with pytest.raises(BadInput, match="holds this evaluation already: go on with --resume"), open_out(out, mine, resume=False):
+        raise AssertionError
+    with open_out(out, mine, resume=True):
+        assert (out / TRACES).is_dir()
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    for resume in (False, True):
+        with pytest.raises(BadInput, match="holds other files"), open_out(tmp_path, run_description(PAIRS), resume=resume):
+            raise AssertionError
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    with pytest.raises(BadInput, match="Cannot write to"), open_out(tmp_path / "thesis.txt", run_description(PAIRS), resume=False):
+        raise AssertionError
+
+
+def test_two_runs_never_write_one_folder(tmp_path: Path) -> None:
+    mine = run_description(PAIRS)
+    with open_out(tmp_path / "out", mine, resume=False):
+        for resume in (False, True):
+            with pytest.raises(BadInput, match="Another process is writing"), open_out(tmp_path / "out", mine, resume=resume):
+                raise AssertionError
+    with open_out(tmp_path / "out", mine, resume=True):
+        pass
+
+
+def test_each_start_is_kept_beside_what_the_run_is(tmp_path: Path) -> None:
+    job = EvaluationJob("scripted", Settings(seed=3), tmp_path / "out", 4)
+    for resume in (False, True):
+        with open_out(job.out, job.describe("csv", Path("p.csv"), PAIRS, 5), resume=resume):
+            pass
+    kept = read_run(job.out)
+    assert (kept.dataset, kept.judge, kept.settings.seed, kept.pairs) == ("csv", "scripted", 3, 6)
+    assert [(start.engine, start.concurrency, start.limit) for start in kept.starts] == [("local", 4, 5)] * 2
+    assert {"python", "torch"} <= kept.starts[0].versions.keys()
+
+
+@pytest.mark.parametrize(("concurrency", "engine"), [(0, "local"), (1, "slurm"), (1, "")])
+def test_a_job_that_cannot_be_is_refused(tmp_path: Path, concurrency: int, engine: str) -> None:
+    with pytest.raises(BadInput):
+        EvaluationJob("nano", Settings(), tmp_path, concurrency, engine)
+
+
+# -- the engine of this process ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
+def test_pairs_that_fail_take_no_other_with_them(tmp_path: Path, batch: bool) -> None:
+    pairs = read_dataset("csv", write_table(tmp_path, 6))
+    (tmp_path / "text.mp4").write_text("no video at all")
+    (tmp_path / TRACES).mkdir()
+    pairs[1] = replace(pairs[1], prompt="The judge fails here.")
+    pairs[2] = replace(pairs[2], prompt="This is refused.")
+    pairs[3] = replace(pairs[3], second=str(tmp_path / "text.mp4"))
+    pairs[4] = replace(pairs[4], first=str(tmp_path / "gone meanwhile.mp4"))
+    engine = partial(judge_locally, backend=scripted_judge(batch=batch), settings=Settings(), out=tmp_path, concurrency=2)
+    results = {result.pair.row: result for result in engine(iter(pairs))}
+    assert {row: result.fault for row, result in results.items()} == {
+        1: "",
+        2: "BackendFailed",
+        3: "BackendRefused",
+        4: "VideoError",
+        5: "VideoError",
+        6: "",
+    }
+    assert [results[row].may_pass for row in (2, 3, 4)] == [True, False, False]
+    for row in (1, 6):
+        trace = load(tmp_path / results[row].trace)
+        assert trace.finished
+        assert trace.finished.verdict == results[row].verdict
+        assert results[row].turns == 1
+        assert results[row].clip_seconds == pytest.approx((1 / 3, 1 / 3))
+
+
+def test_threads_and_batch_give_the_same_results_in_both_orders(tmp_path: Path) -> None:
+    pairs = read_dataset("csv", write_table(tmp_path, 4))
+    (tmp_path / TRACES).mkdir()
+    found = []
+    for batch in (False, True):
+        engine = partial(
+            judge_locally, backend=scripted_judge(batch=batch), settings=Settings(swap="on"), out=tmp_path, concurrency=3
+        )
+        found.append(sorted((replace(result, seconds=0.0) for result in engine(pairs)), key=lambda result: result.pair.row))
+    assert found[0] == found[1]
+    assert all(result.order for result in found[0])
+
+
+def test_so_many_pairs_are_in_hand_and_pairs_are_taken_as_they_are_needed(tmp_path: Path) -> None:
+    pairs, taken = read_dataset("csv", write_table(tmp_path, 9)), 0
+    (tmp_path / TRACES).mkdir()
+    together = threading.Barrier(3)
+
+    def reply(messages: object) -> str:
+        together.wait(60)  # until three are asked at the same time
+        return answer("")
+
+    def given() -> Iterator[EvaluationPair]:
+        nonlocal taken
+        for pair in pairs:
+            taken += 1
+            yield pair
+
+    for ended, result in enumerate(judge_locally(given(), ScriptedBackend(reply), Settings(), tmp_path, 3), start=1):
+        assert result.judged, result.error
+        assert taken <= ended + 3
+    assert (ended, taken) == (9, 9)
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
+def test_once_cancelled_those_in_hand_end_as_cancelled(tmp_path: Path, batch: bool) -> None:
+    pairs, results = read_dataset("csv", write_table(tmp_path, 9)), list[PairResult]()
+    (tmp_path / TRACES).mkdir()
+
+    def stopped() -> bool:
+        return len(results) >= 2
+
+    backend = scripted_judge(batch=batch, pause=0.02)
+    engine = partial(judge_locally, backend=backend, settings=Settings(swap="on"), out=tmp_path, concurrency=2, cancelled=stopped)
+    for result in evaluate(pairs, engine, "scripted", tmp_path, {}, stopped):
+        results.append(result)
+    kept = list(read_results(tmp_path / RESULTS))
+    assert 2 <= len(kept) < 9
+    assert all(result.judged and result.order for result in kept), "what was broken off is not kept as a result"
+
+
+# -- the estimate --------------------------------------------------------------------------------------------------------
+
+
+def test_a_sample_is_drawn_from_what_can_be_judged_and_is_always_the_same() -> None:
+    pairs = [replace(pair, fault="Broken." if pair.row % 5 == 0 else "") for pair in made_pairs(50)]
+    sample = take_sample(pairs, 12)
+    assert sample == take_sample(list(reversed(pairs)), 12)
+    assert len({pair.id for pair in sample}) == 12
+    assert not any(pair.fault for pair in sample)
+    assert len(take_sample(pairs, 99)) == 40
+
+
+def test_an_estimate_scales_the_sample_and_its_spread_holds_the_truth() -> None:
+    results = [replace(made_result(pair), turns=1 + pair.row % 3, seconds=float(1 + pair.row % 3)) for pair in made_pairs(30)]
+    found = estimate(results, 3000, seconds=15.0)
+    assert found.turns[0] < 6000 < found.turns[2]
+    assert found.turns[0] < found.turns[1] < found.turns[2]
+    assert found.prompt_tokens == pytest.approx((12_000_000,) * 3), "what is the same in every pair has no spread"
+    assert found.hours[1] == pytest.approx(3000 * 15 / 30 / 3600, rel=0.1)
+    assert (found.sample, found.failed, found.pairs) == (30, 0, 3000)
+    assert any("3,000" in line for line in found.lines())
+    alone = estimate(results[:1], 10, seconds=5.0)
+    assert alone.hours == pytest.approx((50 / 3600,) * 3)

@@ -1,0 +1,148 @@
+"""The file of results: whole lines only, the last one of a pair counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.support.scripted_runs import made_pairs, made_result, run_description
+from vrthinker_core.errors import BadInput
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result import LEFT_OUT, ROW_FAULT, PairResult, broken_row
+from vrthinker_core.results.result_file import ResultFile, final_results, read_results, to_line
+from vrthinker_core.results.result_table import TABLE, table_row, write_table
+from vrthinker_core.results.run_file import pairs_digest, read_run, write_run
+from vrthinker_core.types import Dimension, Preference, Settings, StopReason, Verdict
+
+PAIRS = made_pairs(5)
+RESULTS = [made_result(pair) for pair in PAIRS]
+
+
+def write(path: Path, results: list[PairResult]) -> None:
+    with ResultFile(path) as file:
+        for result in results:
+            file.append(result)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    told = dict.fromkeys(Dimension, (0.25, 0.5, 0.125))
+    results = [*RESULTS, replace(RESULTS[0], probabilities=told, swapped=Verdict(OA=Preference.TIE), confidence=None)]
+    write(path, results)
+    assert list(read_results(path)) == results
+
+
+@pytest.mark.parametrize("size", [1, 40, 200_000])
+def test_half_a_line_is_left_out_and_cut_off_before_the_next_one(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "results.jsonl"
+    write(path, RESULTS[:2])
+    with path.open("ab") as file:
+        file.write((to_line(RESULTS[2])[:-1] * (size // 100 + 1))[:size])
+    assert list(read_results(path)) == RESULTS[:2]
+    write(path, RESULTS[2:3])
+    assert list(read_results(path)) == RESULTS[:3]
+
+
+def test_a_file_of_half_a_line_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(b'{"pair": ')
+    write(path, RESULTS[:1])
+    assert path.read_bytes() == to_line(RESULTS[0])
+
+
+def test_of_several_lines_the_last_one_counts(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    again = replace(RESULTS[1], turns=7)
+    write(path, [RESULTS[2], RESULTS[1], RESULTS[0], again])
+    assert final_results(path) == [RESULTS[0], again, RESULTS[2]]
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b"nothing\n", b"\n", b'{"format": "another/1"}\n'])
+def test_what_is_no_result_is_named_with_its_line(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(to_line(RESULTS[0]) + line)
+    with pytest.raises(BadInput, match=r"^Line 2 of results\.jsonl is no result of an evaluation: "):
+        list(read_results(path))
+
+
+@pytest.mark.parametrize(
+    ("fault", "again"),
+    [
+        ("BackendFailed", True),
+        ("DecoderDied", True),
+        ("ConnectionResetError", True),
+        ("BackendRefused", False),
+        ("VideoError", False),
+        ("BadInput", False),
+        ("MemoryError", False),
+        ("CheckpointError", False),
+        (ROW_FAULT, False),
+        (LEFT_OUT, False),
+        ("", False),
+    ],
+)
+def test_which_failures_may_pass(fault: str, again: bool) -> None:
+    assert PairResult(PAIRS[0], "judge", StopReason.FAILED, fault=fault).may_pass is again
+
+
+def test_a_run_that_was_stopped_is_judged_again() -> None:
+    assert PairResult(PAIRS[0], "judge", StopReason.CANCELLED).may_pass
+
+
+def test_the_table_is_flat_and_holds_every_result(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    broken = broken_row(replace(PAIRS[3], fault="The prompt is empty."), "judge")
+    left_out = broken_row(replace(PAIRS[4], left_out='People found it "Hard to judge".'), "judge")
+    told = replace(RESULTS[0], probabilities={Dimension.OA: (0.1, 0.7, 0.2)}, swapped=Verdict(OA=Preference.TIE))
+    write_table(results := [told, *RESULTS[1:3], broken, left_out], tmp_path / TABLE)
+    rows = parquet.read_table(tmp_path / TABLE).to_pylist()
+    assert [{name: row[name] for name in table_row(result)} for row, result in zip(rows, results, strict=True)] == [
+        table_row(result) for result in results
+    ]
+    assert all(not isinstance(value, list | dict) for row in rows for value in row.values())
+    assert (rows[0]["label_OA"], rows[0]["swapped_OA"], rows[0]["p_OA_1"], rows[0]["p_TA_1"]) == (1, 0, 0.7, None)
+    assert [(row["judged"], row["left_out"], row["fault"]) for row in rows[3:]] == [
+        (False, False, ROW_FAULT),
+        (False, True, LEFT_OUT),
+    ]
+    assert rows[3]["error"] == "The prompt is empty."
+    assert rows[3]["verdict_OA"] is None, "a broken row is no tie"
+
+
+def test_an_empty_table_has_its_columns(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    write_table([], tmp_path / TABLE)
+    assert set(parquet.read_schema(tmp_path / TABLE).names) == set(table_row(RESULTS[0]))
+
+
+def test_a_run_is_the_same_whatever_the_order_and_place_of_its_pairs(tmp_path: Path) -> None:
+    run = run_description(PAIRS)
+    write_run(tmp_path, run)
+    assert read_run(tmp_path) == run
+    moved = [replace(pair, first=f"/elsewhere/{pair.first}", row=9, fault="gone") for pair in reversed(PAIRS)]
+    assert not run.difference(run_description(moved))
+    assert pairs_digest(PAIRS[1:]) != run.digest != pairs_digest([relabelled(PAIRS[0]), *PAIRS[1:]])
+
+
+def relabelled(pair: EvaluationPair) -> EvaluationPair:
+    return replace(pair, labels=Verdict(TA=Preference.TIE))
+
+
+def test_what_differs_between_two_runs_is_said() -> None:
+    run = run_description(PAIRS)
+    assert run.difference(run_description(PAIRS[1:])) == "the data set pairs.csv (csv, 5 rows)"
+    assert run.difference(run_description(PAIRS, "nano")) == "the judge scripted"
+    other = run_description(PAIRS, settings=Settings(max_turns=3, swap="on"))
+    assert run.difference(other) == "the settings max_turns None, swap off"
+
+
+def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds no evaluation"):
+        read_run(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(BadInput, match="describes no evaluation that is known here"):
+        read_run(tmp_path)

@@ -1,0 +1,99 @@
+"""`run.json`: what an evaluation is, so that its folder is read rightly and never mixed with another one."""
+
+import functools
+import hashlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from vrthinker_core.atomic_file import atomic_path
+from vrthinker_core.errors import BadInput
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.types import Settings
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+RUN = "run.json"  # Beside the results
+PACKAGES = ("vrthinker", "torch", "transformers", "av", "openai", "ray")  # Whose versions are kept, where they are installed
+
+
+@dataclass(frozen=True, slots=True)
+class RunStart:
+    """One start of an evaluation: the first, or one that went on."""
+
+    at: str  # Time in UTC, ISO 8601
+    engine: str
+    concurrency: int
+    limit: int | None
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRun:
+    """What was judged, by whom, and how. Two runs are the same where these agree; only their starts may differ."""
+
+    dataset: str  # The layout
+    path: str  # Where it lay
+    pairs: int  # Of the whole data set
+    digest: str  # Of all pairs with people's labels, whatever the order of the rows and wherever the videos lie
+    judge: str  # As it was chosen
+    settings: Settings
+    starts: tuple[RunStart, ...] = ()
+    format: Literal["vr-thinker-evaluation/1"] = "vr-thinker-evaluation/1"
+
+    def difference(self, other: "EvaluationRun") -> str:
+        """What differs between the two, "" where they are the same run."""
+        if self.dataset != other.dataset or self.digest != other.digest:
+            return f"the data set {self.path} ({self.dataset}, {self.pairs:,} rows)"
+        if self.judge != other.judge:
+            return f"the judge {self.judge}"
+        mine, its = asdict(self.settings), asdict(other.settings)
+        changed = [f"{name} {value}" for name, value in mine.items() if value != its[name]]
+        return f"the settings {', '.join(changed)}" if changed else ""
+
+
+@functools.cache
+def _adapter() -> "TypeAdapter[EvaluationRun]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(EvaluationRun)
+
+
+def read_run(folder: Path) -> EvaluationRun:
+    """What the evaluation in a folder is. Raises BadInput where there is none."""
+    from pydantic import ValidationError
+
+    try:
+        return _adapter().validate_json((folder / RUN).read_bytes())
+    except OSError:
+        raise BadInput(f"{folder} holds no evaluation.") from None
+    except ValidationError:
+        raise BadInput(f"{folder / RUN} describes no evaluation that is known here.") from None
+
+
+def write_run(folder: Path, run: EvaluationRun) -> None:
+    """Keep it. Raises OSError."""
+    with atomic_path(folder / RUN) as part:
+        part.write_bytes(_adapter().dump_json(run, indent=1) + b"\n")
+
+
+def pairs_digest(pairs: Iterable[EvaluationPair]) -> str:
+    """The digest of a data set: equal for equal pairs with equal labels."""
+    lines = sorted(f"{pair.id} {pair.labels.labels}" for pair in pairs)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def installed_versions() -> dict[str, str]:
+    """Of Python and of the packages that have a say in the results."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
