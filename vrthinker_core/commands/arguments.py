@@ -1,7 +1,9 @@
 """What the commands share: arguments that are read, a progress bar, and lines on standard error."""
 
 import json
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,3 +66,21 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
                 print_error(f"{what}: {done} of {total}")
 
         yield advance
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """Within the block Ctrl+C and SIGTERM only ask for an end, twice they force it; gives the function that says if one did."""
+    asked = threading.Event()
+
+    def ask(*_: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,41 +1,131 @@
 """The commands about many pairs: `evaluate`, `report`. Their arguments are read here; what they do stands in `evaluation`."""
 
-from functools import partial
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vrthinker_core.commands.arguments import print_error, progress
+from vrthinker_core.commands.arguments import print_error, stop_on_signal
+from vrthinker_core.commands.pair_progress import PairCounts, pair_progress
 from vrthinker_core.commands.setting_options import with_setting_options
-from vrthinker_core.types import Settings
+from vrthinker_core.errors import BadInput
+from vrthinker_core.text import encodable
+from vrthinker_core.types import Dimension, Settings
+from vrthinker_core.types.progress import count
+
+if TYPE_CHECKING:
+    from vrthinker_core.evaluation.job import EvaluationJob
+    from vrthinker_core.results.pair import EvaluationPair
+    from vrthinker_core.results.result import PairResult
+    from vrthinker_core.results.run_file import EvaluationRun
 
 CONCURRENCY = 8  # Pairs in hand at a time, where nobody chose
+SAMPLE = 24  # Pairs that an estimate judges, where nobody chose
+NOTHING_JUDGED, INTERRUPTED = 3, 130  # Exit status
 
 
 @with_setting_options
 def evaluate(
-    dataset: Annotated[str, typer.Argument(help="csv")],
-    path: Annotated[Path, typer.Argument(help="The table of pairs.")],
+    dataset: Annotated[str, typer.Argument(help="videogen-reward, genai-bench, mj-bench-video or csv.")],
+    path: Annotated[Path, typer.Argument(help="The folder of the data set, or the table in it.")],
     *,
     judge: Annotated[str | None, typer.Option(help="nano, hf:ID_OR_PATH or scripted:FILE. [default: the best one here]")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("evaluation"),
+    out: Annotated[Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")] = Path("evaluation"),
+    limit: Annotated[int | None, typer.Option(help="Take so many pairs: always the same, whatever the order of the rows.")] = None,
     concurrency: Annotated[int, typer.Option(help="Pairs in hand at a time.")] = CONCURRENCY,
+    engine: Annotated[str, typer.Option(help="local, or ray[:ADDRESS] for a cluster.")] = "local",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on; what failed and may pass is judged again.")] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Judge only a random sample, which counts, and say what the whole takes.")
+    ] = False,
+    sample: Annotated[int, typer.Option(help="Pairs of that sample.")] = SAMPLE,
     settings: Settings,
 ) -> None:
-    """Judge the pairs of a data set, and say how far the judge agrees with people."""
-    from vrthinker_core.backends import open_backend
-    from vrthinker_core.evaluation.datasets import read_dataset
-    from vrthinker_core.evaluation.engines.local import judge_locally
-    from vrthinker_core.evaluation.run import evaluate as run_evaluation
+    """Judge the pairs of a data set, and say how far the judge agrees with people.
 
+    Every result is kept as it comes. A run that was stopped or killed goes on with --resume.
+    """
+    from vrthinker_core.backends.factory import default_choice
+    from vrthinker_core.evaluation.datasets import read_dataset, take_some
+    from vrthinker_core.evaluation.job import EvaluationJob
+
+    if sample < 1:
+        raise BadInput(f"--sample {sample} judges nothing: give a number from 1 up.")
+    job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     pairs = read_dataset(dataset, path)
-    backend = open_backend(judge)
-    engine = partial(judge_locally, backend=backend, settings=settings, out=out, concurrency=concurrency)
-    with progress("pairs") as advance:
-        for done, result in enumerate(run_evaluation(pairs, engine, backend.name, out), start=1):
-            print_error(f"Row {result.pair.row}: {result.error}" if result.error else "")
-            advance(done, len(pairs))
+    run = job.describe(dataset, path, pairs, limit)
+    raise typer.Exit(_evaluate(job, run, take_some(pairs, limit), resume, sample if estimate else None))
+
+
+def _evaluate(
+    job: "EvaluationJob", run: "EvaluationRun", pairs: "Sequence[EvaluationPair]", resume: bool, sample: int | None
+) -> int:
+    """Judge the pairs, or a sample of them, and print what came of it; gives the exit status."""
+    from vrthinker_core.evaluation.estimate import take_sample
+    from vrthinker_core.evaluation.out_folder import open_out
+    from vrthinker_core.evaluation.run import write_final_table
+
+    chosen = pairs if sample is None else take_sample(pairs, sample)
+    with open_out(job.out, run, resume=resume), stop_on_signal() as stopped:
+        counts = _judge(job, chosen, stopped)
+        results = write_final_table(job.out, pairs)
+    if stopped():
+        print_error(f"Stopped; {len(results):,} of {count(len(pairs), 'pair')} have a result. Go on with --resume.")
+        return INTERRUPTED
+    if sample is None:
+        _print_summary(results, job.out)
+    else:
+        taken = {pair.id for pair in chosen}
+        _print_estimate([result for result in results if result.pair.id in taken], pairs, counts, job.concurrency)
+    return 0 if any(result.judged for result in results) else NOTHING_JUDGED
+
+
+def _judge(job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Callable[[], bool]) -> PairCounts:
+    """Judge the pairs that have no result yet; gives how many came of it."""
+    from vrthinker_core.evaluation.run import evaluate as run_evaluation
+    from vrthinker_core.evaluation.run import results_so_far
+
+    done = results_so_far(pairs, job.out)
+    before = [done[pair.id] for pair in pairs if pair.id in done]
+    if len(before) == len(pairs):
+        return PairCounts(len(pairs), len(pairs))
+    name, engine = job.open_engine(stopped)
+    counts = PairCounts(len(pairs), len(before), sum(not (result.judged or result.left_out) for result in before))
+    with pair_progress(counts) as add:
+        for result in run_evaluation(pairs, engine, name, job.out, done, stopped):
+            add(result)
+    counts.seconds = time.monotonic() - counts.begun
+    return counts
+
+
+def _print_estimate(
+    sample: "Sequence[PairResult]", pairs: "Sequence[EvaluationPair]", counts: PairCounts, concurrency: int
+) -> None:
+    from vrthinker_core.evaluation.estimate import estimate
+
+    if not sample:
+        raise BadInput("No row can be judged: there is nothing to estimate.")
+    side_by_side = min(concurrency, len(sample))
+    took = counts.seconds / counts.judged * len(sample) if counts.judged else sum(r.seconds for r in sample) / side_by_side
+    whole = sum(not (pair.fault or pair.left_out) for pair in pairs)
+    print("\n".join(estimate(sample, whole, took).lines()))
+    print("These results count: go on with --resume, without --estimate.")
+
+
+def _print_summary(results: "Sequence[PairResult]", out: Path) -> None:
+    """How many there are of each kind, and how far the judge agrees with people."""
+    left_out = sum(result.left_out for result in results)
+    judged = [result for result in results if result.judged]
+    failed = len(results) - len(judged) - left_out
+    print(f"{count(len(judged), 'pair')} judged, {failed:,} failed, {left_out:,} left out. Results: {encodable(str(out))}")
+    for dimension in Dimension:
+        told = [(dict(r.pair.labels)[dimension], r.verdict and dict(r.verdict)[dimension]) for r in judged]
+        known = [label is own for label, own in told if label is not None]
+        if known:
+            share = sum(known) / len(known)
+            print(f"{dimension.value}  as people say, ties included: {share:6.1%} of {count(len(known), 'pair')}")
 
 
 def report(

@@ -1,0 +1,79 @@
+"""How far an evaluation is: a bar with rate, time left and failures in a terminal, a line now and then elsewhere."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from vrthinker_core.commands.arguments import LINE_SECONDS, print_error
+from vrthinker_core.results.result import ROW_FAULT, PairResult
+from vrthinker_core.types.progress import count
+
+NAMED = 20  # Failures that are named as they come; all stand in the table
+
+
+@dataclass(slots=True)
+class PairCounts:
+    """Counts results as they come, and says how fast they do."""
+
+    total: int
+    done: int = 0  # Rows with a result, those of an earlier start included
+    failed: int = 0
+    judged: int = 0  # Since this start, failures of the judge included: what the rate is made of
+    begun: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0  # That they took in this start, once it has ended
+
+    def add(self, result: PairResult) -> str:
+        """Count one more result; gives the sentence of a failure, "" for none."""
+        self.done += 1
+        self.judged += not (result.fault == ROW_FAULT or result.left_out)
+        if result.judged or result.left_out:
+            return ""
+        self.failed += 1
+        return f"Row {result.pair.row}: {result.error or result.stop.value}"
+
+    @property
+    def line(self) -> str:
+        """`120 of 26,500 pairs, 3.1 a second, 2 h 20 min left, 4 failed`."""
+        seconds = time.monotonic() - self.begun
+        parts = [f"{self.done:,} of {count(self.total, 'pair')}"]
+        if self.judged and seconds > 0:
+            rate = self.judged / seconds
+            parts.append(f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each")
+            parts.append(f"{time_left((self.total - self.done) / rate)} left")
+        return ", ".join([*parts, *([f"{self.failed:,} failed"] if self.failed else [])])
+
+
+def time_left(seconds: float) -> str:
+    """`40 s`, `12 min`, `2 h 20 min`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min" if minutes else f"{rest} s"
+
+
+@contextmanager
+def pair_progress(counts: PairCounts) -> Iterator[Callable[[PairResult], None]]:
+    """Show the counts on standard error as they grow, with the first failures by name; gives the function for each result."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = (BarColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task, said, named = bar.add_task("pairs", total=counts.total), time.monotonic(), 0
+
+        def add(result: PairResult) -> None:
+            nonlocal said, named
+            if failure := counts.add(result):
+                named += 1
+                print_error(failure if named <= NAMED else "")
+                print_error("Further failures are only counted; the table names each." if named == NAMED else "")
+            if not bar.disable:
+                bar.update(task, completed=counts.done, description=counts.line)
+            elif time.monotonic() - said >= LINE_SECONDS:
+                said = time.monotonic()
+                print_error(counts.line)
+
+        yield add
