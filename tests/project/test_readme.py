@@ -172,6 +172,14 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
         "The longest wait of an honest visitor, and memory above idle: visitors: 0.75 s, 120 MB; traces: 0.75 s, 120 MB; "
         "bodies: 0.75 s, 120 MB; calls: 0.75 s, 120 MB; disk: 0.75 s, 120 MB; 5 of them refused",
     ),
+    (
+        "evaluate",
+        {
+            "rows": {"rows": 26_500, "seconds": 12.25, "processor_seconds": 8.5, "peak_mb": 340},
+            "clips": {"pairs": 200, "pairs_a_second": 7.5},
+        },
+        "26,500 rows in 12.2 s (8.5 s of one processor) and 340 MB without their videos; with small clips 7.5 pairs a second",
+    ),
 ]
 """Made-up results, and what the README says of them."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import BadInput
 
+INTERRUPTED = 130  # Exit status after Ctrl+C
 LINE_SECONDS = 5.0  # between two lines that say how far a command is
 
 
@@ -75,7 +76,7 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
 
     def ask(*_: object) -> None:
         if asked.is_set():
-            raise KeyboardInterrupt
+            sys.exit(INTERRUPTED)
         asked.set()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vrthinker_core.commands.arguments import print_error, stop_on_signal
-from vrthinker_core.commands.pair_progress import PairCounts, pair_progress
+from vrthinker_core.commands.arguments import INTERRUPTED, print_error, stop_on_signal
+from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
-from vrthinker_core.types import Dimension, Settings
+from vrthinker_core.types import Settings
 from vrthinker_core.types.progress import count
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CONCURRENCY = 8  # Pairs in hand at a time, where nobody chose
 SAMPLE = 24  # Pairs that an estimate judges, where nobody chose
-NOTHING_JUDGED, INTERRUPTED = 3, 130  # Exit status
+NOTHING_JUDGED = 3  # Exit status
 
 
 @with_setting_options
@@ -75,14 +75,14 @@ def _evaluate(
         print_error(f"Stopped; {len(results):,} of {count(len(pairs), 'pair')} have a result. Go on with --resume.")
         return INTERRUPTED
     if sample is None:
-        _print_summary(results, job.out)
+        _print_summary(run, results, job.out)
     else:
         taken = {pair.id for pair in chosen}
         _print_estimate([result for result in results if result.pair.id in taken], pairs, counts, job.concurrency)
     return 0 if any(result.judged for result in results) else NOTHING_JUDGED
 
 
-def _judge(job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Callable[[], bool]) -> PairCounts:
+def _judge(job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Callable[[], bool]) -> ProgressCounts:
     """Judge the pairs that have no result yet; gives how many came of it."""
     from vrthinker_core.evaluation.run import evaluate as run_evaluation
     from vrthinker_core.evaluation.run import results_so_far
@@ -90,9 +90,9 @@ def _judge(job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Cal
     done = results_so_far(pairs, job.out)
     before = [done[pair.id] for pair in pairs if pair.id in done]
     if len(before) == len(pairs):
-        return PairCounts(len(pairs), len(pairs))
+        return ProgressCounts(len(pairs), len(pairs))
     name, engine = job.open_engine(stopped)
-    counts = PairCounts(len(pairs), len(before), sum(not (result.judged or result.left_out) for result in before))
+    counts = ProgressCounts(len(pairs), len(before), sum(not (result.judged or result.left_out) for result in before))
     with pair_progress(counts) as add:
         for result in run_evaluation(pairs, engine, name, job.out, done, stopped):
             add(result)
@@ -101,7 +101,7 @@ def _judge(job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Cal
 
 
 def _print_estimate(
-    sample: "Sequence[PairResult]", pairs: "Sequence[EvaluationPair]", counts: PairCounts, concurrency: int
+    sample: "Sequence[PairResult]", pairs: "Sequence[EvaluationPair]", counts: ProgressCounts, concurrency: int
 ) -> None:
     from vrthinker_core.evaluation.estimate import estimate
 
@@ -114,18 +114,21 @@ def _print_estimate(
     print("These results count: go on with --resume, without --estimate.")
 
 
-def _print_summary(results: "Sequence[PairResult]", out: Path) -> None:
-    """How many there are of each kind, and how far the judge agrees with people."""
-    left_out = sum(result.left_out for result in results)
-    judged = [result for result in results if result.judged]
-    failed = len(results) - len(judged) - left_out
-    print(f"{count(len(judged), 'pair')} judged, {failed:,} failed, {left_out:,} left out. Results: {encodable(str(out))}")
-    for dimension in Dimension:
-        told = [(dict(r.pair.labels)[dimension], r.verdict and dict(r.verdict)[dimension]) for r in judged]
-        known = [label is own for label, own in told if label is not None]
-        if known:
-            share = sum(known) / len(known)
-            print(f"{dimension.value}  as people say, ties included: {share:6.1%} of {count(len(known), 'pair')}")
+def _print_summary(run: "EvaluationRun", results: "Sequence[PairResult]", out: Path) -> None:
+    """How many there are of each kind, how far the judge agrees with people, and where the report is."""
+    from rich.console import Console
+
+    from vrthinker_core.evaluation.reports.console_summary import print_summary
+    from vrthinker_core.evaluation.reports.write import write_report
+    from vrthinker_core.evaluation.scores import summarize
+
+    left_out, judged = sum(result.left_out for result in results), sum(result.judged for result in results)
+    failed = len(results) - judged - left_out
+    print(f"{count(judged, 'pair')} judged, {failed:,} failed, {left_out:,} left out. Results: {encodable(str(out))}")
+    if judged:
+        summary = summarize(results, data_set=run.dataset)
+        print_summary(summary, Console())
+        print(write_report(out, summary, results))
 
 
 def report(

@@ -13,7 +13,7 @@ NAMED = 20  # Failures that are named as they come; all stand in the table
 
 
 @dataclass(slots=True)
-class PairCounts:
+class ProgressCounts:
     """Counts results as they come, and says how fast they do."""
 
     total: int
@@ -54,7 +54,7 @@ def time_left(seconds: float) -> str:
 
 
 @contextmanager
-def pair_progress(counts: PairCounts) -> Iterator[Callable[[PairResult], None]]:
+def pair_progress(counts: ProgressCounts) -> Iterator[Callable[[PairResult], None]]:
     """Show the counts on standard error as they grow, with the first failures by name; gives the function for each result."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn

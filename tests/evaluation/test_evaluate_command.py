@@ -1,0 +1,219 @@
+"""`evaluate` as a person calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.support.public_files import VIDEOGEN_COLUMNS, mj_row, write_mj
+from tests.evaluation.support.scripted_runs import answer, made_pairs, made_result, write_table
+from vrthinker_core.cli import main
+from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress, time_left
+from vrthinker_core.results.result import broken_row
+from vrthinker_core.results.result_file import RESULTS, final_results
+from vrthinker_core.results.run_file import read_run
+from vrthinker_core.traces import load
+from vrthinker_core.training.drawn_world.video_files import write_pairs
+from vrthinker_core.types import StopReason
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Evaluate:
+    """Calls the command in this process."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> None:
+        self.script, self.out = folder / "script.jsonl", folder / "out"
+        self.script.write_text(json.dumps({"reply": answer("whatever")}))
+        self._capsys, self._patch = capsys, patch
+
+    def __call__(self, *arguments: object, judge: str = "") -> tuple[int, str, str]:
+        """Exit status, standard output, standard error."""
+        chosen = ["evaluate", *map(str, arguments), "--judge", judge or f"scripted:{self.script}", "--out", str(self.out)]
+        self._patch.setattr(sys, "argv", ["vrthinker", *chosen])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, *self._capsys.readouterr()
+
+
+@pytest.fixture
+def evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Evaluate:
+    return Evaluate(tmp_path, capsys, monkeypatch)
+
+
+def test_the_built_in_judge_is_evaluated_on_drawn_pairs(evaluate: Evaluate, tmp_path: Path) -> None:
+    table = write_pairs(2, 1, tmp_path / "drawn", 112)
+    status, printed, told = evaluate("csv", table, judge="nano")
+    assert status == 0, told
+    assert "2 pairs" in printed
+    results = final_results(evaluate.out / RESULTS)
+    assert [result.pair.row for result in results] == [1, 2]
+    for result in results:
+        trace = load(evaluate.out / result.trace)
+        assert trace.finished
+        assert (result.judge, result.verdict) == (trace.started.judge, trace.finished.verdict)
+        assert result.judge.startswith("nano")
+        assert (result.turns, result.judged) == (len(trace.turns), True)
+        assert min(result.prompt_tokens, result.new_tokens, result.frames) > 0
+
+
+def test_each_row_has_its_end_and_a_second_call_asks_for_resume(evaluate: Evaluate, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "set", 4, broken=[2])
+    status, printed, told = evaluate("csv", table, "--max-turns", 2)
+    assert (status, told.strip()) == (0, "Row 2: There is no file gone.mp4.")
+    assert re.search(r"\b3 pairs\b.*\n", printed)
+    assert str(evaluate.out) in printed
+    assert evaluate("csv", table, "--max-turns", 2) == (
+        2,
+        "",
+        f"{evaluate.out} holds this evaluation already: go on with --resume, or name a new folder with --out.\n",
+    )
+    status, printed_again, told = evaluate("csv", table, "--max-turns", 2, "--resume")
+    assert (status, told) == (0, "")
+    assert printed_again == printed
+    assert read_run(evaluate.out).settings.max_turns == 2
+
+
+def test_a_larger_limit_goes_on_with_the_rest(evaluate: Evaluate, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "set", 6)
+    assert evaluate("csv", table, "--limit", 2)[0] == 0
+    first = {result.pair.id for result in final_results(evaluate.out / RESULTS)}
+    assert evaluate("csv", table, "--limit", 5, "--resume")[0] == 0
+    then = [result.pair.id for result in final_results(evaluate.out / RESULTS)]
+    assert (len(first), len(then)) == (2, 5)
+    assert first < set(then)
+    assert [start.limit for start in read_run(evaluate.out).starts] == [2, 5]
+
+
+def test_an_estimate_counts_for_the_run(evaluate: Evaluate, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "set", 8, broken=[3])
+    status, printed, _ = evaluate("csv", table, "--estimate", "--sample", 3)
+    assert status == 0
+    assert printed.startswith("3 pairs judged in ")
+    assert re.search(r"\n  pairs +7\n  turns +7 \(7 to 7\)\n  tokens read +[\d,]+ \([\d,]+ to [\d,]+\)\n", printed)
+    assert re.search(r"\n  hours +\d+\.\d\d \(\d+\.\d\d to \d+\.\d\d\)\n", printed)
+    kept = {result.pair.id for result in final_results(evaluate.out / RESULTS)}
+    assert len(kept) == 3
+    assert evaluate("csv", table, "--estimate", "--sample", 3, "--resume")[0] == 0, "of what has been judged already"
+    assert {result.pair.id for result in final_results(evaluate.out / RESULTS)} == kept
+    assert evaluate("csv", table, "--resume")[0] == 0
+    lines = (evaluate.out / RESULTS).read_bytes().splitlines()
+    assert len(lines) == 8, "no pair of the sample was judged again"
+
+
+def test_what_people_could_not_say_is_counted_as_left_out(evaluate: Evaluate, tmp_path: Path) -> None:
+    write_mj(tmp_path / "mj", [mj_row(1, "Hard to judge"), mj_row(2, "Same")])
+    status, printed, told = evaluate("mj-bench-video", tmp_path / "mj")
+    assert status == 3, "the files are no videos: no pair was judged"
+    assert "left out" in printed
+    assert told.startswith("Row 2: ")
+    assert "Hard to judge" not in told
+    first, second = final_results(evaluate.out / RESULTS)
+    assert (first.left_out, first.error) == (True, 'People found it "Hard to judge".')
+    assert second.fault == "VideoError"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("another", "."), "There is no data set 'another'. Choose one of videogen-reward, genai-bench, mj-bench-video, csv."),
+        (("csv", "nowhere.csv"), "There is no file or folder nowhere.csv."),
+        (("csv", "TABLE", "--limit", "0"), "--limit 0 takes no pair: give a number from 1 up."),
+        (("csv", "TABLE", "--concurrency", "0"), "--concurrency 0 judges nothing: give a number from 1 up."),
+        (("csv", "TABLE", "--sample", "-1"), "--sample -1 judges nothing: give a number from 1 up."),
+        (("csv", "TABLE", "--engine", "slurm"), "There is no engine 'slurm'. Choose local, ray or ray:ADDRESS."),
+        (("videogen-reward", "TABLE"), f"pairs.csv has no column path_A. It needs {', '.join((*VIDEOGEN_COLUMNS[:5], 'TA'))}"),
+    ],
+)
+def test_bad_input_is_one_sentence(evaluate: Evaluate, tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
+    table = write_table(tmp_path / "set", 1)
+    status, printed, told = evaluate(*[str(table) if argument == "TABLE" else argument for argument in arguments])
+    assert (status, printed) == (2, "")
+    assert told.startswith(sentence)
+    assert told.count("\n") == 1
+    assert not evaluate.out.exists()
+
+
+def test_a_judge_that_cannot_be_opened_leaves_a_run_that_can_begin(evaluate: Evaluate, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "set", 2)
+    evaluate.script.write_text("")
+    assert evaluate("csv", table)[0] == 2
+    evaluate.script.write_text(json.dumps({"reply": answer("now")}))
+    assert evaluate("csv", table, "--resume")[0] == 0
+    assert all(result.judged for result in final_results(evaluate.out / RESULTS))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there a signal ends a process at once")
+def test_ctrl_c_ends_it_with_all_that_was_judged(evaluate: Evaluate, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "set", 12)
+    reply = {"reply": answer("slow"), "pause": 0.02}
+    evaluate.script.write_text(json.dumps(reply))
+    command = ["evaluate", "csv", table, "--judge", f"scripted:{evaluate.script}", "--out", evaluate.out, "--concurrency", 2]
+    with subprocess.Popen(
+        [sys.executable, "-m", "vrthinker_core", *map(str, command)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while process.poll() is None and not _lines(evaluate.out / RESULTS):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        printed, told = process.communicate(timeout=120)
+    assert (process.returncode, printed) == (130, ""), told
+    kept = (evaluate.out / RESULTS).read_bytes()
+    assert 1 <= (found := kept.count(b"\n")) < 12
+    assert told == f"Stopped; {found} of 12 pairs have a result. Go on with --resume.\n"
+    assert all(result.judged for result in final_results(evaluate.out / RESULTS))
+    evaluate.script.write_text(json.dumps(reply | {"pause": 0}))
+    assert evaluate("csv", table, "--resume")[0] == 0
+    assert (evaluate.out / RESULTS).read_bytes().startswith(kept)
+    assert len(final_results(evaluate.out / RESULTS)) == _lines(evaluate.out / RESULTS) == 12
+
+
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+# -- progress ------------------------------------------------------------------------------------------------------------
+
+
+def test_progress_counts_rate_time_left_and_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = made_pairs(8)
+    counts = ProgressCounts(total=10, done=2, begun=time.monotonic() - 8)
+    with pair_progress(counts) as add:
+        for pair in pairs[:4]:
+            add(made_result(pair))
+        add(broken_row(replace(pairs[4], fault="There is no file."), "judge"))
+        add(broken_row(replace(pairs[5], left_out="Hard to judge."), "judge"))
+        add(replace(made_result(pairs[6]), stop=StopReason.FAILED, error="The server is gone.", fault="BackendFailed"))
+    assert (counts.done, counts.judged, counts.failed) == (9, 5, 2)
+    assert re.fullmatch(r"9 of 10 pairs, 1\.\d s each, \d s left, 2 failed", counts.line)
+    assert capsys.readouterr().err == "Row 5: There is no file.\nRow 7: The server is gone.\n"
+
+
+def test_many_failures_are_counted_and_the_first_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = ProgressCounts(total=50)
+    with pair_progress(counts) as add:
+        for pair in made_pairs(50):
+            add(broken_row(replace(pair, fault="There is no file."), "judge"))
+    lines = capsys.readouterr().err.splitlines()
+    assert counts.failed == 50
+    assert len(lines) == 21
+    assert lines[-1] == "Further failures are only counted; the table names each."
+
+
+@pytest.mark.parametrize(("seconds", "words"), [(7, "7 s"), (75, "1 min"), (8400, "2 h 20 min"), (4_000_000, "1,111 h 6 min")])
+def test_time_left_in_words(seconds: float, words: str) -> None:
+    assert time_left(seconds) == words
