@@ -7,45 +7,45 @@ from vrthinker_core.evaluation.reports.figures import (
     agreement_sentence,
     best_baseline,
     counts_sentence,
+    points_with_interval,
     probability,
     provisional_sentence,
     share,
     share_with_interval,
     value_of,
 )
-from vrthinker_core.evaluation.reports.figures import points_with_interval as points
+from vrthinker_core.evaluation.scores.bootstrap import Estimate
 from vrthinker_core.evaluation.scores.judge_comparison import JudgeComparison
 from vrthinker_core.evaluation.scores.summary import Summary
-from vrthinker_core.types.wording import DIMENSION_NAMES
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-HEADS = ("", "judged", "tau", "diff", "ties", "people's ties", "best baseline, tau")
+HEADS = ("", "judged", "tau", "diff", "ties (people's)", "baseline")
 
 
 def print_summary(summary: Summary, console: "Console") -> None:
-    """Print a summary. Whatever a data set holds is printed as plain text."""
-    _print_table(console, summary.judge, HEADS, _agreement_rows(summary))
+    """Print a summary, its table narrow enough for a terminal. Whatever a data set holds is printed as plain text."""
+    _print_table(console, f"{summary.judge}, in per cent with 95 % intervals", HEADS, _agreement_rows(summary))
     for sentence in _sentences(summary):
         console.print(sentence, markup=False, highlight=False)
 
 
 def print_comparison(compared: JudgeComparison, console: "Console") -> None:
     """Print what two judges score on the same pairs."""
-    heads = ("", "pairs", *compared.judges, "difference, points", "McNemar p")
+    heads = ("", "pairs", "first, %", "second, %", "difference, points", "McNemar p")
     rows = (
         [
-            f"{DIMENSION_NAMES[each.dimension]}, {each.metric}",
+            f"{each.dimension.value} {each.metric}",
             f"{each.pairs:,}",
-            share(each.first),
-            share(each.second),
-            points(each.difference),
+            _bare(each.first),
+            _bare(each.second),
+            points_with_interval(each.difference),
             probability(each.p),
         ]
         for each in compared.metrics
     )
-    _print_table(console, f"{compared.judges[0]} and {compared.judges[1]}", heads, rows)
+    _print_table(console, f"first: {compared.judges[0]}; second: {compared.judges[1]}", heads, rows)
     alone = f"{compared.only_first:,} by the first alone, {compared.only_second:,} by the second alone"
     console.print(f"{compared.shared:,} pairs were judged by both, {alone}.", markup=False, highlight=False)
 
@@ -67,16 +67,26 @@ def _print_table(console: "Console", title: str, heads: tuple[str, ...], rows: I
 
 def _agreement_rows(summary: Summary) -> Iterator[list[str]]:
     for each in summary.agreement:
-        best = best_baseline(each)
         yield [
-            DIMENSION_NAMES[each.dimension],
+            each.dimension.value,
             f"{each.answered:,} of {each.labelled:,}",
-            share_with_interval(each.tau),
-            share_with_interval(each.diff),
-            share(value_of(each.tie_rate)),
-            share(each.people_tie_rate.value),
-            f"{share(best.tau)} ({best.name})",
+            _bare_interval(each.tau),
+            _bare_interval(each.diff),
+            f"{_bare(value_of(each.tie_rate))} ({_bare(each.people_tie_rate.value)})",
+            _bare(best_baseline(each).tau),
         ]
+
+
+def _bare(value: float | None) -> str:
+    """Per cent without the sign, as in `72.7`."""
+    return share(value).removesuffix(" %")
+
+
+def _bare_interval(estimate: Estimate | None) -> str:
+    """As in `72.7 (61.9–81.8)`."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return _bare(value_of(estimate))
+    return f"{_bare(estimate.value)} ({_bare(estimate.low)}–{_bare(estimate.high)})"
 
 
 def _sentences(summary: Summary) -> Iterator[str]:
