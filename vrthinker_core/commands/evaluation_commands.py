@@ -116,19 +116,11 @@ def _print_estimate(
 
 def _print_summary(run: "EvaluationRun", results: "Sequence[PairResult]", out: Path) -> None:
     """How many there are of each kind, how far the judge agrees with people, and where the report is."""
-    from rich.console import Console
-
-    from vrthinker_core.evaluation.reports.console_summary import print_summary
-    from vrthinker_core.evaluation.reports.write import write_report
-    from vrthinker_core.evaluation.scores import summarize
-
     left_out, judged = sum(result.left_out for result in results), sum(result.judged for result in results)
     failed = len(results) - judged - left_out
     print(f"{count(judged, 'pair')} judged, {failed:,} failed, {left_out:,} left out. Results: {encodable(str(out))}")
     if judged:
-        summary = summarize(results, data_set=run.dataset)
-        print_summary(summary, Console())
-        print(write_report(out, summary, results))
+        _report(results, out, run.dataset)
 
 
 def report(
@@ -138,17 +130,27 @@ def report(
     """Sum up an evaluation, or compare two judges on the same pairs; the page and its JSON are written into the first folder."""
     from rich.console import Console
 
-    from vrthinker_core.evaluation.reports.console_summary import print_comparison, print_summary
+    from vrthinker_core.evaluation.reports.console_summary import print_comparison
     from vrthinker_core.evaluation.reports.read_folder import read_folder
-    from vrthinker_core.evaluation.reports.write import write_comparison, write_report
-    from vrthinker_core.evaluation.scores import summarize
+    from vrthinker_core.evaluation.reports.write import write_comparison
 
     results, data_set = read_folder(folder)
     if other is None:
-        summary = summarize(results, data_set=data_set)
-        print_summary(summary, Console())
-        print(write_report(folder, summary, results))
+        _report(results, folder, data_set)
         return
     page, compared = write_comparison((folder, other), results, read_folder(other)[0])
     print_comparison(compared, Console())
-    print(page)
+    print(f"Report: {encodable(str(page))}")
+
+
+def _report(results: "Sequence[PairResult]", folder: Path, data_set: str) -> None:
+    """Print the summary of an evaluation, and write its report into its folder."""
+    from rich.console import Console
+
+    from vrthinker_core.evaluation.reports.console_summary import print_summary
+    from vrthinker_core.evaluation.reports.write import write_report
+    from vrthinker_core.evaluation.scores import summarize
+
+    summary = summarize(results, data_set=data_set)
+    print_summary(summary, Console())
+    print(f"Report: {encodable(str(write_report(folder, summary, results)))}")

@@ -11,13 +11,15 @@ from tests.evaluation.support.made_results import simulate
 from vrthinker_core import cli
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.results.result_file import RESULTS, to_line
+from vrthinker_core.results.run_file import EvaluationRun, write_run
+from vrthinker_core.types import Settings
 
 
 def keep(folder: Path, results: list[PairResult], dataset: str | None = None) -> Path:
     folder.mkdir()
     (folder / RESULTS).write_bytes(b"".join(map(to_line, results)))
     if dataset:
-        (folder / "run.json").write_text(json.dumps({"dataset": dataset}), "utf-8")
+        write_run(folder, EvaluationRun(dataset, "data", len(results), "digest", "nano", Settings()))
     return folder
 
 

@@ -3,7 +3,7 @@
 from vrthinker_core.evaluation.reports.html.tables import Cell
 from vrthinker_core.evaluation.scores.agreement import Baseline, DimensionAgreement
 from vrthinker_core.evaluation.scores.bootstrap import Estimate
-from vrthinker_core.evaluation.scores.summary import PairCounts
+from vrthinker_core.evaluation.scores.summary import ResultCounts
 from vrthinker_core.types import Preference, Verdict
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
@@ -61,7 +61,7 @@ def best_baseline(found: DimensionAgreement) -> Baseline:
     return max(found.baselines, key=lambda each: each.tau)
 
 
-def counts_sentence(counts: PairCounts) -> str:
+def counts_sentence(counts: ResultCounts) -> str:
     """How many pairs there are and what became of them."""
     outcomes = [
         (counts.answered, "judged"),
@@ -75,7 +75,7 @@ def counts_sentence(counts: PairCounts) -> str:
     return f"{counts.pairs:,} pairs of {counts.prompts:,} prompts: {told}.{f' Not counted: {aside}.' if aside else ''}"
 
 
-def provisional_sentence(counts: PairCounts) -> str:
+def provisional_sentence(counts: ResultCounts) -> str:
     """How many verdicts are not final answers, or not whole; "" for none."""
     kinds = [
         (counts.provisional, "provisional (the last recommended one, for no final answer came)"),

@@ -1,30 +1,19 @@
 """Reads the folder of an evaluation for its report."""
 
-import json
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.result import PairResult
-from vrthinker_core.results.result_file import RESULTS, read_results
-
-RUN = "run.json"  # Beside the results: what was judged
+from vrthinker_core.results.result_file import RESULTS, final_results
+from vrthinker_core.results.run_file import RUN, read_run
 
 
 def read_folder(folder: Path) -> tuple[list[PairResult], str]:
-    """The results, of several for one pair the last one, and the data set's name on the command line, "" where that is not known.
+    """The results, and the data set's name on the command line, "" where nothing says which it was.
 
     Raises BadInput for a folder that holds no results.
     """
     if not (folder / RESULTS).is_file():
         raise BadInput(f"{folder} holds no {RESULTS}. Give the folder that evaluate has written.")
-    results = {result.pair.id: result for result in read_results(folder / RESULTS)}
-    return list(results.values()), _data_set(folder / RUN)
-
-
-def _data_set(path: Path) -> str:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return ""
-    name = found.get("dataset") if isinstance(found, dict) else None
-    return name if isinstance(name, str) else ""
+    data_set = read_run(folder).dataset if (folder / RUN).exists() else ""
+    return final_results(folder / RESULTS), data_set

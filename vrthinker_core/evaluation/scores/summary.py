@@ -30,7 +30,7 @@ from vrthinker_core.types import Dimension, StopReason
 
 
 @dataclass(frozen=True, slots=True)
-class PairCounts:
+class ResultCounts:
     """How many pairs there are, and what became of them: pairs = answered + unanswered + failed + cancelled."""
 
     rows: int  # Of the data set, as far as they have a result
@@ -54,7 +54,7 @@ class Summary:
 
     judge: str
     data_set: str  # As the command line calls it; "" where that is not known
-    counts: PairCounts
+    counts: ResultCounts
     dimension: Dimension  # Of what is given for one dimension only: groups
     agreement: tuple[DimensionAgreement, ...]
     position: tuple[PositionBias, ...]
@@ -101,14 +101,14 @@ def summarize(results: Iterable[PairResult], *, data_set: str = "", seed: int = 
     )
 
 
-def _tally(results: list[PairResult], table: LabelTable) -> PairCounts:
+def _tally(results: list[PairResult], table: LabelTable) -> ResultCounts:
     pairs = table.results
     broken = sum(result.fault == ROW_FAULT for result in results)
     answers = [result for result in pairs if result.judged and result.verdict is not None and result.verdict.labels]
     cancelled = [result for result in pairs if _was_cancelled(result)]
     failed = [result for result in pairs if not result.judged and not _was_cancelled(result)]
     faults = Counter(result.fault or result.stop.value for result in failed)
-    return PairCounts(
+    return ResultCounts(
         rows=len(results),
         broken=broken,
         left_out=len(results) - len(pairs) - broken,
