@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from tests.evaluation.support.made_results import simulate
 from vrthinker_core import cli
+from vrthinker_core.evaluation.scores import summarize
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.results.result_file import RESULTS, to_line
 from vrthinker_core.results.run_file import EvaluationRun, write_run
@@ -32,12 +34,14 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *arg
 
 
 def test_one_folder_gives_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = keep(tmp_path / "run", simulate(60, 20), "genai-bench")
+    rows = simulate(60, 20)
+    folder = keep(tmp_path / "run", rows, "genai-bench")
     code, out, error = run(monkeypatch, capfd, str(folder))
     assert (code, error) == (0, "")
     assert "compared with “always tie”" in " ".join(out.split())
     assert str(folder / "report.html") in out.replace("\n", "")
-    assert json.loads((folder / "report.json").read_text("utf-8"))["summary"]["data_set"] == "genai-bench"
+    told = json.loads((folder / "report.json").read_text("utf-8"))["summary"]
+    assert told == json.loads(json.dumps(asdict(summarize(rows, data_set="genai-bench")))), "what was kept says what was judged"
 
 
 def test_a_pair_that_was_judged_again_counts_once(
