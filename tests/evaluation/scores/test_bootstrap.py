@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vrthinker_core.evaluation.scores.bootstrap import Estimate, estimate_ratios, exact_end
+from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, estimate_ratios, exact_end
 
 
-def intervals(right: np.ndarray, prompts: np.ndarray, seed: int = 0) -> list[Estimate]:
+def intervals(right: np.ndarray, prompts: np.ndarray, seed: int = 0) -> list[IntervalEstimate]:
     """One for each row of `right`."""
     ones = np.ones(right.shape[1])
     found = estimate_ratios({number: (row, ones) for number, row in enumerate(right)}, prompts, seed=seed)
     return [estimate for estimate in found.values() if estimate is not None]
 
 
-def coverage(estimates: list[Estimate], truth: float) -> float:
+def coverage(estimates: list[IntervalEstimate], truth: float) -> float:
     return float(np.mean([each.low <= truth <= each.high for each in estimates if each.low is not None and each.high is not None]))
 
 
@@ -53,5 +53,5 @@ def test_all_right_has_the_exact_lower_end(count: int) -> None:
 def test_a_single_prompt_has_no_interval_and_nothing_below_the_line_no_figure() -> None:
     ones = np.ones(4)
     found = estimate_ratios({"one": (ones, ones), "none": (ones * 0, ones * 0)}, np.zeros(4, dtype=np.int64))
-    assert found == {"one": Estimate(1.0), "none": None}
+    assert found == {"one": IntervalEstimate(1.0), "none": None}
     assert estimate_ratios({"none": (np.ones(0), np.ones(0))}, np.zeros(0, dtype=np.int64)) == {"none": None}

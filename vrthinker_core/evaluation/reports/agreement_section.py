@@ -8,7 +8,7 @@ from vrthinker_core.evaluation.reports.html.page_frame import paragraph, plots, 
 from vrthinker_core.evaluation.reports.html.svg_plots import Bar, interval_bars
 from vrthinker_core.evaluation.reports.html.tables import Cell, figure_table, number, percent
 from vrthinker_core.evaluation.scores.agreement import DimensionAgreement, Metric
-from vrthinker_core.evaluation.scores.bootstrap import Estimate
+from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
 from vrthinker_core.evaluation.scores.published import PublishedScore
 from vrthinker_core.evaluation.scores.summary import Summary
 from vrthinker_core.types import Dimension
@@ -60,7 +60,7 @@ def published_section(summary: Summary) -> Html:
     )
 
 
-def _both(found: DimensionAgreement) -> Iterator[tuple[str, Estimate | None]]:
+def _both(found: DimensionAgreement) -> Iterator[tuple[str, IntervalEstimate | None]]:
     yield "tau", found.tau
     yield "diff", found.diff
 
@@ -83,7 +83,7 @@ def _baseline_bars(found: DimensionAgreement, metric: Metric) -> list[Bar]:
     return [Bar("the judge", estimate.value, estimate.low, estimate.high), *plain]
 
 
-def _published_bars(judge: str, estimate: Estimate | None, scores: tuple[PublishedScore, ...]) -> list[Bar]:
+def _published_bars(judge: str, estimate: IntervalEstimate | None, scores: tuple[PublishedScore, ...]) -> list[Bar]:
     mine = [Bar(judge, estimate.value, estimate.low, estimate.high)] if estimate else []
     return [*mine, *(Bar(each.model, each.value, plain=True) for each in scores)]
 

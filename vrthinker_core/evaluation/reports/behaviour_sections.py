@@ -9,7 +9,7 @@ from vrthinker_core.evaluation.scores.behaviour.calibration import Calibration
 from vrthinker_core.evaluation.scores.behaviour.costs import Costs, SecondsBin
 from vrthinker_core.evaluation.scores.behaviour.groups import LengthGroup
 from vrthinker_core.evaluation.scores.behaviour.order_effects import PositionBias
-from vrthinker_core.evaluation.scores.bootstrap import Estimate
+from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
 from vrthinker_core.evaluation.scores.summary import Summary
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
@@ -56,7 +56,7 @@ def _level_bars(found: Calibration) -> list[Bar]:
     return [_bar(f"CF {each.confidence}, {each.pairs:,} pairs", each.right) for each in found.confidence]
 
 
-def _bar(label: str, estimate: Estimate) -> Bar:
+def _bar(label: str, estimate: IntervalEstimate) -> Bar:
     return Bar(label, estimate.value, estimate.low, estimate.high)
 
 

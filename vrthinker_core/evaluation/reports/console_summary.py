@@ -14,7 +14,7 @@ from vrthinker_core.evaluation.reports.figures import (
     share_with_interval,
     value_of,
 )
-from vrthinker_core.evaluation.scores.bootstrap import Estimate
+from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
 from vrthinker_core.evaluation.scores.judge_comparison import JudgeComparison
 from vrthinker_core.evaluation.scores.summary import Summary
 
@@ -82,7 +82,7 @@ def _bare(value: float | None) -> str:
     return share(value).removesuffix(" %")
 
 
-def _bare_interval(estimate: Estimate | None) -> str:
+def _bare_interval(estimate: IntervalEstimate | None) -> str:
     """As in `72.7 (61.9–81.8)`."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return _bare(value_of(estimate))

@@ -22,7 +22,7 @@ from vrthinker_core.evaluation.reports.figures import (
 from vrthinker_core.evaluation.reports.html.markup import Html, element, join
 from vrthinker_core.evaluation.reports.html.page_frame import paragraph, render_page
 from vrthinker_core.evaluation.reports.pair_tables import disagreement_section, not_judged_section
-from vrthinker_core.evaluation.scores.bootstrap import Estimate
+from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
 from vrthinker_core.evaluation.scores.summary import Summary
 from vrthinker_core.results.result import PairResult
 
@@ -72,7 +72,7 @@ def fact(name: str, value: str, more: str) -> Html:
     return element("div", element("dt", name), element("dd", value, element("small", more)))
 
 
-def _interval(estimate: Estimate | None) -> str:
+def _interval(estimate: IntervalEstimate | None) -> str:
     if estimate is None or estimate.low is None or estimate.high is None:
         return "no interval"
     return f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"

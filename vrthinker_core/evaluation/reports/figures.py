@@ -2,7 +2,7 @@
 
 from vrthinker_core.evaluation.reports.html.tables import Cell
 from vrthinker_core.evaluation.scores.agreement import Baseline, DimensionAgreement
-from vrthinker_core.evaluation.scores.bootstrap import Estimate
+from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
 from vrthinker_core.evaluation.scores.summary import ResultCounts
 from vrthinker_core.types import Preference, Verdict
 from vrthinker_core.types.wording import DIMENSION_NAMES
@@ -16,19 +16,19 @@ def share(value: float | None) -> str:
     return NONE if value is None else f"{100 * value:.1f} %"
 
 
-def share_with_interval(estimate: Estimate | None) -> str:
+def share_with_interval(estimate: IntervalEstimate | None) -> str:
     """As in `72.7 % (61.9 to 81.8)`."""
     if estimate is None or estimate.low is None or estimate.high is None:
         return share(value_of(estimate))
     return f"{share(estimate.value)} ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
 
 
-def value_of(estimate: Estimate | None) -> float | None:
+def value_of(estimate: IntervalEstimate | None) -> float | None:
     """The figure without its interval."""
     return None if estimate is None else estimate.value
 
 
-def share_cell(estimate: Estimate | None) -> Cell:
+def share_cell(estimate: IntervalEstimate | None) -> Cell:
     """A share with its interval in a table; it sorts by the share."""
     return Cell(share_with_interval(estimate), value_of(estimate))
 
@@ -38,7 +38,7 @@ def points(value: float) -> str:
     return f"{100 * value:+.1f}"
 
 
-def points_with_interval(estimate: Estimate) -> str:
+def points_with_interval(estimate: IntervalEstimate) -> str:
     """As in `+4.2 (-1.0 to +9.4)`."""
     if estimate.low is None or estimate.high is None:
         return points(estimate.value)

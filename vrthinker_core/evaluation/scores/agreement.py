@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from vrthinker_core.evaluation.scores.bootstrap import Estimate, Ratio, estimate_ratios
+from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, Ratio, estimate_ratios
 from vrthinker_core.evaluation.scores.labels import NOT_SAID, Labels, LabelTable, Numbers, decided
 from vrthinker_core.types import Dimension, Preference
 
@@ -35,11 +35,11 @@ class DimensionAgreement:
     decided: int  # People prefer a video
     answered: int  # The judge gave a label
     provisional: int  # of those, recommended only: no final answer came
-    tau: Estimate
-    diff: Estimate | None
-    tie_rate: Estimate | None  # Of the judge, among its answers
-    people_tie_rate: Estimate
-    margin: Estimate  # tau above that of the best baseline
+    tau: IntervalEstimate
+    diff: IntervalEstimate | None
+    tie_rate: IntervalEstimate | None  # Of the judge, among its answers
+    people_tie_rate: IntervalEstimate
+    margin: IntervalEstimate  # tau above that of the best baseline
     baselines: tuple[Baseline, ...]
     confusion: tuple[tuple[int, int, int, int], ...]
     """Rows: people said tie, 1, 2. Columns: the judge said tie, 1, 2, nothing."""
@@ -99,7 +99,10 @@ def _baseline(name: str, people: Labels) -> Baseline:
 
 
 def _dimension(
-    table: LabelTable, dimension: Dimension, scores: dict[tuple[Dimension, str], Estimate | None], margin: Estimate | None
+    table: LabelTable,
+    dimension: Dimension,
+    scores: dict[tuple[Dimension, str], IntervalEstimate | None],
+    margin: IntervalEstimate | None,
 ) -> DimensionAgreement:
     people, judge, labelled = table.people[dimension], table.judge[dimension], table.labelled(dimension)
     answered = labelled & (judge != NOT_SAID)

@@ -20,7 +20,7 @@ Ratio = tuple[Column, Column]
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class IntervalEstimate:
     """A figure with its 95 % interval; no ends where fewer than two prompts have a say."""
 
     value: float
@@ -30,7 +30,7 @@ class Estimate:
 
 def estimate_ratios(
     ratios: Mapping[Key, Ratio], prompts: NDArray[np.int64], *, seed: int = 0, shares: bool = True
-) -> dict[Key, Estimate | None]:
+) -> dict[Key, IntervalEstimate | None]:
     """Every ratio with its interval, over the same draws; None where nothing stands below the line.
 
     Equal seeds give equal draws. Ends are the 2.5 and 97.5 percentiles. Where the ratios are `shares`, one of 0 or 1 is the same in
@@ -71,15 +71,15 @@ def _draw(prompts: int, seed: int) -> Iterator[NDArray[np.int64]]:
         yield np.bincount(drawn.ravel(), minlength=size * prompts).reshape(size, prompts)
 
 
-def _estimate(above: Numbers, below: Numbers, drawn: Numbers, share: bool) -> Estimate | None:
+def _estimate(above: Numbers, below: Numbers, drawn: Numbers, share: bool) -> IntervalEstimate | None:
     if below.sum() <= 0:
         return None
     value, voices = float(above.sum() / below.sum()), int((below > 0).sum())
     if voices < 2:
-        return Estimate(value)
+        return IntervalEstimate(value)
     low, high = (float(end) for end in np.nanpercentile(drawn, (100 * TAIL, 100 - 100 * TAIL)))
     if share and (above == below).all():
         low = exact_end(voices)
     elif share and not above.any():
         high = 1 - exact_end(voices)
-    return Estimate(value, low, high)
+    return IntervalEstimate(value, low, high)

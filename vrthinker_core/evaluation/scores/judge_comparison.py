@@ -7,7 +7,7 @@ import numpy as np
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.scores.agreement import Metric, right
-from vrthinker_core.evaluation.scores.bootstrap import Estimate, Ratio, estimate_ratios
+from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, Ratio, estimate_ratios
 from vrthinker_core.evaluation.scores.labels import NOT_SAID, LabelTable, Rows, decided, label_table
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
@@ -22,7 +22,7 @@ class MetricComparison:
     pairs: int
     first: float
     second: float
-    difference: Estimate  # first less second
+    difference: IntervalEstimate  # first less second
     first_alone: int  # Pairs that only the first judge has right
     second_alone: int
     p: float  # McNemar's exact test, two-sided: how likely counts at least as unequal are between judges that are equally good
@@ -98,7 +98,9 @@ def _metrics(first: LabelTable, second: LabelTable, seed: int) -> tuple[MetricCo
     )
 
 
-def _metric(tables: tuple[LabelTable, LabelTable], dimension: Dimension, metric: Metric, difference: Estimate) -> MetricComparison:
+def _metric(
+    tables: tuple[LabelTable, LabelTable], dimension: Dimension, metric: Metric, difference: IntervalEstimate
+) -> MetricComparison:
     people = tables[0].people[dimension]
     rows: Rows = people != NOT_SAID if metric == "tau" else decided(people)
     first, second = (_right(table, dimension)[rows] > 0 for table in tables)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vrthinker_core.evaluation.scores.agreement import right
-from vrthinker_core.evaluation.scores.bootstrap import Estimate, Ratio, estimate_ratios
+from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, Ratio, estimate_ratios
 from vrthinker_core.evaluation.scores.labels import NOT_SAID, LabelTable, Numbers
 from vrthinker_core.types import Dimension
 
@@ -19,7 +19,7 @@ class ConfidenceLevel:
 
     confidence: int
     pairs: int
-    right: Estimate
+    right: IntervalEstimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vrthinker_core.evaluation.scores.agreement import diff_ratio, right, tau_ratio
-from vrthinker_core.evaluation.scores.bootstrap import Estimate, Ratio, estimate_ratios
+from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, Ratio, estimate_ratios
 from vrthinker_core.evaluation.scores.labels import NOT_SAID, Labels, LabelTable, Rows
 from vrthinker_core.types import Dimension, Preference
 
@@ -43,7 +43,7 @@ class LengthGroup:
     low: float
     high: float | None
     pairs: int  # That people labelled
-    tau: Estimate
+    tau: IntervalEstimate
 
 
 def by_generators(table: LabelTable, dimension: Dimension) -> tuple[GeneratorPair, ...]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vrthinker_core.evaluation.scores.bootstrap import Estimate, Ratio, estimate_ratios
+from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, Ratio, estimate_ratios
 from vrthinker_core.evaluation.scores.labels import NOT_SAID, LabelTable, decided
 from vrthinker_core.types import Dimension, Preference
 
@@ -15,9 +15,11 @@ class PositionBias:
 
     dimension: Dimension
     decided: int  # Pairs in which the judge prefers a video, as the data set orders them
-    first: Estimate  # of those, the share that prefers video 1
+    first: IntervalEstimate  # of those, the share that prefers video 1
     people_first: float | None  # The same of people: it differs from a half where the data set puts better videos on one side
-    shown_first: Estimate | None = None  # Over both orders: share of preferences that went to the video that was shown first
+    shown_first: IntervalEstimate | None = (
+        None  # Over both orders: share of preferences that went to the video that was shown first
+    )
     difference: float | None = None  # Share that prefers video 1 when it is shown first, less the share when it is shown second
 
 
@@ -27,7 +29,7 @@ class SwapConsistency:
 
     dimension: Dimension
     pairs: int
-    stable: Estimate
+    stable: IntervalEstimate
     flips: float
     tie_changes: float
 
@@ -47,7 +49,9 @@ def position_bias(table: LabelTable, seed: int = 0) -> tuple[PositionBias, ...]:
     return tuple(_position(table, dimension, estimates) for dimension in dimensions)
 
 
-def _position(table: LabelTable, dimension: Dimension, estimates: dict[tuple[Dimension, str], Estimate | None]) -> PositionBias:
+def _position(
+    table: LabelTable, dimension: Dimension, estimates: dict[tuple[Dimension, str], IntervalEstimate | None]
+) -> PositionBias:
     judge, swapped = table.judge[dimension], table.swapped[dimension]
     both = (judge != NOT_SAID) & (swapped != NOT_SAID)
     first, people = estimates[dimension, "first"], estimates[dimension, "people"]
