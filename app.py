@@ -4,6 +4,7 @@
     python app.py --judge nano                       the built-in judge
     python app.py --judge hf:ID_OR_PATH --port 7861  a checkpoint of your own
     python app.py --judge hf:ID_OR_PATH --judge nano visitors choose between both; the first one is the default
+    python app.py --runs DIR                         an evaluation, or any traces, row by row
 
 Only this machine is served unless `--host 0.0.0.0` says otherwise; then name the server with `--name`.
 """
@@ -24,6 +25,7 @@ from vrthinker_core.ui.fetch.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
 from vrthinker_core.ui.history.history import Keeping
 from vrthinker_core.ui.history.run_folder import usable_folder
 from vrthinker_core.ui.page.app import MAX_WAITING, Page, PageOptions
+from vrthinker_core.ui.runs.runs_folder import RunsFolder
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, judge_openers
 from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds, naming_gpu_errors
 from vrthinker_core.ui.view.assets import EXAMPLES
@@ -63,6 +65,9 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--after-leaving", type=amount, default=30.0, help="seconds that a run goes on whose page was closed, to be found again"
     )
+    parser.add_argument(
+        "--runs", type=Path, help="an evaluation (its --out folder) or a folder of traces that every visitor may look through"
+    )
     parser.add_argument("--examples", type=Path, default=EXAMPLES, help="folder of saved runs that the page offers")
     chosen = parser.parse_args()
     chosen.judge = chosen.judge or re.findall(r"[^\s,]+", os.environ.get("VRTHINKER_JUDGE", ""))
@@ -77,6 +82,15 @@ def runs_folder(chosen: argparse.Namespace) -> Path | None:
     return folder
 
 
+def listed_runs(folder: Path) -> RunsFolder:
+    """The folder whose runs the page lists; what keeps it from that now is said here, and on the page."""
+    runs = RunsFolder(folder.absolute())
+    runs.refresh()
+    if runs.said:
+        print(runs.said)
+    return runs
+
+
 def serve(chosen: argparse.Namespace, folder: Path) -> None:
     """Serve the page until it is interrupted; all files of visitors stay below `folder`."""
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
@@ -85,7 +99,8 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     run_job = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(judges.run_job))
     policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY
     keeping = Keeping(runs_folder(chosen), 3600 * chosen.keep_hours, round(1e9 * chosen.keep_gb), chosen.after_leaving)
-    page = Page(judges, run_job, folder, PageOptions(chosen.at_once, chosen.waiting, chosen.examples, policy, keeping))
+    runs = listed_runs(chosen.runs) if chosen.runs else None
+    page = Page(judges, run_job, folder, PageOptions(chosen.at_once, chosen.waiting, chosen.examples, policy, keeping, runs))
     if os.environ.get("SPACE_ID"):
         judges.wait_all()  # the process that holds the GPU is forked: it has only what was loaded before
     try:

@@ -41,7 +41,7 @@ def read_results(path: Path) -> Iterator[PairResult]:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.endswith(b"\n"):
-                    yield _result(line, f"Line {number} of {path.name}")
+                    yield read_line(line, f"Line {number} of {path.name}")
     except OSError as error:
         raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
 
@@ -52,7 +52,8 @@ def final_results(path: Path) -> list[PairResult]:
     return sorted(found.values(), key=lambda result: (result.pair.row, result.pair.id))
 
 
-def _result(line: bytes, where: str) -> PairResult:
+def read_line(line: bytes, where: str) -> PairResult:
+    """The result in a line; `where` is how the sentence of a BadInput begins."""
     from pydantic import ValidationError
 
     try:

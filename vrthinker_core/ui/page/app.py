@@ -26,6 +26,8 @@ from vrthinker_core.ui.history.visitors import VisitorCookies
 from vrthinker_core.ui.page.events import JUDGE_QUEUE, connect_events
 from vrthinker_core.ui.page.layout import PageComponents, theme
 from vrthinker_core.ui.page.services import Services
+from vrthinker_core.ui.runs.runs_folder import RunsFolder
+from vrthinker_core.ui.runs.runs_routes import RunsRoutes
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES, CheckedBlocks
 from vrthinker_core.ui.server.housekeeping import Housekeeping, give_back_memory
@@ -56,6 +58,7 @@ class PageOptions:
     examples: Path = assets.EXAMPLES
     policy: FetchPolicy = PUBLIC_ONLY  # which web addresses a video may be fetched from
     keeping: Keeping = field(default_factory=Keeping)
+    runs: RunsFolder | None = None  # an evaluation, or traces, that every visitor may look through
 
 
 class Page:
@@ -78,6 +81,7 @@ class Page:
             PlayerFiles(),
             History(self._store, sessions, keeping),
             BranchSets(),
+            options.runs,
         )
         self._exact_frames = ExactFrames(judges.decoder_pool)
         self._previews = LinkPreviews(self._services.examples, self._services.shared_traces)
@@ -92,7 +96,8 @@ class Page:
         blocks.fetch = services.uploads.fetch
         with blocks:
             endpoints.register_endpoints(blocks, services.judges, services.sessions, at_once, JUDGE_QUEUE, self._mcp_tokens)
-            parts = PageComponents(services.examples.cards(services.sessions.thumbnail_files), services.judges.names)
+            cards = services.examples.cards(services.sessions.thumbnail_files)
+            parts = PageComponents(cards, services.judges.names, services.runs is not None)
             connect_events(blocks, parts, services, at_once, self._options.waiting + at_once)
 
         def expire_uploads() -> None:
@@ -146,6 +151,7 @@ class Page:
             *UploadRoute(services.uploads).routes(),
             *DownloadRoutes(services.sessions, services.shared_traces, self._exact_frames).routes(),
             *HistoryRoutes(services.history).routes(),
+            *(RunsRoutes(services.runs).routes() if services.runs else ()),
             *self._previews.routes(),
             *mcp.routes(),
             Route("/static/ffmpeg/ffmpeg-core.js", _no_trimmer),

@@ -11,6 +11,7 @@ from vrthinker_core.types.wording import DIMENSION_NAMES
 from vrthinker_core.ui.branches import branch_form
 from vrthinker_core.ui.fetch.download import MAX_URL_LENGTH
 from vrthinker_core.ui.history import history_words
+from vrthinker_core.ui.runs import runs_words
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.view import words
 
@@ -22,14 +23,16 @@ Updates = dict[Any, Any]  # component to its new value, as Gradio takes it; a co
 class PageComponents:
     """Builds the page; its attributes are the components that take part in events."""
 
-    def __init__(self, cards: Sequence[Mapping[str, Any]], judges: Sequence[str]) -> None:
-        """`cards` are the page's examples, `judges` the names that can be chosen."""
+    def __init__(self, cards: Sequence[Mapping[str, Any]], judges: Sequence[str], lists_runs: bool = False) -> None:
+        """`cards` are the page's examples, `judges` the names that can be chosen. `lists_runs`: there is an evaluation."""
         self.head = _html("mountHead(host, props, watch)", "", "head", f"<header class='vrt vrt-header'>{TITLE}</header>")
         with gr.Row(elem_id="stage", equal_height=False):
             with gr.Column(elem_id="bench", scale=5, min_width=320):
                 self._build_bench(judges)
             with gr.Column(elem_id="run", scale=7, min_width=320):
-                self._build_tabs(judges)
+                if lists_runs:
+                    _html(f"mountRunBar(host, {json.dumps(runs_words.LIST)})", None, "run-bar")
+                self._build_tabs(judges, lists_runs)
         self.run_outputs = [self.status, self.trace, self.transcript]
         self.shown_run = [*self.videos, self.prompt, *self.run_outputs, self.buttons]
         self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
@@ -75,7 +78,7 @@ class PageComponents:
             with gr.Accordion(words.MORE_SETTINGS, open=False, elem_id="more-settings"), gr.Row():
                 self.settings |= {row.name: _setting(row) for row in SETTINGS if row.name not in self.settings}
 
-    def _build_tabs(self, judges: Sequence[str]) -> None:
+    def _build_tabs(self, judges: Sequence[str], lists_runs: bool) -> None:
         with gr.Tabs():
             with gr.Tab(words.TAB_TRACE):
                 dimensions = [[each, DIMENSION_NAMES[each], text] for each, text in words.DIMENSION_HELP.items()]
@@ -93,6 +96,9 @@ class PageComponents:
                 self.open_button = gr.UploadButton(words.OPEN_TRACE, file_types=[".json"], elem_id="open", variant="secondary")
             with gr.Tab(history_words.TAB):
                 _html(f"mountHistory(host, {json.dumps(history_words.LIST)})", None, "history")
+            if lists_runs:
+                with gr.Tab(runs_words.TAB):
+                    _html("mountRuns(host)", None, "evaluation")
 
 
 def no_updates() -> Updates:

@@ -8,6 +8,8 @@ from pathlib import Path
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.fetch.uploads import Uploads
+from vrthinker_core.ui.history.shared_traces import find_saved
+from vrthinker_core.ui.page.services import Services
 from vrthinker_core.ui.server.gradio_blocks import upload_place
 from vrthinker_core.ui.sessions.replay import matching_videos
 from vrthinker_core.ui.sessions.sessions import Videos
@@ -21,6 +23,14 @@ class SavedRun:
     link: str = ""  # the name in `?trace=NAME`
     kept: str = ""  # the name in `?run=NAME`, by which its visitor opens it
     videos: Iterable[Path] = ()  # files that are kept with it
+
+
+def stored_run(services: Services, name: str) -> SavedRun:
+    """The run that `?trace=NAME` means: a row of the list, an example, or a shared one. Raises TraceError when there is none."""
+    runs, shared = services.runs, services.shared_traces
+    if runs is not None and (row := runs.find_now(name)) is not None:
+        return SavedRun(runs.trace(row), link=name, videos=runs.videos(row))
+    return SavedRun(find_saved(services.examples, shared, name), link=name, videos=shared.videos(name))
 
 
 def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> Videos:

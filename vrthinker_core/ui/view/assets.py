@@ -20,9 +20,13 @@ PAGE = (
     *(f"players/{name}.js" for name in ("stills", "players", "rail")),
     *(f"page/{name}.js" for name in ("intro", "save", "follow", "scroll_anchor", "inputs", "uploads", "address", "examples")),
     *("history/history.js", "votes/ballot.js", "votes/vote_first.js", "branches/form.js", "branches/strip.js"),
+    *(f"runs/{name}.js" for name in ("choice", "row", "list", "bar")),
     "page/page.js",
 )
-PAGE_STYLES = ("page/page.css", "branches/branches.css", "players/stills.css", "page/gradio.css", "history/history.css")
+PAGE_STYLES = (
+    *("page/page.css", "branches/branches.css", "players/stills.css", "page/gradio.css"),
+    *("history/history.css", "runs/runs.css"),
+)
 
 
 def joined(*names: str) -> str:

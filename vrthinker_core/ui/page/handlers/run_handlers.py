@@ -14,9 +14,8 @@ from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui.branches.strip_json import strip_json
-from vrthinker_core.ui.history.shared_traces import find_saved
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
-from vrthinker_core.ui.page.saved_run import SavedRun, shown_videos
+from vrthinker_core.ui.page.saved_run import SavedRun, shown_videos, stored_run
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of, visitor_of
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
@@ -216,10 +215,7 @@ class Handlers:
                 await _next_change(session)
 
     async def _show_linked(self, request: gr.Request, name: str) -> Updates:
-        examples, shared = self._services.examples, self._services.shared_traces
-        return await self.read_and_show(
-            request, lambda: SavedRun(find_saved(examples, shared, name), link=name, videos=shared.videos(name))
-        )
+        return await self.read_and_show(request, lambda: stored_run(self._services, name))
 
     async def read_and_show(self, request: gr.Request, read: Callable[[], SavedRun]) -> Updates:
         """Show a saved run. Where it cannot be read, the reason stands in the status, and what was shown before stays."""

@@ -1,0 +1,152 @@
+"""What is new in a folder since it was read last: lines of `results.jsonl`, or traces. Nothing is read twice."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result import result_of
+from vrthinker_core.results.result_file import RESULTS, read_line
+from vrthinker_core.text import encodable
+from vrthinker_core.traces import load
+from vrthinker_core.types import Verdict
+from vrthinker_core.ui.runs import runs_words
+from vrthinker_core.ui.runs.listed_run import MAX_SOURCE, ListedRun, listed_run, one_line, row_name, unreadable_run
+
+MAX_LINE_BYTES = 2**20
+MAX_BROKEN = 200  # broken lines that are rows; more of them mean that the file is something else
+
+News = tuple[str, ListedRun | None]  # the name of a row, and the row; None for one that is gone
+
+
+class FolderReader(Protocol):
+    """Reads what is new."""
+
+    said: str  # what a person must know of all that was read, "" for nothing
+
+    def fits(self) -> bool:
+        """Whether the folder still is what was read; otherwise everything is read anew."""
+
+    def news(self) -> Iterator[News]:
+        """The rows that have come, changed or gone. Raises OSError where the folder cannot be read."""
+
+
+@dataclass(slots=True)
+class ResultLines:
+    """Reads `results.jsonl`, whose lines are only ever added."""
+
+    folder: Path
+    said: str = ""
+    _file: tuple[int, int] | None = None  # device and number of the file that was read
+    _offset: int = 0  # bytes that were read, all of them whole lines
+    _lines: int = 0
+    _broken: int = 0
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / RESULTS
+
+    def fits(self) -> bool:
+        """It is the same file, and has not become shorter."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return self._file is None
+        return self._file in (None, (found.st_dev, found.st_ino)) and found.st_size >= self._offset
+
+    def news(self) -> Iterator[News]:
+        """The lines that were added. One that is not whole yet is left for the next time."""
+        with self.path.open("rb") as file:
+            found = self.path.stat()
+            self._file = found.st_dev, found.st_ino
+            file.seek(self._offset)
+            while (line := _whole_line(file)) is not None:
+                self._lines += 1
+                self._offset = file.tell()
+                if (run := self._run(line)) is not None:
+                    yield run.name, run
+        self._say()
+
+    def _run(self, line: bytes) -> ListedRun | None:
+        where = f"Line {self._lines} of {RESULTS}"
+        try:
+            if not line:
+                raise BadInput(f"{where} is longer than any result.")
+            return listed_run(read_line(line, where))
+        except BadInput as broken:
+            self._broken += 1
+            return unreadable_run(f"line {self._lines}", self._lines, str(broken)) if self._broken <= MAX_BROKEN else None
+
+    def _say(self) -> None:
+        broken, lines = f"{self._broken:,}", f"{self._lines:,} lines of {RESULTS}"
+        self.said = runs_words.BROKEN_LINES.format(broken, lines) if self._broken else ""
+        if self._broken and self._broken == self._lines:
+            self.said = runs_words.NO_RESULTS.format(encodable(str(self.path)))
+        elif not self._lines:
+            self.said = runs_words.NO_RESULT_YET
+
+
+def _whole_line(file: BinaryIO) -> bytes | None:
+    """The next line; b"" for one that is too long, of which nothing is kept; None where no whole line follows."""
+    line = file.readline(MAX_LINE_BYTES)
+    if line.endswith(b"\n"):
+        return line
+    while part := file.readline(MAX_LINE_BYTES):
+        if part.endswith(b"\n"):
+            return b""
+    return None
+
+
+@dataclass(slots=True)
+class TraceFiles:
+    """Reads every JSON file below a folder as a trace. People's labels are those of its vote."""
+
+    folder: Path
+    said: str = ""
+    _read: dict[str, tuple[int, int]] = field(default_factory=dict)  # by the file's path below the folder: when written, size
+    _rows: dict[str, int] = field(default_factory=dict)  # numbers, in the order in which files were found
+
+    def fits(self) -> bool:
+        """It is no folder of an evaluation by now."""
+        return not (self.folder / RESULTS).exists()
+
+    def news(self) -> Iterator[News]:
+        """Files that came, were written anew, or are gone."""
+        found = dict(self._found())
+        for file in [file for file in self._read if file not in found]:
+            del self._read[file]
+            yield row_name(_key(file)), None
+        for file, written in found.items():
+            if self._read.get(file) != written:
+                run = self._run(file)
+                self._read[file] = written
+                yield run.name, run
+        self.said = "" if found else runs_words.EMPTY.format(encodable(str(self.folder)))
+
+    def _found(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        for path in sorted(self.folder.rglob("*.json")):
+            try:
+                status = path.stat()
+            except OSError:
+                continue  # it has just gone, or is a link to nothing
+            if path.is_file():
+                yield path.relative_to(self.folder).as_posix(), (status.st_mtime_ns, status.st_size)
+
+    def _run(self, file: str) -> ListedRun:
+        row = self._rows.setdefault(file, len(self._rows) + 1)
+        source = one_line(file, MAX_SOURCE)
+        try:
+            trace = load(self.folder / file)
+        except TraceError as error:
+            return unreadable_run(_key(file), row, str(error), source)
+        labels = trace.vote.labels if trace.vote else Verdict()
+        first, second = (clip.name if clip else "" for clip in trace.started.clips)
+        pair = EvaluationPair(_key(file), row, trace.started.prompt, first, second, labels)
+        return listed_run(result_of(pair, trace, file), source)
+
+
+def _key(file: str) -> str:
+    return f"trace {file}"  # with a space, so that the row's name is a digest: a path is no name
