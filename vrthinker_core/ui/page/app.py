@@ -84,7 +84,7 @@ class Page:
             options.runs,
         )
         self._exact_frames = ExactFrames(judges.decoder_pool)
-        self._previews = LinkPreviews(self._services.examples, self._services.shared_traces)
+        self._previews = LinkPreviews(self._services.examples, self._services.shared_traces, options.runs)
         self._mcp_tokens: set[str] = set()
         self._housekeeping: Housekeeping | None = None
 

@@ -24,6 +24,7 @@ from vrthinker_core.types import Side, Thumbnail
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
 from vrthinker_core.ui.history.shared_traces import SharedTraces, find_saved
+from vrthinker_core.ui.runs.runs_folder import RunsFolder
 from vrthinker_core.ui.view import assets, words
 from vrthinker_core.ui.view.example_cards import Examples
 from vrthinker_core.ui.view.run_state import fold_all
@@ -60,9 +61,10 @@ PAGE_PREVIEW = LinkPreview(words.TITLE, words.CLAIM, DEFAULT_PICTURE)
 class LinkPreviews:
     """Previews of the traces that links name; the latest are kept."""
 
-    def __init__(self, examples: Examples, shared: SharedTraces) -> None:
+    def __init__(self, examples: Examples, shared: SharedTraces, runs: RunsFolder | None = None) -> None:
         self._examples = examples
         self._shared = shared
+        self._runs = runs
         self._kept: OrderedDict[str, LinkPreview] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -73,14 +75,16 @@ class LinkPreviews:
         """The preview of the trace of that name, that of the page where there is no such trace."""
         if not name or len(name) > MAX_NAME:
             return PAGE_PREVIEW
-        known = self._examples.find(name) is not None or self._shared.has(name)
+        row = self._runs.find(name) if self._runs else None
+        known = row is not None or self._examples.find(name) is not None or self._shared.has(name)
         with self._lock:
             if not known:
                 self._kept.pop(name, None)
                 return PAGE_PREVIEW
             if name not in self._kept:
                 try:
-                    self._kept[name] = _preview(name, find_saved(self._examples, self._shared, name))
+                    found = self._runs.trace(row) if self._runs and row else find_saved(self._examples, self._shared, name)
+                    self._kept[name] = _preview(name, found)
                 except TraceError:
                     return PAGE_PREVIEW
             self._kept.move_to_end(name)

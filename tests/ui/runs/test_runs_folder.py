@@ -1,0 +1,150 @@
+"""The folder that is listed: an evaluation or traces, which may grow, be damaged, or not be there."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from tests.ui.runs.drawn_results import kinds, read_all, result, write_results
+from tests.ui.support.handmade_runs import three_turns
+from vrthinker_core.errors import TraceError
+from vrthinker_core.results.result_file import RESULTS, to_line
+from vrthinker_core.traces import from_json, to_json
+from vrthinker_core.types import Preference, Verdict, Vote
+from vrthinker_core.ui.history.run_store import RunStore
+from vrthinker_core.ui.history.shared_traces import SharedTraces
+from vrthinker_core.ui.runs.runs_folder import RunsFolder
+from vrthinker_core.ui.runs.runs_routes import RunsRoutes
+from vrthinker_core.ui.server.link_preview import LinkPreviews
+from vrthinker_core.ui.view.example_cards import Examples
+from vrthinker_core.ui.votes.disclosure import COOKIE, ON
+
+
+def client(runs: RunsFolder) -> TestClient:
+    return TestClient(Starlette(routes=RunsRoutes(runs).routes()))
+
+
+def numbers(runs: RunsFolder) -> list[int]:
+    return sorted(run.row for run in runs.runs())
+
+
+def read_on(runs: RunsFolder) -> list[int]:
+    """The rows once the folder has been looked through again."""
+    deadline = time.monotonic() + 30
+    before = runs.runs()
+    while runs.runs() == before and time.monotonic() < deadline:
+        runs.refresh(patience=30)
+        time.sleep(0.01)
+    return numbers(runs)
+
+
+def test_an_evaluation_that_goes_on_is_read_on(tmp_path: Path) -> None:
+    runs = read_all(write_results(tmp_path, kinds()[:2]))
+    assert numbers(runs) == [1, 2]
+    third, fourth = to_line(kinds()[2]), to_line(kinds()[3])
+    with (tmp_path / RESULTS).open("ab") as file:
+        file.write(third + fourth[:40])
+        file.flush()
+        assert read_on(runs) == [1, 2, 3], "a line that is not whole is left for later"
+        file.write(fourth[40:])
+    assert read_on(runs) == [1, 2, 3, 4]
+
+
+def test_another_evaluation_in_its_place_is_read_from_its_start(tmp_path: Path) -> None:
+    runs = read_all(write_results(tmp_path, kinds()))
+    (tmp_path / "new").write_bytes(to_line(result(31)))
+    (tmp_path / "new").replace(tmp_path / RESULTS)
+    assert read_on(runs) == [31]
+
+
+def test_broken_lines_are_rows_with_a_sentence(tmp_path: Path) -> None:
+    path = write_results(tmp_path, kinds()[:1]) / RESULTS
+    with path.open("ab") as file:
+        file.write(b"{broken\n" + b'"' + b"x" * 2**21 + b"\n" + b"\xff\xfe\n" + to_line(kinds()[1]))
+    runs = read_all(tmp_path)
+    assert numbers(runs) == [1, 2, 2, 3, 4], "the broken ones by their lines"
+    errors = [run.error for run in runs.runs() if run.error]
+    assert [error.split(" is ")[0] for error in errors] == [f"Line {line} of {RESULTS}" for line in (2, 3, 4)]
+    assert runs.said.startswith("3 of 5 lines")
+    assert client(runs).get("/evaluation?only=failed").json()["matching"] == 3
+
+
+def test_a_file_that_is_something_else_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / RESULTS).write_bytes(os.urandom(3000).replace(b"\n", b"x") + b"\n" * 1000)
+    runs = read_all(tmp_path)
+    assert "holds no result of an evaluation" in runs.said
+    assert len(runs.runs()) <= 200
+
+
+def test_a_missing_and_an_empty_folder_say_so_and_are_read_once_they_are_there(tmp_path: Path) -> None:
+    runs = read_all(tmp_path / "out")
+    assert runs.said == f"There is no folder {tmp_path / 'out'}: name the --out folder of an evaluation, or a folder of traces."
+    (tmp_path / "out").mkdir()
+    assert "holds no results.jsonl and no trace yet" in read_all(tmp_path / "out").said
+    write_results(tmp_path / "out", kinds()[:1])
+    assert read_on(runs) == [1]
+    assert runs.said == ""
+
+
+def test_a_folder_of_traces_is_listed_with_its_votes_as_labels(tmp_path: Path) -> None:
+    (tmp_path / "step 2").mkdir()
+    vote = Vote(datetime(2026, 11, 22, tzinfo=UTC), Verdict(OA=Preference.SECOND))
+    (tmp_path / "step 2" / "b.json").write_bytes(to_json(replace(three_turns(), vote=vote)))
+    (tmp_path / "a.json").write_bytes(to_json(three_turns(prompt="A cat.")))
+    (tmp_path / "c.json").write_text("{}")
+    runs = read_all(tmp_path)
+    page = client(runs).get("/evaluation").json()
+    by_file = {run["source"]: run for run in page["runs"]}
+    assert list(by_file) == ["a.json", "c.json", "step 2/b.json"]
+    assert by_file["step 2/b.json"]["people"] == [None, None, None, 2]
+    assert by_file["a.json"]["prompt"] == "A cat."
+    assert "not a VR-Thinker trace" in by_file["c.json"]["error"]
+    assert page["counts"]["overall"] == 1
+    (tmp_path / "a.json").unlink()
+    (tmp_path / "d.json").write_bytes(to_json(three_turns()))
+    assert read_on(runs) == [2, 3, 4]
+
+
+def test_only_rows_of_the_list_open(tmp_path: Path) -> None:
+    runs = read_all(write_results(tmp_path / "out", [*kinds(), result(8, trace="../secret.json"), result(9, id="../../etc")]))
+    (tmp_path / "secret.json").write_bytes(to_json(three_turns()))
+    asked = client(runs)
+    names = {run["row"]: run["name"] for run in asked.get("/evaluation").json()["runs"]}
+    assert from_json(asked.get(f"/evaluation/{names[1]}/trace.json").content) == three_turns()
+    for name in ("row-../secret", "..%2fsecret.json", "row-0", names[7], names[8]):
+        assert asked.get(f"/evaluation/{name}/trace.json").status_code == 404
+    assert names[9].removeprefix("row-").isalnum()
+    with pytest.raises(TraceError, match="outside"):
+        runs.trace(next(run for run in runs.runs() if run.row == 8))
+    (tmp_path / "out" / kinds()[0].trace).unlink()
+    assert "not in the folder any more" in asked.get(f"/evaluation/{names[1]}/trace.json").text
+
+
+def test_whoever_votes_first_is_told_no_label(tmp_path: Path) -> None:
+    asked = client(read_all(write_results(tmp_path, kinds())))
+    asked.cookies.set(COOKIE, ON)
+    page = asked.get("/evaluation").json()
+    one = asked.get(f"/evaluation/{page['runs'][0]['name']}").json()["run"]
+    assert "Vote first" in page["said"]
+    for run in (*page["runs"], one):
+        assert (run["people"], run["judge"], run["confidence"], run["order"]) == ([], [], None, "")
+
+
+def test_a_link_to_a_row_has_its_verdict_as_preview(tmp_path: Path) -> None:
+    runs = read_all(write_results(tmp_path / "out", kinds()))
+    previews = LinkPreviews(Examples(tmp_path), SharedTraces(RunStore(tmp_path / "shared")), runs)
+    name, unjudged = (next(run.name for run in runs.runs() if run.row == row) for row in (1, 7))
+    assert previews.find(name).jpeg
+    assert not previews.find(unjudged).jpeg
+
+
+def test_a_refused_choice_is_a_sentence(tmp_path: Path) -> None:
+    answer = client(read_all(write_results(tmp_path, kinds()))).get("/evaluation?only=nothing")
+    assert (answer.status_code, answer.text.count(".")) == (400, 2)
