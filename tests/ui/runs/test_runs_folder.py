@@ -137,6 +137,24 @@ def test_whoever_votes_first_is_told_no_label(tmp_path: Path) -> None:
         assert (run["people"], run["judge"], run["confidence"], run["order"]) == ([], [], None, "")
 
 
+def test_videos_are_found_by_what_the_results_or_traces_name(tmp_path: Path) -> None:
+    """Relative paths mean the folder or one above it; a trace names no folder, so that its videos stand beside or above it."""
+    names = ("pairs/a.mp4", "b.mp4", "inside.mp4", "a.mp4", "out/deep/b.mp4", "other.mp4")
+    files = {name: tmp_path / name for name in names}
+    for file in files.values():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"x")
+    rows = [result(1, first="pairs/a.mp4", second="b.mp4"), result(2, first=str(files["inside.mp4"]), second="/gone.mp4")]
+    runs = read_all(write_results(tmp_path / "out", rows))
+    found = {run.row: runs.videos(run) for run in runs.runs()}
+    assert found == {1: [files["pairs/a.mp4"], files["b.mp4"]], 2: [files["inside.mp4"]]}
+    (tmp_path / "out" / "deep" / "t.json").write_bytes(to_json(three_turns()))
+    (tmp_path / "out" / RESULTS).unlink()
+    traces = read_all(tmp_path / "out")
+    deep = next(run for run in traces.runs() if run.source == "deep/t.json")
+    assert traces.videos(deep) == [files["out/deep/b.mp4"]], "a.mp4 lies outside the folder"
+
+
 def test_a_link_to_a_row_has_its_verdict_as_preview(tmp_path: Path) -> None:
     runs = read_all(write_results(tmp_path / "out", kinds()))
     previews = LinkPreviews(Examples(tmp_path), SharedTraces(RunStore(tmp_path / "shared")), runs)

@@ -77,15 +77,19 @@ class RunsFolder:
         return load(path)
 
     def videos(self, run: ListedRun) -> list[Path]:
-        """Files that may be its videos: as the result names them, or of the trace's names beside it and above. Only a file whose
-        digest is that of the trace's clip is shown.
+        """Files that may be its videos, by the names in the result or the trace; only one with the digest of a clip is shown.
+
+        A result's path may be relative to where `evaluate` was started, which then is this folder, one above it, or where the page
+        was started. A trace holds no path: the name of a clip means a file beside the trace, or above it in this folder.
         """
         named = [path for path in run.videos if path]
         if self._is_evaluation:
-            return list(dict.fromkeys([self.folder / path for path in named] + [Path(path) for path in named]))
-        beside = (self.folder / run.trace).parent
-        places = [beside, *(place for place in beside.parents if place.is_relative_to(self.folder))]
-        return [place / Path(path).name for path in named for place in places]
+            places = [Path(), self.folder, *self.folder.parents]
+        else:
+            beside = (self.folder / run.trace).parent
+            places = [place for place in (beside, *beside.parents) if place.is_relative_to(self.folder)]
+            named = [Path(path).name for path in named]
+        return [path for path in dict.fromkeys(place / path for path in named for place in places) if path.is_file()]
 
     @property
     def _is_evaluation(self) -> bool:
