@@ -1,6 +1,6 @@
 """python -m tests.benchmarks.evaluate [--quick]
 
-26,500 rows read, scheduled, kept and put into the final table by a script; some of them over real clips.
+26,500 rows read, scheduled, kept, summed up and reported, with a script as the judge; some of them over real clips.
 
 The rows have the shape of VideoGen-RewardBench over a handful of files. For all of them the engine is a script that opens no video:
 this is what an evaluation itself takes. Then a share of them is judged by a scripted judge over real small clips, each opened and
@@ -56,7 +56,7 @@ def readme_row(result: dict[str, Any]) -> str:
 
 
 def measure_rows(folder: Path, rows: int) -> dict[str, float]:
-    """From the table to the final table, with an engine that opens nothing."""
+    """From the table to the report, with an engine that opens nothing."""
     table = write_many(folder, rows)
     began, processor = time.perf_counter(), time.process_time()
     done = len(evaluate_many(table, folder / "out"))

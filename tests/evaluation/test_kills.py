@@ -17,7 +17,7 @@ from vrthinker_core.results.result_table import TABLE
 from vrthinker_core.traces import load
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = 50
+ROWS = 36
 
 
 def table_of(out: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,9 @@ from tests.evaluation.support.public_files import VIDEOGEN_ROW, write_videogen
 from tests.evaluation.support.scripted_runs import made_results, run_description
 from vrthinker_core.evaluation.datasets import read_dataset
 from vrthinker_core.evaluation.out_folder import open_out
+from vrthinker_core.evaluation.reports.write import write_report
 from vrthinker_core.evaluation.run import evaluate, results_so_far, write_final_table
+from vrthinker_core.evaluation.scores import summarize
 from vrthinker_core.results.result import PairResult
 
 GENERATORS = ("CogVideoX", "qingying", "Kling", "Sora", "LaVie")
@@ -29,9 +31,11 @@ def write_many(folder: Path, rows: int) -> Path:
 
 
 def evaluate_many(table: Path, out: Path) -> list[PairResult]:
-    """Read the table, judge its rows with an engine that opens nothing, and write all there is to write."""
+    """Read the table, judge its rows with an engine that opens nothing, sum them up, and write all there is to write."""
     pairs = read_dataset("videogen-reward", table)
     with open_out(out, run_description(pairs), resume=True):
         for _ in evaluate(pairs, made_results, "scripted", out, results_so_far(pairs, out)):
             pass
-        return write_final_table(out, pairs)
+        results = write_final_table(out, pairs)
+    write_report(out, summarize(results, data_set="videogen-reward"), results)
+    return results
