@@ -25,7 +25,7 @@ def read_dataset(kind: str, path: Path) -> list[EvaluationPair]:
         raise BadInput(f"There is no data set {kind!r}. Choose one of {', '.join(DATASETS)}.")
     if not path.exists():
         raise BadInput(f"There is no file or folder {path}.")
-    pairs = DATASETS[kind](path)
+    pairs = DATASETS[kind](path.absolute())  # a result names its videos wherever it is read
     if not pairs:
         raise BadInput(f"{path} holds no pair.")
     return pairs
