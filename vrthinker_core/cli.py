@@ -17,6 +17,7 @@ import typer
 
 from vrthinker_core.commands.arguments import LINE_SECONDS, print_error, progress, read_lines, read_numbers, read_reply
 from vrthinker_core.commands.evaluation_commands import evaluate, report
+from vrthinker_core.commands.rank_command import rank
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VrThinkerError
 from vrthinker_core.types import Settings
@@ -128,6 +129,7 @@ def branch(
 
 app.command()(evaluate)
 app.command()(report)
+app.command()(rank)
 
 
 @app.command()

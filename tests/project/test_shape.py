@@ -18,7 +18,7 @@ MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 40
 MAX_MODULES = 10
 MAX_PARAMETERS = 6
-COMMAND_LINE = ("vrthinker_core/cli.py", "vrthinker_core/commands/evaluation_commands.py")
+COMMAND_LINE = tuple(f"vrthinker_core/{name}.py" for name in ("cli", "commands/evaluation_commands", "commands/rank_command"))
 """A command has an option for each thing a person may say."""
 
 WHERE = {

@@ -1,0 +1,162 @@
+"""Rankings of simulated outcomes: strengths come back, intervals cover them, cycles are found, names and order mean nothing."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.evaluation.ranking.simulated import judged, noisy_judge, table_of
+from vrthinker_core.evaluation.ranking.ranking import Ranking, rank_generators
+from vrthinker_core.evaluation.ranking.schedule import all_pairs
+from vrthinker_core.evaluation.ranking.video_table import VideoTable
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result import PairResult, broken_row
+from vrthinker_core.types import Dimension, Preference
+
+STRENGTHS = {"amber": 1.4, "birch": 0.7, "cedar": 0.0, "daisy": -0.7, "elder": -1.4}
+OA = Dimension.OA
+
+
+def ranked(table: VideoTable, results: list[PairResult], samples: int = 50) -> Ranking:
+    return rank_generators(table, results, "simulated", samples)
+
+
+def simulated(prompts: int, seed: int = 0) -> tuple[VideoTable, list[PairResult]]:
+    table, judge = table_of(STRENGTHS, prompts), noisy_judge(STRENGTHS, seed)
+    return table, [judged(pair, judge(pair)) for pair in all_pairs(table)]
+
+
+def order_of(ranking: Ranking, dimension: Dimension = OA) -> list[str]:
+    return [row.generator for row in ranking.dimensions[dimension].strengths]
+
+
+def numbers(ranking: Ranking) -> dict[str, tuple[float, ...]]:
+    """Every figure of the overall ranking by generator, rounded as it is shown."""
+    found = {}
+    for row in ranking.dimensions[OA].strengths:
+        assert row.strength is not None
+        assert row.interval is not None
+        assert row.all_pairs.rate is not None
+        found[row.generator] = tuple(round(each, 4) for each in (row.strength, *row.interval, row.all_pairs.rate))
+    return found
+
+
+def test_the_order_and_the_strengths_come_back() -> None:
+    ranking = ranked(*simulated(120))
+    assert order_of(ranking) == list(STRENGTHS)
+    for row in ranking.dimensions[OA].strengths:
+        assert row.strength == pytest.approx(STRENGTHS[row.generator], abs=0.3)
+    assert [row.place for row in ranking.dimensions[OA].strengths] == [1, 2, 3, 4, 5]
+    assert ranking.dimensions[OA].cycles == ()
+    assert ranking.pairs == 120 * 10
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
+    held = []
+    for seed in range(24):
+        ranking = ranked(*simulated(25, seed), samples=60)
+        for row in ranking.dimensions[OA].strengths:
+            assert row.interval is not None
+            held.append(row.interval[0] <= STRENGTHS[row.generator] <= row.interval[1])
+    assert 0.85 <= np.mean(held) < 1
+
+
+def test_neither_the_order_of_results_nor_names_change_a_figure() -> None:
+    table, results = simulated(12)
+    wanted = numbers(ranked(table, results))
+    shuffled = results.copy()
+    random.Random(1).shuffle(shuffled)
+    assert ranked(table, shuffled) == ranked(table, results)
+
+    names = dict(zip(STRENGTHS, ("zulu", "yard", "x", "wood", "vine"), strict=True))
+    renamed = VideoTable(
+        tuple(sorted(names.values())), table.prompts, {(names[of], name): path for (of, name), path in table.videos.items()}
+    )
+    rows = {frozenset((pair.first, pair.second)): pair.id for pair in all_pairs(renamed)}
+    others = [
+        replace(
+            result,
+            pair=replace(
+                result.pair,
+                id=rows[frozenset((result.pair.first, result.pair.second))],
+                first_generator=names[result.pair.first_generator],
+                second_generator=names[result.pair.second_generator],
+            ),
+        )
+        for result in results
+    ]
+    assert numbers(ranked(renamed, others)) == {names[old]: figures for old, figures in wanted.items()}
+
+
+def test_a_planted_cycle_is_found_and_how_sure_it_is() -> None:
+    table = table_of(("rock", "paper", "scissors", "glass"), 9)
+    beats = {("rock", "scissors"), ("scissors", "paper"), ("paper", "rock")} | {
+        (one, "glass") for one in ("rock", "paper", "scissors")
+    }
+
+    def label(pair: EvaluationPair) -> Preference:
+        if pair.prompt == "Prompt clip000." and "glass" not in (pair.first_generator, pair.second_generator):
+            return Preference.TIE
+        return Preference.FIRST if (pair.first_generator, pair.second_generator) in beats else Preference.SECOND
+
+    ranking = ranked(table, [judged(pair, label(pair)) for pair in all_pairs(table)])
+    (cycle,) = ranking.dimensions[OA].cycles
+    assert cycle.share == 1
+    assert set(zip(cycle.generators, cycle.generators[1:] + cycle.generators[:1], strict=True)) < beats
+    assert set(cycle.generators) == {"rock", "paper", "scissors"}
+    assert order_of(ranking)[-1] == "glass"
+    doubtful = [judged(pair, label(pair) if pair.row % 3 else Preference(pair.row % 2 + 1)) for pair in all_pairs(table)]
+    assert all(0 <= cycle.share < 1 for cycle in ranked(table, doubtful).dimensions[OA].cycles)
+
+
+def test_a_longer_cycle_is_found_where_no_three_form_one() -> None:
+    table = table_of("abcd", 3)
+    ring = {("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")}
+    results = []
+    for pair in all_pairs(table):
+        ends = (pair.first_generator, pair.second_generator)
+        results.append(
+            judged(pair, Preference.FIRST if ends in ring else Preference.SECOND if ends[::-1] in ring else Preference.TIE)
+        )
+    assert [cycle.generators for cycle in ranked(table, results).dimensions[OA].cycles] == [("a", "b", "c", "d")]
+
+
+def test_what_was_not_said_is_none_and_counts_nowhere() -> None:
+    table = table_of("abc", 3)
+    results = []
+    for pair in all_pairs(table):
+        silent = "c" in (pair.first_generator, pair.second_generator)
+        first = Preference.FIRST if pair.first_generator == "a" else Preference.SECOND
+        results.append(broken_row(replace(pair, fault="Gone."), "simulated") if silent else judged(pair, first))
+    ranking = ranked(table, results)
+    rows = {row.generator: row for row in ranking.dimensions[OA].strengths}
+    assert (rows["c"].strength, rows["c"].interval, rows["c"].place, rows["c"].all_pairs.rate) == (None, None, None, None)
+    assert rows["a"].all_pairs.rate == 1
+    assert len(ranking.failed) == 6
+    assert ranking.dimensions[OA].groups == (("a", "b"), ("c",))
+    assert "cannot be compared" in " ".join(ranking.summary(3))
+    assert ranking.best_of[0].rates == {"a": 1.0, "b": 0.0, "c": None}
+    assert ranking.best_of[0].best == ("a",)
+
+
+def test_both_orders_count_half_each() -> None:
+    table = table_of("ab", 4)
+    results = [judged(pair, Preference.FIRST, Preference.SECOND) for pair in all_pairs(table)]
+    (row, _) = ranked(table, results).dimensions[OA].strengths
+    assert (row.strength, row.all_pairs.rate, row.all_pairs.pairs) == (pytest.approx(0, abs=1e-6), 0.5, 4)
+
+
+def test_a_generator_that_always_wins_has_a_finite_strength_and_one_prompt_gives_no_interval() -> None:
+    table = table_of("ab", 1)
+    ranking = ranked(
+        table, [judged(pair, Preference.FIRST if pair.first_generator == "a" else Preference.SECOND) for pair in all_pairs(table)]
+    )
+    best, other = ranking.dimensions[OA].strengths
+    assert best.generator == "a"
+    assert best.strength == pytest.approx(-(other.strength or 0))
+    assert 0 < (best.strength or 0) < 5
+    assert best.interval is None
+    assert "two prompts" in ranking.summary(3)[-1]

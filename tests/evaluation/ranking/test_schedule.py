@@ -1,0 +1,121 @@
+"""Which pairs are judged: all, with sides that alternate, or the most telling ones within a budget; kills change nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.evaluation.ranking.simulated import engine_of, judged, noisy_judge, table_of
+from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.ranking.ranking import rank_generators
+from vrthinker_core.evaluation.ranking.run import judge_pairs, planned_pairs
+from vrthinker_core.evaluation.ranking.schedule import AdaptiveSchedule, all_pairs
+from vrthinker_core.evaluation.ranking.video_table import VideoTable
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result import PairResult
+from vrthinker_core.types import Dimension
+
+STRENGTHS = {f"model{number}": 0.7 * number for number in range(6)}
+
+
+def test_every_pair_of_generators_meets_on_every_prompt_with_alternating_sides() -> None:
+    table = table_of(STRENGTHS, 5)
+    pairs = all_pairs(table)
+    assert len(pairs) == len({pair.id for pair in pairs}) == 15 * 5
+    sides = Counter((pair.first_generator, pair.second_generator) for pair in pairs)
+    for first in table.generators:
+        for second in table.generators:
+            assert first == second or abs(sides[first, second] - sides[second, first]) == 1
+    left = Counter(pair.first_generator for pair in pairs)
+    assert max(left.values()) - min(left.values()) <= 3, "nobody stands on one side much more often"
+
+
+def test_a_video_that_is_missing_costs_its_own_pairs_only() -> None:
+    whole = table_of("abc", 4)
+    videos = {key: path for key, path in whole.videos.items() if key != ("b", "clip001")}
+    pairs = all_pairs(VideoTable(whole.generators, whole.prompts, videos))
+    assert len(pairs) == 3 * 4 - 2
+    assert {pair.id for pair in pairs} < {pair.id for pair in all_pairs(whole)} | {pair.id for pair in pairs}
+
+
+def connected(pairs: list[EvaluationPair]) -> set[str]:
+    reached = {pairs[0].first_generator}
+    for _ in pairs:
+        for pair in pairs:
+            ends = {pair.first_generator, pair.second_generator}
+            reached |= ends if ends & reached else set()
+    return reached
+
+
+def test_the_first_pairs_connect_all_generators() -> None:
+    table = table_of(STRENGTHS, 3)
+    chosen = AdaptiveSchedule(table.generators, all_pairs(table)).next_round({}, 5)
+    assert len(chosen) == 5
+    assert connected(chosen) == set(table.generators)
+
+
+@pytest.mark.parametrize("budget", [5, 12, 31, 44, 45, 1000])
+def test_the_budget_is_kept_and_no_pair_comes_twice(budget: int, tmp_path: Path) -> None:
+    table, asked = table_of(STRENGTHS, 3), list[str]()
+    results = list(judge_pairs(table, engine_of(noisy_judge(STRENGTHS, 0), asked), "simulated", tmp_path, budget))
+    assert len(results) == len(asked) == len(set(asked)) == min(budget, 45) == planned_pairs(table, budget)
+
+
+def test_a_budget_that_cannot_connect_them_is_refused() -> None:
+    with pytest.raises(BadInput, match="at least 5"):
+        planned_pairs(table_of(STRENGTHS, 3), 4)
+
+
+def fixed_judge(seed: int) -> dict[str, PairResult]:
+    """An outcome for each pair, whenever it is asked."""
+    judge = noisy_judge(STRENGTHS, seed)
+    return {pair.id: judged(pair, judge(pair)) for pair in all_pairs(table_of(STRENGTHS, 20))}
+
+
+def test_an_adaptive_run_that_was_killed_goes_on_as_if_it_had_not(tmp_path: Path) -> None:
+    table, truth = table_of(STRENGTHS, 20), fixed_judge(3)
+
+    def engine(asked: list[str], stop: int | None = None):  # type: ignore[no-untyped-def]
+        def run(pairs):  # type: ignore[no-untyped-def]
+            for pair in pairs:
+                if stop is not None and len(asked) >= stop:
+                    raise KeyboardInterrupt
+                asked.append(pair.id)
+                yield truth[pair.id]
+
+        return run
+
+    whole: list[str] = []
+    wanted = list(judge_pairs(table, engine(whole), "simulated", tmp_path / "whole", 40))
+    for stop in (0, 3, 8, 21, 39):
+        folder, first, second = tmp_path / str(stop), list[str](), list[str]()
+        with pytest.raises(KeyboardInterrupt):
+            list(judge_pairs(table, engine(first, stop), "simulated", folder, 40))
+        list(judge_pairs(table, engine(second), "simulated", folder, 40))
+        assert first + second == whole
+    assert {result.pair.id for result in wanted} == set(whole)
+
+
+def misorders(table: VideoTable, results: dict[str, PairResult]) -> int:
+    rows = rank_generators(table, results.values(), "simulated", samples=1).dimensions[Dimension.OA].strengths
+    found = [STRENGTHS[row.generator] for row in rows]
+    return sum(found[i] < found[j] for i in range(len(found)) for j in range(i + 1, len(found)))
+
+
+def test_adaptive_rounds_find_the_order_with_fewer_pairs_than_random_ones() -> None:
+    table = table_of(STRENGTHS, 20)
+    wrong = {"adaptive": 0, "random": 0}
+    for seed in range(16):
+        truth = fixed_judge(seed)
+        schedule = AdaptiveSchedule(table.generators, all_pairs(table))
+        drawn = np.random.default_rng(seed).permutation(list(truth))
+        chosen: dict[str, PairResult] = {}
+        for taken in range(8, 80, 8):
+            chosen |= {pair.id: truth[pair.id] for pair in schedule.next_round(chosen, 8)}
+            if taken >= 40:
+                wrong["adaptive"] += misorders(table, chosen)
+                wrong["random"] += misorders(table, {name: truth[name] for name in drawn[:taken]})
+    assert wrong["adaptive"] < 0.8 * wrong["random"]

@@ -1,0 +1,107 @@
+"""Videos of generators from a folder or a CSV: what cannot be used is named in a sentence, and the rest is ranked."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.ranking.video_table import read_videos
+
+PROMPTS = "video,prompt\nball.mp4,A ball rolls.\ncat,A cat sleeps.\n"
+
+
+def write_folder(folder: Path, *videos: str, prompts: str = PROMPTS) -> Path:
+    for video in videos:
+        path = folder / video
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"not opened here")
+    (folder / "prompts.csv").write_text(prompts, "utf-8")
+    return folder
+
+
+def write_csv(folder: Path, *rows: str, header: str = "generator,prompt,video") -> Path:
+    for row in rows:
+        name = row.rsplit(",", 1)[-1]
+        if name.endswith(".mp4") and "://" not in name and "gone" not in name:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(b"not opened here")
+    table = folder / "videos.csv"
+    table.write_text("\n".join((header, *rows)) + "\n", "utf-8")
+    return table
+
+
+def test_a_folder_of_generators_is_read(tmp_path: Path) -> None:
+    table = read_videos(write_folder(tmp_path, "b/ball.mp4", "b/cat.webm", "a/ball.mp4", "a/cat.mp4"))
+    assert table.generators == ("a", "b")
+    assert table.prompts == {"ball": "A ball rolls.", "cat": "A cat sleeps."}
+    assert table.videos["b", "cat"] == str(tmp_path / "b" / "cat.webm")
+    assert table.left_out == ()
+
+
+def test_what_a_folder_lacks_is_named_and_the_rest_is_ranked(tmp_path: Path) -> None:
+    prompts = PROMPTS + "dog,A dog runs.\ncat,Another cat.\n,Nothing.\n"
+    folder = write_folder(
+        tmp_path, "a/ball.mp4", "a/cat.mp4", "a/cat.webm", "a/owl.mp4", "b/ball.mp4", "notes/readme.txt", prompts=prompts
+    )
+    table = read_videos(folder)
+    assert table.common("a", "b") == ("ball",)
+    assert set(table.left_out) == {
+        "The folder notes holds no video, so it is no generator.",
+        "Row 4 of prompts.csv names cat again: it is left out.",
+        "Row 5 of prompts.csv has an empty field: it is left out.",
+        "a/cat.webm is a second video of a for cat: it is left out.",
+        "b has no video for cat: those pairs are left out.",
+        "prompts.csv has no prompt for owl: those videos are left out.",
+        "No generator has a video for dog.",
+    }
+
+
+def test_a_csv_is_read_and_its_rows_may_stand_in_any_order(tmp_path: Path) -> None:
+    rows = [f"{generator},Prompt {number}.,{generator}{number}.mp4" for generator in "abc" for number in range(4)]
+    table = read_videos(write_csv(tmp_path, *rows))
+    random.Random(0).shuffle(rows)
+    assert read_videos(write_csv(tmp_path, *rows)) == table
+    assert table.videos["c", "Prompt 2."] == str(tmp_path / "c2.mp4")
+
+
+def test_broken_rows_are_named_and_the_rest_is_ranked(tmp_path: Path) -> None:
+    rows = ("a,One.,a1.mp4", "b,One.,b1.mp4", "b,One.,b2.mp4", "a,Two.,gone.mp4", "b,Two.,https://example.org/x.mp4", ",Two.,c.mp4")
+    table = read_videos(write_csv(tmp_path, *rows))
+    assert set(table.prompts) == {"One."}
+    assert set(table.left_out) == {
+        "Row 3 is a second video of b for One.: it is left out.",
+        "Row 4: there is no file gone.mp4.",
+        "Row 5: https://example.org/x.mp4 is a web address: download it, and name the file.",
+        "Row 6: the field generator is empty.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "sentence"),
+    [
+        (["a,One.,a1.mp4", "a,Two.,a2.mp4"], "generator,prompt,video", "at least two generators, and there is only a"),
+        (["a,One.,gone.mp4"], "generator,prompt,video", "there is none. Row 1: there is no file gone.mp4"),
+        (["a,One.,a1.mp4", "b,Two.,b1.mp4"], "generator,prompt,video", "No two generators have a video for the same prompt"),
+        (["a,One.,a1.mp4"], "model,prompt,video", "has no column generator. It needs the columns generator, prompt, video"),
+        ([], "", "has no column generator"),
+    ],
+)
+def test_a_csv_without_a_pair_is_refused_in_a_sentence(rows: list[str], header: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as error:
+        read_videos(write_csv(tmp_path, *rows, header=header))
+    assert sentence in str(error.value)
+    assert str(error.value).endswith(".")
+
+
+def test_a_folder_without_prompts_and_a_path_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "videos", "a/ball.mp4", "b/ball.mp4")
+    (folder / "prompts.csv").unlink()
+    for path, sentence in ((folder, "write one with the columns video and prompt"), (tmp_path / "no", "There is no folder or CSV")):
+        with pytest.raises(BadInput, match=sentence):
+            read_videos(path)
+    (tmp_path / "table.csv").write_bytes(b"\xff\xfe\x00\x01")
+    with pytest.raises(BadInput, match="Cannot read"):
+        read_videos(tmp_path / "table.csv")

@@ -1,0 +1,1 @@
+"""Rankings of video generators from pairwise comparisons: which pairs are judged, strengths with intervals, cycles, best of N."""

@@ -1,0 +1,187 @@
+"""The ranking of generators from judged pairs: per dimension strengths with intervals, a win matrix and cycles; best of N."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vrthinker_core.evaluation.ranking.cycles import cycle_share, majority_cycles
+from vrthinker_core.evaluation.ranking.outcomes import Counts, Tally, labels_said, pair_score, tally, win_rates
+from vrthinker_core.evaluation.ranking.schedule import pairs_by_name
+from vrthinker_core.evaluation.ranking.strengths import fit_strengths
+from vrthinker_core.evaluation.ranking.video_table import VideoTable
+from vrthinker_core.results.result import PairResult
+from vrthinker_core.types import Dimension
+from vrthinker_core.types.progress import count
+
+SAMPLES = 500  # Of the bootstrap
+COVERED = 95  # Per cent of an interval
+
+
+@dataclass(frozen=True, slots=True)
+class WinCell:
+    """How one generator did against another one. A pair judged in both orders counts once: each order for half of it."""
+
+    wins: float
+    ties: float
+    losses: float
+
+    @property
+    def pairs(self) -> float:
+        """Pairs of which something was said."""
+        return self.wins + self.ties + self.losses
+
+    @property
+    def rate(self) -> float | None:
+        """The win rate, 0 to 1, a tie as half a win; None where nothing was said."""
+        return (self.wins + self.ties / 2) / self.pairs if self.pairs else None
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorStrength:
+    """One generator in one dimension."""
+
+    generator: str
+    place: int | None  # 1 is the strongest; None where nothing was said of it
+    strength: float | None  # Natural logarithm, mean 0 over the generators; a lead of 1.1 wins three of four decided pairs
+    interval: tuple[float, float] | None  # Of the strength, 95 % over prompts; None with fewer than two prompts
+    all_pairs: WinCell  # Against all others together
+
+
+@dataclass(frozen=True, slots=True)
+class MajorityCycle:
+    """Generators of which each beats the next one in most of their decided pairs, and the last one the first."""
+
+    generators: tuple[str, ...]
+    share: float  # Of the bootstrap's samples in which all of these majorities hold
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionRanking:
+    """All generators in one dimension."""
+
+    strengths: tuple[GeneratorStrength, ...]  # The strongest first; those of which nothing was said last
+    matrix: tuple[tuple[WinCell, ...], ...]  # Row against column, both in the order of `strengths`
+    cycles: tuple[MajorityCycle, ...]  # The surest first
+    groups: tuple[tuple[str, ...], ...]  # Generators that no chain of judged pairs connects; one group where all are
+
+
+@dataclass(frozen=True, slots=True)
+class BestOfPrompt:
+    """The videos of one prompt compared with one another, overall."""
+
+    name: str  # Of the videos
+    prompt: str
+    rates: dict[str, float | None]  # Generator to its video's pairwise win rate; None where nothing was said of it
+    best: tuple[str, ...]  # With the highest rate; several where they share it
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What a set of judged pairs says about generators."""
+
+    judge: str
+    generators: tuple[str, ...]
+    prompts: int  # Prompts that were judged
+    pairs: int  # That gave a verdict
+    failed: tuple[str, ...]  # Why others gave none, a sentence each
+    left_out: tuple[str, ...]  # What was never judged, and why
+    dimensions: dict[Dimension, DimensionRanking]
+    best_of: tuple[BestOfPrompt, ...]
+
+    def summary(self, cycles: int) -> list[str]:
+        """What it rests on, in sentences, and at most so many of its cycles."""
+        overall = self.dimensions[Dimension.OA]
+        failed = f", {count(len(self.failed), 'pair')} without a verdict" if self.failed else ""
+        lines = [f"{count(self.pairs, 'pair')} of {count(self.prompts, 'prompt')} judged by {self.judge}{failed}."]
+        lines += [
+            f"{' beats '.join((*cycle.generators, cycle.generators[0]))} ({cycle.share:.0%} of the samples)."
+            for cycle in overall.cycles[:cycles]
+        ]
+        if len(overall.cycles) > cycles:
+            lines.append(f"There are {len(overall.cycles) - cycles} more cycles.")
+        if len(overall.groups) > 1:
+            apart = "; ".join(", ".join(group) for group in overall.groups)
+            lines.append(f"No judged pairs connect these generators, so their strengths cannot be compared: {apart}.")
+        if self.prompts < 2:
+            lines.append("Intervals need at least two prompts.")
+        return lines
+
+
+def rank_generators(table: VideoTable, results: Iterable[PairResult], judge: str, samples: int = SAMPLES) -> Ranking:
+    """Rank the generators of a table by what was judged of it. The order of results makes no difference."""
+    ordered = sorted(results, key=lambda result: result.pair.row)
+    said = [result for result in ordered if result.judged and result.verdict is not None]
+    failed = tuple(f"{_named(result)}: {result.error or 'it ended without a verdict.'}" for result in ordered if result not in said)
+    dimensions = {each: _dimension(tally(said, table.generators, each), samples) for each in Dimension}
+    prompts = len({result.pair.prompt for result in said})
+    return Ranking(judge, table.generators, prompts, len(said), failed, table.left_out, dimensions, tuple(_best_of(table, said)))
+
+
+def _named(result: PairResult) -> str:
+    return f"{result.pair.first_generator} and {result.pair.second_generator}, {result.pair.prompt[:60]}"
+
+
+def _dimension(counts: Tally, samples: int) -> DimensionRanking:
+    wins, ties = counts.wins.sum(0), counts.ties.sum(0)
+    compared = (wins + wins.T + ties).sum(1) > 0
+    strengths, _ = fit_strengths(wins, ties)
+    intervals, margins = _bootstrap(counts, samples)
+    order = sorted(range(len(wins)), key=lambda i: (not compared[i], -round(float(strengths[i]), 6), counts.generators[i]))
+    rows = [
+        GeneratorStrength(
+            generator=counts.generators[i],
+            place=place if compared[i] else None,
+            strength=float(strengths[i]) if compared[i] else None,
+            interval=(float(intervals[0, i]), float(intervals[1, i])) if compared[i] and intervals is not None else None,
+            all_pairs=_cell(wins[i].sum(), ties[i].sum(), wins[:, i].sum()),
+        )
+        for place, i in enumerate(order, start=1)
+    ]
+    matrix = tuple(tuple(_cell(wins[i, j], ties[i, j], wins[j, i]) for j in order) for i in order)
+    cycles = [
+        MajorityCycle(tuple(counts.generators[i] for i in ring), cycle_share(ring, margins))
+        for ring in majority_cycles(wins - wins.T)
+    ]
+    cycles.sort(key=lambda cycle: (-cycle.share, cycle.generators))
+    return DimensionRanking(tuple(rows), matrix, tuple(cycles), _groups(counts.generators, wins + wins.T + ties))
+
+
+def _cell(wins: float, ties: float, losses: float) -> WinCell:
+    return WinCell(round(float(wins), 6), round(float(ties), 6), round(float(losses), 6))
+
+
+def _bootstrap(counts: Tally, samples: int) -> tuple[Counts | None, Counts]:
+    """(Intervals [2, i] of the strengths, margins [sample, i, j]) over resampled prompts; no intervals from a single prompt."""
+    prompts = len(counts.prompts)
+    if prompts < 2:
+        wins = counts.wins.sum(0)
+        return None, (wins - wins.T)[None]
+    drawn = np.random.default_rng(0).multinomial(prompts, np.full(prompts, 1 / prompts), size=samples).astype(float)
+    wins, ties = counts.sample(drawn)
+    strengths = np.array([fit_strengths(*each)[0] for each in zip(wins, ties, strict=True)])
+    tail = (100 - COVERED) / 2
+    return np.percentile(strengths, [tail, 100 - tail], axis=0), wins - wins.transpose(0, 2, 1)
+
+
+def _groups(generators: Sequence[str], compared: Counts) -> tuple[tuple[str, ...], ...]:
+    group = list(range(len(generators)))
+    for i, j in zip(*np.nonzero(compared), strict=True):
+        group = [group[i] if each == group[j] else each for each in group]
+    return tuple(tuple(name for name, of in zip(generators, group, strict=True) if of == each) for each in sorted(set(group)))
+
+
+def _best_of(table: VideoTable, said: Sequence[PairResult]) -> Iterable[BestOfPrompt]:
+    """One for each name of which a pair was judged."""
+    place = {name: number for number, name in enumerate(table.generators)}
+    owner = {pair.id: name for name, pairs in pairs_by_name(table).items() for pair in pairs}
+    scores: dict[str, dict[tuple[int, int], float | None]] = {}
+    for result in said:
+        ends = place[result.pair.first_generator], place[result.pair.second_generator]
+        score = pair_score(labels_said(Dimension.OA, result.verdict, result.swapped))
+        scores.setdefault(owner[result.pair.id], {})[ends] = score
+    for name in sorted(scores):
+        rates = dict(zip(table.generators, win_rates(len(place), scores[name]), strict=True))
+        known = [rate for rate in rates.values() if rate is not None]
+        best = tuple(generator for generator, rate in rates.items() if known and rate == max(known))
+        yield BestOfPrompt(name, table.prompts[name], {g: rate for g, rate in rates.items() if (g, name) in table.videos}, best)

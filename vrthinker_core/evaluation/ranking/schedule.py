@@ -1,0 +1,143 @@
+"""Which pairs are judged: all of them, or, within a budget, round by round those that say most about the order.
+
+The sides alternate from one prompt to the next, so that a judge that prefers a side favours nobody. Everything is a function of
+the videos and of the results so far: a run that goes on after a kill chooses the same pairs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from vrthinker_core.evaluation.ranking.outcomes import Counts, tally
+from vrthinker_core.evaluation.ranking.strengths import fit_strengths, outcome_variance
+from vrthinker_core.evaluation.ranking.video_table import VideoTable
+from vrthinker_core.results.pair import EvaluationPair, pair_id
+from vrthinker_core.results.result import PairResult
+from vrthinker_core.types import Dimension
+
+MIN_ROUND = 8  # Pairs of a round at least, so that they can be judged side by side
+SPREAD = 2.0  # Of a strength before anything was judged, as a standard deviation
+Link = tuple[int, int]  # Two generators by their places, the smaller one first
+
+
+def all_pairs(table: VideoTable) -> list[EvaluationPair]:
+    """Every pair of generators on every prompt of which both have a video, prompt by prompt."""
+    return [pair for pairs in pairs_by_name(table).values() for pair in pairs]
+
+
+def pairs_by_name(table: VideoTable) -> dict[str, list[EvaluationPair]]:
+    """The same by the name of their videos."""
+    seen: Counter[Link] = Counter()
+    pairs: dict[str, list[EvaluationPair]] = {name: [] for name in table.prompts}
+    for name in table.prompts:
+        for i, j in combinations(range(len(table.generators)), 2):
+            ends = [(table.generators[place], name) for place in (i, j)]
+            if all(end in table.videos for end in ends):
+                turned = (seen[i, j] + i + j) % 2
+                seen[i, j] += 1
+                pairs[name].append(_pair(table, name, ends[::-1] if turned else ends, seen.total()))
+    return pairs
+
+
+def _pair(table: VideoTable, name: str, ends: Sequence[tuple[str, str]], row: int) -> EvaluationPair:
+    prompt = table.prompts[name]
+    first, second = (table.videos[end] for end in ends)
+    named = [f"{end[0]}/{name}/{Path(path).name}" for end, path in zip(ends, (first, second), strict=True)]
+    (one, _), (other, _) = ends
+    return EvaluationPair(pair_id(prompt, *named), row, prompt, first, second, first_generator=one, second_generator=other)
+
+
+class AdaptiveSchedule:
+    """Chooses the next pairs by the results so far.
+
+    First any pairs that connect all generators; then, one after another, the pair whose outcome is most uncertain and tells most
+    about an order that is still open: the variance of the outcome, times that of the difference of the two strengths, times how
+    likely it is that the stronger one of them is the weaker one after all.
+    """
+
+    def __init__(self, generators: Sequence[str], pairs: Iterable[EvaluationPair]) -> None:
+        self._generators = generators
+        self._place = {name: place for place, name in enumerate(generators)}
+        self._left: dict[Link, list[EvaluationPair]] = {}
+        for pair in pairs:
+            self._left.setdefault(self._link(pair), []).append(pair)
+        self._asked: Counter[Link] = Counter()
+        self._used: Counter[str] = Counter()  # How often each prompt was asked
+
+    def next_round(self, results: Mapping[str, PairResult], budget: int) -> list[EvaluationPair]:
+        """At most `budget` pairs that were not chosen before; none when all are used up. `results` are those of earlier rounds."""
+        size = min(budget, max(MIN_ROUND, len(self._generators)))
+        counts = tally(results.values(), self._generators, Dimension.OA)
+        strengths, v = fit_strengths(counts.wins.sum(0), counts.ties.sum(0))
+        differences = strengths[:, None] - strengths[None, :]
+        variances = outcome_variance(differences, v)
+        covariance = self._covariance(variances)
+        chosen: list[EvaluationPair] = []
+        while len(chosen) < size and self._left:
+            link = self._connecting() or self._most_telling(differences, variances, covariance)
+            chosen.append(self._take(link))
+            covariance = _observed(covariance, link, variances[link])
+        return chosen
+
+    def _link(self, pair: EvaluationPair) -> Link:
+        i, j = sorted((self._place[pair.first_generator], self._place[pair.second_generator]))
+        return i, j
+
+    def _connecting(self) -> Link | None:
+        """A pair of generators that nothing asked so far connects; None when all that can be are connected."""
+        group = list(range(len(self._generators)))
+        for i, j in self._asked:
+            group = [group[i] if each == group[j] else each for each in group]
+        return next((link for link in sorted(self._left) if group[link[0]] != group[link[1]]), None)
+
+    def _most_telling(self, differences: Counts, variances: Counts, covariance: Counts) -> Link:
+        def gain(link: Link) -> float:
+            spread = _spread(covariance, link)
+            open_order = np.exp(-(differences[link] ** 2) / (2 * spread))
+            return float(variances[link] * spread * open_order)
+
+        # Rounded, so that equal pairs are equal on every machine: the first of them is taken.
+        return max(sorted(self._left), key=lambda link: round(gain(link), 9))
+
+    def _take(self, link: Link) -> EvaluationPair:
+        """The pair of these two generators whose prompt was asked least."""
+        pairs = self._left[link]
+        pair = min(pairs, key=lambda each: (self._used[each.prompt], each.row))
+        pairs.remove(pair)
+        if not pairs:
+            del self._left[link]
+        self._asked[link] += 1
+        self._used[pair.prompt] += 1
+        return pair
+
+    def _covariance(self, variances: Counts) -> Counts:
+        """Of the strengths, from what was asked."""
+        n = len(self._generators)
+        information = np.diag(np.full(n, 1 / SPREAD**2))
+        for link, count in self._asked.items():
+            step = _step(n, link)
+            information += np.outer(step, step) * float(count * variances[link])
+        inverse: Counts = np.linalg.inv(information)
+        return inverse
+
+
+def _step(n: int, link: Link) -> Counts:
+    step = np.zeros(n)
+    step[link[0]], step[link[1]] = 1.0, -1.0
+    return step
+
+
+def _spread(covariance: Counts, link: Link) -> float:
+    """The variance of the difference of two strengths."""
+    i, j = link
+    return float(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
+
+
+def _observed(covariance: Counts, link: Link, variance: float) -> Counts:
+    """The covariance once this pair is judged as well (Sherman and Morrison's formula)."""
+    moved = covariance @ _step(len(covariance), link)
+    updated: Counts = covariance - np.outer(moved, moved) * variance / (1 + variance * _spread(covariance, link))
+    return updated

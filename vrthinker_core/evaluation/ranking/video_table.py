@@ -1,0 +1,165 @@
+"""The videos of several generators for the same prompts, from a folder or from a CSV. What cannot be used is named and left out.
+
+A folder holds one subfolder for each generator, with videos of equal names for equal prompts, and `prompts.csv` with the columns
+`video, prompt`: the name, with or without its ending, and the prompt it was made from. A CSV has the columns
+`generator, prompt, video`, with paths relative to its own folder.
+"""
+
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.text import encodable
+
+PROMPTS = "prompts.csv"  # In a folder of generators
+PROMPT_COLUMNS = ("video", "prompt")
+COLUMNS = ("generator", "prompt", "video")
+VIDEO_SUFFIXES = frozenset({".mp4", ".m4v", ".mov", ".webm", ".mkv", ".avi", ".gif"})
+NAMED = 5  # At most so many names stand in one sentence
+
+
+@dataclass(frozen=True, slots=True)
+class VideoTable:
+    """Which generator made which video. Every generator has at least one, and at least two have videos of the same name."""
+
+    generators: tuple[str, ...]  # Sorted
+    prompts: dict[str, str]  # Name of the videos to their prompt, sorted by name
+    videos: dict[tuple[str, str], str]  # (generator, name) to a path
+    left_out: tuple[str, ...] = ()  # What could not be used, a sentence each
+
+    def common(self, first: str, second: str) -> tuple[str, ...]:
+        """Names of which both generators have a video."""
+        return tuple(name for name in self.prompts if (first, name) in self.videos and (second, name) in self.videos)
+
+
+def read_videos(path: Path) -> VideoTable:
+    """The videos of a folder or a CSV, the same whatever the order of its rows. Raises BadInput where there is nothing to rank."""
+    if path.is_dir():
+        return _read_folder(path)
+    if path.is_file():
+        return _read_csv(path)
+    raise BadInput(f"There is no folder or CSV {encodable(str(path))} to rank.")
+
+
+def read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
+    """The rows of a CSV, with its values stripped. Raises BadInput for a file that cannot be read or lacks one of `columns`."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            rows = [{column: (row.get(column) or "").strip() for column in columns} for row in reader]
+            missing = [column for column in columns if column not in (reader.fieldnames or ())]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"Cannot read {encodable(str(path))}: {error}.") from None
+    if missing:
+        raise BadInput(f"{encodable(path.name)} has no column {missing[0]}. It needs the columns {', '.join(columns)}.")
+    return rows
+
+
+class _Collector:
+    """Takes the videos one by one, and keeps a sentence about each that cannot be used."""
+
+    def __init__(self) -> None:
+        self.prompts: dict[str, str] = {}
+        self.videos: dict[tuple[str, str], str] = {}
+        self.left_out: list[str] = []
+
+    def add(self, generator: str, name: str, path: Path, where: str) -> None:
+        """Take a video; `where` says where it was named."""
+        if (generator, name) in self.videos:
+            self.left_out.append(f"{where} is a second video of {generator} for {_short(name)}: it is left out.")
+        else:
+            self.videos[generator, name] = str(path)
+
+    def table(self) -> VideoTable:
+        """What can be ranked, with a sentence about each generator that lacks videos. Raises BadInput where nothing can."""
+        generators = sorted({generator for generator, _ in self.videos})
+        if len(generators) < 2:
+            found = f"there is only {generators[0]}" if generators else "there is none"
+            why = f" {self.left_out[0]}" if self.left_out else ""
+            raise BadInput(encodable(f"A ranking needs videos of at least two generators, and {found}.{why}"))
+        held = defaultdict(set)
+        for generator, name in self.videos:
+            held[name].add(generator)
+        if all(len(owners) < 2 for owners in held.values()):
+            raise BadInput("No two generators have a video for the same prompt, so there is no pair to compare.")
+        for generator in generators:
+            gone = sorted(name for name, owners in held.items() if generator not in owners)
+            if gone:
+                self.left_out.append(f"{generator} has no video for {_list(gone)}: those pairs are left out.")
+        prompts = {name: self.prompts[name] for name in sorted(held)}
+        return VideoTable(tuple(generators), prompts, dict(sorted(self.videos.items())), tuple(map(encodable, self.left_out)))
+
+
+def _read_folder(folder: Path) -> VideoTable:
+    if not (folder / PROMPTS).is_file():
+        raise BadInput(f"{encodable(str(folder))} has no {PROMPTS}: write one with the columns {' and '.join(PROMPT_COLUMNS)}.")
+    found = _Collector()
+    found.prompts = _read_prompts(folder / PROMPTS, found.left_out)
+    unknown: set[str] = set()
+    for generator in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        videos = _videos_in(generator)
+        if not videos:
+            found.left_out.append(f"The folder {generator.name} holds no video, so it is no generator.")
+        for video in videos:
+            if video.stem in found.prompts:
+                found.add(generator.name, video.stem, video, f"{generator.name}/{video.name}")
+            else:
+                unknown.add(video.stem)
+    if unknown:
+        found.left_out.append(f"{PROMPTS} has no prompt for {_list(sorted(unknown))}: those videos are left out.")
+    if unused := sorted(set(found.prompts) - {name for _, name in found.videos}):
+        found.left_out.append(f"No generator has a video for {_list(unused)}.")
+    return found.table()
+
+
+def _videos_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file())
+
+
+def _read_prompts(path: Path, left_out: list[str]) -> dict[str, str]:
+    """Prompt by the name of its videos."""
+    prompts: dict[str, str] = {}
+    for number, row in enumerate(read_rows(path, PROMPT_COLUMNS), start=1):
+        video = Path(row["video"])
+        name = video.stem if video.suffix.lower() in VIDEO_SUFFIXES else row["video"]
+        if not name or not row["prompt"]:
+            left_out.append(f"Row {number} of {path.name} has an empty field: it is left out.")
+        elif name in prompts:
+            left_out.append(f"Row {number} of {path.name} names {name} again: it is left out.")
+        else:
+            prompts[name] = row["prompt"]
+    return prompts
+
+
+def _read_csv(path: Path) -> VideoTable:
+    found = _Collector()
+    rows = enumerate(read_rows(path, COLUMNS), start=1)
+    for number, row in sorted(rows, key=lambda each: (each[1]["generator"], each[1]["prompt"], each[1]["video"])):
+        if fault := _row_fault(row, path.parent):
+            found.left_out.append(f"Row {number}: {fault}")
+            continue
+        found.prompts[row["prompt"]] = row["prompt"]
+        found.add(row["generator"], row["prompt"], path.parent / row["video"], f"Row {number}")
+    return found.table()
+
+
+def _row_fault(row: dict[str, str], folder: Path) -> str:
+    """Why a row cannot be used, in a sentence; "" where it can."""
+    if empty := [column for column in COLUMNS if not row[column]]:
+        return f"the field {empty[0]} is empty."
+    if "://" in row["video"]:
+        return f"{_short(row['video'])} is a web address: download it, and name the file."
+    return "" if (folder / row["video"]).is_file() else f"there is no file {_short(row['video'])}."
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _list(names: Iterable[str]) -> str:
+    names = [_short(name) for name in names]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
