@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from vrthinker_core.batch import judge_many
     from vrthinker_core.branching.plan import BranchPlan, Changes, plan_branch
     from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, TraceError, VideoError, VrThinkerError
+    from vrthinker_core.evaluation.reward import ComparedVideos, Reward, areward, areward_many, reward, reward_many
     from vrthinker_core.judge import judge, judge_branch
     from vrthinker_core.types import Dimension, Preference, Settings, Side, Verdict, VideoPair, Vote
     from vrthinker_core.types.events import (
@@ -38,6 +39,7 @@ __all__ = [
     "BranchPlan",
     "Changes",
     "CheckpointError",
+    "ComparedVideos",
     "Dimension",
     "Event",
     "Finished",
@@ -46,6 +48,7 @@ __all__ = [
     "OrderCheck",
     "OrderEffect",
     "Preference",
+    "Reward",
     "ScriptedBackend",
     "Settings",
     "Side",
@@ -63,15 +66,19 @@ __all__ = [
     "Vote",
     "Voted",
     "VrThinkerError",
+    "areward",
+    "areward_many",
     "check_order",
     "judge",
     "judge_branch",
     "judge_many",
     "open_backend",
     "plan_branch",
+    "reward",
+    "reward_many",
 ]
 
-_MODULES = ("errors", "types", "types.events", "types.order", "backends", "branching.plan", "judge", "batch")
+_MODULES = ("errors", "types", "types.events", "types.order", "backends", "branching.plan", "judge", "batch", "evaluation.reward")
 """Where the names stand. Each module imports those before it anyway, so looking for a name in this order loads nothing more."""
 
 

@@ -39,7 +39,7 @@ def test_the_python_example_runs_as_written(code: str, clips: tuple[Path, Path],
         [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert re.search(r"answered|no answer|turn limit", done.stdout)
+    assert re.search(r"answered|no answer|turn limit|^best: good.mp4$", done.stdout, re.M)
 
 
 def test_the_commands_run_as_written(clips: tuple[Path, Path], tmp_path: Path) -> None:
@@ -69,11 +69,11 @@ def test_ci_calls_the_test_line() -> None:
 
 def test_the_public_names_are_these() -> None:
     assert sorted(vrthinker_core.__all__) == [
-        "Backend", "BadInput", "Branch", "BranchPlan", "Changes", "CheckpointError", "Dimension", "Event", "Finished",
-        "FramesShown", "JudgeError", "OrderCheck", "OrderEffect", "Preference", "ScriptedBackend", "Settings", "Side",
+        "Backend", "BadInput", "Branch", "BranchPlan", "Changes", "CheckpointError", "ComparedVideos", "Dimension", "Event",
+        "Finished", "FramesShown", "JudgeError", "OrderCheck", "OrderEffect", "Preference", "Reward", "ScriptedBackend", "Settings", "Side",
         "Started", "StopReason", "Swapped", "TextArrived", "Trace", "TraceError", "Turn", "TurnEnded", "Verdict",
-        "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError", "check_order", "judge", "judge_branch", "judge_many",
-        "open_backend", "plan_branch",
+        "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError", "areward", "areward_many", "check_order",
+        "judge", "judge_branch", "judge_many", "open_backend", "plan_branch", "reward", "reward_many",
     ]  # fmt: skip
     assert all(hasattr(vrthinker_core, name) for name in vrthinker_core.__all__)
 

@@ -1,0 +1,130 @@
+"""The judge as a reward: win rates of the videos of a prompt, None where nothing was said, batched, cancelled, with traces."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.small_clips import write_clip
+from vrthinker_core import BadInput, Dimension, Reward, ScriptedBackend, Settings, StopReason, areward, reward, reward_many
+from vrthinker_core.traces import load
+from vrthinker_core.types import Side
+from vrthinker_core.types.messages import Message
+
+HUES = (80, 0, 120, 40)  # Of four clips: the redder, the better
+ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>{}</Answer>"
+BEST_FIRST = (2, 0, 3, 1)
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("videos")
+    return [write_clip(folder / f"{number}.mp4", frames=10, hue=hue) for number, hue in enumerate(HUES)]
+
+
+def redness(messages: Sequence[Message], side: Side) -> float:
+    frame = next(frame for message in messages for frame in message.frames if frame.ref.side == side)
+    return float(np.frombuffer(frame.rgb, np.uint8).reshape(frame.height, frame.width, 3)[-1, :, 0].mean())
+
+
+def redder(messages: Sequence[Message]) -> str:
+    first, second = (redness(messages, side) for side in Side)
+    return ANSWER.format(f"TA=0, MQ=1, VQ={1 if first > second else 2}, OA={1 if first > second else 2}")
+
+
+TRUTH = ScriptedBackend(redder, protocol="paired")
+
+
+def test_the_win_rate_is_the_share_of_the_others_that_a_video_beats(videos: list[Path], tmp_path: Path) -> None:
+    found = reward("A block.", videos, TRUTH, traces=tmp_path)
+    assert found.overall == found.rates[Dimension.VQ] == (2 / 3, 0.0, 1.0, 1 / 3)
+    assert found.best == BEST_FIRST[0]
+    assert found.rates[Dimension.TA] == (0.5,) * 4, "a tie is half a win"
+    assert sorted(found.rates[Dimension.MQ]) == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3]), "a favourite side favours nobody"
+    assert {frozenset((pair.first, pair.second)) for pair in found.pairs} == {frozenset((i, j)) for i in range(4) for j in range(i)}
+    assert found.errors == ()
+    assert {load(path).finished for path in tmp_path.iterdir()} == {pair.trace.finished for pair in found.pairs}
+
+
+def test_the_order_of_videos_changes_nothing_of_a_judge_without_a_favourite_side(videos: list[Path]) -> None:
+    assert reward("A block.", videos[::-1], TRUTH).overall == reward("A block.", videos, TRUTH).overall[::-1]
+
+
+def test_both_orders_take_away_what_the_side_decides(videos: list[Path]) -> None:
+    found = reward("A block.", videos[:3], TRUTH, Settings(swap="on"))
+    assert found.rates[Dimension.MQ] == (0.5, 0.5, 0.5)
+    assert found.overall == (0.5, 0.0, 1.0)
+
+
+def test_what_was_not_said_is_none_and_never_zero(videos: list[Path], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"no video")
+    found = reward("A block.", [videos[0], broken, videos[1]], TRUTH)
+    assert found.overall == (1.0, None, 0.0)
+    assert found.best == 0
+    assert len(found.errors) == 2
+    silent = reward("A block.", videos[:2], ScriptedBackend([ANSWER.format("TA=1")], protocol="paired"))
+    assert (silent.overall, silent.best) == ((None, None), None)
+    assert silent.rates[Dimension.TA] == (1.0, 0.0)
+
+
+def test_prompts_share_batches_and_keep_their_places(videos: list[Path]) -> None:
+    groups = [("One.", videos[:2]), ("Two.", videos[1:]), ("Three.", videos[::-1])]
+    found = reward_many(groups, TRUTH, concurrency=3)
+    assert [each.prompt for each in found] == ["One.", "Two.", "Three."]
+    assert [each.overall for each in found] == [reward(prompt, some, TRUTH).overall for prompt, some in groups]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_fewer_than_two_videos_are_refused(videos: list[Path], count: int) -> None:
+    with pytest.raises(BadInput, match="at least two videos"):
+        reward("A block.", videos[:count], TRUTH)
+
+
+def test_a_judge_may_be_named_by_its_word(videos: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "script.jsonl").write_text('{"reply": "<Answer>TA=1, MQ=1, VQ=1, OA=1</Answer>"}', "utf-8")
+    assert reward("A block.", videos[:2], f"scripted:{tmp_path / 'script.jsonl'}").overall == (1.0, 0.0)
+    with pytest.raises(BadInput, match="There is no judge"):
+        reward("A block.", videos[:2], "nobody")
+
+
+def test_it_can_be_awaited(videos: list[Path]) -> None:
+    async def both() -> list[Reward]:
+        return await asyncio.gather(areward("One.", videos, TRUTH), areward("Two.", videos[:2], TRUTH))
+
+    one, two = asyncio.run(both())
+    assert (one.best, two.best) == (2, 0)
+
+
+def test_a_task_that_is_cancelled_ends_its_runs(videos: list[Path], tmp_path: Path) -> None:
+    started = threading.Event()
+
+    def slow(messages: Sequence[Message]) -> str:
+        started.set()
+        return ANSWER.format("TA=1") + "x" * 100_000
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(areward("A block.", videos[:2], ScriptedBackend(slow, "paired", pause=0.01), traces=tmp_path))
+        await asyncio.to_thread(started.wait, 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    (path,) = tmp_path.iterdir()
+    end = load(path).finished
+    assert end is not None
+    assert end.stop is StopReason.CANCELLED
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    left = [thread.name for thread in set(threading.enumerate()) - before if not thread.daemon]
+    assert left == []

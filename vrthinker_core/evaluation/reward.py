@@ -1,0 +1,178 @@
+"""The judge as a reward: of N videos of one prompt, the pairwise win rate of each, as rewards for training a generator."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import TypeVar
+
+from vrthinker_core.backends import Backend, open_backend
+from vrthinker_core.backends.base import not_cancelled
+from vrthinker_core.batch import judge_many
+from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.ranking.outcomes import labels_said, pair_score, win_rates
+from vrthinker_core.types import Dimension, Settings, Trace, Verdict, VideoPair
+from vrthinker_core.types.events import Started
+from vrthinker_core.types.messages import Cancelled
+from vrthinker_core.types.order import check_order
+
+Videos = Sequence[Path | str]
+Group = tuple[str, Videos]  # A prompt and the videos that were made from it
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedVideos:
+    """Two videos of a group that were compared, by their places in it, and the whole run."""
+
+    first: int
+    second: int
+    trace: Trace
+
+    @property
+    def error(self) -> str:
+        """Why the run gave no verdict; "" for one that did."""
+        end = self.trace.finished
+        return "The run did not end." if end is None else "" if end.verdict else end.error or "The judge gave no verdict."
+
+    def score(self, dimension: Dimension) -> float | None:
+        """How the first of them did: 1, 0.5 for a tie, 0; with both orders the mean; None where nothing was said."""
+        end = self.trace.finished
+        check = check_order(end, self.trace.swapped.finished if self.trace.swapped else None)
+        verdicts: list[Verdict | None] = [end.verdict if end else None, check.second if check else None]
+        return pair_score(labels_said(dimension, *verdicts))
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """What a judge says of N videos of one prompt."""
+
+    prompt: str
+    videos: tuple[str, ...]  # N paths
+    rates: dict[Dimension, tuple[float | None, ...]]
+    """For each dimension N win rates, 0 to 1, in the order of `videos`: the mean over a video's pairs, a tie as half a win.
+
+    None for a video of which nothing was said: that is never 0.
+    """
+    pairs: tuple[ComparedVideos, ...]  # N (N - 1) / 2, with their traces
+
+    @property
+    def overall(self) -> tuple[float | None, ...]:
+        """N win rates overall: the rewards."""
+        return self.rates[Dimension.OA]
+
+    @property
+    def best(self) -> int | None:
+        """The place of the video with the highest overall win rate, the first of several; None where nothing was said."""
+        known = [place for place, rate in enumerate(self.overall) if rate is not None]
+        return max(known, key=lambda place: self.overall[place] or 0.0, default=None)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why pairs gave no verdict, a sentence each."""
+        return tuple(pair.error for pair in self.pairs if pair.error)
+
+
+def reward(
+    prompt: str,
+    videos: Videos,
+    judge: Backend | str | None = None,
+    settings: Settings = Settings(),
+    *,
+    traces: Path | None = None,
+    cancelled: Cancelled = not_cancelled,
+) -> Reward:
+    """Compare every two of these videos; gives the pairwise win rate of each, per dimension and overall.
+
+    A `judge` named by a word, as on the command line, is opened for this call: give a `Backend` to ask more than once. With
+    `settings.swap` each pair is judged in both orders and both count; otherwise the sides alternate. `traces` is a folder in which
+    the runs are kept. A video that cannot be read costs its own pairs. Raises BadInput for fewer than two videos.
+    """
+    (only,) = reward_many([(prompt, videos)], judge, settings, traces=traces, cancelled=cancelled)
+    return only
+
+
+def reward_many(
+    groups: Iterable[Group],
+    judge: Backend | str | None = None,
+    settings: Settings = Settings(),
+    *,
+    traces: Path | None = None,
+    concurrency: int = 8,
+    cancelled: Cancelled = not_cancelled,
+) -> list[Reward]:
+    """The rewards of several prompts, in their order; pairs of all of them share batches, `concurrency` pairs at a time."""
+    asked = [(prompt, tuple(map(str, videos))) for prompt, videos in groups]
+    if any(len(videos) < 2 for _, videos in asked):
+        raise BadInput("A reward needs at least two videos of each prompt.")
+    ends = [(group, *pair) for group, (_, videos) in enumerate(asked) for pair in _pairs(len(videos))]
+    pairs = [VideoPair(asked[group][0], asked[group][1][first], asked[group][1][second]) for group, first, second in ends]
+
+    def trace_of(position: int) -> Path | None:
+        return traces and traces / "group-{}-videos-{}-{}.json".format(*(place + 1 for place in ends[position]))
+
+    if traces is not None:
+        _make_folder(traces)
+    backend = open_backend(judge) if judge is None or isinstance(judge, str) else judge
+    found: dict[int, Trace] = {}
+    for position, event in judge_many(pairs, backend, settings, live=concurrency, cancelled=cancelled, trace_of=trace_of):
+        found[position] = Trace(event) if isinstance(event, Started) else found[position].with_event(event)
+    compared: list[list[ComparedVideos]] = [[] for _ in asked]
+    for position, (group, first, second) in enumerate(ends):
+        compared[group].append(ComparedVideos(first, second, found[position]))
+    return [_reward(prompt, videos, tuple(own)) for (prompt, videos), own in zip(asked, compared, strict=True)]
+
+
+async def areward(
+    prompt: str,
+    videos: Videos,
+    judge: Backend | str | None = None,
+    settings: Settings = Settings(),
+    *,
+    traces: Path | None = None,
+) -> Reward:
+    """`reward` in a thread. A task that is cancelled ends its runs first, as `cancelled`, so that the judge is free."""
+    return await _in_thread(partial(reward, prompt, videos, judge, settings, traces=traces))
+
+
+async def areward_many(
+    groups: Iterable[Group],
+    judge: Backend | str | None = None,
+    settings: Settings = Settings(),
+    *,
+    traces: Path | None = None,
+    concurrency: int = 8,
+) -> list[Reward]:
+    """`reward_many` in a thread, cancelled as `areward` is."""
+    return await _in_thread(partial(reward_many, groups, judge, settings, traces=traces, concurrency=concurrency))
+
+
+async def _in_thread(call: Callable[..., T]) -> T:
+    stopped = threading.Event()
+    job = asyncio.ensure_future(asyncio.to_thread(call, cancelled=stopped.is_set))
+    try:
+        return await asyncio.shield(job)
+    except asyncio.CancelledError:
+        stopped.set()
+        await asyncio.wait([job])
+        raise
+
+
+def _pairs(videos: int) -> list[tuple[int, int]]:
+    """Every two places, in the order in which the judge is shown them: each video stands on either side about as often."""
+    return [(i, j) if (i + j) % 2 else (j, i) for i, j in combinations(range(videos), 2)]
+
+
+def _reward(prompt: str, videos: tuple[str, ...], pairs: tuple[ComparedVideos, ...]) -> Reward:
+    rates = {each: win_rates(len(videos), {(pair.first, pair.second): pair.score(each) for pair in pairs}) for each in Dimension}
+    return Reward(prompt, videos, rates, pairs)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"Cannot keep traces in {folder}: {error.strerror or error}.") from None
