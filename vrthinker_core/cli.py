@@ -50,6 +50,7 @@ class RowKind(StrEnum):
 
     SFT = "sft"
     PREFERENCES = "preferences"
+    DPO = "dpo"
     RL = "rl"
     VIDEOGEN_REWARD = "videogen-reward"
 

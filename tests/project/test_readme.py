@@ -70,9 +70,9 @@ def test_ci_calls_the_test_line() -> None:
 def test_the_public_names_are_these() -> None:
     assert sorted(vrthinker_core.__all__) == [
         "Backend", "BadInput", "Branch", "BranchPlan", "Changes", "CheckpointError", "ComparedVideos", "Dimension", "Event",
-        "Finished", "FramesShown", "JudgeError", "OrderCheck", "OrderEffect", "Preference", "Reward", "ScriptedBackend", "Settings", "Side",
-        "Started", "StopReason", "Swapped", "TextArrived", "Trace", "TraceError", "Turn", "TurnEnded", "Verdict",
-        "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError", "areward", "areward_many", "check_order",
+        "Finished", "FramesShown", "JudgeError", "OrderCheck", "OrderEffect", "Preference", "Reward", "ScriptedBackend",
+        "Settings", "Side", "Started", "StopReason", "Swapped", "TextArrived", "Trace", "TraceError", "Turn", "TurnEnded",
+        "Verdict", "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError", "areward", "areward_many", "check_order",
         "judge", "judge_branch", "judge_many", "open_backend", "plan_branch", "reward", "reward_many",
     ]  # fmt: skip
     assert all(hasattr(vrthinker_core, name) for name in vrthinker_core.__all__)

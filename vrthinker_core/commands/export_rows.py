@@ -10,6 +10,7 @@ from typing import TextIO
 
 from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.results.result_file import RESULTS, read_results
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
 from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, FORMAT, ROWS, Row
@@ -92,15 +93,30 @@ def _traces_below(place: Path) -> list[Path]:
 
 
 def _all_rows(paths: Iterable[Path], kind: str, chosen: RowFilter, report: ExportReport) -> Iterator[Row]:
+    videos: dict[Path, tuple[Path, Path]] = {}
+    folders: set[Path] = set()
     for path in paths:
         before = report.rows
+        folder = path.absolute().parent.parent
+        if folder not in folders:
+            folders.add(folder)
+            videos |= _judged_videos(folder)
         try:
-            for row in ROWS[kind](TraceFile(path, load(path)), chosen):
+            for row in ROWS[kind](TraceFile(path, load(path), videos.get(path.absolute())), chosen):
                 report.rows += 1
                 yield row
         except (TraceError, NotForTraining) as reason:
             report.skipped.append(encodable(f"{path}: {str(reason).rstrip('.')}."))
         report.used += report.rows > before
+
+
+def _judged_videos(folder: Path) -> dict[Path, tuple[Path, Path]]:
+    """The videos of each trace of an evaluation in this folder, where it found them; nothing where there is none."""
+    try:
+        results = list(read_results(folder / RESULTS)) if (folder / RESULTS).is_file() else []
+    except BadInput:
+        return {}
+    return {folder / each.trace: (Path(each.pair.first), Path(each.pair.second)) for each in results if each.trace}
 
 
 def _write(rows: Iterable[Row], file: TextIO, kind: str) -> None:

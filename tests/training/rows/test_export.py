@@ -17,6 +17,9 @@ from tests.test_votes import VOTE
 from tests.ui.support.saved_examples import write_example
 from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.errors import BadInput
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result import result_of
+from vrthinker_core.results.result_file import RESULTS, to_line
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, ROWS
 from vrthinker_core.training.rows.teaching import RowFilter, known_labels
@@ -86,6 +89,32 @@ def test_ties_and_what_was_not_said_are_no_preference(tmp_path: Path) -> None:
         ("OA", "second.mp4", "first.mp4", "judge"),
     }
     assert exported(tmp_path, "preferences", judged(TA=TIE, OA=None)) == []
+
+
+def test_dpo_rows_have_trls_columns_and_only_the_overall_label_counts(tmp_path: Path) -> None:
+    (row,) = exported(tmp_path, "dpo", judged(TA=FIRST, MQ=TIE, VQ=None, OA=SECOND))
+    assert (row["prompt"], row["chosen"], row["rejected"]) == (BASE.started.prompt, "second.mp4", "first.mp4")
+    digests = [clip.digest for clip in BASE.started.clips if clip]
+    assert [row["chosen_sha256"], row["rejected_sha256"], row["source"]] == [*digests[::-1], "judge"]
+    assert exported(tmp_path, "dpo", judged(TA=FIRST, OA=TIE)) == []
+    (row,) = exported(tmp_path, "dpo", voted(judged(OA=SECOND), OA=FIRST))
+    assert (row["chosen"], row["source"]) == ("first.mp4", "person")
+
+
+def test_traces_of_an_evaluation_name_the_videos_where_it_found_them(tmp_path: Path) -> None:
+    example = EXAMPLES / "think-1-what-four-frames-do-not-show"
+    pair = EvaluationPair("id", 1, BASE.started.prompt, str(example / "first.mp4"), str(example / "second.mp4"))
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "id.json").write_bytes(to_json(BASE))
+    (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, BASE, "traces/id.json")))
+    export_rows([tmp_path], "dpo", tmp_path / "rows.jsonl", ALL)
+    (row,) = map(json.loads, (tmp_path / "rows.jsonl").read_text("utf-8").splitlines())
+    assert {row["chosen"], row["rejected"]} == {(example / name).as_posix() for name in ("first.mp4", "second.mp4")}
+    other = replace(pair, first=str(example / "second.mp4"), second=str(example / "trace.json"))
+    (tmp_path / RESULTS).write_bytes(to_line(result_of(other, BASE, "traces/id.json")) + b"half a li")
+    export_rows([tmp_path], "dpo", tmp_path / "rows.jsonl", ALL)
+    (row,) = map(json.loads, (tmp_path / "rows.jsonl").read_text("utf-8").splitlines())
+    assert {Path(row["chosen"]).name, row["rejected"]} >= {"first.mp4"}, "another file is never named as the video"
 
 
 def test_the_persons_label_comes_before_the_judges(tmp_path: Path) -> None:

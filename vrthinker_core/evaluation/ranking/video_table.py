@@ -27,7 +27,7 @@ class VideoTable:
 
     generators: tuple[str, ...]  # Sorted
     prompts: dict[str, str]  # Name of the videos to their prompt, sorted by name
-    videos: dict[tuple[str, str], str]  # (generator, name) to a path
+    videos: dict[tuple[str, str], str]  # (generator, name) to an absolute path
     left_out: tuple[str, ...] = ()  # What could not be used, a sentence each
 
     def common(self, first: str, second: str) -> tuple[str, ...]:
@@ -38,9 +38,9 @@ class VideoTable:
 def read_videos(path: Path) -> VideoTable:
     """The videos of a folder or a CSV, the same whatever the order of its rows. Raises BadInput where there is nothing to rank."""
     if path.is_dir():
-        return _read_folder(path)
+        return _read_folder(path.absolute())
     if path.is_file():
-        return _read_csv(path)
+        return _read_csv(path.absolute())
     raise BadInput(f"There is no folder or CSV {encodable(str(path))} to rank.")
 
 

@@ -1,7 +1,8 @@
 """Traces as rows: SFT and RL rows as the published training code reads them, preference pairs, VideoGen-RewardBench's columns.
 
 A frame is named, not copied: `first.mp4#21` is frame 21 of that video, counted from 0 as a full sequential decode does. A video is
-named by its path where it lies beside the trace, by its file name where it does not; its SHA-256 always stands beside it.
+named by its path where it lies beside the trace, or where the evaluation that the trace belongs to found it; by its file name where
+it is at neither place. Its SHA-256 always stands beside it.
 """
 
 import hashlib
@@ -75,6 +76,28 @@ def preference_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
         }
 
 
+def dpo_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
+    """A preference pair to train a generator with, in TRL's columns: `prompt`, and as `chosen` and `rejected` paths of videos.
+
+    Only the overall label counts: the dimensions may prefer different videos, and a trainer is to be told one thing about a pair.
+    """
+    check_votes(file.trace, chosen)
+    known = known_labels(file.trace).get(Dimension.OA)
+    if known is None or known.label is Preference.TIE:
+        raise NotForTraining("no video is preferred overall")
+    first, second = _videos(file, file.trace)
+    better, worse = (first, second) if known.label is Preference.FIRST else (second, first)
+    yield {
+        **_head("dpo", file, file.trace),
+        "prompt": file.trace.started.prompt,
+        "chosen": better["path"],
+        "rejected": worse["path"],
+        "chosen_sha256": better["sha256"],
+        "rejected_sha256": worse["sha256"],
+        "source": known.source,
+    }
+
+
 def rl_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     """The question as the judge is asked it, both videos, and the answer: all four labels."""
     check_votes(file.trace, chosen)
@@ -109,6 +132,7 @@ def videogen_reward_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 ROWS: dict[str, Callable[[TraceFile, RowFilter], Iterator[Row]]] = {
     "sft": sft_rows,
     "preferences": preference_rows,
+    "dpo": dpo_rows,
     "rl": rl_rows,
     "videogen-reward": videogen_reward_rows,
 }
@@ -174,18 +198,13 @@ def _place(frame: Frame) -> Row:
 
 
 def _videos(file: TraceFile, run: Run) -> list[Row]:
-    return [_video(file.path.parent, side, clip) for side, clip in zip(Side, run.started.clips, strict=True)]
+    return [_video(file, side, clip) for side, clip in zip(Side, run.started.clips, strict=True)]
 
 
-def _video(folder: Path, side: Side, clip: ClipInfo | None) -> Row:
+def _video(file: TraceFile, side: Side, clip: ClipInfo | None) -> Row:
     if clip is None:
         raise NotForTraining(f"video {int(side)} could not be opened")
     name = Path(clip.name).name or f"video-{int(side)}"
-    path = folder / name
-    found = bool(clip.digest) and file_digest(path) == clip.digest
-    return {
-        "path": encodable((path if found else Path(name)).as_posix()),
-        "sha256": clip.digest,
-        "frames": clip.frames,
-        "fps": clip.fps,
-    }
+    places = [file.path.parent / name, *(file.videos or ())]
+    found = next((path for path in places if clip.digest and file_digest(path) == clip.digest), Path(name))
+    return {"path": encodable(found.as_posix()), "sha256": clip.digest, "frames": clip.frames, "fps": clip.fps}

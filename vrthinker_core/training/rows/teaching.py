@@ -18,6 +18,7 @@ class TraceFile:
 
     path: Path
     trace: Trace
+    videos: tuple[Path, Path] | None = None  # Where an evaluation found them, if the trace is one of its traces
 
 
 @dataclass(frozen=True, slots=True)
