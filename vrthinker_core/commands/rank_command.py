@@ -1,20 +1,24 @@
 """The command `rank`: generators are ranked by comparing their videos; a table in the terminal, JSON and HTML in a folder."""
 
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vrthinker_core.commands.arguments import print_error, progress
+from vrthinker_core.commands.arguments import print_error, stop_on_signal
+from vrthinker_core.commands.pair_progress import PairCounts, pair_progress
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.types import Dimension, Settings
 
 if TYPE_CHECKING:
+    from vrthinker_core.evaluation.job import EvaluationJob
     from vrthinker_core.evaluation.ranking.ranking import GeneratorStrength, Ranking
+    from vrthinker_core.evaluation.ranking.video_table import VideoTable
 
 CONCURRENCY = 8  # Pairs in hand at a time, where nobody chose
 SHOWN_CYCLES = 5
+NOTHING_JUDGED, INTERRUPTED = 3, 130  # Exit status
 
 
 @with_setting_options
@@ -23,38 +27,61 @@ def rank(
     *,
     judge: Annotated[str | None, typer.Option(help="As for compare. [default: the best one here]")] = None,
     budget: Annotated[int | None, typer.Option(help="Judge at most so many pairs, the most telling ones. [default: all]")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the results.")] = Path("ranking"),
+    out: Annotated[Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")] = Path("ranking"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the results that the folder holds.")] = False,
-    concurrency: Annotated[int, typer.Option(help="Pairs in hand at a time.", min=1)] = CONCURRENCY,
+    concurrency: Annotated[int, typer.Option(help="Pairs in hand at a time.")] = CONCURRENCY,
+    engine: Annotated[str, typer.Option(help="local, or ray[:ADDRESS] for a cluster.")] = "local",
     settings: Settings,
 ) -> None:
     """Rank video generators by comparing what they made of the same prompts."""
-    from vrthinker_core.backends import open_backend
-    from vrthinker_core.evaluation.engines.local import judge_locally
-    from vrthinker_core.evaluation.ranking.ranking import rank_generators
-    from vrthinker_core.evaluation.ranking.report import write_report
-    from vrthinker_core.evaluation.ranking.run import RankingFolder, judge_pairs, planned_pairs
+    from vrthinker_core.backends.factory import default_choice
+    from vrthinker_core.evaluation.job import EvaluationJob
+    from vrthinker_core.evaluation.out_folder import open_out
+    from vrthinker_core.evaluation.ranking.run import planned_pairs
+    from vrthinker_core.evaluation.ranking.schedule import all_pairs
     from vrthinker_core.evaluation.ranking.strengths import evalica
     from vrthinker_core.evaluation.ranking.video_table import read_videos
 
     table = read_videos(videos)
-    total = planned_pairs(table, budget)
+    planned_pairs(table, budget)
     evalica()  # Where it is missing, that is said before hours of judging
     for line in table.left_out:
         print_error(line)
-    folder = RankingFolder(out, table)
-    folder.check(resume)
-    backend = open_backend(judge)
-    folder.claim(backend.name, settings)
-    engine = partial(judge_locally, backend=backend, settings=settings, out=out, concurrency=concurrency)
-    earlier = len(folder.results())
-    with progress("pairs") as advance:
-        for done, result in enumerate(judge_pairs(table, engine, backend.name, out, budget), start=earlier + 1):
-            print_error(f"{result.pair.first_generator} and {result.pair.second_generator}: {result.error}" if result.error else "")
-            advance(done, total)
-    ranking = rank_generators(table, folder.results(), backend.name)
+    job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
+    run = job.describe("ranking", videos, all_pairs(table), budget)
+    with open_out(out, run, resume=resume), stop_on_signal() as stopped:
+        name = _judge(job, table, budget, stopped)
+        raise typer.Exit(INTERRUPTED if stopped() else _report(table, out, name))
+
+
+def _judge(job: "EvaluationJob", table: "VideoTable", budget: int | None, stopped: Callable[[], bool]) -> str:
+    """Judge the pairs that have no result yet; gives the name of the judge."""
+    from vrthinker_core.evaluation.ranking.run import judge_pairs, planned_pairs
+    from vrthinker_core.evaluation.ranking.schedule import all_pairs
+    from vrthinker_core.evaluation.run import results_so_far
+
+    earlier = results_so_far(all_pairs(table), job.out)
+    total = max(planned_pairs(table, budget), len(earlier))
+    name, engine = job.open_engine(stopped)
+    with pair_progress(PairCounts(total, len(earlier))) as add:
+        for result in judge_pairs(table, engine, name, job.out, budget, stopped):
+            add(result)
+    if stopped():
+        print_error("Stopped; what was judged is kept. Go on with --resume.")
+    return name
+
+
+def _report(table: "VideoTable", out: Path, judge: str) -> int:
+    """Rank by all results in the folder, write the files and print the table; gives the exit status."""
+    from vrthinker_core.evaluation.ranking.ranking import rank_generators
+    from vrthinker_core.evaluation.ranking.report import write_report
+    from vrthinker_core.evaluation.ranking.schedule import all_pairs
+    from vrthinker_core.evaluation.run import write_final_table
+
+    ranking = rank_generators(table, write_final_table(out, all_pairs(table)), judge)
     write_report(ranking, out)
     _print(ranking, out)
+    return 0 if ranking.pairs else NOTHING_JUDGED
 
 
 def _print(ranking: "Ranking", out: Path) -> None:

@@ -21,9 +21,9 @@ from vrthinker_core.cli import main
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.evaluation.ranking.ranking import rank_generators
 from vrthinker_core.evaluation.ranking.report import write_report
-from vrthinker_core.evaluation.ranking.run import RankingFolder, judge_pairs
+from vrthinker_core.evaluation.ranking.run import judge_pairs
 from vrthinker_core.evaluation.ranking.video_table import VideoTable, read_videos
-from vrthinker_core.results.result_file import RESULTS
+from vrthinker_core.results.result_file import RESULTS, TRACES, read_results
 from vrthinker_core.traces import load
 from vrthinker_core.types import Dimension, Settings, Side
 from vrthinker_core.types.messages import Message
@@ -75,9 +75,10 @@ def ranked(folder: Path, table: VideoTable, budget: int | None = None) -> dict[s
     engine = partial(
         judge_locally, backend=ScriptedBackend(truth, protocol="paired"), settings=Settings(), out=folder, concurrency=8
     )
+    (folder / TRACES).mkdir(parents=True)
     for _ in judge_pairs(table, engine, "truth", folder, budget):
         pass
-    write_report(rank_generators(table, RankingFolder(folder, table).results(), "truth", samples=100), folder)
+    write_report(rank_generators(table, list(read_results(folder / RESULTS)), "truth", samples=100), folder)
     written: dict[str, Any] = json.loads((folder / "ranking.json").read_text("utf-8"))
     return written
 
@@ -167,15 +168,16 @@ def test_a_run_goes_on_and_a_folder_of_another_run_is_refused(two_generators: Pa
     lines = results.splitlines(keepends=True)
     (out / RESULTS).write_bytes(lines[0] + lines[1][:40])
     status, _, errors = rank(two_generators, *judge, "--resume")
-    assert (status, errors) == (0, ["pairs: 2 of 2"])
+    assert (status, errors) == (0, [])
+    assert len((out / RESULTS).read_bytes().splitlines()) == 2
     assert (out / "ranking.json").read_bytes() == report
     other = tmp_path / "other.csv"
     other.write_text(two_generators.read_text("utf-8").replace("first,", "third,"), "utf-8")
     before = (out / RESULTS).read_bytes()
     for arguments, sentence in (
-        ((two_generators,), "add --resume to go on"),
-        ((other, "--resume"), "holds the results of another run"),
-        ((two_generators, "--resume", "--max-turns", "3"), "another judge or of other settings"),
+        ((two_generators,), "go on with --resume"),
+        ((other, "--resume"), "holds another evaluation, with the data set"),
+        ((two_generators, "--resume", "--max-turns", "3"), "holds another evaluation, with the settings"),
     ):
         status, _, errors = rank(*arguments, *judge)
         assert (status, len(errors)) == (2, 1)
@@ -188,7 +190,7 @@ def test_bad_input_is_one_sentence(two_generators: Path, tmp_path: Path, rank: R
     for arguments, sentence in (
         ((tmp_path / "no",), "There is no folder or CSV"),
         ((two_generators, "--budget", "0"), "it takes at least 1"),
-        ((two_generators, "--out", tmp_path / "file"), "is a file"),
+        ((two_generators, "--out", tmp_path / "file"), "Cannot write to"),
     ):
         status, _, errors = rank(*arguments, "--judge", "nano")
         assert (status, len(errors)) == (2, 1)

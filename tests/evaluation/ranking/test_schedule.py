@@ -89,6 +89,8 @@ def test_an_adaptive_run_that_was_killed_goes_on_as_if_it_had_not(tmp_path: Path
         return run
 
     whole: list[str] = []
+    for name in ("whole", "0", "3", "8", "21", "39"):
+        (tmp_path / name).mkdir()
     wanted = list(judge_pairs(table, engine(whole), "simulated", tmp_path / "whole", 40))
     for stop in (0, 3, 8, 21, 39):
         folder, first, second = tmp_path / str(stop), list[str](), list[str]()
