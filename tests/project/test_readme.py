@@ -136,6 +136,12 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
         "(by chance 20.0)",
     ),
     (
+        "ranking",
+        {"pairs": 50, "prompts": 5, "in_order": 4, "neighbours": 4, "apart": 3, "ends": 3, "cycle": True},
+        "50 pairs of 5 prompts: 4 of 4 neighbours in order, no overlap of intervals for 3 of 3 generators 3 or more ranks "
+        "apart; the planted cycle found",
+    ),
+    (
         "page",
         {
             "open_seconds": 0.5,

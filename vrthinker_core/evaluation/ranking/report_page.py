@@ -34,6 +34,9 @@ def render_ranking(ranking: Ranking) -> str:
 
 
 def _dimension(found: DimensionRanking) -> Html:
+    """Nothing for a dimension in which nothing was said."""
+    if all(row.strength is None for row in found.strengths):
+        return Html("")
     parts: list[str] = [_strengths(found), remark(STRENGTH_MEANING), plots(_plot(found)), win_matrix(found), remark(MATRIX_MEANING)]
     if found.cycles:
         parts += [element("h3", "Cycles"), _cycles(found), remark(CYCLE_MEANING)]
@@ -70,8 +73,6 @@ def _chance(strength: float) -> float:
 def win_matrix(found: DimensionRanking) -> Html:
     """The win matrix as SVG: row against column, in the order of the strengths; a cell is filled as far as its row wins."""
     names = [row.generator for row in found.strengths]
-    if len(names) < 2 or not any(cell.pairs for row in found.matrix for cell in row):
-        return Html("")
     width, height = LABEL + SIDE * len(names), SIDE * (len(names) + 1)
     heads = (svg_text(str(place + 1), LABEL + SIDE * (place + 0.5), SIDE - 8, "middle", "figures") for place in range(len(names)))
     rows = (svg_text(f"{place + 1} {name}", 0, SIDE * (place + 1.5) + 5) for place, name in enumerate(names))
