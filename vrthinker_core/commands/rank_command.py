@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vrthinker_core.commands.arguments import print_error, stop_on_signal
-from vrthinker_core.commands.pair_progress import PairCounts, pair_progress
+from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.types import Dimension, Settings
 
@@ -63,7 +63,7 @@ def _judge(job: "EvaluationJob", table: "VideoTable", budget: int | None, stoppe
     earlier = results_so_far(all_pairs(table), job.out)
     total = max(planned_pairs(table, budget), len(earlier))
     name, engine = job.open_engine(stopped)
-    with pair_progress(PairCounts(total, len(earlier))) as add:
+    with pair_progress(ProgressCounts(total, len(earlier))) as add:
         for result in judge_pairs(table, engine, name, job.out, budget, stopped):
             add(result)
     if stopped():
