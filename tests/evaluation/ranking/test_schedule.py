@@ -101,6 +101,15 @@ def test_an_adaptive_run_that_was_killed_goes_on_as_if_it_had_not(tmp_path: Path
     assert {result.pair.id for result in wanted} == set(whole)
 
 
+def test_a_run_that_is_stopped_begins_no_pair_more(tmp_path: Path) -> None:
+    table, asked = table_of(STRENGTHS, 20), list[str]()
+    engine = engine_of(noisy_judge(STRENGTHS, 1), asked)
+    list(judge_pairs(table, engine, "simulated", tmp_path, 40, lambda: len(asked) >= 10))
+    assert len(asked) == 10
+    list(judge_pairs(table, engine, "simulated", tmp_path, 40))
+    assert len(asked) == len(set(asked)) == 40
+
+
 def misorders(table: VideoTable, results: dict[str, PairResult]) -> int:
     rows = rank_generators(table, results.values(), "simulated", samples=1).dimensions[Dimension.OA].strengths
     found = [STRENGTHS[row.generator] for row in rows]
