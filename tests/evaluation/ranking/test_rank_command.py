@@ -150,7 +150,7 @@ def rank(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 def test_the_command_ranks_drawn_clips_with_the_built_in_judge(two_generators: Path, tmp_path: Path, rank: RankCommand) -> None:
     out = tmp_path / "out"
-    status, printed, _ = rank(two_generators, "--judge", "nano", "--out", out)
+    status, printed, _ = rank(two_generators, "--judge", "nano", "--max-turns", 1, "--out", out)
     assert status == 0
     assert "2 pairs of 2 prompts judged by nano (built in)." in printed
     found = json.loads((out / "ranking.json").read_text("utf-8"))
