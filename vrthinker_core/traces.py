@@ -33,8 +33,8 @@ MAX_BYTES = 64 * 2**20
 MAX_ITEMS = 500_000  # commas in a file, and a fifth of it brackets: what its size says nothing of is what parsing it takes
 MAX_CHARACTERS = 12 * 2**20  # of all texts of a trace
 MAX_FRAMES = 2048  # of all turns
-MAX_LENGTHS: Mapping[str, int] = {"turns": 64, "frames": 256, "tokens": 65_536, "pieces": 65_536, "abandoned": 65_536}
-"""Of lists, by their name."""
+_PER_TOKEN = ("tokens", "pieces", "abandoned", "label_tokens")
+MAX_LENGTHS: Mapping[str, int] = {"turns": 64, "frames": 256, **dict.fromkeys(_PER_TOKEN, 65_536)}  # Of lists, by their name
 MAX_LENGTH = 1024  # of every other list
 MAX_JPEG_BYTES = 256 * 2**10
 MAX_NUMBER = 2**53  # from there on a float is no longer exact, nor is a number on the page
@@ -137,6 +137,8 @@ def _check_run(run: Run) -> None:
             raise TraceError(f"This trace is not whole: turn {expected} is missing.")
         if min(turn.completion.pieces, default=0) < 0 or sum(turn.completion.pieces) != len(turn.completion.text):
             raise TraceError(f"This trace is damaged: the pieces of turn {expected} do not make up its text.")
+        if max((token.offset for token in turn.completion.label_tokens), default=-1) >= len(turn.completion.text):
+            raise TraceError(f"This trace is damaged: turn {expected} has the probability of a label that it does not hold.")
     if run.started.dialect not in get_args(ProtocolName):
         raise TraceError(f"This trace speaks the protocol {run.started.dialect[:40]!r}, which is not known here.")
     if (branch := run.started.branch) is not None and not 1 <= branch.turn <= MAX_LENGTHS["turns"] + 1:

@@ -44,8 +44,8 @@ def last_items(backend: TransformersBackend, requests: Sequence[GenerationReques
 
 
 def comparable(end: StreamItem) -> object:
-    """A completion without its time and its pieces; type and text of an error."""
-    return replace(end, seconds=0.0, pieces=()) if isinstance(end, Completion) else (type(end), str(end))
+    """A completion without its time, its pieces and the digits of its probabilities; type and text of an error."""
+    return replace(end, seconds=0.0, pieces=(), label_tokens=()) if isinstance(end, Completion) else (type(end), str(end))
 
 
 def in_window(messages: list[Message], window: int | None) -> list[Message]:

@@ -78,7 +78,9 @@ class ScriptedConversation:
         stop = completion.stop if sum(pieces) == len(text) else "cancelled"
         written = text[: sum(pieces)]
         prompt_tokens, new_tokens = self.count_tokens(messages), len(written.split())
-        yield Completion(written, stop, pieces=tuple(pieces), prompt_tokens=prompt_tokens, new_tokens=new_tokens)
+        aside = (completion.reasoning, tuple(token for token in completion.label_tokens if token.offset < len(written)))
+        counts = {"prompt_tokens": prompt_tokens, "new_tokens": new_tokens}
+        yield Completion(written, stop, (), tuple(pieces), **counts, reasoning=aside[0], label_tokens=aside[1])
 
     def close(self) -> None:
         """Nothing to free."""

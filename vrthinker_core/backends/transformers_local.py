@@ -14,6 +14,7 @@ from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_che
 from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.engine.batch_decoding import stream_batch
 from vrthinker_core.backends.local.engine.generation import LoadedModel
+from vrthinker_core.backends.local.engine.label_digits import LabelDigits
 from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types import ProtocolName
@@ -79,6 +80,7 @@ def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
         context_length=int(model.config.get_text_config().max_position_embeddings),
         threads=checkpoint.threads,
         stop_tokens=frozenset(int(token) for token in stops if token is not None),
+        label_digits=LabelDigits(tokenizer),
         forced_redirect=checkpoint.forced_redirect,
         repetition_penalty=float(config.repetition_penalty or 1.0),
         steps_per_sync=STEPS_PER_SYNC if _can_capture_graphs(model) else 0,

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from rich.console import Console
 from rich.text import Text
 
-from vrthinker_core.types import ClipInfo, Side, Thumbnail, Verdict, Vote
+from vrthinker_core.dialects.label_probabilities import verdict_probabilities
+from vrthinker_core.types import ClipInfo, Dimension, Side, Thumbnail, Verdict, Vote
 from vrthinker_core.types.events import (
     Event,
     Finished,
@@ -24,7 +25,17 @@ from vrthinker_core.types.events import (
 )
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.progress import ended_after, reading, speed, totals
-from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES, SIDES_SWAPPED, branch_name, frame_time, order_unchecked
+from vrthinker_core.types.wording import (
+    DIMENSION_NAMES,
+    LABEL_NAMES,
+    SIDES_SWAPPED,
+    branch_name,
+    frame_time,
+    order_unchecked,
+    percent,
+)
+
+LABEL_WIDTH, LABEL_WIDTH_ALONE = 18, 12  # Of a column of labels, with their probabilities and without
 
 
 class ConsoleRenderer:
@@ -35,6 +46,7 @@ class ConsoleRenderer:
         self._open_line = False
         self._max_turns: int | None = None
         self._turns: list[Turn] = []
+        self._probabilities: list[dict[Dimension, str]] = []  # Of each verdict so far, as percentages
 
     def render(self, events: Iterable[Event]) -> Finished | None:
         """Print all events; gives the end of the run, of the first one where the pair is judged in both orders."""
@@ -79,10 +91,12 @@ class ConsoleRenderer:
         if check is None:
             self._line(order_unchecked(second), "bold yellow")
             return
-        self._line(f"{'Both orders':<18}{'as given':<12}{'swapped':<12}", "bold green")
+        width = LABEL_WIDTH if any(self._probabilities) else LABEL_WIDTH_ALONE
+        self._line(f"{'Both orders':<18}{'as given':<{width}}{'swapped':<{width}}", "bold green")
         swapped = dict(check.second)
         for dimension, label in check.first:
-            labels = f"{LABEL_NAMES[label]:<12}{LABEL_NAMES[swapped[dimension]]:<12}"
+            both = zip((label, swapped[dimension]), self._probabilities, strict=True)
+            labels = "".join(f"{LABEL_NAMES[each]} {known.get(dimension, '')}".ljust(width) for each, known in both)
             self._line(f"  {DIMENSION_NAMES[dimension]:<16}{labels}{check[dimension]}")
 
     def _vote(self, vote: Vote, verdict: Verdict | None) -> None:
@@ -130,6 +144,8 @@ class ConsoleRenderer:
     def _turn(self, turn: Turn) -> None:
         self._end_line()
         self._turns.append(turn)
+        if reasoning := turn.completion.reasoning:
+            self._line(f"aside     {len(reasoning):,} characters of reasoning, kept in the trace", "dim")
         for problem in turn.problems:
             self._line(f"problem   {problem.kind}: {problem.detail}", "yellow")
         self._line(f"          {_footnote(turn)}", "dim")
@@ -139,8 +155,9 @@ class ConsoleRenderer:
         if end.verdict is not None:
             kind = "Provisional verdict (recommended, never made final)" if end.provisional else "Verdict"
             self._line(kind if end.verdict.whole else "Incomplete verdict", "bold green" if end.verdict.whole else "bold yellow")
+            known = self._keep_probabilities(end.verdict)
             for dimension, label in end.verdict:
-                self._line(f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]}")
+                self._line(f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]:<10}{known.get(dimension, '')}".rstrip())
         reason = "answered when asked for the answer" if end.forced and end.stop is StopReason.ANSWERED else end.stop.value
         took = " · ".join(filter(None, [ended_after(len(self._turns), end.seconds), totals(self._turns)]))
         self._line(f"Ended     {reason}, {took}", "bold" if end.verdict else "bold red")
@@ -148,6 +165,13 @@ class ConsoleRenderer:
             self._line(f"          {end.error}", "red")
         for note in end.notes:
             self._line(f"Note      {note}", "yellow")
+
+    def _keep_probabilities(self, verdict: Verdict) -> dict[Dimension, str]:
+        """How likely the judge was to write each label that it wrote."""
+        labels = dict(verdict)
+        told = verdict_probabilities(self._turns, verdict)
+        self._probabilities.append({each: percent(shares[labels[each] or 0]) for each, shares in told.items()})
+        return self._probabilities[-1]
 
     def _line(self, text: str, style: str = "") -> None:
         self._end_line()

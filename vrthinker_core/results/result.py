@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vrthinker_core import errors
+from vrthinker_core.dialects.label_probabilities import verdict_probabilities
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Run, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
+from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, check_order
 
 ROW_FAULT = "BrokenRow"  # The fault of a pair that was never judged
@@ -24,7 +26,7 @@ class PairResult:
     provisional: bool = False  # No final answer came: the verdict is the last recommended one
     forced: bool = False
     confidence: int | None = None  # CF of the reply that gave the verdict, 1 to 5; None where it gave none
-    probabilities: dict[Dimension, tuple[float, float, float]] | None = None
+    probabilities: dict[Dimension, LabelProbabilities] | None = None
     """Of a tie, of 1 and of 2, for each label of the verdict, where the judge tells them; they add up to at most 1."""
     swapped: Verdict | None = None  # The verdict of the second order, mapped back; None where it was not judged or said nothing
     turns: int = 0
@@ -83,6 +85,7 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
         end.provisional,
         end.forced,
         confidence=_confidence(trace, end),
+        probabilities=verdict_probabilities(trace.turns, end.verdict) or None,
         swapped=check.second if check else None,
         turns=len(trace.turns),
         frames=sum(len(turn.frames) for turn in trace.turns),

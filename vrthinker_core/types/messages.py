@@ -71,12 +71,26 @@ class Sampling:
     answer is made: on the last turn the opening of a call becomes the opening of an answer."""
 
 
+MAX_SUM = 1.001  # Of the probabilities of a label, each of which was rounded
+
+LabelProbabilities = tuple[float, float, float]
+"""Of 0, 1 and 2 in the place of a label's digit, among all tokens, so they add up to at most 1."""
+
+
 @dataclass(frozen=True, slots=True)
 class LabelToken:
-    """A token of a reply that is a label's digit, and how likely the judge was to write each of the three in its place."""
+    """A token of a reply that is a label's digit, and how likely the judge was to write each of the three in its place.
+
+    They are the softmax of the logits from which the token was sampled, without the temperature; a local judge's own repetition
+    penalty is in them, as it is in what is sampled. Raises ValueError for what cannot be one.
+    """
 
     offset: int  # Of the digit in the text of the completion
-    probabilities: tuple[float, float, float]  # Of 0, 1 and 2 among all tokens, so they add up to at most 1
+    probabilities: LabelProbabilities
+
+    def __post_init__(self) -> None:
+        if self.offset < 0 or not all(0 <= share <= 1 for share in self.probabilities) or sum(self.probabilities) > MAX_SUM:
+            raise ValueError("a label's probabilities are from 0 to 1 and add up to at most 1")
 
 
 @dataclass(frozen=True, slots=True)

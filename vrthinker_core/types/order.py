@@ -6,6 +6,7 @@ from enum import StrEnum
 from vrthinker_core.types.comparison import Dimension, Preference, Verdict
 from vrthinker_core.types.events import Finished, Turn
 from vrthinker_core.types.frames import FrameRef, Thumbnail
+from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.replies import Reply
 
 _OTHER_LABEL = {Preference.FIRST: Preference.SECOND, Preference.SECOND: Preference.FIRST}  # A tie and None stay
@@ -69,7 +70,8 @@ def swap_verdict(verdict: Verdict) -> Verdict:
 def swap_turn(turn: Turn) -> Turn:
     """A turn in the other order's sides."""
     in_view = tuple(map(_swap_ref, turn.in_view))
-    return replace(turn, frames=swap_frames(turn.frames), in_view=in_view, reply=_swap_reply(turn.reply))
+    completion, reply = _swap_probabilities(turn.completion), _swap_reply(turn.reply)
+    return replace(turn, frames=swap_frames(turn.frames), in_view=in_view, completion=completion, reply=reply)
 
 
 def swap_frames(frames: tuple[Thumbnail, ...]) -> tuple[Thumbnail, ...]:
@@ -86,6 +88,15 @@ def swap_end(finished: Finished | None) -> Finished | None:
 
 def _swap_ref(ref: FrameRef) -> FrameRef:
     return FrameRef(ref.slot, ref.side.other)
+
+
+def _swap_probabilities(completion: Completion) -> Completion:
+    """The words stay as they came, as do those of the reply; what is known of their labels goes with the labels."""
+    if not completion.label_tokens:
+        return completion
+    told = [(token, token.probabilities) for token in completion.label_tokens]
+    swapped = (replace(token, probabilities=(tie, second, first)) for token, (tie, first, second) in told)
+    return replace(completion, label_tokens=tuple(swapped))
 
 
 def _swap_reply(reply: Reply) -> Reply:

@@ -33,6 +33,13 @@ def order_unchecked(second: Finished | None) -> str:
     return f"Order not checked: {reason.rstrip('.')}."
 
 
+def percent(share: float) -> str:
+    """A probability, as in `93 %`. Never rounded to "never" or "always"."""
+    if 0 < share < 0.005:
+        return "< 1 %"
+    return "> 99 %" if 0.995 <= share < 1 else f"{100 * share:.0f} %"
+
+
 def frame_time(seconds: float) -> str:
     """When a frame appears, as in `0.13 s`. Exactly half a hundredth is rounded up, as the page's scripts do: 3 / 24 s is one."""
     return f"{Decimal(seconds).quantize(Decimal('0.01'), ROUND_HALF_UP)} s"

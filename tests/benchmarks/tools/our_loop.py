@@ -14,6 +14,7 @@ from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.engine.generation import Generation
+from vrthinker_core.backends.local.engine.label_digits import SampledToken
 from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.deliberation import Deliberation
@@ -48,8 +49,8 @@ class _ForcedSampler:
         self.tokens = iter(tokens)
         self.prompt_tokens = frozenset[int]()
 
-    def __call__(self, *_: object) -> int:
-        return next(self.tokens)
+    def __call__(self, *_: object) -> SampledToken:
+        return SampledToken(next(self.tokens))
 
 
 class _ForcedMultiStep:
@@ -59,8 +60,8 @@ class _ForcedMultiStep:
         self._decoder, self._sampler = decoder, sampler
         self.start_reply = decoder.start_reply
 
-    def decode(self, written: Sequence[int]) -> list[int]:
-        return list(islice(self._sampler.tokens, len(self._decoder.decode(written))))
+    def decode(self, written: Sequence[int]) -> list[SampledToken]:
+        return list(map(SampledToken, islice(self._sampler.tokens, len(self._decoder.decode(written)))))
 
 
 class OurLoop:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from PIL import Image
 
 from vrthinker_core.types import ClipInfo, FrameRef, FrameSelection, Preference, Reply, Settings, Side, Thumbnail, Verdict
 from vrthinker_core.types.events import Finished, Started, StopReason, Trace, Turn
-from vrthinker_core.types.messages import Completion
+from vrthinker_core.types.messages import Completion, LabelToken
 
 FRAMES = 64
 FPS = 24.0
@@ -63,6 +65,24 @@ def refs(frames: Sequence[Thumbnail]) -> tuple[FrameRef, ...]:
 def started(prompt: str = "A ball pans steadily.", **changes: object) -> Started:
     base = {"judge": "by hand", "dialect": "paired", "settings": Settings(max_turns=6), "clips": (clip("a.mp4"), clip("b.mp4"))}
     return Started(prompt, **{**base, **changes})  # type: ignore[arg-type]
+
+
+ANSWER = "<Think>Both are sharp.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+SHARES = {"TA": (0.02, 0.93, 0.05), "MQ": (0.5, 0.3, 0.2), "VQ": (0.0, 0.0, 1.0), "OA": (0.0015, 0.9985, 0.0)}
+
+
+def label_tokens(text: str = ANSWER) -> tuple[LabelToken, ...]:
+    """Of each label in an answer, with the probabilities of `SHARES`."""
+    return tuple(LabelToken(found.end() - 1, SHARES[found[1]]) for found in re.finditer(r"(TA|MQ|VQ|OA)=\d", text))
+
+
+def telling_probabilities(reasoning: str = "") -> Trace:
+    """A run of three turns whose last reply is `ANSWER`, with how likely each label was, and perhaps with reasoning beside it."""
+    trace = three_turns()
+    last = trace.turns[-1]
+    told = replace(completion(ANSWER), reasoning=reasoning, label_tokens=label_tokens())
+    reply = replace(last.reply, text=ANSWER, think="Both are sharp.")
+    return replace(trace, turns=(*trace.turns[:-1], replace(last, completion=told, reply=reply)))
 
 
 def three_turns(**changes: object) -> Trace:

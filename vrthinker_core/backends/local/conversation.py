@@ -26,7 +26,7 @@ class LocalConversation:
         self._cache: PrefixCache | None = PrefixCache(loaded.model, loaded.vision, loaded.threads)
         self._multi_step: MultiStepDecoder | None = None
         if steps := loaded.steps_per_sync:
-            self._multi_step = MultiStepDecoder(loaded.model, self._cache, loaded.repetition_penalty, steps)
+            self._multi_step = MultiStepDecoder(loaded.model, self._cache, loaded.label_digits, loaded.repetition_penalty, steps)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """The number of prompt tokens of `messages`; the model does not run. Raises BackendRefused for frames it cannot take."""

@@ -1,9 +1,11 @@
 """The labels in the body of an answer."""
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
+from vrthinker_core.dialects.reading.normalize import original_offsets, strip_invisible, to_narrow
 from vrthinker_core.types import Dimension, Preference, Problem, ProblemKind, Verdict
 
 MAX_MENTIONS: Final = 1000  # Mentions of a name that are looked at in one answer
@@ -18,33 +20,58 @@ _DIGIT: Final = re.compile(
 
 
 class Labels(NamedTuple):
-    """The labels of one answer, its confidence, and the problems met."""
+    """The labels of one answer, its confidence, the problems met, and where the labels stand."""
 
     verdict: Verdict
     confidence: int | None
     problems: tuple[Problem, ...]
+    places: dict[Dimension, int]  # Of each label that could be read, the offset in the body of the digit that said it first
+
+
+class Mention(NamedTuple):
+    """One mention of a name with what follows it."""
+
+    name: str  # A dimension's or "CF"
+    value: int | None  # The digit behind it; None for anything else
+    place: int  # Offset of the digit
 
 
 def read_labels(body: str) -> Labels:
     """The labels of an answer, with the worst problem first. `body` has passed `to_narrow`."""
-    values = _values(body)
+    mentions = list(_mentions(body))
+    values = _values(mentions)
     labels = {name: _single_value(values[name]) for name in Dimension}
     verdict = Verdict(**{name: None if label is None else Preference(label) for name, label in labels.items()})
     confidence = _single_value(values["CF"])
-    return Labels(verdict, confidence, (*_label_problems(values), *_confidence_problems(values["CF"], confidence)))
+    problems = (*_label_problems(values), *_confidence_problems(values["CF"], confidence))
+    said = [(Dimension(name), place) for name, _, place in reversed(mentions) if name != "CF"]
+    places = {name: place for name, place in said if labels[name] is not None}
+    return Labels(verdict, confidence, problems, places)
 
 
-def _values(body: str) -> dict[str, list[int | None]]:
-    """For each name, the digit after every mention of it, or None for something else. Empty mentions do not count."""
-    found: dict[str, list[int | None]] = {name: [] for name in (*Dimension, "CF")}
+def mentioned_digits(text: str) -> frozenset[int]:
+    """The offsets in `text` of all digits that say a label, in an answer or anywhere else."""
+    mentions = _mentions(to_narrow(strip_invisible(text)))
+    return frozenset(original_offsets(text, [each.place for each in mentions if each.name != "CF" and each.value is not None]))
+
+
+def _mentions(body: str) -> Iterator[Mention]:
+    """Every mention of a name with a value. Empty ones do not count."""
     for mention in islice(_LABEL.finditer(body), MAX_MENTIONS):
-        name = mention[1].upper()
-        digit = _DIGIT.match(body, mention.end())
-        if digit is None and _NO_VALUE.match(body, mention.end()):
+        name, place = mention[1].upper(), mention.end()
+        digit = _DIGIT.match(body, place)
+        if digit is None and _NO_VALUE.match(body, place):
             continue
         value = int(digit[1]) if digit else None
         allowed = range(1, 6) if name == "CF" else range(3)
-        found[name].append(value if value in allowed else None)
+        yield Mention(name, value if value in allowed else None, place)
+
+
+def _values(mentions: Iterable[Mention]) -> dict[str, list[int | None]]:
+    """For each name, the values of every mention of it."""
+    found: dict[str, list[int | None]] = {name: [] for name in (*Dimension, "CF")}
+    for mention in mentions:
+        found[mention.name].append(mention.value)
     return found
 
 

@@ -1,6 +1,7 @@
 """The characters of a reply as they are read: invisible ones removed, full-width ones made narrow."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 INVISIBLE: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
@@ -18,6 +19,18 @@ def strip_invisible(text: str) -> str:
 def to_narrow(text: str) -> str:
     """`text`, character for character, with full-width forms as ASCII and every kind of space as a space."""
     return text if text.isascii() else text.translate(_NARROW)
+
+
+def original_offsets(text: str, places: Sequence[int]) -> list[int]:
+    """The offset in `text` of each character that stands at one of `places`, in ascending order, of `strip_invisible(text)`."""
+    found: list[int] = []
+    removed = INVISIBLE.finditer(text)
+    following, shift = next(removed, None), 0
+    for place in places:
+        while following is not None and following.start() <= place + shift:
+            following, shift = next(removed, None), shift + 1
+        found.append(place + shift)
+    return found
 
 
 def original_offset(text: str, at: int) -> int:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from vrthinker_core.dialects.reading.labels import Labels, read_labels
-from vrthinker_core.dialects.reading.normalize import original_offset, strip_invisible, to_narrow
+from vrthinker_core.dialects.reading.normalize import original_offset, original_offsets, strip_invisible, to_narrow
 from vrthinker_core.dialects.reading.problems import by_severity
 from vrthinker_core.dialects.reading.segments import Action, ReplySegments, ReplySplitter
 from vrthinker_core.dialects.reading.tags import invention_start
 from vrthinker_core.dialects.reading.tool_calls import CallRules, read_calls
 from vrthinker_core.text import encodable
-from vrthinker_core.types import Problem, ProblemKind, Reply
+from vrthinker_core.types import Dimension, Problem, ProblemKind, Reply
 
 MAX_ANSWERS: Final = 200  # Answers that are read in one reply, the last ones: a judge at 2,048 tokens cannot write more
 
@@ -24,15 +24,33 @@ _INVENTED: Final = Problem(ProblemKind.INVENTED, "The judge went on to invent wh
 
 def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
     """The best reading of `text` under the rules of a protocol. `cut`: the token limit ended it, not the judge."""
-    visible = strip_invisible(text)
-    narrow = to_narrow(visible)
-    end = invention_start(narrow)
+    visible, narrow, end = _own_part(text)
     if end is not None:
-        text, visible, narrow, cut = text[: original_offset(text, end)], visible[:end], narrow[:end], False
+        text, cut = text[: original_offset(text, end)], False
     extra = [] if end is None else [_INVENTED]
     if not narrow.strip():
         return Reply(text, problems=(_EMPTY, *extra))
     return _read(text, ReplySplitter(visible, narrow, cut=cut).split(), rules, extra, cut=cut)
+
+
+def label_places(text: str, *, cut: bool = False) -> dict[Dimension, int]:
+    """Where in `text` the digits stand that gave the labels of `read_reply`: of each label, the one that said it first."""
+    visible, narrow, end = _own_part(text)
+    read = _read_answers(ReplySplitter(visible, narrow, cut=cut and end is None).split().actions)
+    if not read:
+        return {}
+    action, labels = _best_answer(read)
+    ordered = sorted(labels.places.items(), key=lambda item: item[1])
+    offsets = original_offsets(text, [action.start + place for _, place in ordered])
+    return {dimension: offset for (dimension, _), offset in zip(ordered, offsets, strict=True)}
+
+
+def _own_part(text: str) -> tuple[str, str, int | None]:
+    """(the visible characters that the judge wrote as itself, the same made narrow, where it then began to invent or None)."""
+    visible = strip_invisible(text)
+    narrow = to_narrow(visible)
+    end = invention_start(narrow)
+    return visible[:end], narrow[:end], end
 
 
 def _read(text: str, segments: ReplySegments, rules: CallRules, extra: list[Problem], *, cut: bool) -> Reply:
@@ -51,20 +69,30 @@ def _read(text: str, segments: ReplySegments, rules: CallRules, extra: list[Prob
 
 
 def _answer(actions: Sequence[Action], *, cut: bool) -> tuple[Labels | None, bool, list[Problem]]:
-    """(labels, they are final, problems) of the answer that counts.
-
-    The last complete final one, else the last complete recommended one, else the last final one that has any label, else the last.
-    """
-    answers = [action for action in actions if action.kind != "call"][-MAX_ANSWERS:]
-    read = [(action, read_labels(action.body)) for action in reversed(answers)]
+    """(labels, they are final, problems) of the answer that counts."""
+    read = _read_answers(actions)
     if not read:
         return None, False, []
-    action, labels = max(read, key=lambda pair: _answer_rank(*pair))
+    action, labels = _best_answer(read)
     problems = _with_cut(action, labels, cut=cut)
     if action.kind == "recommend":
         broken = next(((a, found) for a, found in read if a.kind == "final"), None)
         problems += _with_cut(*broken, cut=cut) if broken else []
     return labels, action.kind == "final", problems
+
+
+def _read_answers(actions: Sequence[Action]) -> list[tuple[Action, Labels]]:
+    """The answers with their labels, the last one first."""
+    answers = [action for action in actions if action.kind != "call"][-MAX_ANSWERS:]
+    return [(action, read_labels(action.body)) for action in reversed(answers)]
+
+
+def _best_answer(read: Sequence[tuple[Action, Labels]]) -> tuple[Action, Labels]:
+    """The answer that counts.
+
+    The last complete final one, else the last complete recommended one, else the last final one that has any label, else the last.
+    """
+    return max(read, key=lambda pair: _answer_rank(*pair))
 
 
 def _answer_rank(action: Action, labels: Labels) -> tuple[bool, bool, bool]:

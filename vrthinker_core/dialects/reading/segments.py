@@ -12,6 +12,7 @@ class Action(NamedTuple):
     kind: Literal["final", "recommend", "call"]
     body: str
     closed: bool  # Its closing tag is there
+    start: int  # Of its body, in the reply that was split
 
 
 class ReplySegments(NamedTuple):
@@ -104,7 +105,7 @@ class ReplySplitter:
         end = self._call_end(i) if kind == "call" else i + 1
         closings: tuple[TagKind, ...] = ("call",) if kind == "call" else ("final", "recommend")
         closed = end < len(self._tags) and not self._tags[end].opens and self._tags[end].kind in closings
-        return end, Action(kind, self._text(self._narrow, i, end), closed)
+        return end, Action(kind, self._text(self._narrow, i, end), closed, self._tags[i].end)
 
     def _call_end(self, i: int) -> int:
         """The tag that ends the call opened by tag `i`: the next one, unless that stands in a string of the call's JSON."""

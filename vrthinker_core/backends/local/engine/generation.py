@@ -10,12 +10,14 @@ import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
+from vrthinker_core.backends.local.engine.label_digits import LabelDigits, SampledToken
 from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder, apply_repetition_penalty
 from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
 from vrthinker_core.backends.local.text.chat_template import PromptItem, token_count
 from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.types.messages import Cancelled, Completion, Sampling
+from vrthinker_core.dialects.reading.labels import mentioned_digits
+from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Sampling
 
 FinishReason = Literal["end", "length", "cancelled"]  # Why a reply stopped: a stop token, the token limit, a cancel
 
@@ -30,6 +32,7 @@ class LoadedModel:
     context_length: int  # Tokens of prompt and reply together
     threads: int | None  # CPU threads to compute with, None for torch's own choice
     stop_tokens: frozenset[int]  # Tokens that end a reply
+    label_digits: LabelDigits
     forced_redirect: tuple[str, str] | None
     """Replaces `Sampling.redirect` where a request has one: see `checkpoint_files.forced_redirect_of`."""
     repetition_penalty: float
@@ -59,7 +62,7 @@ class Generation:
         self._max_tokens = min(sampling.max_new_tokens, loaded.context_length - token_count(prompt))
         self.logits: torch.Tensor | None = None  # After the token that was processed last, (vocabulary,)
         self._multi_step = multi_step if sampling.temperature <= 0 else None
-        self._sampled_ahead: deque[int] = deque()
+        self._sampled_ahead: deque[SampledToken] = deque()
         """Tokens that `multi_step` sampled and the reply does not hold yet; all but the last are processed."""
         self._reused_tokens = 0
         self._start_time = time.perf_counter()
@@ -93,11 +96,14 @@ class Generation:
         if len(self.detokenizer.tokens) >= self._max_tokens:
             self.finish_reason = "length"
             return None
-        token = self._sampled_ahead.popleft() if self._sampled_ahead else self.sampler(self.logits, self.detokenizer.tokens)
+        ahead = self._sampled_ahead
+        token, probabilities = ahead.popleft() if ahead else self.sampler(self.logits, self.detokenizer.tokens)
         if token in self._loaded.stop_tokens:
             self.finish_reason = "end"
             return None
         self.detokenizer.append([token])
+        if probabilities is not None:
+            self.detokenizer.mark_digit(probabilities, self._loaded.label_digits.characters_after[token])
         if self.detokenizer.apply_redirect():
             self._sampled_ahead.clear()
             self.logits, _ = self.cache.prefill([*self.prompt, *self.detokenizer.tokens], self._cancelled)
@@ -109,25 +115,39 @@ class Generation:
         text, tokens, pieces = self.detokenizer.text, tuple(self.detokenizer.tokens), tuple(self.detokenizer.pieces)
         prompt_tokens, seconds = token_count(self.prompt), time.perf_counter() - self._start_time
         finish_reason, reused = self.finish_reason or "cancelled", self._reused_tokens
-        return Completion(text, finish_reason, tokens, pieces, prompt_tokens, reused, len(tokens), seconds)
+        counts = (prompt_tokens, reused, len(tokens), seconds)
+        return Completion(text, finish_reason, tokens, pieces, *counts, label_tokens=self._label_tokens(text))
+
+    def _label_tokens(self, text: str) -> tuple[LabelToken, ...]:
+        """Of the digits that were written, those that stand where a label may: numbers of frames are not kept."""
+        if not (written := self.detokenizer.label_tokens):
+            return ()
+        places = mentioned_digits(text)
+        return tuple(token for token in written if token.offset in places)
 
 
 class Sampler:
     """Samples the tokens of one reply: repetition penalty, then argmax at temperature 0, else a draw from the softmax."""
 
     def __init__(self, loaded: LoadedModel, prompt: Sequence[PromptItem], sampling: Sampling) -> None:
-        self._penalty = loaded.repetition_penalty
+        self._penalty, self._digits = loaded.repetition_penalty, loaded.label_digits
         self._temperature = sampling.temperature
         self._generator = torch.Generator().manual_seed(sampling.seed)
         pads = {"image": loaded.tokenizer.control.image_pad, "video": loaded.tokenizer.control.video_pad}
         self.prompt_tokens = {item if isinstance(item, int) else pads[item.kind] for item in prompt}
 
     @torch.inference_mode()
-    def __call__(self, logits: torch.Tensor, reply: Sequence[int]) -> int:
-        """The next token, from logits of shape (vocabulary,) and the tokens of the reply so far."""
+    def __call__(self, logits: torch.Tensor, reply: Sequence[int]) -> SampledToken:
+        """The next token, from logits of shape (vocabulary,) and the tokens of the reply so far.
+
+        The probabilities of a digit are those after the penalty and before the temperature.
+        """
         if self._penalty != 1.0:
             seen = torch.tensor(sorted(self.prompt_tokens | set(reply)), device=logits.device)
             logits = logits.index_put((seen,), apply_repetition_penalty(logits[seen], self._penalty))
+        return self._digits.with_probabilities([self._sample(logits)], logits[None])[0]
+
+    def _sample(self, logits: torch.Tensor) -> int:
         if self._temperature <= 0:
             return int(logits.argmax())
         probabilities = torch.softmax(logits.double().cpu() / self._temperature, dim=-1)

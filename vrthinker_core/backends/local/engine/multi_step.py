@@ -7,6 +7,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.local.engine.decode_step import WARMUP_STEPS, DecodeStep, LayerStorage, capture_cuda_graph
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
+from vrthinker_core.backends.local.engine.label_digits import LabelDigits, SampledToken
 from vrthinker_core.backends.local.engine.threads import limit_threads
 
 
@@ -17,15 +18,19 @@ class MultiStepDecoder:
     each token to the cache as it accepts it.
     """
 
-    def __init__(self, model: Qwen2_5_VLForConditionalGeneration, cache: PrefixCache, penalty: float, steps: int) -> None:
+    def __init__(
+        self, model: Qwen2_5_VLForConditionalGeneration, cache: PrefixCache, digits: LabelDigits, penalty: float, steps: int
+    ) -> None:
         """`penalty` is the repetition penalty, 1 for none; `steps` is the number of tokens of one `decode`."""
-        self._model, self._cache = model, cache
+        self._model, self._cache, self._digits = model, cache, digits
         self._penalty, self._steps = penalty, steps
         self._prompt_tokens: list[int] = []
         self._storage: list[LayerStorage] = []
         self._step: DecodeStep
         self._seen: torch.Tensor
         """Of each token whether it is in the prompt or the reply so far: the repetition penalty lowers its logit."""
+        self._scores: torch.Tensor
+        """(vocabulary,) in float32, what the last token was sampled from, repetition penalty included; a graph never moves it."""
         self._replay: Callable[[], None] | None = None
 
     def start_reply(self, prompt_tokens: Iterable[int]) -> None:
@@ -33,7 +38,7 @@ class MultiStepDecoder:
         self._prompt_tokens = list(prompt_tokens)
 
     @torch.inference_mode()
-    def decode(self, reply: Sequence[int]) -> list[int]:
+    def decode(self, reply: Sequence[int]) -> list[SampledToken]:
         """Process the last token of `reply`, the tokens so far, and sample `steps` more; the last one is not processed."""
         limit_threads(self._cache.threads)
         self._cache.reserve(self._steps + WARMUP_STEPS)
@@ -43,10 +48,13 @@ class MultiStepDecoder:
             self._replay = self._capture(storage, reply)
         self._load_inputs(reply)  # after a capture again: the warm-up steps have changed them
         sampled = torch.empty(self._steps, dtype=torch.long, device=self._seen.device)
+        scores = torch.empty(self._steps, len(self._seen), device=self._seen.device)
         for n in range(self._steps):
             self._replay()
             sampled[n : n + 1].copy_(self._step.token_ids)
-        return [int(token) for token in sampled.tolist()]  # the only time the host waits for the device
+            scores[n].copy_(self._scores)
+        tokens = [int(token) for token in sampled.tolist()]  # the only time the host waits for the device, but for labels
+        return self._digits.with_probabilities(tokens, scores)
 
     def _capture(self, storage: list[LayerStorage], reply: Sequence[int]) -> Callable[[], None]:
         """A decode step over the KV cache in `storage`, which must be captured anew when the cache was reallocated."""
@@ -68,6 +76,7 @@ class MultiStepDecoder:
         logits = step.forward()[0]
         if self._penalty != 1.0:
             logits = torch.where(self._seen, apply_repetition_penalty(logits, self._penalty), logits)
+        self._scores = logits
         step.token_ids.copy_(logits.argmax(dim=-1, keepdim=True))
         if self._penalty != 1.0:
             self._seen.index_fill_(0, step.token_ids, True)

@@ -4,18 +4,20 @@ import codecs
 from collections.abc import Sequence
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.types.messages import LabelProbabilities, LabelToken
 
 
 class StreamingDetokenizer:
     """The text of one reply, token by token.
 
     With `redirect` (a, b), `a` is never emitted: `apply_redirect` replaces its first occurrence, once the tokens spell it, with
-    `b`. `tokens` and `pieces` become those of the `Completion`.
+    `b`. `tokens`, `pieces` and `label_tokens` become those of the `Completion`.
     """
 
     def __init__(self, tokenizer: SafeTokenizer, redirect: tuple[str, str] | None = None) -> None:
         self.tokens: list[int] = []  # The reply's token ids
         self.pieces: list[int] = []  # Lengths of the pieces of text that were emitted
+        self.label_tokens: list[LabelToken] = []  # Those that `mark_digit` named
         self._tokenizer = tokenizer
         self._unwanted, self._wanted = redirect or ("", "")
         self._text = ""
@@ -36,6 +38,10 @@ class StreamingDetokenizer:
             complete = not self._decoder.getstate()[0]
             self._text_ends.append(len(self._text) if complete else -1)
 
+    def mark_digit(self, probabilities: LabelProbabilities, characters_after: int) -> None:
+        """The last token wrote a digit that may be a label, with so many characters behind it."""
+        self.label_tokens.append(LabelToken(len(self._text) - characters_after - 1, probabilities))
+
     def apply_redirect(self) -> bool:
         """If the text now holds `a`, drop it with all that follows and append `b`; True when `tokens` have changed.
 
@@ -49,6 +55,7 @@ class StreamingDetokenizer:
         replacement = self._text[self._text_ends[kept] : start] + self._wanted
         self.tokens, self._text_ends = self.tokens[:kept], self._text_ends[: kept + 1]
         self._text = self._text[: self._text_ends[kept]]
+        self.label_tokens = [token for token in self.label_tokens if token.offset < len(self._text)]
         self._decoder.reset()
         self.append(self._tokenizer.encode(replacement))
         return True

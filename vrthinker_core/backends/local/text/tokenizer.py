@@ -46,6 +46,11 @@ class SafeTokenizer:
         self.control = ControlTokens(*(ids[token] for token in CONTROL_TOKENS))
         self.control_ids = frozenset(ids.values())
 
+    @property
+    def vocabulary_size(self) -> int:
+        """One more than the largest token id."""
+        return len(self._token_bytes)
+
     def encode(self, text: str) -> list[int]:
         """Token ids of `text`, none of them a control token. A lone surrogate, which UTF-8 cannot encode, becomes U+FFFD."""
         valid = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

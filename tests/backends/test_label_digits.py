@@ -1,0 +1,105 @@
+"""Label probabilities of a local judge: the softmax of the logits that a label was sampled from, however it was decoded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.backends.support.random_model import generate, noise_frame
+from tests.backends.test_conversation import TOKENIZER
+from tests.backends.test_multi_step import OPENING, conversation_with, same
+from vrthinker_core.backends.base import GenerationRequest, not_cancelled
+from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
+from vrthinker_core.backends.local.engine.label_digits import LabelDigits
+from vrthinker_core.backends.local.text.chat_template import render_prompt
+from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.types.messages import Completion, Image, LabelToken, Message, Sampling, Text
+
+DIGITS = LabelDigits(TOKENIZER)
+ANSWER_NOW = Sampling(max_new_tokens=400, redirect=("<tool_call>", "<Answer>"))
+OTHER = [Message("user", (Image(noise_frame(5)), Image(noise_frame(6)), Text("Video of a blue ball going right on grass.")))]
+TOLERANCE = 1e-4
+"""Of a probability: a step of a batch, or over fixed tensors, adds up in another order."""
+
+
+def probabilities(tokens: tuple[LabelToken, ...]) -> list[float]:
+    return [share for token in tokens for share in token.probabilities]
+
+
+def test_the_digits_of_a_vocabulary_are_those_that_stand_alone() -> None:
+    written = {TOKENIZER.token_bytes(token) for token in DIGITS.characters_after}
+    assert written == {b"0", b"1", b"2", b" 0", b" 1", b" 2"}
+    assert set(DIGITS.characters_after.values()) == {0}
+
+
+@given(st.lists(st.integers(0, 913), min_size=1, max_size=6), st.integers(0, 10**6))
+def test_probabilities_come_with_digits_alone_and_are_a_softmax(tokens: list[int], seed: int) -> None:
+    scores = 8 * torch.randn(len(tokens), 914, generator=torch.Generator().manual_seed(seed))
+    for sampled, token, row in zip(DIGITS.with_probabilities(tokens, scores), tokens, scores, strict=True):
+        assert sampled.token == token
+        assert (sampled.probabilities is None) == (TOKENIZER.token_bytes(token).strip() not in (b"0", b"1", b"2"))
+        if sampled.probabilities is not None:
+            shares = torch.softmax(row.double(), dim=-1)
+            for digit, share in zip("012", sampled.probabilities, strict=True):
+                (bare,), (spaced,) = TOKENIZER.encode(digit), TOKENIZER.encode(f" {digit}")
+                assert share == pytest.approx(float(shares[bare] + shares[spaced]), abs=2e-6)
+
+
+@pytest.mark.parametrize(("temperature", "penalty"), [(0.0, 1.0), (0.0, 1.3), (1.2, 1.0)])
+def test_each_label_has_the_softmax_of_the_logits_before_it(nano: TransformersBackend, temperature: float, penalty: float) -> None:
+    """Computed again from a prefill of all that stands before the label, without a temperature."""
+    sampling = replace(ANSWER_NOW, temperature=temperature)
+    conversation = conversation_with(nano, 0, repetition_penalty=penalty)
+    reply = generate(conversation, OPENING, sampling)
+    assert len(reply.label_tokens) >= (1 if temperature else 4)
+    prompt = render_prompt(OPENING, nano.loaded.tokenizer, nano.loaded.vision.vision_item)
+    generation = conversation.start_generation(OPENING, sampling)
+    for label in reply.label_tokens:
+        assert reply.text[label.offset] in "012"
+        before = next(n for n in range(len(reply.tokens)) if len(TOKENIZER.decode(reply.tokens[: n + 1])) > label.offset)
+        logits, _ = PrefixCache(nano.loaded.model, nano.loaded.vision).prefill([*prompt, *reply.tokens[:before]], not_cancelled)
+        assert logits is not None
+        seen = sorted(generation.sampler.prompt_tokens | set(reply.tokens[:before])) if penalty != 1 else []
+        scores = logits.clone()
+        scores[seen] = torch.where(scores[seen] < 0, scores[seen] * penalty, scores[seen] / penalty)
+        expected = DIGITS.with_probabilities([reply.tokens[before]], scores[None])[0].probabilities
+        assert label.probabilities == pytest.approx(expected, abs=TOLERANCE)
+        if temperature == 0:
+            assert max(label.probabilities) == label.probabilities[int(reply.text[label.offset])], "greedy writes the likeliest"
+
+
+def test_single_steps_several_steps_and_a_batch_tell_the_same(nano: TransformersBackend) -> None:
+    prompts = [OPENING, OTHER]
+    alone = [generate(conversation_with(nano, 0), messages, ANSWER_NOW) for messages in prompts]
+    assert all(reply.label_tokens for reply in alone)
+    requests = [GenerationRequest(nano.open_conversation(), messages, ANSWER_NOW) for messages in prompts]
+    batched = {n: item for n, item in nano.stream_batch(requests) if isinstance(item, Completion)}
+    for n, (messages, reply) in enumerate(zip(prompts, alone, strict=True)):
+        for other in (generate(conversation_with(nano, 5), messages, ANSWER_NOW), batched[n]):
+            assert same(reply, other)
+            assert [token.offset for token in other.label_tokens] == [token.offset for token in reply.label_tokens]
+            assert probabilities(other.label_tokens) == pytest.approx(probabilities(reply.label_tokens), abs=TOLERANCE)
+
+
+def test_digits_that_cannot_be_labels_are_not_kept(nano: TransformersBackend) -> None:
+    """A snapshot is full of numbers, and a call names frames."""
+    reply = generate(nano.open_conversation(), OPENING, Sampling(max_new_tokens=400))
+    lone = [token for token in reply.tokens if token in DIGITS.characters_after]
+    assert len(lone) > len(reply.label_tokens)
+    assert all(token.offset < reply.text.index("<tool_call>") for token in reply.label_tokens)
+
+
+def test_a_redirect_takes_the_digits_behind_it_along() -> None:
+    detokenizer = StreamingDetokenizer(TOKENIZER, ("TA=2", "<Answer>TA="))
+    for token in TOKENIZER.encode("é OA=1, TA=2"):
+        detokenizer.append([token])
+        if token in DIGITS.characters_after:
+            detokenizer.mark_digit((0.25, 0.5, 0.25), DIGITS.characters_after[token])
+    assert [detokenizer._text[token.offset] for token in detokenizer.label_tokens] == ["1", "2"]
+    assert detokenizer.apply_redirect()
+    assert [detokenizer._text[token.offset] for token in detokenizer.label_tokens] == ["1"]

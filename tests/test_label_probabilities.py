@@ -1,0 +1,178 @@
+"""From a completion to what is kept and printed: trace, result and terminal have each label's probability, and the reasoning."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.ui.support import handmade_runs
+from tests.ui.support.handmade_runs import ANSWER, SHARES
+from vrthinker_core.backends import NANO, ScriptedBackend
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.commands.console import ConsoleRenderer
+from vrthinker_core.dialects.label_probabilities import verdict_probabilities
+from vrthinker_core.errors import TraceError
+from vrthinker_core.judge import judge
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result import result_of
+from vrthinker_core.results.result_file import ResultFile, read_results
+from vrthinker_core.traces import from_json, load, to_json
+from vrthinker_core.types import Dimension, Settings, VideoPair
+from vrthinker_core.types.events import Event, Trace
+from vrthinker_core.types.messages import Completion, LabelToken
+from vrthinker_core.types.order import swap_turn
+from vrthinker_core.types.wording import percent
+
+TOLD = Completion(ANSWER, reasoning="<b>First</b> I look.\n" * 3, label_tokens=handmade_runs.label_tokens())
+PAIR = EvaluationPair("id", 1, "p", "one.mp4", "two.mp4")
+
+
+def printed(events: Iterable[Event]) -> str:
+    console = Console(width=120, file=io.StringIO())
+    ConsoleRenderer(console).render(events)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def judged(clips: tuple[Path, Path], path: Path, reply: Completion, swap: str = "off") -> Trace:
+    for _ in judge(VideoPair("p", *clips), ScriptedBackend([reply]), Settings(swap=swap), trace=path):  # type: ignore[arg-type]
+        pass
+    return load(path)
+
+
+def test_trace_result_and_terminal_have_the_probability_of_each_label(clips: tuple[Path, Path], tmp_path: Path) -> None:
+    trace = judged(clips, tmp_path / "run.json", TOLD, "on")
+    assert trace.finished is not None
+    assert trace.swapped is not None
+    assert from_json(to_json(trace)) == trace
+    assert trace.turns[0].completion.reasoning == TOLD.reasoning
+    assert trace.turns[0].completion.label_tokens == TOLD.label_tokens
+    with ResultFile(tmp_path / "results.jsonl") as file:
+        file.append(result_of(PAIR, trace))
+    (result,) = read_results(tmp_path / "results.jsonl")
+    assert result.probabilities == SHARES
+    lines = printed(trace.events()).splitlines()
+    assert [line.split(maxsplit=2) for line in lines if line.startswith("  Text al")][:1] == [
+        ["Text", "alignment", "video 1   93 %"]
+    ]
+    assert lines.count(f"aside     {len(TOLD.reasoning)} characters of reasoning, kept in the trace") == 2
+    assert "First" not in "".join(lines), "a terminal shows how long it was, not the whole"
+    row = next(line for line in reversed(lines) if line.strip().startswith("Motion"))
+    assert row.split() == ["Motion", "quality", "tie", "50", "%", "tie", "50", "%", "stable"]
+
+
+def test_nothing_is_said_where_nothing_is_known(clips: tuple[Path, Path], tmp_path: Path) -> None:
+    trace = judged(clips, tmp_path / "run.json", Completion(ANSWER))
+    assert result_of(PAIR, trace).probabilities is None
+    assert "%" not in printed(trace.events())
+    assert "aside" not in printed(trace.events())
+
+
+def test_a_trace_from_before_there_were_probabilities_is_read(clips: tuple[Path, Path], tmp_path: Path) -> None:
+    data = json.loads(to_json(judged(clips, tmp_path / "run.json", Completion(ANSWER))))
+    for name in ("reasoning", "label_tokens"):
+        del data["turns"][0]["completion"][name]
+    assert from_json(json.dumps(data).encode()) == load(tmp_path / "run.json")
+
+
+def test_the_probabilities_of_a_run_are_those_of_the_turn_that_gave_its_verdict() -> None:
+    trace = handmade_runs.telling_probabilities()
+    assert trace.finished is not None
+    assert verdict_probabilities(trace.turns, trace.finished.verdict) == SHARES
+    again = replace(trace.turns[-1], completion=Completion(ANSWER), number=4)
+    assert verdict_probabilities([*trace.turns, again], trace.finished.verdict) == {}
+    assert verdict_probabilities(trace.turns, None) == verdict_probabilities([], trace.finished.verdict) == {}
+
+
+def test_probabilities_change_sides_with_the_labels() -> None:
+    turn = handmade_runs.telling_probabilities().turns[-1]
+    there = swap_turn(turn)
+    assert verdict_probabilities([there], there.reply.verdict) == {
+        dimension: (tie, second, first) for dimension, (tie, first, second) in SHARES.items()
+    }
+    assert swap_turn(there) == turn
+
+
+HOSTILE: list[tuple[list[Any], Any]] = [
+    (["offset"], -1),
+    (["offset"], len(ANSWER)),
+    (["offset"], 10**400),
+    (["offset"], 1.5),
+    (["probabilities"], [0.5, 0.5]),
+    (["probabilities"], [0.1] * 4),
+    (["probabilities", 0], -0.1),
+    (["probabilities", 1], 1.1),
+    (["probabilities", 2], float("nan")),
+    (["probabilities", 2], float("inf")),
+    (["probabilities"], [0.5, 0.5, 0.5]),
+]
+
+
+@pytest.mark.parametrize(("where", "value"), HOSTILE, ids=str)
+def test_a_trace_with_probabilities_that_cannot_be_is_refused(where: list[Any], value: Any) -> None:
+    data = json.loads(to_json(handmade_runs.telling_probabilities()))
+    place = data["turns"][-1]["completion"]["label_tokens"][1]
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = value
+    with pytest.raises(TraceError, match=r"trace[^\n]*\.$"):
+        from_json(json.dumps(data).encode())
+
+
+def test_labels_and_reasoning_of_a_trace_have_bounds() -> None:
+    data = json.loads(to_json(handmade_runs.telling_probabilities()))
+    completion = data["turns"][-1]["completion"]
+    with pytest.raises(TraceError):
+        from_json(
+            json.dumps(
+                {**data, "turns": [{**data["turns"][0], "completion": {**completion, "label_tokens": [7] * 70_000}}]}
+            ).encode()
+        )
+    completion["reasoning"] = "x" * 13_000_000
+    with pytest.raises(TraceError, match="characters"):
+        from_json(json.dumps(data).encode())
+
+
+@pytest.mark.parametrize("probabilities", [(0.5, 0.5, 0.1), (-0.1, 0.5, 0.5), (float("nan"), 0.0, 0.0)], ids=str)
+def test_a_label_token_that_cannot_be_is_never_made(probabilities: tuple[float, float, float]) -> None:
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        LabelToken(0, probabilities)
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (0, "0 %"),
+        (1e-9, "< 1 %"),
+        (0.0049, "< 1 %"),
+        (0.006, "1 %"),
+        (0.934, "93 %"),
+        (0.9949, "99 %"),
+        (0.9999, "> 99 %"),
+        (1, "100 %"),
+    ],
+)
+def test_a_percentage_is_never_rounded_to_never_or_always(share: float, said: str) -> None:
+    assert percent(share) == said
+
+
+def test_nano_tells_how_likely_each_label_of_its_verdict_was(clips: tuple[Path, Path], tmp_path: Path) -> None:
+    """The whole way, with a model: every label has a probability, the label written is the likeliest, and the file grows little."""
+    path = tmp_path / "run.json"
+    for _ in judge(VideoPair("A red ball rolls.", *clips), TransformersBackend.load(str(NANO)), Settings(max_turns=1), trace=path):
+        pass
+    trace = load(path)
+    assert trace.finished is not None
+    assert trace.finished.verdict is not None
+    told = result_of(PAIR, trace).probabilities or {}
+    assert {dimension.value for dimension in told} == set(trace.finished.verdict.labels) != set()
+    for dimension, label in trace.finished.verdict:
+        assert max(told[Dimension(dimension)]) == told[dimension][label or 0]
+    bare = replace(trace, turns=tuple(replace(t, completion=replace(t.completion, label_tokens=())) for t in trace.turns))
+    assert len(to_json(trace)) < 1.05 * len(to_json(bare))
