@@ -95,9 +95,9 @@ VRThinker.Order = class {
     const row = element("tr");
     const cell = element("th", "", name);
     cell.scope = "row";
-    const labels = [first, second].map(({ label, value }) => {
+    const labels = [first, second].map(({ label, value, probability }) => {
       const said = element("td", `vrt-says${value}`);
-      said.append(element("b", "", label));
+      said.append(element("b", "", label), ...VRThinker.share(...(probability || [])));
       return said;
     });
     row.append(cell, ...labels, element("td", `vrt-effect${effect === "stable" ? " stable" : ""}`, effect));

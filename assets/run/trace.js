@@ -122,9 +122,19 @@ VRThinker.chip = (chip, position) => {
   const { element } = VRThinker;
   const item = element("li", `vrt-chip vrt-says${chip.value}`);
   const button = VRThinker.button();
-  button.append(element("span", "vrt-name", chip.name), VRThinker.glyph(chip.value), element("b", "", chip.label));
+  const said = element("span", "vrt-said");
+  said.append(element("b", "", chip.label), ...VRThinker.share(chip.probability));
+  button.append(element("span", "vrt-name", chip.name), VRThinker.glyph(chip.value), said);
   item.append(button, VRThinker.help(button, chip.help, `vrt-help-${position}`), ...VRThinker.reason(chip));
   return item;
+};
+
+/** How likely the judge was to write a label, beside it; what that means comes with a hover. Nothing where it is not known. */
+VRThinker.share = (text, help = "") => {
+  if (!text) return [];
+  const share = VRThinker.element("span", "vrt-share", ` · ${text}`);
+  if (help) share.title = help;
+  return [share];
 };
 
 /** The judge's own sentence about a dimension, and the frames that decided it. */

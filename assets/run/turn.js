@@ -21,6 +21,20 @@ VRThinker.Turn = class {
     this.node.append(header, this.tiles, text);
   }
 
+  /** What the judge thought beside its reply, folded above it. */
+  drawAside([name, text, help]) {
+    const { element } = VRThinker;
+    if (this.thought === text) return;
+    this.thought = text;
+    if (this.aside) this.aside.remove();
+    if (!text) return;
+    const passage = new VRThinker.Passage("p");
+    passage.update(text);
+    this.aside = element("details", "vrt-raw vrt-aside");
+    this.aside.append(element("summary", "", name), element("p", "vrt-aside-help", help), passage.node);
+    this.reply.before(this.aside);
+  }
+
   update(turn) {
     VRThinker.say(this.state, turn.state);
     VRThinker.say(this.foot, turn.foot);
@@ -29,6 +43,7 @@ VRThinker.Turn = class {
     this.node.classList.toggle("bare", turn.tiles.length === 0);
     this.node.classList.toggle("taken", Boolean(turn.taken));
     this.drawTiles(turn.tiles);
+    this.drawAside(turn.aside || []);
     turn.parts.forEach(([heading, text], position) => this.drawPart(position, heading, text));
     this.parts.splice(turn.parts.length).forEach((part) => part.node.remove());
     if (this.parts.length) VRThinker.drawFacts(this.parts[0], turn.facts);
@@ -46,9 +61,9 @@ VRThinker.Turn = class {
     this.course.replaceChildren(...labels.map((label) => this.label(label)));
   }
 
-  label({ name, label, value }) {
+  label({ name, label, value, probability }) {
     const item = VRThinker.element("li", `vrt-says${value}`, `${name} `);
-    item.append(VRThinker.element("b", "", label));
+    item.append(VRThinker.element("b", "", label), ...VRThinker.share(...(probability || [])));
     return item;
   }
 

@@ -127,7 +127,10 @@ def test_while_the_second_run_goes_on_the_status_says_so_and_nothing_is_said_of_
     order = view_json(state, image_of)["order"]
     assert order is not None
     assert (order["live"], order["rows"]) == (True, [])
-    assert run_json(state)["swapped"] == {"stop": None, "labels": None, "order": None, "unchecked": "", "turns": []}
+    assert run_json(state)["swapped"] == {
+        **{"stop": None, "labels": None, "probabilities": None, "order": None, "unchecked": ""},
+        "turns": [],
+    }
 
 
 def test_transcript_and_report_hold_both_runs() -> None:

@@ -2,7 +2,8 @@
 
 from typing import TypedDict
 
-from vrthinker_core.types import Thumbnail, Verdict, Vote
+from vrthinker_core.dialects.label_probabilities import label_probabilities
+from vrthinker_core.types import Dimension, Thumbnail, Verdict, Vote
 from vrthinker_core.types.order import check_order
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.types.settings import SETTINGS
@@ -10,6 +11,7 @@ from vrthinker_core.types.wording import branch_name, order_unchecked
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.page_json import status_line
 from vrthinker_core.ui.view.run_state import RunState, TurnState, state_in_first_sides
+from vrthinker_core.ui.view.verdict.verdict_json import Probabilities, state_probabilities
 
 
 class LabelsJson(TypedDict):
@@ -19,6 +21,15 @@ class LabelsJson(TypedDict):
     MQ: int | None
     VQ: int | None
     OA: int | None
+
+
+class ProbabilitiesJson(TypedDict):
+    """How likely the judge was to write each label: of 0, 1 and 2, adding up to at most 1; None where that is not known."""
+
+    TA: list[float] | None
+    MQ: list[float] | None
+    VQ: list[float] | None
+    OA: list[float] | None
 
 
 class FrameJson(TypedDict):
@@ -40,9 +51,11 @@ class TurnJson(TypedDict):
     think: str
     requested: list[int]  # frame numbers that the reply asks for
     labels: LabelsJson | None
+    probabilities: ProbabilitiesJson | None  # of these labels
     confidence: int | None
     remarks: list[str]  # repairs, refusals and cuts, one sentence each
     text: str  # the reply as it came, as far as it has come
+    reasoning: str  # what a server told beside the reply; never sent back to the judge
     over: bool
 
 
@@ -60,6 +73,7 @@ class SecondRunJson(TypedDict):
 
     stop: str | None
     labels: LabelsJson | None
+    probabilities: ProbabilitiesJson | None
     order: OrderLabelsJson | None  # None until both runs have a verdict
     unchecked: str  # why there is no `order`, once the second run is over; "" else
     turns: list[TurnJson]
@@ -82,6 +96,7 @@ class RunJson(TypedDict):
     status: str
     stop: str | None  # why the run ended, a `StopReason`; None while it is going on
     labels: LabelsJson | None
+    probabilities: ProbabilitiesJson | None  # of these labels; None where none is known
     provisional: bool
     forced: bool
     error: str  # one sentence, "" where nothing failed
@@ -142,6 +157,7 @@ def run_json(state: RunState, seconds: float = 0.0, pace: Pace = Pace()) -> RunJ
         "status": status_line(state, seconds, pace),
         "stop": str(finished.stop) if finished else None,
         "labels": _labels(finished.verdict) if finished and finished.verdict else None,
+        "probabilities": _probabilities(state_probabilities(state)),
         "provisional": bool(finished and finished.provisional),
         "forced": bool(finished and finished.forced),
         "error": finished.error if finished else "",
@@ -167,6 +183,7 @@ def _second_run(first: RunState, swapped: RunState) -> SecondRunJson:
     return {
         "stop": str(end.stop) if end else None,
         "labels": _labels(end.verdict) if end and end.verdict else None,
+        "probabilities": _probabilities(state_probabilities(second)),
         "order": OrderLabelsJson(**check.effects) if check else None,  # type: ignore[typeddict-item]
         "unchecked": order_unchecked(end) if end and check is None else "",
         "turns": [_turn(turn) for turn in second.turns],
@@ -187,6 +204,13 @@ def _labels(verdict: Verdict) -> LabelsJson:
     return {"TA": verdict.TA, "MQ": verdict.MQ, "VQ": verdict.VQ, "OA": verdict.OA}
 
 
+def _probabilities(known: Probabilities) -> ProbabilitiesJson | None:
+    if not known:
+        return None
+    of = {dimension: list(shares) for dimension, shares in known.items()}
+    return {"TA": of.get(Dimension.TA), "MQ": of.get(Dimension.MQ), "VQ": of.get(Dimension.VQ), "OA": of.get(Dimension.OA)}
+
+
 def _turn(turn_state: TurnState) -> TurnJson:
     turn = turn_state.turn
     reply = turn.reply if turn else None
@@ -197,9 +221,11 @@ def _turn(turn_state: TurnState) -> TurnJson:
         "think": reply.think if reply else "",
         "requested": list(reply.wants.indices) if reply and reply.wants else [],
         "labels": _labels(reply.verdict) if reply and reply.verdict else None,
+        "probabilities": _probabilities(label_probabilities(turn.completion, turn.reply.verdict)) if turn else None,
         "confidence": reply.confidence if reply else None,
         "remarks": words.turn_remarks(turn) if turn else [],
         "text": turn_state.text,
+        "reasoning": turn.completion.reasoning if turn else "",
         "over": turn is not None,
     }
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Set
 from typing import TypedDict
 
+from vrthinker_core.dialects.label_probabilities import label_probabilities
 from vrthinker_core.dialects.reading.frame_facts import read_frame_facts
-from vrthinker_core.types import FrameRef, Reply
+from vrthinker_core.types import FrameRef, Reply, Turn
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.progress import Pace, duration, reading, totals
 from vrthinker_core.types.wording import BRANCH, TAKEN_OVER, branch_name
@@ -12,6 +13,7 @@ from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
 from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
 from vrthinker_core.ui.view.tiles import Clips, ImageSources, TileJson, group_tiles
+from vrthinker_core.ui.view.verdict import beside_words
 from vrthinker_core.ui.view.verdict.order_json import OrderViewJson, order_json
 from vrthinker_core.ui.view.verdict.verdict_json import LabelJson, VerdictJson, labels_json, verdict_json
 from vrthinker_core.ui.view.verdict.vote_json import VoteViewJson, vote_json
@@ -40,6 +42,7 @@ class TurnViewJson(TypedDict):
     taken: bool  # it is the origin's: this run is a branch that begins later
     tiles: list[TileJson]
     parts: list[list[str]]  # [heading, text] of each part of the reply
+    aside: list[str]  # [heading, text, what it is] of what the judge thought beside its reply; [] where it told nothing
     facts: FactsJson | None  # the first part as a table, where it holds nothing else
     remarks: list[str]
 
@@ -127,6 +130,8 @@ def _passages(state: RunState) -> list[list[str]]:
     passages = [[words.SYSTEM, state.started.system]] if state.started and state.started.system else []
     for turn in (turn for turn in state.turns if turn.turn or state.finished):
         passages.append([words.sent_heading(turn.number, len(turn.frames)), turn.told])
+        if turn.turn and turn.turn.completion.reasoning:
+            passages.append([beside_words.ASIDE_PASSAGE.format(turn.number), turn.turn.completion.reasoning])
         if turn.text:
             passages.append([words.RECEIVED.format(turn.number), turn.text])
     return passages
@@ -173,14 +178,21 @@ def _turn(
         "state": " · ".join([*summary, words.turn_summary(turn)] if turn else summary),
         "foot": words.turn_footer(turn) if turn else "",
         "confidence": [] if sure is None else [words.CONFIDENCE.format(sure), words.CONFIDENCE_HELP],
-        "labels": labels_json(turn.reply.verdict) if turn else [],
+        "labels": labels_json(turn.reply.verdict, label_probabilities(turn.completion, turn.reply.verdict)) if turn else [],
         "live": turn is None and running,
         "taken": False,
         "tiles": [tile.to_json(clips, in_view, images) for tile in tiles],
         "parts": _parts(turn_state, reply),
+        "aside": _aside(turn),
         "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
         "remarks": words.turn_remarks(turn) if turn else [],
     }
+
+
+def _aside(turn: Turn | None) -> list[str]:
+    if turn is None or not (reasoning := turn.completion.reasoning):
+        return []
+    return [beside_words.aside_heading(len(reasoning)), reasoning, beside_words.ASIDE_HELP]
 
 
 def _reply(turn_state: TurnState, read_reply: ReplyReader | None) -> Reply:

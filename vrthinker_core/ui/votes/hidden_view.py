@@ -29,6 +29,7 @@ def _hide_turn(turn: TurnViewJson) -> TurnViewJson:
         "taken": turn["taken"],
         "tiles": turn["tiles"],
         "parts": [],
+        "aside": [],
         "facts": None,
         "remarks": [],
     }

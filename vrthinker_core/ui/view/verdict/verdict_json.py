@@ -1,13 +1,20 @@
 """The verdict as the page is given it: labels with the judge's own sentences and the frames that decided them."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TypedDict
 
+from vrthinker_core.dialects.label_probabilities import verdict_probabilities
 from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
-from vrthinker_core.types import Dimension, Side, Thumbnail, Verdict
+from vrthinker_core.types import Dimension, Preference, Side, Thumbnail, Verdict
+from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.run_state import RunState
 from vrthinker_core.ui.view.tiles import Tile, group_tiles
+from vrthinker_core.ui.view.verdict.beside_words import probability_words
+
+Probabilities = Mapping[Dimension, LabelProbabilities]  # As far as they are known
 
 MAX_FRAMES = 4  # that stand under a dimension
 
@@ -18,6 +25,7 @@ class ChipJson(TypedDict):
     name: str
     label: str
     value: int | None  # the label as a number; None where the judge did not say
+    probability: str  # of the label, as a percentage; "" where it is not known
     help: str
     reason: str  # the judge's own sentence about it, "" where there is none
     frames: list[str]  # labels of the tiles that decided it
@@ -38,6 +46,7 @@ class LabelJson(TypedDict):
     name: str
     label: str
     value: int | None
+    probability: list[str]  # of the label, as a percentage, and what that means; [] where it is not known
 
 
 def verdict_json(state: RunState) -> VerdictJson | None:
@@ -45,19 +54,28 @@ def verdict_json(state: RunState) -> VerdictJson | None:
     finished = state.finished
     if finished is None or finished.verdict is None:
         return None
-    chips = [_chip(dimension, finished.verdict, state) for dimension in words.DIMENSION_HELP]
+    known = state_probabilities(state)
+    chips = [_chip(dimension, finished.verdict, state, known) for dimension in words.DIMENSION_HELP]
     return {"headline": words.HEADLINES[finished.verdict.OA], "caveats": words.verdict_caveats(finished), "chips": chips}
 
 
-def _chip(dimension: Dimension, verdict: Verdict, state: RunState) -> ChipJson:
+def state_probabilities(state: RunState) -> Probabilities:
+    """Of the labels of a run's verdict."""
+    turns = [turn.turn for turn in state.turns if turn.turn]
+    return verdict_probabilities(turns, state.finished.verdict if state.finished else None)
+
+
+def _chip(dimension: Dimension, verdict: Verdict, state: RunState, known: Probabilities) -> ChipJson:
     label = dict(verdict)[dimension]
+    share, *meaning = probability_words(label, known.get(dimension)) or [""]
     sentence, named = _reason(dimension, state)
     frames = named or _last_tiles(state)
     return {
         "name": DIMENSION_NAMES[dimension],
         "label": LABEL_NAMES[label].capitalize(),
         "value": label,
-        "help": f"{words.DIMENSION_HELP[dimension]} {words.LABEL_HELP[label]}",
+        "probability": share,
+        "help": " ".join([words.DIMENSION_HELP[dimension], words.LABEL_HELP[label], *meaning]),
         "reason": sentence,
         "frames": [tile.label for tile in frames][:MAX_FRAMES],
         "source": words.NAMED_FRAMES if named else words.LAST_FRAMES if frames else "",
@@ -85,8 +103,12 @@ def deciding_pair(state: RunState) -> dict[Side, Thumbnail]:
     return dict(best.halves) if best else {}
 
 
-def labels_json(verdict: Verdict | None) -> list[LabelJson]:
+def labels_json(verdict: Verdict | None, known: Probabilities = MappingProxyType({})) -> list[LabelJson]:
     """What an answer says about each dimension, in the order in which the page shows them; [] for none."""
     labels = dict(verdict or ())
-    shown = [dimension for dimension in words.DIMENSION_HELP if dimension in labels]
-    return [LabelJson(name=DIMENSION_NAMES[each], label=LABEL_NAMES[labels[each]], value=labels[each]) for each in shown]
+    return [_label(dimension, labels[dimension], known) for dimension in words.DIMENSION_HELP if dimension in labels]
+
+
+def _label(dimension: Dimension, label: Preference | None, known: Probabilities) -> LabelJson:
+    probability = probability_words(label, known.get(dimension))
+    return LabelJson(name=DIMENSION_NAMES[dimension], label=LABEL_NAMES[label], value=label, probability=probability)

@@ -1,0 +1,116 @@
+"""What came beside a reply, as page, API and report are given it: probabilities of labels, and reasoning told apart."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.ui.support import handmade_runs
+from tests.ui.view.test_html_report import ATTACKS
+from tests.ui.view.test_page_json import image_of, view_of
+from vrthinker_core.types import Dimension
+from vrthinker_core.types.events import Finished, Run, StopReason, Trace
+from vrthinker_core.types.order import swap_verdict
+from vrthinker_core.ui.view.api_json import ProbabilitiesJson, run_json
+from vrthinker_core.ui.view.html_report import render_report
+from vrthinker_core.ui.view.page_json import transcript_json, view_json
+from vrthinker_core.ui.view.run_state import fold_all
+from vrthinker_core.ui.view.verdict.beside_words import probability_words
+from vrthinker_core.ui.votes.hidden_view import hide_view
+
+SHARES = handmade_runs.SHARES
+THOUGHT = "I wonder about the ball. "
+
+
+def both() -> Trace:
+    """Judged in both orders, with the same words each time, so that every label but the tie flips."""
+    first = handmade_runs.telling_probabilities(THOUGHT)
+    started = replace(first.started, clips=first.started.clips[::-1])
+    return replace(first, swapped=Run(started, first.turns, Finished(StopReason.ANSWERED, handmade_runs.WHOLE)))
+
+
+def test_each_label_of_the_verdict_has_its_probability_and_says_what_that_is() -> None:
+    chips = view_of(handmade_runs.telling_probabilities())["verdict"]["chips"]
+    assert [(chip["name"], chip["label"], chip["probability"]) for chip in chips] == [
+        ("Overall", "Video 1", "> 99 %"),
+        ("Text alignment", "Video 1", "93 %"),
+        ("Visual quality", "Video 2", "100 %"),
+        ("Motion quality", "Tie", "50 %"),
+    ]
+    assert "how likely the judge was to write this label" in chips[1]["help"]
+    assert "(tie 2 %, video 2 5 %)" in chips[1]["help"]
+    assert "nothing about how often such labels are right" in chips[1]["help"]
+
+
+def test_without_probabilities_nothing_is_shown() -> None:
+    view = view_of(handmade_runs.three_turns())
+    assert [chip["probability"] for chip in view["verdict"]["chips"]] == [""] * 4
+    assert not any("likely" in chip["help"] for chip in view["verdict"]["chips"])
+    assert all(label["probability"] == [] for turn in view["turns"] for label in turn["labels"])
+    assert [turn["aside"] for turn in view["turns"]] == [[]] * 3
+    assert probability_words(None, (0.1, 0.2, 0.3)) == []
+
+
+def test_both_orders_have_theirs_in_the_sides_of_the_first() -> None:
+    state = fold_all(both().events())
+    order = view_json(state, image_of)["order"]
+    assert order is not None
+    told = [(row["first"], row["second"]) for row in order["rows"]]
+    assert [(first["label"], second["label"]) for first, second in told[-2:]] == [("Video 2", "Video 1"), ("Tie", "Tie")]
+    assert [second["probability"][0] for _, second in told] == ["> 99 %", "93 %", "100 %", "50 %"]
+    assert [first["probability"][0] for first, _ in told] == ["> 99 %", "93 %", "100 %", "50 %"]
+    labels = order["run"]["turns"][-1]["labels"]
+    assert [label["probability"][0] for label in labels] == ["> 99 %", "93 %", "100 %", "50 %"]
+    api = run_json(state)
+    assert api["swapped"] is not None
+    assert api["swapped"]["probabilities"] == {name: [tie, second, first] for name, (tie, first, second) in SHARES.items()}
+
+
+def test_the_api_has_all_three_numbers_of_each_label_and_the_reasoning() -> None:
+    item = run_json(fold_all(handmade_runs.telling_probabilities(THOUGHT).events()))
+    assert item["probabilities"] == {name: list(shares) for name, shares in SHARES.items()}
+    assert list(item["probabilities"] or ()) == list(ProbabilitiesJson.__annotations__) == [each.value for each in Dimension]
+    assert [turn["probabilities"] is None for turn in item["turns"]] == [True, True, False]
+    assert [turn["reasoning"] for turn in item["turns"]] == ["", "", THOUGHT]
+    assert json.loads(json.dumps(item)) == item
+    assert run_json(fold_all(handmade_runs.three_turns().events()))["probabilities"] is None
+
+
+def test_a_label_of_a_partial_verdict_that_was_never_said_has_none() -> None:
+    trace = handmade_runs.telling_probabilities()
+    partial = replace(handmade_runs.WHOLE, VQ=None)
+    last = trace.turns[-1]
+    turns = (*trace.turns[:-1], replace(last, reply=replace(last.reply, verdict=partial)))
+    item = run_json(fold_all(replace(trace, turns=turns, finished=Finished(StopReason.TURN_LIMIT, partial)).events()))
+    assert (item["probabilities"] or {})["VQ"] is None
+    assert (item["probabilities"] or {})["TA"] == [0.02, 0.93, 0.05]
+    assert swap_verdict(swap_verdict(partial)) == partial
+
+
+def test_reasoning_is_folded_text_and_stands_in_the_transcript_before_its_reply() -> None:
+    state = fold_all(both().events())
+    heading, text, help = view_json(state, image_of)["turns"][-1]["aside"]
+    assert (heading, text) == ("Reasoning, aside (25 characters)", THOUGHT)
+    assert "never sent back" in help
+    passages = [heading for heading, text in transcript_json(state)["passages"] if text in (THOUGHT, handmade_runs.ANSWER)]
+    assert passages == [
+        "Received beside the reply, turn 3",
+        "Received, turn 3",
+        "Sides swapped: Received beside the reply, turn 3",
+        "Sides swapped: Received, turn 3",
+    ]
+
+
+def test_a_hidden_run_sends_neither_reasoning_nor_probabilities() -> None:
+    hidden = json.dumps(hide_view(view_of(both())))
+    assert THOUGHT not in hidden
+    assert "%" not in hidden
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_hostile_reasoning_never_becomes_markup(attack: str) -> None:
+    page = render_report(handmade_runs.telling_probabilities(attack))
+    assert page.count("<script") == page.count("</script>") == 2
+    assert "<img" not in page.partition("<script>")[0]
