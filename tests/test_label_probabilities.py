@@ -147,16 +147,7 @@ def test_a_label_token_that_cannot_be_is_never_made(probabilities: tuple[float, 
 
 @pytest.mark.parametrize(
     ("share", "said"),
-    [
-        (0, "0 %"),
-        (1e-9, "< 1 %"),
-        (0.0049, "< 1 %"),
-        (0.006, "1 %"),
-        (0.934, "93 %"),
-        (0.9949, "99 %"),
-        (0.9999, "> 99 %"),
-        (1, "100 %"),
-    ],
+    [(0, "<1 %"), (0.004, "<1 %"), (0.006, "1 %"), (0.934, "93 %"), (0.994, "99 %"), (0.9999, ">99 %"), (1, ">99 %")],
 )
 def test_a_percentage_is_never_rounded_to_never_or_always(share: float, said: str) -> None:
     assert percent(share) == said

@@ -132,9 +132,9 @@ VRThinker.chip = (chip, position) => {
 /** How likely the judge was to write a label, beside it; what that means comes with a hover. Nothing where it is not known. */
 VRThinker.share = (text, help = "") => {
   if (!text) return [];
-  const share = VRThinker.element("span", "vrt-share", ` · ${text}`);
+  const share = VRThinker.element("span", "vrt-share", text);
   if (help) share.title = help;
-  return [share];
+  return [" ", share]; // the line may break between label and share
 };
 
 /** The judge's own sentence about a dimension, and the frames that decided it. */

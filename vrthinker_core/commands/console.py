@@ -96,7 +96,7 @@ class ConsoleRenderer:
         swapped = dict(check.second)
         for dimension, label in check.first:
             both = zip((label, swapped[dimension]), self._probabilities, strict=True)
-            labels = "".join(f"{LABEL_NAMES[each]} {known.get(dimension, '')}".ljust(width) for each, known in both)
+            labels = "".join(f"{LABEL_NAMES[each]:<10}{known.get(dimension, '')}".ljust(width) for each, known in both)
             self._line(f"  {DIMENSION_NAMES[dimension]:<16}{labels}{check[dimension]}")
 
     def _vote(self, vote: Vote, verdict: Verdict | None) -> None:

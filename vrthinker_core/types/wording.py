@@ -34,10 +34,10 @@ def order_unchecked(second: Finished | None) -> str:
 
 
 def percent(share: float) -> str:
-    """A probability, as in `93 %`. Never rounded to "never" or "always"."""
-    if 0 < share < 0.005:
-        return "< 1 %"
-    return "> 99 %" if 0.995 <= share < 1 else f"{100 * share:.0f} %"
+    """A probability, as in `93 %`; `<1 %` and `>99 %` where it would be rounded to never or always, which none is."""
+    if share < 0.005:
+        return "<1 %"
+    return ">99 %" if share >= 0.995 else f"{100 * share:.0f} %"
 
 
 def frame_time(seconds: float) -> str:

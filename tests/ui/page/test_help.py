@@ -14,7 +14,7 @@ from tests.ui.page.test_page import wait_for
 from tests.ui.page.test_saved_runs import open_trace, tab
 from tests.ui.support import handmade_runs
 from vrthinker_core.traces import to_json
-from vrthinker_core.types import Dimension, Preference
+from vrthinker_core.types import Dimension, Preference, Run
 from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -41,6 +41,16 @@ def trace_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     finished = replace(trace.finished, verdict=replace(handmade_runs.WHOLE, VQ=None))
     path = tmp_path_factory.mktemp("traces") / "trace.json"
     path.write_bytes(to_json(replace(trace, turns=(first, *trace.turns[1:]), finished=finished)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def told_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in both orders whose judge told how likely its labels were, and thought beside its last reply."""
+    first = handmade_runs.telling_probabilities("<img src=x onerror=alert(1)> I wonder.")
+    started = replace(first.started, clips=first.started.clips[::-1])
+    path = tmp_path_factory.mktemp("told") / "trace.json"
+    path.write_bytes(to_json(replace(first, swapped=Run(started, first.turns, first.finished))))
     return path
 
 
@@ -120,3 +130,26 @@ def test_a_tap_shows_the_help_of_one_button(show: Open) -> None:
         assert button.get_attribute("aria-expanded") == "true"
         page.locator(".vrt-headline").tap()
         assert visible_help(page) == []
+
+
+@pytest.mark.parametrize("screen", [{}, PHONE], ids=["desktop", "phone"])
+def test_each_label_says_how_likely_it_was_and_reasoning_is_folded(
+    server: Server, open_page: Open, told_file: Path, screen: dict[str, object]
+) -> None:
+    page = open_page(server.url, **screen)
+    open_trace(page, told_file)
+    wait_for(page, "Replaying")
+    tab(page, "Trace")
+    assert page.locator(".vrt-chip .vrt-share").all_inner_texts() == [">99 %", "93 %", ">99 %", "50 %"]
+    given = [cell.split() for cell in page.locator(".vrt-both td:nth-child(2)").all_inner_texts()]
+    assert given[1:] == [["Video", "1", "93", "%"], ["Video", "2", ">99", "%"], ["Tie", "50", "%"]]
+    chip = page.locator(".vrt-chip > button").nth(1)
+    chip.click()
+    assert "93 % likely to write this label (tie: 2 %, video 2: 5 %)" in visible_help(page)[0]
+    aside = page.locator(".vrt-aside")
+    assert aside.count() == 1
+    thought = aside.locator(".vrt-passage p")
+    assert not thought.is_visible()
+    aside.locator("summary").click()
+    assert thought.inner_text() == "<img src=x onerror=alert(1)> I wonder."
+    assert page.locator(".vrt-both").evaluate("node => node.getBoundingClientRect().right <= innerWidth - 32"), "the page's margin"

@@ -7,8 +7,8 @@ from vrthinker_core.types.wording import LABEL_NAMES, percent
 ASIDE = "Reasoning, aside"
 ASIDE_PASSAGE = "Received beside the reply, turn {}"
 ASIDE_HELP = "What the judge thought beside its reply. It is kept, and never sent back to the judge."
-_MEANS = "{} is how likely the judge was to write this label after all it had written before ({})."
-_MEANS_NOT = "It says nothing about how often such labels are right."
+_MEANS = "After all it had written before, the judge was {} likely to write this label ({})."
+_MEANS_NOT = "That does not say how often such labels are right."
 
 
 def probability_words(label: Preference | None, probabilities: LabelProbabilities | None) -> list[str]:
@@ -16,7 +16,7 @@ def probability_words(label: Preference | None, probabilities: LabelProbabilitie
     if label is None or probabilities is None:
         return []
     share = percent(probabilities[label])
-    others = ", ".join(f"{LABEL_NAMES[each]} {percent(probabilities[each])}" for each in Preference if each is not label)
+    others = ", ".join(f"{LABEL_NAMES[each]}: {percent(probabilities[each])}" for each in Preference if each is not label)
     return [share, f"{_MEANS.format(share, others)} {_MEANS_NOT}"]
 
 
