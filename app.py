@@ -3,6 +3,7 @@
     python app.py                                    the best judge this machine can run
     python app.py --judge nano                       the built-in judge
     python app.py --judge hf:ID_OR_PATH --port 7861  a checkpoint of your own
+    python app.py --judge server:URL#MODEL           a judge behind an OpenAI-compatible address
     python app.py --judge hf:ID_OR_PATH --judge nano visitors choose between both; the first one is the default
     python app.py --runs DIR                         an evaluation, or any traces, row by row
 
@@ -43,7 +44,9 @@ def options() -> argparse.Namespace:
     """The command line's options; the judges also from VRTHINKER_JUDGE."""
     parser = argparse.ArgumentParser(description="VR-Thinker: which of two videos follows the prompt better, and why.")
     parser.add_argument(
-        "--judge", action="append", help="nano, hf:ID_OR_PATH or scripted:FILE; give it again to offer several, the default first"
+        "--judge",
+        action="append",
+        help="nano, hf:ID_OR_PATH, server:URL#MODEL or scripted:FILE; give it again to offer several, the default first",
     )
     parser.add_argument("--host", help="address to listen on (default: this machine only)")
     parser.add_argument("--port", type=int, help="port to listen on (default: the first free one from 7860)")

@@ -14,7 +14,16 @@ from tests.support.small_clips import write_clip
 from vrthinker_core.types import VideoPair
 from vrthinker_core.video import DecoderPool
 
-SCRUBBED = ("HF_TOKEN", "HF_HOME", "OPENAI_API_KEY", "GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT", "SPACE_ID", "SPACES_ZERO_GPU")
+SCRUBBED = (
+    "HF_TOKEN",
+    "HF_HOME",
+    "OPENAI_API_KEY",
+    "VRTHINKER_API_KEY",
+    "GRADIO_SERVER_NAME",
+    "GRADIO_SERVER_PORT",
+    "SPACE_ID",
+    "SPACES_ZERO_GPU",
+)
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # another process of the tests may have the processor
 hypothesis.settings.load_profile("untimed")

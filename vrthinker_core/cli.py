@@ -56,7 +56,8 @@ class RowKind(StrEnum):
 
 
 JudgeOption = Annotated[
-    str | None, typer.Option(help="nano (built in), hf:ID_OR_PATH, or scripted:FILE. [default: the best one here]")
+    str | None,
+    typer.Option(help="nano (built in), hf:ID_OR_PATH, server:URL#MODEL, or scripted:FILE. [default: the best one here]"),
 ]
 TraceOption = Annotated[Path | None, typer.Option(help="Keep the whole run in this file: a new one, or an earlier trace.")]
 JsonOption = Annotated[bool, typer.Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')]

@@ -1,4 +1,4 @@
-"""Opens the judge that was chosen: the built-in one, a checkpoint, or a script. torch is imported only where a model is opened."""
+"""Opens the judge that was chosen: the built-in one, a checkpoint, a server or a script. Only a checkpoint needs torch."""
 
 import json
 from pathlib import Path
@@ -13,6 +13,8 @@ NANO = Path(__file__).resolve().parents[2] / "assets" / "nano"
 NANO_NAME = "nano (built in)"
 DEFAULT_CHECKPOINT = "qunwang13/vrthinker"  # Hub id of the published 7B checkpoint: the default where there is a GPU
 
+CHOICES = "nano, hf:ID_OR_PATH, server:URL#MODEL or scripted:FILE"
+
 MAX_PAUSE = 60  # Seconds after each piece of a script's text
 
 NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
@@ -20,10 +22,11 @@ NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it 
 
 
 def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
-    """Open `nano`, `hf:ID_OR_PATH`, `scripted:FILE` (JSON lines with `reply`), or, for None, the best judge this machine can run.
+    """Open a judge: one of `CHOICES`, or, for None, the best one this machine can run. A script has JSON lines with `reply`.
 
     `name` replaces the judge's own display name, where several must be told apart; it is ignored for None.
-    Raises BadInput for a choice that is none of these, CheckpointError for a checkpoint that cannot be used.
+    Raises BadInput for a choice that is none of these, CheckpointError for a checkpoint that cannot be used, BackendRefused or
+    BackendFailed for a server that cannot.
     """
     if choice is None:
         return _open_default()
@@ -32,9 +35,11 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
         return _open_local(str(NANO), name or NANO_NAME, f"The built-in judge speaks. {NANO_LIMITS}")
     if kind == "hf" and rest:
         return _open_local(rest, name)
+    if kind == "server" and rest:
+        return _open_server(rest, name)
     if kind == "scripted" and rest:
         return _open_script(Path(rest), name)
-    raise BadInput(f"There is no judge {choice!r}. Choose nano, hf:ID_OR_PATH or scripted:FILE.")
+    raise BadInput(f"There is no judge {choice.partition('://')[0]!r}. Choose {CHOICES}.")
 
 
 def default_choice() -> str:
@@ -58,6 +63,12 @@ def _open_local(source: str, name: str | None = None, *notes: str) -> Backend:
     from vrthinker_core.backends.transformers_local import TransformersBackend
 
     return TransformersBackend.load(source, name=name, notes=notes)
+
+
+def _open_server(address: str, name: str | None) -> Backend:
+    from vrthinker_core.backends.server_backend import ServerBackend
+
+    return ServerBackend.open(address, name=name)
 
 
 def _open_script(path: Path, name: str | None) -> ScriptedBackend:

@@ -31,7 +31,9 @@ def evaluate(
     dataset: Annotated[str, typer.Argument(help="videogen-reward, genai-bench, mj-bench-video or csv.")],
     path: Annotated[Path, typer.Argument(help="The folder of the data set, or the table in it.")],
     *,
-    judge: Annotated[str | None, typer.Option(help="nano, hf:ID_OR_PATH or scripted:FILE. [default: the best one here]")] = None,
+    judge: Annotated[
+        str | None, typer.Option(help="nano, hf:ID_OR_PATH, server:URL#MODEL or scripted:FILE. [default: the best one here]")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")] = Path("evaluation"),
     limit: Annotated[int | None, typer.Option(help="Take so many pairs: always the same, whatever the order of the rows.")] = None,
     concurrency: Annotated[int, typer.Option(help="Pairs in hand at a time.")] = CONCURRENCY,

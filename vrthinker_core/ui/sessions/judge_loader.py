@@ -11,6 +11,7 @@ from pathlib import Path
 
 from vrthinker_core.backends import NANO_NAME, Backend, default_choice, open_backend
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import display_name
+from vrthinker_core.backends.server.address import display_name as server_name
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.types.events import Finished, JudgeEvent, RunEvent, Swapped
@@ -108,7 +109,8 @@ def _opener(choice: str, name: str) -> OpenJudge:
         try:
             return open_backend(choice, name)
         except VrThinkerError as error:
-            logging.getLogger(__name__).warning("The judge %s cannot be opened. %s", choice, error)
+            shown = name if choice.startswith("server:") else choice  # an address may hold a password
+            logging.getLogger(__name__).warning("The judge %s cannot be opened. %s", shown, error)
             raise type(error)(_without_paths(str(error), choice, name)) from error
 
     return open_judge
@@ -118,6 +120,8 @@ def _name(choice: str) -> str:
     kind, _, rest = choice.partition(":")
     if choice == "nano":
         return NANO_NAME
+    if kind == "server":
+        return server_name(rest)
     name = display_name(rest) if kind == "hf" else Path(rest).stem if kind == "scripted" else Path(choice).name
     return name or "judge"
 

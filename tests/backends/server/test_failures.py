@@ -1,0 +1,246 @@
+"""Each way in which a server fails has a named end that says what to do; tries are made only before the first token."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.backends.server.support import GENERAL, QUICK, VLLM, ask, open_judge, opening
+from tests.support.faulty_server import ANSWER, Answer, Handler, delta, refuses, says, says_then, sends, serving
+from vrthinker_core import Finished, Settings, VideoPair, judge
+from vrthinker_core.backends.server_backend import ServerBackend
+from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable
+from vrthinker_core.traces import load
+from vrthinker_core.types.events import TextArrived, TurnEnded
+from vrthinker_core.types.messages import Completion, Sampling
+
+KEY = "sk-test-3f9a71c2"
+LONG = "This model's maximum context length is 4096 tokens. However, your prompt contains 9000 input tokens."
+MANY = "At most 64 image(s) may be provided in one prompt. Set `--limit-mm-per-prompt` to increase this limit."
+
+STREAMED = b'data: {"error": {"message": "engine died", "code": 500}}\n\n'
+
+
+def hang(handler: Handler) -> None:
+    handler.wait_until_closed()
+
+
+def nothing(handler: Handler) -> None:
+    pass
+
+
+ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
+    "a context too long": (refuses(400, LONG), ContextFull, "longer context"),
+    "too many pictures": (refuses(400, MANY), BackendRefused, "64 pictures.*--limit-mm-per-prompt"),
+    "a wrong model name": (refuses(404, "The model `x` does not exist."), BackendRefused, "no model 'general'.*It has general"),
+    "a wrong path": (refuses(404, "Not Found"), BackendRefused, "/v1"),
+    "a wrong key": (refuses(401, "Incorrect API key"), BackendRefused, "VRTHINKER_API_KEY"),
+    "a body too large": (refuses(413, "Payload Too Large"), BackendRefused, "memory window"),
+    "no quota": (refuses(429, "You exceeded your current quota", code="insufficient_quota"), BackendRefused, "quota"),
+    "too many requests": (refuses(429, "slow down"), ServerUnavailable, "too many requests.*asked 3 times"),
+    "a server error": (refuses(503, "oh"), ServerUnavailable, "503.*asked 3 times"),
+    "silence": (says_then("", hang), ServerUnavailable, "silent"),
+    "a web page": (sends(b"<html><body>Welcome</body></html>", "text/html"), BackendFailed, "OpenAI-compatible"),
+    "garbage for a chunk": (sends(b"data: {oops\n\n"), BackendFailed, "OpenAI-compatible"),
+    "chunks of another kind": (sends(b'data: {"choices": [7]}\n\n'), BackendFailed, "OpenAI-compatible"),
+    "an empty stream": (sends(b""), BackendFailed, "OpenAI-compatible"),
+    "an error in the stream": (sends(STREAMED), ServerUnavailable, "engine died"),
+    "a cut after some tokens": (says_then("<Think>Well", nothing), BackendFailed, "broke off"),
+    "silence after some tokens": (says_then("<Think>Well", hang), BackendFailed, "silent"),
+    "a tool parser": (says("", delta(tool_calls=[{"index": 0, "function": {"name": "f"}}])), BackendRefused, "--tool-call-parser"),
+    "a dropped tag": (says('{"name": "select_frames"}</tool_call>'), BackendRefused, "--tool-call-parser"),
+    "a content filter": (says("Well", finish="content_filter"), BackendRefused, "content filter"),
+    "anything else": (refuses(400, "I do not like\nthis at all."), BackendRefused, "It says: I do not like this at all"),
+}  # fmt: skip
+
+
+def failure_of(*answers: Answer, cards: Any = GENERAL) -> tuple[Exception, int]:
+    with serving(*answers, cards=cards) as server:
+        conversation = open_judge(server).open_conversation()
+        with pytest.raises(JudgeError) as caught:
+            ask(conversation, opening())
+        conversation.close()
+        return caught.value, len(server.bodies)
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_each_failure_is_a_sentence_that_says_what_to_do(name: str) -> None:
+    answer, kind, words = ENDS[name]
+    error, _ = failure_of(answer)
+    assert type(error) is kind
+    assert re.search(words, str(error)), str(error)
+    assert "\n" not in str(error)
+    assert "127.0.0.1" not in str(error)
+
+
+def test_nothing_that_cannot_help_is_tried_again() -> None:
+    for name in ("a context too long", "too many pictures", "a wrong key", "a wrong model name", "a cut after some tokens"):
+        assert failure_of(ENDS[name][0])[1] == 1, name
+
+
+def test_what_passes_is_tried_again_and_counted_once() -> None:
+    with serving(refuses(503), refuses(429), says_then("", nothing), says(), cards=GENERAL) as server:
+        conversation = open_judge(server, patience=type(QUICK)(silence=2, tries=3, deadline=8, first_wait=0.01)).open_conversation()
+        with pytest.raises(BackendFailed):  # the third answer is an empty stream, which no other try mends
+            ask(conversation, opening())
+        pieces, completion = ask(conversation, opening())
+        conversation.close()
+    assert "".join(pieces) == completion.text == ANSWER
+    assert completion.new_tokens == len(pieces)
+    assert completion.prompt_tokens == 100
+
+
+def test_retry_after_is_honoured() -> None:
+    with serving(refuses(429, headers={"Retry-After": "0.6"}), says()) as server:
+        conversation = open_judge(server).open_conversation()
+        started = time.monotonic()
+        ask(conversation, opening())
+        conversation.close()
+        assert time.monotonic() - started >= 0.6
+    error, requests = failure_of(refuses(429, headers={"Retry-After": "3600"}))
+    assert isinstance(error, ServerUnavailable)
+    assert requests == 1
+
+
+def test_a_server_that_is_not_there_is_unavailable() -> None:
+    with serving() as server:
+        backend = open_judge(server)
+        url = server.url
+    conversation = backend.open_conversation()
+    with pytest.raises(ServerUnavailable, match="cannot be reached"):
+        ask(conversation, opening())
+    conversation.close()
+    with pytest.raises(ServerUnavailable, match="cannot be reached"):
+        ServerBackend.open(url, patience=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("cards", "model", "words"),
+    [
+        (({"id": "a"}, {"id": "b"}), "", "It has a, b"),
+        ((), "", "lists no model"),
+        (VLLM, "other", "no model 'other'.*It has qunwang13/vrthinker"),
+        (401, "m", "VRTHINKER_API_KEY"),
+        (404, "", "OpenAI-compatible"),
+        (b"<html>Welcome</html>", "m", "OpenAI-compatible"),
+        (b'{"data": [3]}', "m", "OpenAI-compatible"),
+    ],
+)
+def test_a_model_that_cannot_be_opened_is_a_sentence(cards: Any, model: str, words: str) -> None:
+    with serving(cards=cards) as server, pytest.raises(JudgeError, match=words):
+        open_judge(server, model)
+
+
+def test_a_model_that_an_incomplete_list_lacks_is_tried() -> None:
+    for cards in (404, (), GENERAL):
+        with serving(cards=cards) as server:
+            assert open_judge(server, "hidden").name == "hidden"
+
+
+# -- Stop ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "<Think>Well"])
+def test_stop_closes_the_request_while_nothing_arrives(text: str) -> None:
+    with serving(says_then(text, hang)) as server:
+        conversation = open_judge(server, patience=type(QUICK)(silence=60)).open_conversation()
+        stopped: list[float] = []
+
+        def cancelled() -> bool:
+            if server.bodies and time.monotonic() > started + 0.5:
+                stopped.append(time.monotonic())
+            return bool(stopped)
+
+        started = time.monotonic()
+        *pieces, completion = conversation.stream(opening(), Sampling(), cancelled)
+        ended = time.monotonic()
+        assert isinstance(completion, Completion)
+        assert (completion.text, completion.stop) == (text, "cancelled")
+        assert "".join(map(str, pieces)) == text
+        assert ended - stopped[0] < 1
+        wait_for(lambda: bool(server.closed_at))
+        assert server.closed_at[0] - stopped[0] < 1
+        conversation.close()
+
+
+def test_stop_ends_the_wait_between_two_tries() -> None:
+    with serving(refuses(429, headers={"Retry-After": "5"})) as server:
+        conversation = open_judge(server).open_conversation()
+        started = time.monotonic()
+        items = list(conversation.stream(opening(), Sampling(), lambda: bool(server.bodies)))
+        assert isinstance(items[-1], Completion)
+        assert items[-1].stop == "cancelled"
+        assert time.monotonic() - started < 4
+        conversation.close()
+
+
+def test_closing_the_stream_closes_the_request() -> None:
+    with serving(says_then("<Think>Well", hang)) as server:
+        conversation = open_judge(server, patience=type(QUICK)(silence=60)).open_conversation()
+        stream = conversation.stream(opening(), Sampling())
+        assert next(stream) == "<Think>Well"
+        stream.close()  # type: ignore[attr-defined]
+        wait_for(lambda: bool(server.closed_at))
+        conversation.close()
+        with pytest.raises(BackendFailed, match="closed"):
+            ask(conversation, opening())
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert holds()
+
+
+# -- whole comparisons --------------------------------------------------------------------------------------------------
+
+
+def run(pair: VideoPair, answers: Sequence[Answer], trace: Path | None = None) -> list[Any]:
+    with serving(*answers) as server:
+        return list(judge(pair, open_judge(server), Settings(), trace=trace))
+
+
+def test_a_stream_cut_in_the_middle_is_judged_again_once(pair: VideoPair) -> None:
+    *_, turn, end = run(pair, [says_then(ANSWER[:30], nothing), says()])
+    assert isinstance(turn, TurnEnded)
+    assert isinstance(end, Finished)
+    assert turn.turn.completion.text == ANSWER
+    assert turn.turn.completion.new_tokens == len(turn.turn.completion.pieces)
+    assert "broke off" in turn.turn.note
+    assert end.verdict is not None
+    assert end.verdict.whole
+
+
+def test_the_key_stands_nowhere(
+    pair: VideoPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Also where the server repeats it in each of its errors."""
+    monkeypatch.setenv("VRTHINKER_API_KEY", KEY)
+    caplog.set_level("DEBUG")
+    echo = "You sent {key}, and I do not like it"
+    answers = [refuses(status, echo) for status in (400, 401, 404, 422, 429, 500)]
+    answers.append(lambda handler, _: handler.send_json(418, {"detail": f"no, {handler.headers['Authorization']}"}))
+    answers.append(sends(b'data: {"error": {"message": "I got Bearer ' + KEY.encode() + b'"}}\n\n'))
+    seen = []
+    for number, answer in enumerate(answers):
+        trace = tmp_path / f"{number}.json"
+        events = run(pair, [answer], trace)
+        assert events[-1].error
+        seen += [repr(events), trace.read_text("utf-8"), repr(load(trace))]
+    with serving(says()) as server:
+        backend = open_judge(server)
+        events = list(judge(pair, backend, Settings(), trace=tmp_path / "good.json"))
+        assert any(isinstance(event, TextArrived) for event in events)
+        assert server.keys[-1] == f"Bearer {KEY}"
+        seen += [repr(events), (tmp_path / "good.json").read_text("utf-8"), repr(backend.server), str(backend.server.model)]
+    with serving(cards=401) as server, pytest.raises(JudgeError) as caught:
+        open_judge(server)
+    seen += [str(caught.value), caplog.text, *capfd.readouterr()]
+    assert [text for text in seen if KEY in text] == []

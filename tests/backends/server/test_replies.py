@@ -1,0 +1,268 @@
+"""A served judge's replies: streamed text, counts, reasoning, label probabilities, the forced answer, and what it was sent."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from tests.backends.server.support import GENERAL, NANO, VLLM, ask, next_turn, open_judge, opening, parts, shown
+from tests.support.faulty_server import ANSWER, Handler, delta, refuses, says, serving, usage
+from vrthinker_core import Finished, Settings, VideoPair, judge, judge_many
+from vrthinker_core.backends.base import GenerationRequest
+from vrthinker_core.dialects.templates import prompt_text
+from vrthinker_core.types.messages import Completion, Message, Sampling, Text, Video
+
+
+def test_text_arrives_in_pieces_and_ends_with_a_completion() -> None:
+    with serving(says(ANSWER, size=5)) as server:
+        conversation = open_judge(server).open_conversation()
+        pieces, completion = ask(conversation, opening())
+        conversation.close()
+    assert "".join(pieces) == completion.text == ANSWER
+    assert list(completion.split()) == pieces
+    assert len(pieces) > 5
+    assert completion.stop == "end"
+    assert (completion.prompt_tokens, completion.new_tokens) == (100, len(pieces))
+
+
+def test_a_reply_at_its_limit_is_cut() -> None:
+    with serving(says("One", finish="length")) as server:
+        conversation = open_judge(server).open_conversation()
+        assert ask(conversation, opening())[1].stop == "length"
+        conversation.close()
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_reasoning_is_kept_beside_the_reply_and_never_sent_back(field: str) -> None:
+    with serving(says(ANSWER, delta(**{field: "Let me "}), delta(**{field: "see."}))) as server:
+        conversation = open_judge(server).open_conversation()
+        _, completion = ask(conversation, opening())
+        ask(conversation, next_turn(opening(), completion.text, 9))
+        conversation.close()
+        assert completion.reasoning == "Let me see."
+        assert completion.text == ANSWER
+        assert "Let me see" not in str(server.bodies[1])
+        assert [message["content"] for message in server.bodies[1]["messages"] if message["role"] == "assistant"] == [ANSWER]
+
+
+# -- what is sent ----------------------------------------------------------------------------------------------------------
+
+
+def sent_to(cards: Any, model: str = "", system: str = "paired_system") -> dict[str, Any]:
+    with serving(cards=cards) as server:
+        conversation = open_judge(server, model).open_conversation()
+        ask(conversation, opening(system=prompt_text(system)), Sampling(300, 0.5, 7))
+        conversation.close()
+        return server.bodies[0]
+
+
+def test_a_request_holds_the_sampling_and_keeps_control_tokens() -> None:
+    body = sent_to(VLLM)
+    assert (body["max_tokens"], body["temperature"], body["seed"], body["stream"]) == (300, 0.5, 7, True)
+    assert body["skip_special_tokens"] is body["spaces_between_special_tokens"] is False
+    assert body["stream_options"]["include_usage"]
+    assert "tools" not in body
+    url = parts(body)[0]["image_url"]["url"]
+    assert url.startswith("data:image/png;base64,")
+
+
+def test_a_published_checkpoint_gets_its_prompts_bare_and_a_general_model_the_rules_in_words() -> None:
+    assert sent_to(VLLM)["messages"][0]["content"] == prompt_text("paired_system")
+    for system, own, other in [
+        ("paired_system", "frame_indices", "target_frames"),
+        ("concat_system", "target_frames", "frame_indices"),
+    ]:
+        told = sent_to(GENERAL, system=system)["messages"][0]["content"]
+        assert told.startswith(prompt_text(system))
+        words = told.removeprefix(prompt_text(system))
+        assert own in words
+        assert other not in words
+
+
+@pytest.mark.parametrize(
+    ("card", "option", "protocol"),
+    [
+        ({"id": "qunwang13/vr-thinker"}, "", "concat"),
+        ({"id": "judge", "root": "/data/VRThinker"}, "", "paired"),
+        ({"id": "judge", "root": "qunwang13/vr-thinker"}, "", "concat"),
+        ({"id": "nano"}, "", "paired"),
+        ({"id": "judge"}, "", None),
+        ({"id": "judge"}, "?protocol=concat", "concat"),
+        ({"id": "gpt-4.1-nano"}, "", None),
+    ],
+)
+def test_the_protocol_follows_from_the_name_or_is_said(card: dict[str, Any], option: str, protocol: str | None) -> None:
+    with serving(cards=(card,)) as server:
+        backend = open_judge(server, option)
+    assert backend.protocol == protocol
+    assert any("told the protocol's rules" in note for note in backend.notes) == (protocol is None)
+    assert backend.follows_instructions == (card["id"] != "nano")
+    assert any("cannot judge whether real footage" in note for note in backend.notes) == (card["id"] == "nano")
+
+
+def test_a_video_item_is_a_video_for_a_trained_model_on_vllm_and_pictures_in_order_elsewhere() -> None:
+    frames = shown(1, 2)
+    messages = [Message("system", (Text("s"),)), Message("user", (Video(frames), Text("Which?")))]
+    kinds = []
+    for cards in (VLLM, GENERAL):
+        with serving(cards=cards) as server:
+            conversation = open_judge(server).open_conversation()
+            ask(conversation, messages)
+            conversation.close()
+            kinds.append([part["type"] for part in parts(server.bodies[0])])
+            if cards is VLLM:
+                assert parts(server.bodies[0])[0]["video_url"]["url"].count(",") == len(frames)
+    assert kinds == [["video_url", "text"], ["image_url"] * 4 + ["text"]]
+
+
+def test_a_server_that_refuses_extra_fields_is_sent_them_once() -> None:
+    unexpected = refuses(422, "Unexpected fields in the request: {'skip_special_tokens', 'spaces_between_special_tokens'}")
+    with serving(unexpected, refuses(400, "logprobs is not supported"), refuses(400, "Bad Request"), says()) as server:
+        backend = open_judge(server)
+        for _ in range(2):
+            conversation = backend.open_conversation()
+            assert ask(conversation, opening())[1].text == ANSWER
+            conversation.close()
+        first, second, third, *plain = server.bodies
+    assert "skip_special_tokens" in first
+    assert "skip_special_tokens" not in second
+    assert "logprobs" in second
+    assert "logprobs" not in third
+    assert len(plain) == 2
+    assert all(body.keys() == {"model", "messages", "stream", "max_tokens"} for body in plain)
+
+
+# -- label probabilities ------------------------------------------------------------------------------------------------
+
+
+def token(text: str, *others: tuple[str, float]) -> dict[str, Any]:
+    """A piece of a reply with its log probabilities."""
+    top = [{"token": other, "logprob": math.log(share), "bytes": None} for other, share in others]
+    entry = {"token": text, "logprob": top[0]["logprob"] if top else -1.0, "bytes": None, "top_logprobs": top}
+    return delta(text, logprobs={"content": [entry]})
+
+
+def completion_of(*tokens: dict[str, Any]) -> Completion:
+    with serving(says("", *tokens)) as server:
+        conversation = open_judge(server).open_conversation()
+        completion = ask(conversation, opening())[1]
+        conversation.close()
+    return completion
+
+
+def test_the_probability_of_each_label_stands_at_its_digit() -> None:
+    digit = token("1", ("1", 0.75), ("2", 0.125), ("0", 0.0625))
+    joined = token("=2", ("=2", 0.5), ("=0", 0.25), ("2", 0.125))
+    spaced = token(" 0", (" 0", 0.9), ("0", 0.05), (" 1", 0.03))
+    start = [token("frame 12"), token(" 1"), token("</Think> <Answer>TA=")]
+    completion = completion_of(*start, digit, token(", VQ"), joined, token(", MQ:"), spaced, token("</Answer>"))
+    labels = {
+        completion.text[each.offset] + completion.text[each.offset - 4 : each.offset]: each for each in completion.label_tokens
+    }
+    assert [completion.text[each.offset] for each in completion.label_tokens] == ["1", "2", "0"]
+    assert [pytest.approx(each.probabilities) for each in labels.values()] == [
+        (0.0625, 0.75, 0.125),
+        (0.25, 0.0, 0.5),
+        (0.9, 0.03, 0.0),
+    ]
+
+
+def test_tokens_that_do_not_spell_the_text_give_no_probabilities() -> None:
+    entry = {"token": "9", "logprob": -0.1, "bytes": None, "top_logprobs": [{"token": "9", "logprob": -0.1, "bytes": None}]}
+    assert completion_of(delta("<Answer>TA=1", logprobs={"content": [entry]})).label_tokens == ()
+
+
+# -- the forced answer --------------------------------------------------------------------------------------------------
+
+
+def counted(text: str, prompt: int, new: int) -> dict[str, Any]:
+    return {**delta(text), "usage": usage(prompt, new)["usage"]}
+
+
+def test_a_forced_answer_goes_on_behind_the_redirect_and_no_token_counts_twice() -> None:
+    def first(handler: Handler, _: dict[str, Any]) -> None:
+        handler.begin_stream()
+        for event in (counted("Well. <tool", 50, 3), counted("_call>", 50, 4)):
+            handler.send_event(event)
+        handler.wait_until_closed()
+
+    def second(handler: Handler, body: dict[str, Any]) -> None:
+        handler.begin_stream()
+        for event in (counted("TA=1</Answer>", 56, 5), delta(None, "stop"), usage(56, 6), b"[DONE]"):
+            handler.send_event(event)
+
+    with serving(first, second, cards=VLLM) as server:
+        conversation = open_judge(server).open_conversation()
+        pieces, completion = ask(conversation, opening(), Sampling(max_new_tokens=100, redirect=("<tool_call>", "<Answer>")))
+        conversation.close()
+    assert "".join(pieces) == completion.text == "Well. <Answer>TA=1</Answer>"
+    assert (completion.prompt_tokens, completion.new_tokens) == (50, 6 + 6)
+    assert server.bodies[1]["messages"][-1] == {"role": "assistant", "content": "Well. <Answer>"}
+    assert server.bodies[1]["continue_final_message"] is True
+    assert server.bodies[1]["add_generation_prompt"] is False
+    assert server.bodies[1]["max_tokens"] == 96
+
+
+def test_where_a_server_cannot_go_on_the_reply_stays_as_it_is() -> None:
+    call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [1]}}</tool_call>'
+    with serving(says(call), cards=GENERAL) as server:
+        conversation = open_judge(server).open_conversation()
+        assert ask(conversation, opening(), Sampling(redirect=("<tool_call>", "<Answer>")))[1].text == call
+        conversation.close()
+        assert len(server.bodies) == 1
+
+
+def test_the_built_in_judge_on_a_server_has_its_own_redirect() -> None:
+    with serving(says("</Think>\n<Answer>TA=1</Answer>"), cards=NANO) as server:
+        backend = open_judge(server)
+    assert backend.server.model.forced_redirect == ("Look at more frames.\n</Think>\n<tool_call>", "</Think>\n<Answer>")
+
+
+# -- whole comparisons --------------------------------------------------------------------------------------------------
+
+CALL = '<Think>More.</Think>\n<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 60]}}</tool_call>'
+
+
+def test_a_comparison_through_a_server_has_the_same_turns(pair: VideoPair) -> None:
+    with serving(says(CALL), says(), cards=VLLM) as server:
+        end = list(judge(pair, open_judge(server), Settings()))[-1]
+        assert isinstance(end, Finished)
+        assert end.error == ""
+        assert end.verdict is not None
+        assert end.verdict.labels == {"TA": 1, "VQ": 2, "MQ": 0, "OA": 1}
+        assert [len(body["messages"]) for body in server.bodies] == [2, 4]
+
+
+def test_many_conversations_are_in_flight_at_once(pair: VideoPair) -> None:
+    """Each request is answered only when all have arrived."""
+    arrived: list[int] = []
+
+    def together(handler: Handler, body: dict[str, Any]) -> None:
+        arrived.append(1)
+        while len(arrived) < 4:
+            handler.server.lock.acquire(timeout=0.02) and handler.server.lock.release()
+        says()(handler, body)
+
+    with serving(together) as server:
+        backend = open_judge(server)
+        conversations = [backend.open_conversation() for _ in range(4)]
+        requests = [GenerationRequest(conversation, opening(), Sampling()) for conversation in conversations]
+        items = list(backend.stream_batch(requests))
+        for conversation in conversations:
+            conversation.close()
+        assert sorted(index for index, item in items if isinstance(item, Completion) and item.text == ANSWER) == [0, 1, 2, 3]
+        ends = [event for _, event in judge_many([pair] * 2, backend, live=2) if isinstance(event, Finished)]
+        assert [end.verdict and end.verdict.whole for end in ends] == [True, True]
+
+
+def test_the_tokens_of_a_conversation_are_estimated_from_what_the_server_counted() -> None:
+    with serving(cards=VLLM) as server:
+        conversation = open_judge(server).open_conversation()
+        assert conversation.context_length == 40_000
+        assert conversation.count_tokens(opening()) == 0
+        ask(conversation, opening())
+        assert conversation.count_tokens(opening()) == 100
+        assert conversation.count_tokens(next_turn(opening(), ANSWER, 7, 8)) > 100
+        conversation.close()

@@ -1,0 +1,158 @@
+"""A small OpenAI-compatible server of the tests: it says what a test tells it to, and fails as a test tells it to."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Answer = Callable[["Handler", dict[str, Any]], None]
+"""Answers one chat completion request."""
+
+ANSWER = "<Think>Both are fine.</Think>\n<Answer>TA=1, VQ=2, MQ=0, OA=1</Answer>"
+
+
+class FaultyServer(ThreadingHTTPServer):
+    """Answers the n-th chat request with the n-th of `answers`, all later ones with the last; keeps what it was sent."""
+
+    daemon_threads = True
+
+    def __init__(self, answers: Sequence[Answer], cards: Any) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers, self.cards = answers, cards
+        self.bodies: list[dict[str, Any]] = []
+        self.sizes: list[int] = []
+        self.keys: list[str] = []
+        self.closed_at: list[float] = []  # When a client was found to have gone
+        self.lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is what these tests are about."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: FaultyServer
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.server.keys.append(self.headers.get("Authorization", ""))
+        cards = self.server.cards
+        if isinstance(cards, int):
+            return self.send_json(cards, {"error": {"message": f"no, {self.headers.get('Authorization')}"}})
+        if isinstance(cards, bytes):
+            return self.send_bytes(200, cards, "text/html")
+        return self.send_json(200, {"object": "list", "data": cards})
+
+    def do_POST(self) -> None:
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        server = self.server
+        with server.lock:
+            answer = server.answers[min(len(server.bodies), len(server.answers) - 1)]
+            server.bodies.append(json.loads(data))
+            server.sizes.append(len(data))
+            server.keys.append(self.headers.get("Authorization", ""))
+        answer(self, server.bodies[-1])
+
+    def send_json(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
+        self.send_bytes(status, json.dumps(body).encode(), "application/json", headers)
+
+    def send_bytes(self, status: int, data: bytes, kind: str, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(data)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def begin_stream(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()  # HTTP/1.0: the end of the connection is the end of the answer
+
+    def send_event(self, event: Any) -> None:
+        self.wfile.write(b"data: " + (event if isinstance(event, bytes) else json.dumps(event).encode()) + b"\n\n")
+        self.wfile.flush()
+
+    def wait_until_closed(self, most: float = 10.0) -> None:
+        """Wait for the client to go away, and note when that was."""
+        self.connection.settimeout(most)
+        try:
+            self.connection.recv(1)
+        except OSError:
+            return
+        self.server.closed_at.append(time.monotonic())
+
+
+def delta(content: str | None = None, finish: str | None = None, logprobs: Any = None, **more: Any) -> dict[str, Any]:
+    """One chunk of a stream."""
+    choice = {"index": 0, "delta": {"content": content, **more}, "finish_reason": finish, "logprobs": logprobs}
+    return {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [choice]}
+
+
+def usage(prompt: int, new: int) -> dict[str, Any]:
+    """The chunk that counts the tokens."""
+    counts = {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
+    return {**delta(), "choices": [], "usage": counts}
+
+
+def says(text: str = ANSWER, *events: dict[str, Any], finish: str = "stop", size: int = 7) -> Answer:
+    """A whole reply, in pieces; `events` come first."""
+
+    def answer(handler: Handler, _: dict[str, Any]) -> None:
+        handler.begin_stream()
+        pieces = [delta(text[start : start + size]) for start in range(0, len(text), size)]
+        for event in (*events, *pieces, delta(None, finish), usage(100, len(pieces)), b"[DONE]"):
+            handler.send_event(event)
+
+    return answer
+
+
+def refuses(status: int, message: str = "no", headers: dict[str, str] | None = None, **more: Any) -> Answer:
+    """An error in the form that vLLM and OpenAI use. `{key}` in the message becomes what the client sent as its key."""
+
+    def answer(handler: Handler, _: dict[str, Any]) -> None:
+        key = handler.headers.get("Authorization", "")
+        body = {"error": {"message": message.replace("{key}", key), "code": status, **more}}
+        handler.send_json(status, body, headers)
+
+    return answer
+
+
+def says_then(text: str, end: Callable[[Handler], None]) -> Answer:
+    """A part of a reply, then whatever `end` does."""
+
+    def answer(handler: Handler, _: dict[str, Any]) -> None:
+        handler.begin_stream()
+        if text:
+            handler.send_event(delta(text))
+        end(handler)
+
+    return answer
+
+
+def sends(data: bytes, kind: str = "text/event-stream") -> Answer:
+    """An answer that is no stream of chunks."""
+    return lambda handler, _: handler.send_bytes(200, data, kind)
+
+
+@contextmanager
+def serving(*answers: Answer, cards: Any = ({"id": "general", "owned_by": "someone"},)) -> Iterator[FaultyServer]:
+    """A running server. `cards`: its list of models, a status that it refuses the list with, or bytes."""
+    server = FaultyServer(answers or (says(),), list(cards) if isinstance(cards, tuple) else cards)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,264 @@
+"""ServerConversation: one conversation with a served judge. Its requests run in a thread of its own: Stop ends them at once."""
+
+import logging
+import queue
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import openai
+import stamina
+
+from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
+from vrthinker_core.backends.server.failures import (
+    BROKEN_OFF,
+    GARBAGE,
+    Passing,
+    Refusal,
+    ending,
+    failure_of,
+    may_be_mended,
+    unavailable,
+)
+from vrthinker_core.backends.server.loop_thread import LoopThread
+from vrthinker_core.backends.server.pictures import PictureCache
+from vrthinker_core.backends.server.reply_builder import ReplyBuilder, holds_token
+from vrthinker_core.backends.server.request_body import RequestForm, ids_in, named_features, omits_pictures
+from vrthinker_core.backends.server.served_model import Server, list_models_sentence
+from vrthinker_core.errors import BackendFailed
+from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
+
+POLL_SECONDS = 0.05  # Between two looks whether a reply was cancelled
+PATCH = 28  # Pixels of a token's side, as Qwen2.5-VL counts them: only a first measure, corrected by what the server counts
+TEXT_BYTES = 4  # of a token, the same
+MOST_TRIES = 12  # Times that one request is made smaller: more than there are features
+
+
+class ServerConversation:
+    """A `Conversation` with a judge on a server. One thread at a time; several conversations may generate at once.
+
+    The server is sent the whole conversation each time, and keeps what it has read in its prefix cache. What it was given of a
+    reply that failed or was cancelled leaves nothing behind here.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.context_length = server.model.context_length
+        self._pictures = PictureCache()
+        self._thread: LoopThread | None = None
+        self._client: openai.AsyncOpenAI | None = None
+        self._closed = False
+        self._tokens_per_measure = 0.0  # What the server counted of the last prompt, by our own measure of it
+
+    def count_tokens(self, messages: Sequence[Message]) -> int:
+        """An estimate: our own measure of `messages`, scaled by what the server counted of the last prompt.
+
+        0 before its first reply, so that nothing leaves the conversation because of a guess: the server says what is too long.
+        """
+        return round(self._tokens_per_measure * _measure(messages))
+
+    def stream(
+        self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
+    ) -> Iterator[str | Completion]:
+        """See `Conversation`. `cancelled` is asked every 0.05 s, also while nothing arrives; then the request is closed."""
+        for _, item in stream_replies([GenerationRequest(self, messages, sampling, cancelled)]):
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+    def start(self, request: GenerationRequest, put: Callable[[StreamItem], None]) -> "PendingReply":
+        """Begin a reply. Its items are `put` from another thread, a `Completion` or an exception last."""
+        if self._closed:
+            raise BackendFailed("This conversation was closed.")
+        if self._thread is None:
+            self._thread, self._client = LoopThread("judge on a server"), self._server.client()
+        redirect = self._server.model.forced_redirect or request.sampling.redirect if request.sampling.redirect else None
+        builder = ReplyBuilder(redirect if "continue" in self._server.form.features else None)
+        return PendingReply(self._thread.submit(self._generate(request, builder, put)), builder)
+
+    def close(self) -> None:
+        """Close the connections, and whatever request runs."""
+        self._closed = True
+        thread, self._thread = self._thread, None
+        if thread is not None and self._client is not None:
+            thread.close(self._client.close())
+
+    async def _generate(self, request: GenerationRequest, builder: ReplyBuilder, put: Callable[[StreamItem], None]) -> None:
+        try:
+            async with aclosing(self._pieces(request, builder)) as pieces:
+                async for piece in pieces:
+                    put(piece)
+            put(builder.completion())
+        except Exception as error:  # noqa: BLE001 - the border to the server: the error is raised where the stream is read
+            failure = failure_of(error, self._server.secret)
+            if isinstance(failure, Passing):  # after the first token
+                failure = BackendFailed(str(failure))
+            put(failure)
+            return
+        if builder.prompt_tokens:
+            self._tokens_per_measure = builder.prompt_tokens / _measure(request.messages)
+
+    async def _pieces(self, request: GenerationRequest, builder: ReplyBuilder) -> AsyncGenerator[str, None]:
+        """The text of the reply; where it is redirected, the request is closed and another one goes on behind the new text."""
+        prefix, sampling = "", request.sampling
+        while True:
+            async with aclosing(self._chunks(request.messages, sampling, prefix)) as chunks:
+                async for chunk in chunks:
+                    if piece := builder.add(chunk):
+                        yield piece
+                    if builder.redirected:
+                        break
+            if not builder.redirected:
+                break
+            prefix = builder.text
+            sampling = replace(sampling, max_new_tokens=max(1, sampling.max_new_tokens - builder.written_tokens))
+            builder.go_on()
+        if not builder.finish_reason:
+            raise BackendFailed(BROKEN_OFF)
+        if piece := builder.flush():
+            yield piece
+
+    async def _chunks(self, messages: Sequence[Message], sampling: Sampling, prefix: str) -> AsyncGenerator[Any, None]:
+        """The chunks of one request. It is sent again, with less, as long as the server refuses what it need not hold."""
+        form, tried = self._server.form, 0
+        while True:
+            body = form.body(messages, sampling, self._pictures, prefix)
+            try:
+                first, stream = await self._first_chunk(body)
+                break
+            except Passing as passing:
+                raise unavailable(passing, self._server.patience.tries) from None
+            except Refusal as refusal:
+                tried += 1
+                if not (omits_pictures(body) and may_be_mended(refusal)):  # else it may have forgotten a picture
+                    form = await self._smaller(form, refusal, tried)
+            self._pictures.sent.clear()
+        self._server.form = form
+        self._pictures.sent |= ids_in(body)
+        try:
+            yield first
+            async for chunk in stream:
+                yield chunk
+        finally:
+            await stream.close()
+
+    async def _smaller(self, form: RequestForm, refusal: Refusal, tried: int) -> RequestForm:
+        """The form without what a refusal names, else without all that a server need not know. Raises where nothing helps."""
+        named = named_features(str(refusal)) & form.features
+        if may_be_mended(refusal) and tried <= MOST_TRIES:
+            left = form.features - (named or form.features - {"max_tokens"})
+            if left != form.features:
+                return replace(form, features=left)
+        models = await list_models_sentence(self._client, form.model) if refusal.status == 404 else ""
+        raise ending(refusal, self._server.secret, models) from None
+
+    async def _first_chunk(self, body: dict[str, Any]) -> tuple[Any, "openai.AsyncStream[Any]"]:
+        """Send a request and wait for the first token of its reply; tried again, with back-off, while that may help."""
+        patience = self._server.patience
+        _quiet_retries()
+        async for attempt in stamina.retry_context(
+            patience.wait_before,
+            attempts=patience.tries,
+            timeout=patience.deadline,
+            wait_initial=patience.first_wait,
+            wait_max=patience.longest_wait,
+            wait_jitter=patience.first_wait,
+        ):
+            with attempt:
+                try:
+                    return await self._send(body)
+                except Exception as error:  # noqa: BLE001 - see `failure_of`
+                    raise failure_of(error, self._server.secret) from None
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _send(self, body: dict[str, Any]) -> tuple[Any, "openai.AsyncStream[Any]"]:
+        assert self._client is not None
+        stream = await self._client.chat.completions.create(**body)
+        try:
+            async for chunk in stream:
+                if holds_token(chunk):
+                    return chunk, stream
+        except BaseException:
+            await stream.close()
+            raise
+        await stream.close()
+        raise BackendFailed(GARBAGE)
+
+
+class PendingReply:
+    """A reply that is being generated."""
+
+    def __init__(self, future: "Future[None]", builder: ReplyBuilder) -> None:
+        self._future, self._builder = future, builder
+        self.taken = 0  # Pieces of text that were given on
+
+    def cancel(self) -> Completion:
+        """Close the request; gives the reply as far as it was given on."""
+        self._future.cancel()
+        whole = self._builder.completion("cancelled")
+        pieces = whole.pieces[: self.taken]
+        tokens = tuple(token for token in whole.label_tokens if token.offset < sum(pieces))
+        return replace(whole, text=whole.text[: sum(pieces)], pieces=pieces, label_tokens=tokens)
+
+    def end(self) -> None:
+        """Close the request, if it still runs."""
+        self._future.cancel()
+
+
+def stream_replies(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+    """See `BatchBackend.stream_batch`: all requests are sent at once, and the server batches them."""
+    items: queue.SimpleQueue[tuple[int, StreamItem]] = queue.SimpleQueue()
+    pending: dict[int, PendingReply] = {}
+    try:
+        for index, request in enumerate(requests):
+            assert isinstance(request.conversation, ServerConversation)
+            pending[index] = request.conversation.start(request, partial(_put, items, index))
+        yield from _drain(items, pending, requests)
+    finally:
+        for reply in pending.values():
+            reply.end()
+
+
+def _drain(
+    items: "queue.SimpleQueue[tuple[int, StreamItem]]", pending: dict[int, PendingReply], requests: Sequence[GenerationRequest]
+) -> Iterator[tuple[int, StreamItem]]:
+    """The items of all pending replies until each has ended, or was cancelled."""
+    looked = 0.0
+    while pending:
+        if time.monotonic() - looked >= POLL_SECONDS:
+            looked = time.monotonic()
+            for index in [index for index in pending if requests[index].cancelled()]:
+                yield index, pending.pop(index).cancel()
+        try:
+            index, item = items.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            continue
+        if index not in pending:
+            continue
+        if isinstance(item, str):
+            pending[index].taken += 1
+        else:
+            pending.pop(index).end()
+        yield index, item
+
+
+def _put(items: "queue.SimpleQueue[tuple[int, StreamItem]]", index: int, item: StreamItem) -> None:
+    items.put((index, item))
+
+
+def _measure(messages: Sequence[Message]) -> float:
+    """Tokens of a conversation by a rule of thumb; never 0."""
+    frames = [frame for message in messages for frame in message.frames]
+    text = sum(len(message.text.encode("utf-8", "replace")) for message in messages)
+    return 1 + text / TEXT_BYTES + sum(frame.width * frame.height for frame in frames) / PATCH**2
+
+
+def _quiet_retries() -> None:
+    """stamina would write a line of its own to standard error for each wait, where nobody has asked for its log."""
+    log = logging.getLogger("stamina")
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.ERROR)

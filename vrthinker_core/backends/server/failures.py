@@ -1,0 +1,171 @@
+"""What can go wrong with a server, named: every error of the client becomes one sentence that says what to do.
+
+No sentence holds the key or the address: it stands in traces and on pages. What a server says is quoted without the key.
+"""
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any
+
+import openai
+
+from vrthinker_core.backends.server.address import KEY_VARIABLES
+from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable
+
+QUOTED = 300  # Characters of a server's own words in a sentence
+
+TOOL_PARSER = (
+    "The server takes the judge's <tool_call> out of the reply: its tool parser is on. "
+    "Start it without --enable-auto-tool-choice and without --tool-call-parser."
+)
+BROKEN_OFF = "The server's answer broke off in the middle."
+GARBAGE = (
+    "The server answers with something that is no chat completion. Check that the address is an OpenAI-compatible one, with /v1."
+)
+FILTERED = "The server's content filter stopped the reply, so this pair cannot be judged there. Choose another judge."
+
+_CONTEXT = re.compile(r"context[ _]length|context window|maximum model length|input is too long|too many tokens", re.IGNORECASE)
+_PICTURES = re.compile(
+    r"at most (\d+) (image|video)|too many (image|video|picture)s?|limit.mm.per.prompt|(\d+) images?.{0,40}exceed", re.I
+)
+_MODEL = re.compile(r"\bmodel\b", re.IGNORECASE)
+
+
+class Passing(Exception):
+    """A failure that may be over soon; `wait` is how many seconds the server asks for, None where it does not say."""
+
+    def __init__(self, sentence: str, wait: float | None = None) -> None:
+        super().__init__(sentence)
+        self.wait = wait
+
+
+class Refusal(Exception):
+    """The server does not take this request as it is; the message is its own."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """The key, which never becomes text by accident."""
+
+    value: str
+
+    def __repr__(self) -> str:
+        return "Secret()"
+
+    def removed_from(self, text: str) -> str:
+        """The same text without the key."""
+        return text.replace(self.value, "[key]") if self.value else text
+
+    def quoted(self, text: str) -> str:
+        """What a server says as a part of a sentence: one line, not long, without the key."""
+        return " ".join(self.removed_from(text).split())[:QUOTED].rstrip(". ") or "nothing"
+
+
+def failure_of(error: Exception, secret: Secret) -> Exception:
+    """What an error of the client means: `Passing`, `Refusal`, or the error that ends the turn."""
+    if isinstance(error, JudgeError | Passing | Refusal):
+        return error
+    if isinstance(error, openai.APIStatusError):
+        return _status_failure(error, secret)
+    kind = type(error.__cause__ or error).__name__ + type(error).__name__
+    if "Timeout" in kind:
+        return Passing("The server stayed silent for too long. See whether it is overloaded, and compare again.")
+    if isinstance(error, openai.APIConnectionError) or type(error).__module__.startswith(("httpx", "httpcore")):
+        return Passing("The server cannot be reached, or drops the connection. Start it, or check the address and the network.")
+    if isinstance(error, openai.APIError):
+        return _streamed_error(error, secret)
+    if isinstance(error, ValueError | TypeError | AttributeError | openai.OpenAIError):
+        return BackendFailed(GARBAGE)
+    return error
+
+
+def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
+    status, message = error.status_code, secret.quoted(_message(error))
+    if status in (401, 403):
+        return BackendRefused(_key_sentence(secret))
+    if status == 429 and "quota" in f"{error.code} {message}":
+        return BackendRefused(f"The account of the key has no quota left. The server says: {message}.")
+    if status in (408, 409, 425, 429) or (status >= 500 and "cache miss" not in message.lower()):
+        busy = "has too many requests" if status == 429 else f"failed with status {status}"
+        return Passing(f"The server {busy}. See how it does, and compare again later.", _retry_after(error.response.headers))
+    return Refusal(status, secret.removed_from(_message(error)))
+
+
+def _streamed_error(error: openai.APIError, secret: Secret) -> Exception:
+    """An error that a server sends as an event of a stream that had begun well."""
+    body: Mapping[str, Any] = error.body if isinstance(error.body, dict) else {}
+    code = str(body.get("code", ""))
+    if "cache miss" in error.message.lower():
+        return Refusal(400, error.message)
+    if re.fullmatch(r"4\d\d", code) and code not in ("408", "409", "429"):
+        return Refusal(int(code), secret.removed_from(error.message))
+    return Passing(f"The server failed while it answered. It says: {secret.quoted(error.message)}.")
+
+
+def _message(error: openai.APIStatusError) -> str:
+    """The server's own words, wherever in its answer it puts them."""
+    body = error.body
+    if isinstance(body, dict):
+        for key in ("message", "detail", "error"):
+            if isinstance(body.get(key), str):
+                return str(body[key])
+    return error.message
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that `Retry-After` asks for, given as a number or as a date."""
+    value = headers.get("retry-after", "")
+    with suppress(ValueError):
+        return max(0.0, float(value))
+    with suppress(ValueError, TypeError):
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
+    return None
+
+
+def _key_sentence(secret: Secret) -> str:
+    name = KEY_VARIABLES[0]
+    return f"The server does not accept the key in {name}." if secret.value else f"The server wants a key: put it into {name}."
+
+
+def unavailable(passing: Passing, tries: int) -> ServerUnavailable:
+    """The end after the last try."""
+    return ServerUnavailable(f"{passing}" + (f" It was asked {tries} times." if tries > 1 else ""))
+
+
+def may_be_mended(refusal: Refusal) -> bool:
+    """The same request may be taken with fewer fields, or with its pictures sent again."""
+    said = str(refusal)
+    if "cache miss" in said.lower():
+        return True
+    return refusal.status in (400, 422) and not _PICTURES.search(said) and not _CONTEXT.search(said)
+
+
+def ending(refusal: Refusal, secret: Secret, models: str) -> JudgeError:
+    """The error that a refusal ends the turn with. `models`: what the server has, in a sentence, "" where it does not tell."""
+    said = str(refusal)
+    if refusal.status == 413:
+        return BackendRefused(
+            "The server does not take requests of this size. Choose a shorter memory window or fewer frames a call."
+        )
+    if found := _PICTURES.search(said):
+        most = next((group for group in found.groups() if group and group.isdigit()), "")
+        limit = f"{most} pictures" if most else "fewer pictures"
+        return BackendRefused(
+            f"The server takes at most {limit} in one prompt. Start vLLM with --limit-mm-per-prompt "
+            '\'{"image": 128, "video": 2}\', or choose a shorter memory window.'
+        )
+    if _CONTEXT.search(said):
+        return ContextFull(
+            f"The conversation is longer than the server reads. Start it with a longer context. It says: {secret.quoted(said)}."
+        )
+    if refusal.status == 404:
+        return BackendRefused(models if _MODEL.search(said) and models else GARBAGE)
+    return BackendRefused(f"The server refuses the request. It says: {secret.quoted(said)}.")

@@ -1,0 +1,53 @@
+"""Frames as pictures on the wire: PNG data URIs, each encoded once, and an id under which the server may keep it."""
+
+import base64
+import hashlib
+import io
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from PIL import Image
+
+from vrthinker_core.types import Frame
+
+CACHE_BYTES = 64 * 2**20  # Bytes of encoded pictures that one conversation keeps: some 200 frames of 448 x 448 pixels
+
+
+class PictureCache:
+    """The pictures of one conversation. `sent` holds the ids of those that the server has been given."""
+
+    def __init__(self, max_bytes: int = CACHE_BYTES) -> None:
+        self.sent: set[str] = set()
+        self._ids: dict[str, str] = {}
+        self._encoded: OrderedDict[str, str] = OrderedDict()
+        self._max_bytes = max_bytes
+        self._bytes = 0
+
+    def picture_id(self, frame: Frame) -> str:
+        """Equal for equal pixels, different for different ones, on whatever machine: a server keeps pictures of many clients."""
+        if frame.key not in self._ids:
+            size = f"{frame.width}x{frame.height}:".encode()
+            self._ids[frame.key] = "vrt-" + hashlib.sha256(size + frame.rgb).hexdigest()
+        return self._ids[frame.key]
+
+    def video_id(self, frames: Sequence[Frame]) -> str:
+        """The same for frames that are sent as one video."""
+        return "vrt-" + hashlib.sha256("".join(map(self.picture_id, frames)).encode()).hexdigest()
+
+    def png(self, frame: Frame) -> str:
+        """The frame as PNG in base64. The least recently used ones leave when there are too many."""
+        if frame.key in self._encoded:
+            self._encoded.move_to_end(frame.key)
+            return self._encoded[frame.key]
+        encoded = self._encoded[frame.key] = encode_png(frame)
+        self._bytes += len(encoded)
+        while self._bytes > self._max_bytes and len(self._encoded) > 1:
+            self._bytes -= len(self._encoded.popitem(last=False)[1])
+        return encoded
+
+
+def encode_png(frame: Frame) -> str:
+    """A frame as PNG in base64; no pixel changes."""
+    buffer = io.BytesIO()
+    Image.frombytes("RGB", (frame.width, frame.height), frame.rgb).save(buffer, "PNG", compress_level=1)
+    return base64.b64encode(buffer.getvalue()).decode("ascii")

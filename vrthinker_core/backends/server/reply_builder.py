@@ -1,0 +1,131 @@
+"""ReplyBuilder: the chunks of one streamed reply become text, reasoning, token counts and label probabilities."""
+
+import time
+from typing import Any, Literal
+
+from vrthinker_core.backends.server.failures import FILTERED, TOOL_PARSER
+from vrthinker_core.backends.server.label_probabilities import TokenChoice, has_digit, label_tokens
+from vrthinker_core.errors import BackendFailed, BackendRefused
+from vrthinker_core.types.messages import Completion
+
+
+class ReplyBuilder:
+    """One reply so far. With `redirect` (a, b), `a` is never given out: see `redirected`."""
+
+    def __init__(self, redirect: tuple[str, str] | None) -> None:
+        self.redirected = False  # `b` stands in the place of `a`, and the reply must go on behind it
+        self.finish_reason = ""  # "" until the server has said that the reply is whole
+        self.prompt_tokens: int | None = None
+        self._first_prompt: int | None = None  # Tokens of the prompt without a reply that goes on
+        self._reused_tokens: int | None = None
+        self._unwanted, self._wanted = redirect or ("", "")
+        self._text, self._given_out = "", 0
+        self._pieces: list[int] = []
+        self._reasoning: list[str] = []
+        self._choices: list[TokenChoice] = []  # Tokens with a digit
+        self._new_tokens: int | None = None
+        self._started = time.perf_counter()
+
+    @property
+    def text(self) -> str:
+        """All that was written, what is held back included."""
+        return self._text
+
+    @property
+    def written_tokens(self) -> int:
+        """Tokens of the reply so far, as far as the server tells."""
+        return self._new_tokens or 0
+
+    def add(self, chunk: Any) -> str:
+        """Take a chunk; gives the text that may be shown now. Raises BackendRefused where the server keeps a part of the reply."""
+        self._count(getattr(chunk, "usage", None))
+        for choice in getattr(chunk, "choices", None) or ():
+            delta = choice.delta
+            if getattr(delta, "tool_calls", None) or choice.finish_reason == "tool_calls":
+                raise BackendRefused(TOOL_PARSER)
+            self._note_choices(getattr(choice, "logprobs", None))
+            self._reasoning.append(_reasoning_of(delta))
+            self._text += delta.content or ""
+            self.finish_reason = choice.finish_reason or self.finish_reason
+        self._redirect()
+        return self._give_out(len(self._text) - self._held_back())
+
+    def flush(self) -> str:
+        """What was held back, once the server has said that the reply is whole. Raises for a reply that is not to be used."""
+        if self.finish_reason == "content_filter":
+            raise BackendRefused(FILTERED)
+        if self.finish_reason in ("error", "abort"):
+            raise BackendFailed("The server gave up in the middle of its answer.")
+        if "</tool_call>" in self._text and "<tool_call" not in self._text:
+            raise BackendRefused(TOOL_PARSER)
+        return self._give_out(len(self._text))
+
+    def go_on(self) -> None:
+        """Begin to take the chunks of the request that goes on behind the redirect: its prompt holds the reply so far."""
+        self.redirected, self.finish_reason = False, ""
+        self._choices = [TokenChoice(self._text, {})]
+        self._first_prompt, self._new_tokens = self.prompt_tokens, None
+
+    def completion(self, stop: Literal["cancelled"] | None = None) -> Completion:
+        """The reply; for a cancelled one what was given out so far."""
+        text = self._text[: self._given_out]
+        return Completion(
+            text,
+            stop or ("length" if self.finish_reason == "length" else "end"),
+            pieces=tuple(self._pieces),
+            prompt_tokens=self.prompt_tokens,
+            reused_tokens=self._reused_tokens,
+            new_tokens=self._new_tokens,
+            seconds=time.perf_counter() - self._started,
+            reasoning="".join(self._reasoning),
+            label_tokens=label_tokens(text, self._choices),
+        )
+
+    def _count(self, usage: Any) -> None:
+        """Take over the server's counts: each is of the whole request so far, never added up.
+
+        Behind a redirect the prompt holds the reply so far, whose tokens are those by which it is longer than the first prompt.
+        """
+        if usage is None:
+            return
+        first = self._first_prompt if self._first_prompt is not None else usage.prompt_tokens
+        self._new_tokens = usage.completion_tokens + (usage.prompt_tokens - first)
+        self.prompt_tokens = first
+        details = getattr(usage, "prompt_tokens_details", None)
+        if details is not None and details.cached_tokens is not None and self._reused_tokens is None:
+            self._reused_tokens = min(details.cached_tokens, first)
+
+    def _note_choices(self, logprobs: Any) -> None:
+        for token in getattr(logprobs, "content", None) or ():
+            if has_digit(token.token):
+                self._choices.append(TokenChoice(token.token, {each.token: each.logprob for each in token.top_logprobs or ()}))
+
+    def _redirect(self) -> None:
+        start = self._text.find(self._unwanted) if self._unwanted else -1
+        if start >= 0:
+            self._text, self._unwanted, self.redirected = self._text[:start] + self._wanted, "", True
+
+    def _held_back(self) -> int:
+        """Characters at the end of the text that are a beginning of `a`."""
+        return next((n for n in range(len(self._unwanted) - 1, 0, -1) if self._text.endswith(self._unwanted[:n])), 0)
+
+    def _give_out(self, end: int) -> str:
+        piece = self._text[self._given_out : end]
+        if piece:
+            self._given_out = end
+            self._pieces.append(len(piece))
+        return piece
+
+
+def _reasoning_of(delta: Any) -> str:
+    """What a model thinks aside: vLLM and SGLang call it `reasoning_content` or `reasoning`, hosted models either."""
+    found = getattr(delta, "reasoning", None) or getattr(delta, "reasoning_content", None)
+    return found if isinstance(found, str) else ""
+
+
+def holds_token(chunk: Any) -> bool:
+    """Something of the reply has arrived: from here on a failure is no longer one of the request."""
+    return any(
+        choice.finish_reason or choice.delta.content or _reasoning_of(choice.delta) or getattr(choice.delta, "tool_calls", None)
+        for choice in getattr(chunk, "choices", None) or ()
+    )

@@ -1,0 +1,135 @@
+"""The body of a chat completion request: neutral messages in the words of the OpenAI API, and which optional fields go with it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vrthinker_core.backends.server.instructions import instructions_for
+from vrthinker_core.backends.server.pictures import PictureCache
+from vrthinker_core.types import Frame
+from vrthinker_core.types.messages import GeneratedText, Image, Message, Part, Sampling, Text, Video
+
+Feature = Literal[
+    "special tokens", "logprobs", "usage", "usage so far", "seed", "temperature", "max_tokens", "picture ids", "video", "continue"
+]
+"""Something that a request may hold and that some servers refuse."""
+
+EVERYWHERE: frozenset[Feature] = frozenset({"special tokens", "logprobs", "usage", "seed", "temperature", "max_tokens"})
+"""Tried with every server, and left out from then on where one refuses it."""
+
+BY_ENGINE: dict[str, frozenset[Feature]] = {
+    "vllm": EVERYWHERE | {"usage so far", "picture ids", "video", "continue"},
+    "sglang": EVERYWHERE | {"continue"},
+}
+"""More of them where the list of models says (`owned_by`) which engine serves."""
+
+TOP_LOGPROBS = 8  # Alternatives for each token: all three labels are among them unless one is next to impossible
+
+_NAMES: dict[Feature, str] = {
+    "special tokens": r"skip_special_tokens|spaces_between_special_tokens",
+    "logprobs": r"logprobs?",
+    "usage": r"stream_options|include_usage",
+    "usage so far": r"continuous_usage_stats",
+    "seed": r"seed",
+    "temperature": r"temperature",
+    "max_tokens": r"max_tokens|max_completion_tokens",
+    "picture ids": r"uuid|cache miss",
+    "video": r"video(?:_url|\(s\)|s)?",
+    "continue": r"continue_final_message|add_generation_prompt",
+}
+"""How a refusal names a feature."""
+
+
+def named_features(refusal: str) -> frozenset[Feature]:
+    """The features that a server's refusal names."""
+    return frozenset(
+        feature for feature, names in _NAMES.items() if re.search(rf"(?<!\w)(?:{names})(?!\w)", refusal, re.IGNORECASE)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RequestForm:
+    """How the requests to one model look."""
+
+    model: str
+    told: bool  # It was trained for no protocol and is told the rules in words
+    features: frozenset[Feature]
+
+    def body(self, messages: Sequence[Message], sampling: Sampling, pictures: PictureCache, prefix: str = "") -> dict[str, Any]:
+        """The arguments of `chat.completions.create`. Pictures that the server has are named by their id alone.
+
+        With `prefix` the reply goes on behind that text (feature "continue").
+        """
+        extra: dict[str, Any] = {}
+        if "special tokens" in self.features:
+            extra |= {"skip_special_tokens": False, "spaces_between_special_tokens": False}
+        if prefix:
+            extra |= {"continue_final_message": True, "add_generation_prompt": False}
+        rendered = [self._message(message, pictures) for message in messages]
+        if self.told and messages[0].role == "system":
+            rendered[0]["content"] += instructions_for(messages)
+        if prefix:
+            rendered.append({"role": "assistant", "content": prefix})
+        return {"model": self.model, "messages": rendered, "stream": True, "extra_body": extra, **self._options(sampling)}
+
+    def _options(self, sampling: Sampling) -> dict[str, Any]:
+        limit = "max_tokens" if "max_tokens" in self.features else "max_completion_tokens"
+        options: dict[str, Any] = {limit: sampling.max_new_tokens}
+        if "temperature" in self.features:
+            options["temperature"] = sampling.temperature
+        if "seed" in self.features:
+            options["seed"] = sampling.seed
+        if "logprobs" in self.features:
+            options |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+        if "usage" in self.features:
+            so_far = {"continuous_usage_stats": True} if "usage so far" in self.features else {}
+            options["stream_options"] = {"include_usage": True, **so_far}
+        return options
+
+    def _message(self, message: Message, pictures: PictureCache) -> dict[str, Any]:
+        """A message without pictures is a plain string, as a trained model's chat template expects it."""
+        if not message.frames:
+            return {"role": message.role, "content": message.text}
+        return {"role": message.role, "content": [each for part in message.parts for each in self._parts(part, pictures)]}
+
+    def _parts(self, part: Part, pictures: PictureCache) -> list[dict[str, Any]]:
+        match part:
+            case Text(text) | GeneratedText(text):
+                return [{"type": "text", "text": text}]
+            case Image(frame):
+                return [self._picture(frame, pictures)]
+            case Video(frames) if "video" in self.features and not self.told:
+                return [self._video(frames, pictures)]
+            case Video(frames):  # in their order: what servers take that know no video item
+                return [self._picture(frame, pictures) for frame in frames]
+
+    def _picture(self, frame: Frame, pictures: PictureCache) -> dict[str, Any]:
+        picture_id = pictures.picture_id(frame) if "picture ids" in self.features else ""
+        if picture_id in pictures.sent:
+            return {"type": "image_url", "image_url": None, "uuid": picture_id}
+        part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{pictures.png(frame)}"}}
+        return part | ({"uuid": picture_id} if picture_id else {})
+
+    def _video(self, frames: Sequence[Frame], pictures: PictureCache) -> dict[str, Any]:
+        """vLLM reads `video/jpeg` as pictures with commas between, in whatever picture format: PNG loses nothing."""
+        video_id = pictures.video_id(frames) if "picture ids" in self.features else ""
+        if video_id in pictures.sent:
+            return {"type": "video_url", "video_url": None, "uuid": video_id}
+        url = "data:video/jpeg;base64," + ",".join(map(pictures.png, frames))
+        return {"type": "video_url", "video_url": {"url": url}} | ({"uuid": video_id} if video_id else {})
+
+
+def ids_in(body: dict[str, Any]) -> frozenset[str]:
+    """The ids of all pictures that a body names."""
+    return frozenset(part["uuid"] for part in _parts_of(body) if part.get("uuid"))
+
+
+def omits_pictures(body: dict[str, Any]) -> bool:
+    """It names pictures by their id alone."""
+    return any(part.get("uuid") and part[part["type"]] is None for part in _parts_of(body))
+
+
+def _parts_of(body: dict[str, Any]) -> list[dict[str, Any]]:
+    contents = [message["content"] for message in body["messages"]]
+    return [part for content in contents if not isinstance(content, str) for part in content]

@@ -1,0 +1,152 @@
+"""What is known of a served model before it is asked: its card in the server's list, its protocol, its context."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import openai
+import stamina
+
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS, forced_redirect_of, protocol_of
+from vrthinker_core.backends.server.address import ServerAddress, model_title
+from vrthinker_core.backends.server.failures import GARBAGE, Passing, Refusal, Secret, ending, failure_of, unavailable
+from vrthinker_core.backends.server.request_body import BY_ENGINE, EVERYWHERE, RequestForm
+from vrthinker_core.errors import BackendFailed, BackendRefused
+from vrthinker_core.types import ProtocolName
+
+LISTED = 8  # Models that a sentence names
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a server is waited for; all times in seconds."""
+
+    connect: float = 10.0
+    silence: float = 300.0  # Between two pieces of an answer, and before the first one: many pictures wait in the server's queue
+    tries: int = 6
+    deadline: float = 420.0  # For all tries of one request together, up to its first token
+    first_wait: float = 0.5  # Before the second try; doubled each time, and as much again by chance
+    longest_wait: float = 20.0
+
+    def wait_before(self, error: Exception) -> bool | float:
+        """How long to wait before the next try, True for the usual time, False for no other try (a back-off hook of stamina)."""
+        if not isinstance(error, Passing):
+            return False
+        if error.wait is None:
+            return True
+        return error.wait if error.wait < self.deadline else False
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """One model of a server."""
+
+    id: str
+    engine: str = ""  # "vllm", "sglang"; whatever else the list of models calls its owner says nothing
+    context_length: int | None = None
+    protocol: ProtocolName | None = None  # The one it was trained for; None for a model that is told the rules in words
+    forced_redirect: tuple[str, str] | None = None  # See `checkpoint_files.forced_redirect_of`
+    built_in: bool = False  # It is the built-in judge
+
+
+@dataclass(slots=True)
+class Server:
+    """What all conversations with one served model share. `form` is replaced by a smaller one when the server refuses a field."""
+
+    address: ServerAddress
+    model: ServedModel
+    secret: Secret
+    patience: Patience
+    form: RequestForm = field(init=False)
+
+    def __post_init__(self) -> None:
+        features = BY_ENGINE.get(self.model.engine, EVERYWHERE)
+        self.form = RequestForm(self.model.id, self.model.protocol is None, features)
+
+    def client(self) -> openai.AsyncOpenAI:
+        """A new client, for one event loop. It never tries again by itself: that is done where it can be cancelled and told."""
+        return openai.AsyncOpenAI(**client_options(self.address, self.secret, self.patience))
+
+
+def client_options(address: ServerAddress, secret: Secret, patience: Patience) -> dict[str, Any]:
+    """The arguments of a client of `openai`, which wants a key even where a server wants none."""
+    timeout = openai.Timeout(patience.silence, connect=patience.connect)
+    return {"base_url": address.url, "api_key": secret.value or "none", "max_retries": 0, "timeout": timeout}
+
+
+def find_model(address: ServerAddress, secret: Secret, patience: Patience) -> ServedModel:
+    """The model of that name, or the only one. Raises BackendRefused with the list, or ServerUnavailable."""
+    cards = _cards(address, secret, patience)
+    listed = [str(card["id"]) for card in cards]
+    if not address.model and len(listed) != 1:
+        raise BackendRefused(_choose(listed) if listed else "The server lists no model. Name one behind the address: URL#MODEL.")
+    card = next((card for card in cards if address.model in ("", card["id"])), None)
+    if card is None:
+        if any(other.get("owned_by") in BY_ENGINE for other in cards):
+            raise BackendRefused(f"The server has no model {model_title(address.model)!r}. {_choose(listed)}")
+        card = {"id": address.model}  # some servers list only a part of what they serve, or nothing
+    return recognise(card, address.protocol)
+
+
+def recognise(card: Mapping[str, Any], chosen: ProtocolName | None) -> ServedModel:
+    """A model from its card: the published checkpoints and the built-in judge are known by their names, `chosen` comes first."""
+    owner, length = card.get("owned_by"), card.get("max_model_len")
+    model = ServedModel(
+        str(card["id"]), owner if owner in BY_ENGINE else "", length if isinstance(length, int) and length > 0 else None, chosen
+    )
+    root = str(card.get("root") or "")
+    names = {name.lower() for name in (model.id, root, root.rpartition("/")[2] if root.startswith("/") else "")}
+    if "nano" in names:
+        return _built_in(model)
+    published = {name: protocol for full, protocol in PUBLISHED_PROTOCOLS.items() for name in (full, full.split("/")[1])}
+    known = next((protocol for name, protocol in published.items() if name in names), None)
+    return replace(model, protocol=chosen or known)
+
+
+def _built_in(model: ServedModel) -> ServedModel:
+    """The built-in judge, which knows its own protocol's sentences alone and is made to answer by a redirect of its own."""
+    from vrthinker_core.backends.factory import NANO
+
+    return replace(model, protocol=protocol_of(NANO, str(NANO)), forced_redirect=forced_redirect_of(NANO), built_in=True)
+
+
+def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> list[dict[str, Any]]:
+    """The server's list of models; empty where it has no such list."""
+    with openai.OpenAI(**client_options(address, secret, patience)) as client:
+        try:
+            for attempt in stamina.retry_context(patience.wait_before, attempts=min(3, patience.tries), timeout=patience.deadline):
+                with attempt:
+                    try:
+                        return _read_cards(client.models.with_raw_response.list().http_response.json())
+                    except Exception as error:  # noqa: BLE001 - see `failure_of`
+                        raise failure_of(error, secret) from None
+        except Passing as passing:
+            raise unavailable(passing, min(3, patience.tries)) from None
+        except Refusal as refusal:
+            if refusal.status == 404 and address.model:
+                return []
+            raise ending(refusal, secret, "") from None
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _read_cards(answer: Any) -> list[dict[str, Any]]:
+    """Raises BackendFailed for what is no list of models."""
+    data = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(data, list) or not all(isinstance(card, dict) and card.get("id") for card in data):
+        raise BackendFailed(GARBAGE)
+    return data
+
+
+def _choose(listed: list[str]) -> str:
+    more = f" and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
+    return f"It has {', '.join(map(model_title, listed[:LISTED]))}{more}: name one behind the address, URL#MODEL."
+
+
+async def list_models_sentence(client: openai.AsyncOpenAI | None, wanted: str) -> str:
+    """That the server does not have the model that is wanted, and which ones it has; "" where it does not tell."""
+    try:
+        assert client is not None
+        cards = _read_cards((await client.models.with_raw_response.list()).http_response.json())
+    except Exception:  # noqa: BLE001 - whatever goes wrong here, there is a sentence without the list
+        return f"The server has no model {model_title(wanted)!r}. Check its name."
+    return f"The server has no model {model_title(wanted)!r}. " + (_choose([str(card["id"]) for card in cards]) if cards else "")

@@ -1,0 +1,47 @@
+"""ServerBackend: a judge behind an OpenAI-compatible address (vLLM, SGLang, `transformers serve`, a hosted model)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from vrthinker_core.backends.base import GenerationRequest, StreamItem
+from vrthinker_core.backends.server.address import api_key, model_title, parse_address
+from vrthinker_core.backends.server.conversation import ServerConversation, stream_replies
+from vrthinker_core.backends.server.failures import Secret
+from vrthinker_core.backends.server.served_model import Patience, Server, find_model
+
+TOLD = (
+    "This judge was not trained for the task: it is told the protocol's rules in words. "
+    "If it was, put ?protocol=paired or ?protocol=concat behind its name."
+)
+
+
+class ServerBackend:
+    """A `Backend` (and `BatchBackend`) that generates nothing itself. Thread-safe; conversations share what the server refuses."""
+
+    def __init__(self, server: Server, name: str, notes: tuple[str, ...] = ()) -> None:
+        self.server, self.name = server, name
+        self.notes = (*notes, *(() if server.model.protocol else (TOLD,)))
+        self.protocol = server.model.protocol
+        self.follows_instructions = server.model.forced_redirect is None
+
+    @classmethod
+    def open(cls, text: str, *, name: str | None = None, patience: Patience | None = None) -> ServerBackend:
+        """Ask the server at `URL#MODEL` what it has. The key comes from the environment.
+
+        Raises BadInput for an address that cannot be, another JudgeError where the server has no such model or does not answer.
+        """
+        from vrthinker_core.backends.factory import NANO_LIMITS
+
+        address, secret, patience = parse_address(text), Secret(api_key()), patience or Patience()
+        model = find_model(address, secret, patience)
+        notes = (f"The built-in judge speaks. {NANO_LIMITS}",) if model.built_in else ()
+        return cls(Server(address, model, secret, patience), name or model_title(model.id), notes)
+
+    def open_conversation(self) -> ServerConversation:
+        """A new conversation; it connects with its first request."""
+        return ServerConversation(self.server)
+
+    def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+        """See `BatchBackend`: all requests are in flight at once, and the server batches them."""
+        return stream_replies(requests)
