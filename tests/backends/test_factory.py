@@ -13,7 +13,10 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_
 from vrthinker_core.errors import BadInput
 
 
-@pytest.mark.parametrize("module", ["backends", "backends.base", "backends.factory", "backends.local.checkpoint.checkpoint_files"])
+@pytest.mark.parametrize(
+    "module",
+    ["backends", "backends.base", "backends.factory", "backends.server_backend", "backends.local.checkpoint.checkpoint_files"],
+)
 def test_import_does_not_import_torch(module: str) -> None:
     code = f"import sys, vrthinker_core.{module}; print(sorted({{'torch', 'transformers'}} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

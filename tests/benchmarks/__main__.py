@@ -23,7 +23,9 @@ from typing import Any
 from tests.benchmarks.readme_table import Row, read_rows, replace_row
 from vrthinker_core.cpus import cpu_count
 
-BENCHMARKS = ("turns", "video", "files", "batch", "decode", "nano", "ranking", "page", "load", "kills", "attacks", "evaluate")
+BENCHMARKS = (
+    "turns", "video", "files", "batch", "decode", "nano", "ranking", "server", "page", "load", "kills", "attacks", "evaluate",
+)  # fmt: skip
 """In the order of the README."""
 
 FOLDER = Path(__file__).parent

@@ -90,6 +90,19 @@ def turns_of(*ratios: float) -> dict[str, Any]:
 BURST = {"visitors": {"clients": 200, "lost": 2, "busy_max": 0.5}, "programs": {"clients": 200, "lost": 1, "busy_max": None}}
 RESULTS: list[tuple[str, dict[str, Any], str]] = [
     (
+        "server",
+        {
+            "pairs": 60,
+            "equal": 59,
+            "in_flight": 16,
+            "times_as_fast": 3.25,
+            "pictures_sent_twice": 0,
+            "kilobytes_by_turn": {"1": 1728.9, "2": 4165.3},
+        },
+        "the same replies for 59 of 60 pairs; 16 in flight 3.25 times as fast as one at a time; requests of the first turn "
+        "1,729 kB, of the second 4,165 kB, in which 0 pictures are sent again",
+    ),
+    (
         "turns",
         {"pairs_per_call": {"4": turns_of(1.5, 2.25, 3.125), "12": turns_of(2, 3, 14.5)}},
         "12 pairs a call: six turns 2.00 times as fast, vision and prefill 3.00 times, "

@@ -87,6 +87,8 @@ def test_a_published_checkpoint_gets_its_prompts_bare_and_a_general_model_the_ru
         ({"id": "qunwang13/vr-thinker"}, "", "concat"),
         ({"id": "judge", "root": "/data/VRThinker"}, "", "paired"),
         ({"id": "judge", "root": "qunwang13/vr-thinker"}, "", "concat"),
+        ({"id": "/data/qunwang13/vr-thinker"}, "", "concat"),
+        ({"id": "someone/vrthinker"}, "", None),
         ({"id": "nano"}, "", "paired"),
         ({"id": "judge"}, "", None),
         ({"id": "judge"}, "?protocol=concat", "concat"),

@@ -1,6 +1,5 @@
 """ServerConversation: one conversation with a served judge. Its requests run in a thread of its own: Stop ends them at once."""
 
-import logging
 import queue
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -159,7 +158,6 @@ class ServerConversation:
     async def _first_chunk(self, body: dict[str, Any]) -> tuple[Any, "openai.AsyncStream[Any]"]:
         """Send a request and wait for the first token of its reply; tried again, with back-off, while that may help."""
         patience = self._server.patience
-        _quiet_retries()
         async for attempt in stamina.retry_context(
             patience.wait_before,
             attempts=patience.tries,
@@ -255,10 +253,3 @@ def _measure(messages: Sequence[Message]) -> float:
     frames = [frame for message in messages for frame in message.frames]
     text = sum(len(message.text.encode("utf-8", "replace")) for message in messages)
     return 1 + text / TEXT_BYTES + sum(frame.width * frame.height for frame in frames) / PATCH**2
-
-
-def _quiet_retries() -> None:
-    """stamina would write a line of its own to standard error for each wait, where nobody has asked for its log."""
-    log = logging.getLogger("stamina")
-    if log.level == logging.NOTSET:
-        log.setLevel(logging.ERROR)

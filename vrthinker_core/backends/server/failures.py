@@ -38,9 +38,9 @@ _MODEL = re.compile(r"\bmodel\b", re.IGNORECASE)
 class Passing(Exception):
     """A failure that may be over soon; `wait` is how many seconds the server asks for, None where it does not say."""
 
-    def __init__(self, sentence: str, wait: float | None = None) -> None:
+    def __init__(self, sentence: str, wait: float | None = None, *, answered: bool = False) -> None:
         super().__init__(sentence)
-        self.wait = wait
+        self.wait, self.answered = wait, answered
 
 
 class Refusal(Exception):
@@ -95,7 +95,8 @@ def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
         return BackendRefused(f"The account of the key has no quota left. The server says: {message}.")
     if status in (408, 409, 425, 429) or (status >= 500 and "cache miss" not in message.lower()):
         busy = "has too many requests" if status == 429 else f"failed with status {status}"
-        return Passing(f"The server {busy}. See how it does, and compare again later.", _retry_after(error.response.headers))
+        wait = _retry_after(error.response.headers)
+        return Passing(f"The server {busy}. See how it does, and compare again later.", wait, answered=True)
     return Refusal(status, secret.removed_from(_message(error)))
 
 

@@ -1,5 +1,6 @@
 """What is known of a served model before it is asked: its card in the server's list, its protocol, its context."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -74,8 +75,16 @@ def client_options(address: ServerAddress, secret: Secret, patience: Patience) -
     return {"base_url": address.url, "api_key": secret.value or "none", "max_retries": 0, "timeout": timeout}
 
 
+def quiet_retries() -> None:
+    """stamina would write a line of its own to standard error for each wait, where nobody has asked for its log."""
+    log = logging.getLogger("stamina")
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.ERROR)
+
+
 def find_model(address: ServerAddress, secret: Secret, patience: Patience) -> ServedModel:
     """The model of that name, or the only one. Raises BackendRefused with the list, or ServerUnavailable."""
+    quiet_retries()
     cards = _cards(address, secret, patience)
     listed = [str(card["id"]) for card in cards]
     if not address.model and len(listed) != 1:
@@ -94,8 +103,7 @@ def recognise(card: Mapping[str, Any], chosen: ProtocolName | None) -> ServedMod
     model = ServedModel(
         str(card["id"]), owner if owner in BY_ENGINE else "", length if isinstance(length, int) and length > 0 else None, chosen
     )
-    root = str(card.get("root") or "")
-    names = {name.lower() for name in (model.id, root, root.rpartition("/")[2] if root.startswith("/") else "")}
+    names = {part.lower() for name in (model.id, str(card.get("root") or "")) for part in (name, model_title(name))}
     if "nano" in names:
         return _built_in(model)
     published = {name: protocol for full, protocol in PUBLISHED_PROTOCOLS.items() for name in (full, full.split("/")[1])}
@@ -121,6 +129,8 @@ def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> list[d
                     except Exception as error:  # noqa: BLE001 - see `failure_of`
                         raise failure_of(error, secret) from None
         except Passing as passing:
+            if passing.answered and address.model:
+                return []  # `transformers serve` fails here where nothing was ever downloaded
             raise unavailable(passing, min(3, patience.tries)) from None
         except Refusal as refusal:
             if refusal.status == 404 and address.model:

@@ -1,0 +1,97 @@
+"""The built-in judge on a real vLLM says what it says in this process, character for character, and is sent no picture twice.
+
+The environment variable VRT_VLLM names the folder of a virtual environment with vLLM; without it these tests are left out.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+
+import pytest
+
+from tests.backends.server.support import ask, next_turn, opening
+from tests.support.served_models import NO_VLLM, vllm_program, vllm_serving
+from tests.support.wire_counter import counting
+from vrthinker_core import Finished, Settings, VideoPair, judge, judge_many
+from vrthinker_core.backends.server_backend import ServerBackend
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.errors import BackendRefused, ContextFull
+from vrthinker_core.training.drawn_world.video_files import write_pairs
+from vrthinker_core.types.events import TurnEnded
+from vrthinker_core.types.messages import Completion, Message, Sampling, Text
+
+PROGRAM = vllm_program()
+pytestmark = [pytest.mark.skipif(PROGRAM is None, reason=NO_VLLM), pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    assert PROGRAM is not None
+    with vllm_serving(PROGRAM, tmp_path_factory.mktemp("vllm") / "log.txt") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[VideoPair]:
+    table = write_pairs(3, 2_000_000_100, tmp_path_factory.mktemp("pairs"), 224)
+    with table.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    return [VideoPair(row["prompt"], table.parent / row["video1"], table.parent / row["video2"]) for row in rows]
+
+
+def completions(pair: VideoPair, backend: object, settings: Settings) -> list[Completion]:
+    events = list(judge(pair, backend, settings))  # type: ignore[arg-type]
+    assert isinstance(events[-1], Finished)
+    assert events[-1].verdict is not None, events[-1].error
+    return [event.turn.completion for event in events if isinstance(event, TurnEnded)]
+
+
+def test_replies_are_those_of_this_process(address: str, drawn: list[VideoPair], nano: TransformersBackend) -> None:
+    """With turns as they come, and with the answer forced in the first one."""
+    served = ServerBackend.open(address)
+    assert served.protocol == "paired"
+    for settings in (Settings(), Settings(max_turns=1)):
+        for pair in drawn[: 3 if settings.max_turns is None else 1]:
+            ours, theirs = completions(pair, nano, settings), completions(pair, served, settings)
+            assert [each.text for each in theirs] == [each.text for each in ours]
+            assert [each.prompt_tokens for each in theirs] == [each.prompt_tokens for each in ours]
+            for one, other in zip(ours, theirs, strict=True):
+                assert other.new_tokens == len(one.tokens) + 1  # vLLM counts the token that ends the reply
+            final = theirs[-1]
+            written = [(final.text[label.offset], label.probabilities) for label in final.label_tokens]
+            assert len(written) >= 4
+            assert all(shares[int(digit)] == max(shares) for digit, shares in written)
+            assert all(0.33 < sum(shares) <= 1.0001 for _, shares in written)
+
+
+def test_replies_in_one_batch_are_the_same(address: str, drawn: list[VideoPair], nano: TransformersBackend) -> None:
+    served = ServerBackend.open(address)
+    ends = {n: event.verdict for n, event in judge_many(drawn, served, live=3) if isinstance(event, Finished)}
+    alone = [event.verdict for pair in drawn for event in judge(pair, nano) if isinstance(event, Finished)]
+    assert [ends[n] for n in range(3)] == alone
+
+
+def test_a_second_turn_carries_no_picture_of_the_first(address: str) -> None:
+    with counting(address) as wire:
+        conversation = ServerBackend.open(wire.url).open_conversation()
+        first = opening(*range(1, 33))
+        _, reply = ask(conversation, first, Sampling(max_new_tokens=8))
+        ask(conversation, next_turn(first, reply.text), Sampling(max_new_tokens=8))
+        conversation.close()
+    opened, second = wire.request_bytes
+    assert opened > 64 * 100
+    assert second < opened
+    assert wire.pictures == [64, 0]
+
+
+def test_failures_of_a_real_server_are_named(address: str) -> None:
+    served = ServerBackend.open(address)
+    conversation = served.open_conversation()
+    with pytest.raises(ContextFull, match="4096"):
+        ask(conversation, [Message("user", (Text("hello qq " * 5000),))])
+    with pytest.raises(BackendRefused, match=r"128 pictures.*--limit-mm-per-prompt"):
+        ask(conversation, opening(*range(70)))
+    with pytest.raises(BackendRefused, match=r"no model 'other'.*It has nano"):
+        ServerBackend.open(f"{address}#other")
+    conversation.close()

@@ -1,0 +1,127 @@
+"""python -m tests.benchmarks.server (--vllm FOLDER | --address URL) [--quick] [--pairs N]
+
+The built-in judge on a vLLM server against the same judge in this process, over drawn pairs.
+
+Draws 60 pairs (8 with --quick) and judges each in this process and through the server: every second pair one at a time, the others
+16 in flight, so that neither way finds what the other has left in the server's caches. Prints how many pairs have the same replies
+character for character, how many pairs a second each way gives, and what the requests of each turn weigh, counted by a proxy. The
+last line is JSON. `--vllm` names the folder of a virtual environment with vLLM, `--address` a server that runs already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.served_models import NO_VLLM, vllm_program, vllm_serving
+from tests.support.wire_counter import CountingProxy, counting
+from vrthinker_core import TurnEnded, VideoPair, judge, open_backend
+from vrthinker_core.backends import Backend
+from vrthinker_core.training.drawn_world.video_files import write_pairs
+
+UNSEEN = 2_000_001_000
+"""First seed of the pairs: no training run draws from it, nor another benchmark."""
+
+IN_FLIGHT = 16
+
+
+def main() -> None:
+    """Run the benchmark."""
+    options = _options()
+    with tempfile.TemporaryDirectory() as name, _address(options, Path(name)) as address:
+        pairs = _draw(options.pairs or (8 if options.quick else 60), Path(name))
+        print(json.dumps(measure(pairs, address)))
+
+
+def readme_row(result: dict[str, Any]) -> str:
+    """The result in a sentence for the README's table."""
+    wire = result["kilobytes_by_turn"]
+    return (
+        f"the same replies for {result['equal']} of {result['pairs']} pairs; {result['in_flight']} in flight "
+        f"{result['times_as_fast']:.2f} times as fast as one at a time; requests of the first turn {wire['1']:,.0f} kB, "
+        f"of the second {wire.get('2', 0):,.0f} kB, in which {result['pictures_sent_twice']} pictures are sent again"
+    )
+
+
+def measure(pairs: Sequence[VideoPair], address: str) -> dict[str, Any]:
+    """Judge all pairs both ways; returns the figures."""
+    local = open_backend("nano")
+    ours = {pair: replies(pair, local) for pair in pairs}
+    alone, together = pairs[::2], pairs[1::2]
+    with counting(address) as proxy:
+        theirs, wire, alone_seconds = _one_at_a_time(alone, open_backend(f"server:{proxy.url}"), proxy)
+    served = open_backend(f"server:{address}")
+    started = time.perf_counter()
+    with ThreadPoolExecutor(IN_FLIGHT) as executor:
+        theirs |= dict(zip(together, executor.map(lambda pair: replies(pair, served), together), strict=True))
+    together_seconds = time.perf_counter() - started
+    rates = len(alone) / alone_seconds, len(together) / together_seconds
+    return {
+        "pairs": len(pairs), "equal": sum(ours[pair] == theirs[pair] for pair in pairs),
+        "in_flight": min(IN_FLIGHT, len(together)), "pairs_a_minute": [round(60 * rate, 2) for rate in rates],
+        "times_as_fast": round(rates[1] / rates[0], 2), **wire,
+    }  # fmt: skip
+
+
+def replies(pair: VideoPair, backend: Backend) -> list[str]:
+    """The text of each turn."""
+    return [event.turn.completion.text for event in judge(pair, backend) if isinstance(event, TurnEnded)]
+
+
+def _one_at_a_time(
+    pairs: Sequence[VideoPair], served: Backend, proxy: CountingProxy
+) -> tuple[dict[VideoPair, list[str]], dict[str, Any], float]:
+    """The replies, what the requests weighed by turn, and the seconds that it took."""
+    theirs: dict[VideoPair, list[str]] = {}
+    weights: dict[int, list[int]] = {}
+    twice, started = 0, time.perf_counter()
+    for pair in pairs:
+        before = len(proxy.request_bytes)
+        theirs[pair] = replies(pair, served)
+        for turn, weight in enumerate(proxy.request_bytes[before:], start=1):
+            weights.setdefault(turn, []).append(weight)
+        twice += sum(proxy.pictures[before:]) - proxy.distinct_pictures(before)
+    seconds = time.perf_counter() - started
+    median = {str(turn): round(statistics.median(found) / 1000, 1) for turn, found in weights.items()}
+    return theirs, {"kilobytes_by_turn": median, "pictures_sent_twice": twice}, seconds
+
+
+def _draw(count: int, folder: Path) -> list[VideoPair]:
+    table = write_pairs(count, UNSEEN, folder, 224)
+    with table.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    return [VideoPair(row["prompt"], folder / row["video1"], folder / row["video2"]) for row in rows]
+
+
+@contextmanager
+def _address(options: argparse.Namespace, folder: Path) -> Iterator[str]:
+    if options.address:
+        yield options.address
+        return
+    program = vllm_program(options.vllm)
+    if program is None:
+        raise SystemExit(f"{NO_VLLM}: give --vllm FOLDER or --address URL.")
+    with vllm_serving(program, folder / "vllm.log") as address:
+        yield address
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="8 pairs")
+    parser.add_argument("--pairs", type=int, default=None, help="60, with --quick 8")
+    parser.add_argument("--vllm", default=None, help="folder of a virtual environment with vLLM (default: VRT_VLLM)")
+    parser.add_argument("--address", default=None, help="a vLLM server that has the built-in judge as `nano`")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

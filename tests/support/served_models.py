@@ -1,0 +1,81 @@
+"""A real vLLM server of the built-in judge, where `VRT_VLLM` names a folder with vLLM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from vrthinker_core.backends import NANO
+
+VARIABLE = "VRT_VLLM"
+NO_VLLM = f"{VARIABLE} names no folder with a virtual environment in which vLLM is installed"
+STARTING_SECONDS = 600  # vLLM takes minutes on two processors
+
+# What vLLM needs without a GPU; elsewhere it ignores these.
+ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1",
+}  # fmt: skip
+VLLM_OPTIONS = (
+    "--served-model-name", "nano", "--max-model-len", "4096", "--limit-mm-per-prompt", '{"image": 128}', "--enforce-eager",
+    "--dtype", "float32",
+)  # fmt: skip
+
+
+def vllm_program(folder: str | None = None) -> Path | None:
+    """The program in that folder, or in the one that the variable names; None where there is none."""
+    chosen = folder or os.environ.get(VARIABLE, "")
+    program = Path(chosen) / "bin" / "vllm"
+    return program if chosen and program.exists() else None
+
+
+@contextmanager
+def vllm_serving(program: Path, log: Path, options: Sequence[str] = ()) -> Iterator[str]:
+    """vLLM with the built-in judge; gives the address."""
+    port = _free_port()
+    command = [str(program), "serve", str(NANO), "--host", "127.0.0.1", "--port", str(port), *VLLM_OPTIONS, *options]
+    with _running(command, {**os.environ, **ENVIRONMENT}, log, f"http://127.0.0.1:{port}"):
+        yield f"http://127.0.0.1:{port}/v1"
+
+
+@contextmanager
+def _running(command: Sequence[str], environment: dict[str, str], log: Path, address: str) -> Iterator[None]:
+    """A server in a process group of its own, which ends as a whole."""
+    with log.open("w") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        _wait_until_ready(process, address, log)
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    end = time.monotonic() + STARTING_SECONDS
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise RuntimeError(f"The server ended before it was ready: {log.read_text('utf-8', 'replace')[-600:]}")
+        try:
+            if httpx.get(f"{address}/health", timeout=5).status_code == 200:
+                return
+        except httpx.HTTPError:
+            time.sleep(0.5)
+    raise RuntimeError(f"The server was not ready after {STARTING_SECONDS} s.")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

@@ -1,0 +1,94 @@
+"""A proxy that counts: what each chat request weighs, and how many pictures it carries."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+_PICTURE = re.compile(rb"data:image/png;base64,([^\"]+)")
+
+
+class CountingProxy(ThreadingHTTPServer):
+    """Passes everything on to `target`, as it comes."""
+
+    daemon_threads = True
+
+    def __init__(self, target: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Forward)
+        self.target = urlsplit(target)
+        self.request_bytes: list[int] = []  # Of each chat request, in order
+        self._pictures: list[list[bytes]] = []  # Digests of the pictures in each chat request
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}{self.target.path}"
+
+    @property
+    def pictures(self) -> list[int]:
+        """How many pictures each chat request carried."""
+        return [len(found) for found in self._pictures]
+
+    def distinct_pictures(self, first: int) -> int:
+        """How many different pictures the requests from that one on carried."""
+        return len({digest for found in self._pictures[first:] for digest in found})
+
+    def note_pictures(self, body: bytes) -> None:
+        """Take down what a request carries."""
+        self._pictures.append([hashlib.sha256(found).digest() for found in _PICTURE.findall(body)])
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client may go away."""
+
+
+class _Forward(BaseHTTPRequestHandler):
+    server: CountingProxy
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._forward(None)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.request_bytes.append(len(body))
+        self.server.note_pictures(body)
+        self._forward(body)
+
+    def _forward(self, body: bytes | None) -> None:
+        target = self.server.target
+        connection = http.client.HTTPConnection(target.hostname or "", target.port, timeout=300)
+        headers = {"Content-Type": "application/json", "Authorization": self.headers.get("Authorization", "")}
+        try:
+            connection.request(self.command, self.path, body, headers)
+            answer = connection.getresponse()
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.getheader("Content-Type", "application/json"))
+            self.end_headers()
+            while piece := answer.read1(65536):
+                self.wfile.write(piece)
+                self.wfile.flush()
+        finally:
+            with suppress(OSError):
+                connection.close()
+
+
+@contextmanager
+def counting(target: str) -> Iterator[CountingProxy]:
+    """A proxy before the server at `target`."""
+    proxy = CountingProxy(target)
+    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        proxy.shutdown()
+        proxy.server_close()
+        thread.join()
