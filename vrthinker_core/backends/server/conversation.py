@@ -17,7 +17,7 @@ from vrthinker_core.backends.server.failures import (
     BROKEN_OFF,
     GARBAGE,
     Passing,
-    Refusal,
+    RequestRefusal,
     ending,
     failure_of,
     may_be_mended,
@@ -131,7 +131,7 @@ class ServerConversation:
                 break
             except Passing as passing:
                 raise unavailable(passing, self._server.patience.tries) from None
-            except Refusal as refusal:
+            except RequestRefusal as refusal:
                 tried += 1
                 if not (omits_pictures(body) and may_be_mended(refusal)):  # else it may have forgotten a picture
                     form = await self._smaller(form, refusal, tried)
@@ -145,7 +145,7 @@ class ServerConversation:
         finally:
             await stream.close()
 
-    async def _smaller(self, form: RequestForm, refusal: Refusal, tried: int) -> RequestForm:
+    async def _smaller(self, form: RequestForm, refusal: RequestRefusal, tried: int) -> RequestForm:
         """The form without what a refusal names, else without all that a server need not know. Raises where nothing helps."""
         named = named_features(str(refusal)) & form.features
         if may_be_mended(refusal) and tried <= MOST_TRIES:

@@ -43,7 +43,7 @@ class Passing(Exception):
         self.wait, self.answered = wait, answered
 
 
-class Refusal(Exception):
+class RequestRefusal(Exception):
     """The server does not take this request as it is; the message is its own."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -70,8 +70,8 @@ class Secret:
 
 
 def failure_of(error: Exception, secret: Secret) -> Exception:
-    """What an error of the client means: `Passing`, `Refusal`, or the error that ends the turn."""
-    if isinstance(error, JudgeError | Passing | Refusal):
+    """What an error of the client means: `Passing`, `RequestRefusal`, or the error that ends the turn."""
+    if isinstance(error, JudgeError | Passing | RequestRefusal):
         return error
     if isinstance(error, openai.APIStatusError):
         return _status_failure(error, secret)
@@ -97,7 +97,7 @@ def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
         busy = "has too many requests" if status == 429 else f"failed with status {status}"
         wait = _retry_after(error.response.headers)
         return Passing(f"The server {busy}. See how it does, and compare again later.", wait, answered=True)
-    return Refusal(status, secret.removed_from(_message(error)))
+    return RequestRefusal(status, secret.removed_from(_message(error)))
 
 
 def _streamed_error(error: openai.APIError, secret: Secret) -> Exception:
@@ -105,9 +105,9 @@ def _streamed_error(error: openai.APIError, secret: Secret) -> Exception:
     body: Mapping[str, Any] = error.body if isinstance(error.body, dict) else {}
     code = str(body.get("code", ""))
     if "cache miss" in error.message.lower():
-        return Refusal(400, error.message)
+        return RequestRefusal(400, error.message)
     if re.fullmatch(r"4\d\d", code) and code not in ("408", "409", "429"):
-        return Refusal(int(code), secret.removed_from(error.message))
+        return RequestRefusal(int(code), secret.removed_from(error.message))
     return Passing(f"The server failed while it answered. It says: {secret.quoted(error.message)}.")
 
 
@@ -141,7 +141,7 @@ def unavailable(passing: Passing, tries: int) -> ServerUnavailable:
     return ServerUnavailable(f"{passing}" + (f" It was asked {tries} times." if tries > 1 else ""))
 
 
-def may_be_mended(refusal: Refusal) -> bool:
+def may_be_mended(refusal: RequestRefusal) -> bool:
     """The same request may be taken with fewer fields, or with its pictures sent again."""
     said = str(refusal)
     if "cache miss" in said.lower():
@@ -149,7 +149,7 @@ def may_be_mended(refusal: Refusal) -> bool:
     return refusal.status in (400, 422) and not _PICTURES.search(said) and not _CONTEXT.search(said)
 
 
-def ending(refusal: Refusal, secret: Secret, models: str) -> JudgeError:
+def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
     """The error that a refusal ends the turn with. `models`: what the server has, in a sentence, "" where it does not tell."""
     said = str(refusal)
     if refusal.status == 413:

@@ -10,7 +10,7 @@ import stamina
 
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS, forced_redirect_of, protocol_of
 from vrthinker_core.backends.server.address import ServerAddress, model_title
-from vrthinker_core.backends.server.failures import GARBAGE, Passing, Refusal, Secret, ending, failure_of, unavailable
+from vrthinker_core.backends.server.failures import GARBAGE, Passing, RequestRefusal, Secret, ending, failure_of, unavailable
 from vrthinker_core.backends.server.request_body import BY_ENGINE, EVERYWHERE, RequestForm
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.types import ProtocolName
@@ -132,7 +132,7 @@ def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> list[d
             if passing.answered and address.model:
                 return []  # `transformers serve` fails here where nothing was ever downloaded
             raise unavailable(passing, min(3, patience.tries)) from None
-        except Refusal as refusal:
+        except RequestRefusal as refusal:
             if refusal.status == 404 and address.model:
                 return []
             raise ending(refusal, secret, "") from None
