@@ -82,3 +82,12 @@ class BatchBackend(Backend, typing.Protocol):
 
         Each request ends with exactly one `Completion` or one exception; an error of one request does not touch the others.
         """
+
+
+@typing.runtime_checkable
+class RemoteBackend(Backend, typing.Protocol):
+    """A backend whose replies are generated elsewhere, many at once and each at its own pace."""
+
+    @property
+    def host(self) -> str:
+        """Where they are generated, for a person; it holds no key."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
 from vrthinker_core.backends.server.address import api_key, model_title, parse_address
@@ -37,6 +38,11 @@ class ServerBackend:
         model = find_model(address, secret, patience)
         notes = (f"The built-in judge speaks. {NANO_LIMITS}",) if model.built_in else ()
         return cls(Server(address, model, secret, patience), name or model_title(model.id), notes)
+
+    @property
+    def host(self) -> str:
+        """Host and port of the server."""
+        return urlsplit(self.server.address.url).netloc
 
     def open_conversation(self) -> ServerConversation:
         """A new conversation; it connects with its first request."""

@@ -5,9 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.types.messages import LabelToken
 
-_LABEL_DIGIT = re.compile(r"(?<!\w)(?:TA|MQ|VQ|OA)[\s\"'*_`)\]]{0,8}[=:]+[\s\"'*_`]{0,8}([012])(?!\w)", re.IGNORECASE)
 _ALL_DIGITS = re.compile(r"[0-9]")
 
 
@@ -29,7 +29,7 @@ def label_tokens(text: str, choices: Sequence[TokenChoice]) -> tuple[LabelToken,
     places = [match.start() for match in _ALL_DIGITS.finditer(text)]
     if "".join(digit for choice in choices for digit in _ALL_DIGITS.findall(choice.text)) != "".join(text[at] for at in places):
         return ()
-    wanted = {match.start(1) for match in _LABEL_DIGIT.finditer(text)}
+    wanted = mentioned_digits(text)
     found, position = [], 0
     for choice in choices:
         digits = _ALL_DIGITS.findall(choice.text)
@@ -41,7 +41,8 @@ def label_tokens(text: str, choices: Sequence[TokenChoice]) -> tuple[LabelToken,
 
 def _probabilities(choice: TokenChoice, digit: str) -> tuple[float, float, float]:
     found = [choice.alternatives.get(choice.text.replace(digit, other), -math.inf) for other in "012"]
-    first, second, third = (math.exp(min(0.0, value)) for value in found)
+    shares = [math.exp(min(0.0, value)) for value in found]
+    first, second, third = (share / max(1.0, sum(shares)) for share in shares)  # a server rounds
     return first, second, third
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from vrthinker_core.backends.base import Backend, BatchBackend, not_cancelled
+from vrthinker_core.backends.base import Backend, BatchBackend, RemoteBackend, not_cancelled
 from vrthinker_core.batch import judge_many
 from vrthinker_core.errors import describe
 from vrthinker_core.judge import judge
@@ -29,10 +29,12 @@ def judge_locally(
 ) -> Iterator[PairResult]:
     """Judge pairs, `concurrency` at a time, each with a trace below `out`; results come in the order in which they end.
 
-    A judge that generates in batches has them all in one batch. Any other one, as a server, is asked by a thread for each. Pairs
-    are taken as they are needed. Once `cancelled`, those in hand end as cancelled.
+    A judge that generates in batches has them all in one batch, turn by turn. Any other one is asked by a thread for each; so is a
+    server, where no pair has to wait for the slowest reply of all. Pairs are taken as they are needed. Once `cancelled`, those in
+    hand end as cancelled.
     """
-    way = _judge_batch if isinstance(backend, BatchBackend) else _judge_in_threads
+    in_batch = isinstance(backend, BatchBackend) and not isinstance(backend, RemoteBackend)
+    way = _judge_batch if in_batch else _judge_in_threads
     return way(pairs, backend, settings, out, concurrency, cancelled)
 
 
