@@ -1,0 +1,194 @@
+"""Pairs judged on a Ray cluster: a real one on loopback, with two judges in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.small_clips import write_clip
+from tests.test_judge import ANSWER, CALL
+from vrthinker_core.backends import open_backend
+from vrthinker_core.errors import BadInput, JudgeError
+from vrthinker_core.evaluation.engines.local import judge_locally
+from vrthinker_core.evaluation.engines.ray_cluster import connected, place_judges
+from vrthinker_core.evaluation.engines.ray_engine import judge_on_ray
+from vrthinker_core.results.pair import EvaluationPair, pair_id
+from vrthinker_core.results.result import PairResult
+from vrthinker_core.results.result_file import TRACES
+from vrthinker_core.traces import load
+from vrthinker_core.types import Settings
+
+PAIRS = 12
+SETTINGS = Settings(swap="on")
+LOOPBACK = "127.0.0.2"  # For 127.0.0.1 Ray puts the address that other machines reach this one at
+STORE = 80 * 2**20  # Bytes, a little more than the least that Ray takes
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a head node with two processors: room for two judges with a script. All tests are connected to it."""
+    with socket.socket() as free:
+        free.bind((LOOPBACK, 0))
+        address = f"{LOOPBACK}:{free.getsockname()[1]}"
+    folder = tempfile.mkdtemp(prefix="ray-")  # Its sockets lie in it, and the path of a socket is short
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
+        words = f"start --head --block --node-ip-address={LOOPBACK} --port={address.partition(':')[2]} --num-cpus=2 --num-gpus=0"
+        more = f"--object-store-memory={STORE} --include-dashboard=false --disable-usage-stats --include-log-monitor=false"
+        command = [sys.executable, "-m", "ray.scripts.scripts", *words.split(), *more.split(), f"--temp-dir={folder}"]
+        head = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            assert head.stdout is not None
+            assert any("Ray runtime started" in line for line in head.stdout), f"Ray ended with {head.wait(10)}"
+            with connected(address):
+                yield address
+        finally:
+            for process in [*psutil.Process(head.pid).children(recursive=True), head]:
+                process.kill()
+            head.communicate()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[EvaluationPair]:
+    """Small clips; the same two in each pair, the other way round in every second one."""
+    folder = tmp_path_factory.mktemp("pairs")
+    clips = [str(write_clip(folder / name, frames=8, hue=hue)) for name, hue in (("a.mp4", 0), ("b.mp4", 80))]
+    prompts = [f"Block {row} glides." for row in range(1, PAIRS + 1)]
+    named = [(row, prompt, *clips[:: 1 if row % 2 else -1]) for row, prompt in enumerate(prompts, start=1)]
+    return [EvaluationPair(pair_id(prompt, first, second), row, prompt, first, second) for row, prompt, first, second in named]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    (tmp_path / TRACES).mkdir()
+    return tmp_path
+
+
+def script(folder: Path, *replies: str, pause: float = 0.0) -> str:
+    """The judge that gives these replies."""
+    path = folder / "script.jsonl"
+    path.write_text("\n".join(json.dumps({"reply": reply, "pause": pause}) for reply in replies))
+    return f"scripted:{path}"
+
+
+def untimed(results: list[PairResult]) -> dict[str, PairResult]:
+    """By their ids, without the times; none comes twice."""
+    assert len({result.pair.id for result in results}) == len(results)
+    return {result.pair.id: replace(result, seconds=0.0) for result in results}
+
+
+def workers(address: str) -> list[psutil.Process]:
+    """The processes of the judges on the cluster of these tests."""
+    judges = (process for process in psutil.process_iter() if "ClusterJudge" in _command(process))
+    return [process for process in judges if address.partition(":")[2] in _command(process.parent())]
+
+
+def _command(process: psutil.Process | None) -> str:
+    try:
+        return " ".join(process.cmdline()) if process else ""
+    except psutil.Error:
+        return ""
+
+
+def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
+    cluster: str, pairs: list[EvaluationPair], tmp_path: Path, out: Path
+) -> None:
+    here = tmp_path / "here"
+    (here / TRACES).mkdir(parents=True)
+    local = list(judge_locally(pairs, open_backend(script(here, CALL, ANSWER)), SETTINGS, here, 4))
+    missing = replace(pairs[0], id="absent", second=str(tmp_path / "absent.mp4"))
+    judge = script(out, CALL, ANSWER, pause=0.02)
+    running = judge_on_ray([missing, *pairs], judge=judge, settings=SETTINGS, out=out, concurrency=2, address=cluster)
+    before = [next(running), next(running)]
+    judges = workers(cluster)
+    assert len(judges) == 2
+    judges[0].kill()
+    results = untimed([*before, *running])
+
+    failed = results.pop("absent")
+    assert results == untimed(local)
+    assert {result.turns for result in local} == {2}
+    assert (failed.judged, failed.fault, failed.pair) == (False, "VideoError", missing)
+    assert "absent.mp4: share the folder" in failed.error
+    kept = [load(out / result.trace) for result in local]
+    assert all([turn.completion.text for turn in trace.turns] == [CALL, ANSWER] for trace in kept)
+    assert all(trace.swapped and trace.swapped.finished for trace in kept)
+    assert len(list((out / TRACES).iterdir())) == PAIRS
+
+
+def test_a_judge_that_cannot_be_opened_is_one_sentence(cluster: str, pairs: list[EvaluationPair], out: Path) -> None:
+    (out / "empty.jsonl").write_text("")
+    judge = f"scripted:{out / 'empty.jsonl'}"
+    with pytest.raises(JudgeError, match=r"The script empty\.jsonl holds no replies\.") as told:
+        list(judge_on_ray(pairs[:1], judge=judge, settings=SETTINGS, out=out, concurrency=1, address=cluster))
+    assert "\n" not in str(told.value)
+
+
+def test_without_ray_the_engine_says_what_to_install() -> None:
+    program = """
+import sys
+from pathlib import Path
+from vrthinker_core.errors import BadInput
+from vrthinker_core.evaluation.engines.ray_engine import judge_on_ray
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.types import Settings
+assert "ray" not in sys.modules
+sys.modules["ray"] = None
+pair = EvaluationPair("id", 1, "A block.", "a.mp4", "b.mp4")
+try:
+    next(judge_on_ray([pair], judge="nano", settings=Settings(), out=Path("."), concurrency=1, address=None))
+except BadInput as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "pip install -e '.[cluster]'" in done.stdout, done.stderr
+
+
+def test_no_pairs_need_no_cluster(out: Path) -> None:
+    assert not list(judge_on_ray([], judge="nano", settings=SETTINGS, out=out, concurrency=1, address="nobody:1"))
+
+
+TWO_NODES = [{"CPU": 16.0, "GPU": 2.0, "memory": 1e9}, {"CPU": 16.0, "GPU": 1.0, "memory": 1e9}]
+PROCESSORS = [{"CPU": 16.0}, {"CPU": 6.0}]
+
+
+@pytest.mark.parametrize(
+    ("judge", "nodes", "pairs", "count", "live", "gpus"),
+    [
+        (None, TWO_NODES, 1000, 3, 8, 1.0),
+        ("hf:some/judge", TWO_NODES, 2, 2, 8, 1.0),
+        ("nano", PROCESSORS, 1000, 5, 8, 0.0),
+        ("server:http://one:8000/v1#judge", TWO_NODES, 1000, 1, 8, 0.0),
+        ("scripted:file", [{"CPU": 2.0, "GPU": 1.0}], 1000, 2, 8, 0.0),
+    ],
+)
+def test_a_model_has_a_gpu_or_some_processors(
+    judge: str | None, nodes: list[dict[str, float]], pairs: int, count: int, live: int, gpus: float
+) -> None:
+    placed = place_judges(judge, 8, pairs, nodes)
+    assert (placed.count, placed.live, placed.gpus) == (count, live, gpus)
+
+
+@pytest.mark.parametrize("concurrency", [1, 16, 17, 64, 1000])
+def test_pairs_for_a_server_are_so_many_in_all(concurrency: int) -> None:
+    placed = place_judges("server:http://one:8000/v1#judge", concurrency, 26_500, TWO_NODES)
+    assert concurrency <= placed.count * placed.live < concurrency + placed.count
+    assert placed.count <= 32
+
+
+def test_a_cluster_without_processors_takes_no_judge() -> None:
+    with pytest.raises(BadInput, match="no processor"):
+        place_judges("nano", 8, 10, [{"memory": 1e9}])
