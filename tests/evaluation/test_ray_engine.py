@@ -121,7 +121,7 @@ def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
     failed = results.pop("absent")
     assert results == untimed(local)
     assert {result.turns for result in local} == {2}
-    assert (failed.judged, failed.fault, failed.pair) == (False, "VideoError", missing)
+    assert (failed.judged, failed.fault, failed.pair) == (False, "BackendFailed", missing)
     assert "absent.mp4: share the folder" in failed.error
     kept = [load(out / result.trace) for result in local]
     assert all([turn.completion.text for turn in trace.turns] == [CALL, ANSWER] for trace in kept)

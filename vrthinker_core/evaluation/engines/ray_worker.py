@@ -14,7 +14,7 @@ from typing import Any
 
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import Backend
-from vrthinker_core.errors import BackendFailed, CheckpointError, VideoError, VrThinkerError, describe
+from vrthinker_core.errors import BackendFailed, CheckpointError, VrThinkerError, describe
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult
@@ -95,7 +95,7 @@ class ClusterJudge:
         if self._refusal:
             return _answer(None, refusal=self._refusal)
         pair: EvaluationPair = pickle.loads(bytes(row["pair"]))  # type: ignore[arg-type] # `pair_row` made it
-        error: VrThinkerError | None = _missing(pair)
+        error = _missing(pair)
         if error is None and self._count(pair.id) > TRIES:
             error = BackendFailed(f"The judge's process died {TRIES} times while this pair was judged: it needs more memory.")
         if error is not None:
@@ -143,9 +143,10 @@ def _failed(pair: EvaluationPair, judge: str, error: Exception) -> PairResult:
     return PairResult(pair, judge, error=describe(error), fault=type(error).__name__)
 
 
-def _missing(pair: EvaluationPair) -> VideoError | None:
+def _missing(pair: EvaluationPair) -> BackendFailed | None:
+    """A file that this node has not: the table has it, so that the pair can be judged once the folder is shared."""
     for name in (pair.first, pair.second):
         if not Path(name).is_file():
             what_to_do = "share the folder of the videos with every node, under the same path, and go on with --resume"
-            return VideoError(f"The node {gethostname()} has no file {name}: {what_to_do}.")
+            return BackendFailed(f"The node {gethostname()} has no file {name}: {what_to_do}.")
     return None
