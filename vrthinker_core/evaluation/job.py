@@ -1,22 +1,21 @@
 """An evaluation as it was asked for: which judge, where it runs, and where its results go."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.evaluation.run import Engine
 from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result import PairResult
 from vrthinker_core.results.result_table import check_pyarrow
 from vrthinker_core.results.run_file import EvaluationRun, RunStart, installed_versions, pairs_digest
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings
-
-RAY_ENGINE = "vrthinker_core.evaluation.engines.ray_engine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +57,23 @@ class EvaluationJob:
                 cancelled=stopped,
             )
             return backend.name, engine
-        try:
-            judge_on_ray = import_module(RAY_ENGINE).judge_on_ray
-        except ModuleNotFoundError:
-            raise BadInput("Judging on a Ray cluster takes more: run pip install -e '.[cluster]'.") from None
-        address = self.engine.partition(":")[2] or None
-        rest = {"settings": self.settings, "out": self.out, "concurrency": self.concurrency, "address": address}
-        return self.judge, partial(judge_on_ray, judge=self.judge, **rest)
+        from vrthinker_core.evaluation.engines.ray_engine import judge_on_ray
+
+        spread = partial(
+            judge_on_ray,
+            judge=self.judge,
+            settings=self.settings,
+            out=self.out,
+            concurrency=self.concurrency,
+            address=self.engine.partition(":")[2] or None,
+        )
+        return self.judge, lambda pairs: _until(stopped, spread(pairs))
+
+
+def _until(stopped: Callable[[], bool], results: Generator[PairResult, None, None]) -> Iterator[PairResult]:
+    """The results up to the next one after `stopped`: what a cluster has in hand then is left."""
+    with closing(results):
+        for result in results:
+            yield result
+            if stopped():
+                return

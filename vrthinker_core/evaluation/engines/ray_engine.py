@@ -2,7 +2,7 @@
 
 import pickle
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ class _Opening(NamedTuple):
 
 def judge_on_ray(
     pairs: Iterable[EvaluationPair], *, judge: str | None, settings: Settings, out: Path, concurrency: int, address: str | None
-) -> Iterator[PairResult]:
+) -> Generator[PairResult, None, None]:
     """Judge pairs on a Ray cluster; results come in the order in which they end, and traces are written below `out`.
 
     `address` None starts a Ray on this machine and stops it after; "auto" or HOST:PORT names a cluster. Each pair has one result.
