@@ -35,30 +35,36 @@ LOOPBACK = "127.0.0.2"  # For 127.0.0.1 Ray puts the address that other machines
 STORE = 80 * 2**20  # Bytes, a little more than the least that Ray takes
 
 
+@pytest.fixture(autouse=True, scope="module")
+def token() -> Iterator[None]:
+    """The clusters of these tests take a token of their own. Ray reads it once, when it is imported: before the first test."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
+        yield
+
+
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
+def cluster(token: None) -> Iterator[str]:
     """The address of a head node with two processors: room for two judges with a script. All tests are connected to it."""
     with socket.socket() as free:
         free.bind((LOOPBACK, 0))
         address = f"{LOOPBACK}:{free.getsockname()[1]}"
     folder = tempfile.mkdtemp(prefix="ray-")  # Its sockets lie in it, and the path of a socket is short
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(16))
-        words = f"start --head --block --node-ip-address={LOOPBACK} --port={address.partition(':')[2]} --num-cpus=2 --num-gpus=0"
-        more = f"--object-store-memory={STORE} --include-dashboard=false --disable-usage-stats --include-log-monitor=false"
-        command = [sys.executable, "-m", "ray.scripts.scripts", *words.split(), *more.split(), f"--temp-dir={folder}"]
-        head = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        try:
-            assert head.stdout is not None
-            assert any("Ray runtime started" in line for line in head.stdout), f"Ray ended with {head.wait(10)}"
-            with connected(address):
-                yield address
-        finally:
-            for process in [*psutil.Process(head.pid).children(recursive=True), head]:
-                process.kill()
-            head.communicate()
-            shutil.rmtree(folder, ignore_errors=True)
+    words = f"start --head --block --node-ip-address={LOOPBACK} --port={address.partition(':')[2]} --num-cpus=2 --num-gpus=0"
+    more = f"--object-store-memory={STORE} --include-dashboard=false --disable-usage-stats --include-log-monitor=false"
+    command = [sys.executable, "-m", "ray.scripts.scripts", *words.split(), *more.split(), f"--temp-dir={folder}"]
+    head = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert head.stdout is not None
+        assert any("Ray runtime started" in line for line in head.stdout), f"Ray ended with {head.wait(10)}"
+        with connected(address):
+            yield address
+    finally:
+        for process in [*psutil.Process(head.pid).children(recursive=True), head]:
+            process.kill()
+        head.communicate()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +107,14 @@ def _command(process: psutil.Process | None) -> str:
         return " ".join(process.cmdline()) if process else ""
     except psutil.Error:
         return ""
+
+
+def test_where_no_cluster_answers_is_one_sentence(pairs: list[EvaluationPair], out: Path) -> None:
+    with socket.socket() as bound:  # and nobody listens
+        bound.bind((LOOPBACK, 0))
+        address = f"{LOOPBACK}:{bound.getsockname()[1]}"
+        with pytest.raises(BadInput, match=f"Ray cannot be reached at {address}: start it with ray start --head"):
+            list(judge_on_ray(pairs, judge="nano", settings=SETTINGS, out=out, concurrency=1, address=address))
 
 
 def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(

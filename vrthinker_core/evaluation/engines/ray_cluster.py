@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from vrthinker_core.errors import BadInput
 
 CPUS_PER_JUDGE = 4  # Where a model runs on processors, as far as a node has as many
 CLIENT_PAIRS = 16  # Pairs that one process decodes and sends to a server at a time
+CONNECT_SECONDS = 10.0  # until a cluster must have answered
 OBJECT_STORE = 512 * 2**20  # Bytes, of a Ray that is started for one run; traces pass through it one by one
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
@@ -91,10 +93,18 @@ def _connect(address: str | None) -> None:
 
     own: dict[str, Any] = {"include_dashboard": False, "object_store_memory": OBJECT_STORE} if address is None else {}
     try:
+        _knock(address)
         with _without_stderr():
             ray.init(address=address or "local", log_to_driver=False, logging_level=logging.CRITICAL, **own)
-    except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError, RayError) as error:
+    except (RuntimeError, ValueError, OSError, OverflowError, RayError) as error:
         raise BadInput(_unreachable(address, first_line(error))) from None
+
+
+def _knock(address: str | None) -> None:
+    """Raises OSError where nobody listens at HOST:PORT: Ray itself may wait there for ever."""
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdecimal() and "://" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
 
 
 def _unreachable(address: str | None, cause: str) -> str:
