@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from vrthinker_core.errors import BadInput, JudgeError
 from vrthinker_core.evaluation.engines.ray_cluster import Judges, absolute_choice, connected, first_line, place_judges
-from vrthinker_core.evaluation.engines.ray_worker import ClusterJudge, make_tally, pair_row
+from vrthinker_core.evaluation.engines.ray_worker import ClusterJudge, make_beginnings, pair_row
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.traces import check_replaceable, write_atomically
@@ -26,7 +26,7 @@ class _Opening(NamedTuple):
     choice: str | None
     settings: Settings
     live: int
-    tally: Any  # See `make_tally`
+    beginnings: Any  # See `make_beginnings`
 
 
 def judge_on_ray(
@@ -43,7 +43,7 @@ def judge_on_ray(
         return
     with connected(address) as nodes:
         judges = place_judges(judge, concurrency, len(left), nodes)
-        for result, trace in _answers(left, _Opening(absolute_choice(judge), settings, judges.live, make_tally()), judges):
+        for result, trace in _answers(left, _Opening(absolute_choice(judge), settings, judges.live, make_beginnings()), judges):
             yield _keep(replace(result, pair=left.pop(result.pair.id)), trace, out)
 
 

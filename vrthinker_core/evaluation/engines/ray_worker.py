@@ -37,7 +37,7 @@ def _answer(result: PairResult | None, trace: bytes = b"", refusal: str = "") ->
     return {"result": pickle.dumps(result), "trace": trace, "refusal": refusal}
 
 
-class Tally:
+class Beginnings:
     """How often something was begun and did not end: what kills a process can count nothing there. One for all judges of a run."""
 
     def __init__(self) -> None:
@@ -53,18 +53,18 @@ class Tally:
         del self._begun[key]
 
 
-def make_tally() -> Any:
-    """The handle of a `Tally` that all nodes reach."""
+def make_beginnings() -> Any:
+    """The handle of a `Beginnings` that all nodes reach."""
     import ray
 
-    return ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Tally).remote()
+    return ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Beginnings).remote()
 
 
 class ClusterJudge:
     """One judge, opened where Ray put it. A judge that cannot be opened says why in answer to every pair."""
 
-    def __init__(self, choice: str | None, settings: Settings, live: int, tally: Any) -> None:
-        self._settings, self._live, self._tally = settings, live, tally
+    def __init__(self, choice: str | None, settings: Settings, live: int, beginnings: Any) -> None:
+        self._settings, self._live, self._beginnings = settings, live, beginnings
         self._waiting: SimpleQueue[EvaluationPair] = SimpleQueue()
         self._answers: dict[str, Future[Row]] = {}
         self._refusal = ""
@@ -82,13 +82,13 @@ class ClusterJudge:
         if self._count(me) > TRIES:
             raise CheckpointError(f"The judge's process died {TRIES} times while the judge was opened: it needs more memory.")
         backend = open_backend(choice)
-        self._tally.end.remote(me)
+        self._beginnings.end.remote(me)
         return backend
 
     def _count(self, key: str) -> int:
         import ray
 
-        return int(ray.get(self._tally.begin.remote(key)))
+        return int(ray.get(self._beginnings.begin.remote(key)))
 
     def __call__(self, row: Row) -> Row:
         """Judge the pair of a row; comes back once its run has ended."""
