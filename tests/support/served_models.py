@@ -1,11 +1,14 @@
-"""A real vLLM server of the built-in judge, where `VRT_VLLM` names a folder with vLLM."""
+"""Real servers of the built-in judge: `transformers serve`, and vLLM where `VRT_VLLM` names a folder with it."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,6 +47,22 @@ def vllm_serving(program: Path, log: Path, options: Sequence[str] = ()) -> Itera
     command = [str(program), "serve", str(NANO), "--host", "127.0.0.1", "--port", str(port), *VLLM_OPTIONS, *options]
     with _running(command, {**os.environ, **ENVIRONMENT}, log, f"http://127.0.0.1:{port}"):
         yield f"http://127.0.0.1:{port}/v1"
+
+
+@contextmanager
+def transformers_serving(folder: Path) -> Iterator[str]:
+    """`transformers serve` with a copy of the built-in judge in `folder`; gives the address and the model, `URL#MODEL`."""
+    copy = folder / "nano"
+    shutil.copytree(NANO, copy)
+    shutil.copy(Path(__file__).with_name("picture_processor.py"), copy)
+    classes = {"processor_class": "PictureProcessor", "auto_map": {"AutoProcessor": "picture_processor.PictureProcessor"}}
+    (copy / "processor_config.json").write_text(json.dumps(classes))
+    port = _free_port()
+    command = [sys.executable, "-W", "ignore", "-m", "transformers.cli.transformers", "serve", str(copy), "--trust-remote-code"]
+    command += ["--device", "cpu", "--dtype", "float32", "--host", "127.0.0.1", "--port", str(port)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    with _running(command, environment, folder / "log.txt", f"http://127.0.0.1:{port}"):
+        yield f"http://127.0.0.1:{port}/v1#{copy}"
 
 
 @contextmanager

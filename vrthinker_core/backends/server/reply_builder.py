@@ -1,5 +1,7 @@
 """ReplyBuilder: the chunks of one streamed reply become text, reasoning, token counts and label probabilities."""
 
+import json
+import re
 import time
 from typing import Any, Literal
 
@@ -7,6 +9,9 @@ from vrthinker_core.backends.server.failures import FILTERED, TOOL_PARSER
 from vrthinker_core.backends.server.label_probabilities import TokenChoice, has_digit, label_tokens
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.types.messages import Completion
+
+CALL_END = "</tool_call>"
+_UNASKED_CALL = re.compile(r"_tool_call_\d+$")  # Ids of calls that `transformers serve` gives
 
 
 class ReplyBuilder:
@@ -41,11 +46,13 @@ class ReplyBuilder:
         self._count(getattr(chunk, "usage", None))
         for choice in getattr(chunk, "choices", None) or ():
             delta = choice.delta
-            if getattr(delta, "tool_calls", None) or choice.finish_reason == "tool_calls":
-                raise BackendRefused(TOOL_PARSER)
             self._note_choices(getattr(choice, "logprobs", None))
             self._reasoning.append(_reasoning_of(delta))
             self._text += delta.content or ""
+            for call in getattr(delta, "tool_calls", None) or ():
+                self._text = _with_call(self._text, call)
+            if choice.finish_reason == "tool_calls" and not self._text.endswith(CALL_END):
+                raise BackendRefused(TOOL_PARSER)
             self.finish_reason = choice.finish_reason or self.finish_reason
         self._redirect()
         return self._give_out(len(self._text) - self._held_back())
@@ -56,7 +63,7 @@ class ReplyBuilder:
             raise BackendRefused(FILTERED)
         if self.finish_reason in ("error", "abort"):
             raise BackendFailed("The server gave up in the middle of its answer.")
-        if "</tool_call>" in self._text and "<tool_call" not in self._text:
+        if CALL_END in self._text and "<tool_call" not in self._text:
             raise BackendRefused(TOOL_PARSER)
         return self._give_out(len(self._text))
 
@@ -115,6 +122,18 @@ class ReplyBuilder:
             self._given_out = end
             self._pieces.append(len(piece))
         return piece
+
+
+def _with_call(text: str, call: Any) -> str:
+    """The reply with a call put back into it, as the protocols write it. Raises BackendRefused where a server can leave it there.
+
+    The parser of `transformers serve` takes calls out of every reply, and the white space before them, and no option keeps it from
+    that; it gives each call whole, under an id of its own form.
+    """
+    if not _UNASKED_CALL.search(call.id or ""):
+        raise BackendRefused(TOOL_PARSER)
+    name, arguments = json.dumps(call.function.name), call.function.arguments
+    return f'{text.rstrip()}\n<tool_call>{{"name": {name}, "arguments": {arguments}}}{CALL_END}'
 
 
 def _reasoning_of(delta: Any) -> str:
