@@ -5,20 +5,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 from vrthinker_core.backends.base import Backend
+from vrthinker_core.backends.built_in import NANO, NANO_LIMITS, NANO_NAME, NANO_SPEAKS
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import ProtocolName
 
-NANO = Path(__file__).resolve().parents[2] / "assets" / "nano"
-NANO_NAME = "nano (built in)"
 DEFAULT_CHECKPOINT = "qunwang13/vrthinker"  # Hub id of the published 7B checkpoint: the default where there is a GPU
 
 CHOICES = "nano, hf:ID_OR_PATH, server:URL#MODEL or scripted:FILE"
 
 MAX_PAUSE = 60  # Seconds after each piece of a script's text
-
-NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
-"""Part of every note about the built-in judge."""
 
 
 def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
@@ -32,7 +28,7 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
         return _open_default()
     kind, _, rest = choice.partition(":")
     if choice == "nano":
-        return _open_local(str(NANO), name or NANO_NAME, f"The built-in judge speaks. {NANO_LIMITS}")
+        return _open_local(str(NANO), name or NANO_NAME, NANO_SPEAKS)
     if kind == "hf" and rest:
         return _open_local(rest, name)
     if kind == "server" and rest:

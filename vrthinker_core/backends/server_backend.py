@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
+from vrthinker_core.backends.built_in import NANO_SPEAKS
 from vrthinker_core.backends.server.address import api_key, model_title, parse_address
 from vrthinker_core.backends.server.conversation import ServerConversation, stream_replies
 from vrthinker_core.backends.server.failures import Secret
@@ -32,11 +33,9 @@ class ServerBackend:
 
         Raises BadInput for an address that cannot be, another JudgeError where the server has no such model or does not answer.
         """
-        from vrthinker_core.backends.factory import NANO_LIMITS
-
         address, secret, patience = parse_address(text), Secret(api_key()), patience or Patience()
         model = find_model(address, secret, patience)
-        notes = (f"The built-in judge speaks. {NANO_LIMITS}",) if model.built_in else ()
+        notes = (NANO_SPEAKS,) if model.built_in else ()
         return cls(Server(address, model, secret, patience), name or model_title(model.id), notes)
 
     @property

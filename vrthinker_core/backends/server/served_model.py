@@ -8,6 +8,7 @@ from typing import Any
 import openai
 import stamina
 
+from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS, forced_redirect_of, protocol_of
 from vrthinker_core.backends.server.address import ServerAddress, model_title
 from vrthinker_core.backends.server.failures import GARBAGE, Passing, RequestRefusal, Secret, ending, failure_of, unavailable
@@ -113,8 +114,6 @@ def recognise(card: Mapping[str, Any], chosen: ProtocolName | None) -> ServedMod
 
 def _built_in(model: ServedModel) -> ServedModel:
     """The built-in judge, which knows its own protocol's sentences alone and is made to answer by a redirect of its own."""
-    from vrthinker_core.backends.factory import NANO
-
     return replace(model, protocol=protocol_of(NANO, str(NANO)), forced_redirect=forced_redirect_of(NANO), built_in=True)
 
 

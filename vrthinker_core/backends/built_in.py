@@ -1,0 +1,11 @@
+"""The built-in judge: where its checkpoint lies, what it is called, and what must be known of it."""
+
+from pathlib import Path
+
+NANO = Path(__file__).resolve().parents[2] / "assets" / "nano"
+NANO_NAME = "nano (built in)"
+
+NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
+"""Part of every note about it."""
+
+NANO_SPEAKS = f"The built-in judge speaks. {NANO_LIMITS}"
