@@ -1,0 +1,138 @@
+"""The paper's reward of a rollout, part by part, and the advantages within a group (section on GRPO; α, k, ω, η as published).
+
+A part that cannot be computed is None, never 0: a run whose turns state no labels has no CoT gain, and a pair of which nothing is
+known has no accuracy.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from vrthinker_core.types import Dimension, Run, StopReason, Turn, Verdict
+
+SUB_SCORES = (Dimension.TA, Dimension.VQ, Dimension.MQ)
+OVERALL_SHARE = 0.5  # α: the share of the overall label in the accuracy
+EPSILON = 1e-4  # Beside the standard deviation of a group, as TRL has it
+
+StatedVerdict = Callable[[Turn], Verdict | None]
+"""The labels that a turn stands by: a dialect without recommended answers states them in its think text, or nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardWeights:
+    """The constants of the reward, with the paper's values."""
+
+    overall: float = OVERALL_SHARE
+    gain: float = 0.2  # k: what a step of accuracy from the first stated labels to the last is worth
+    looking: float = 0.5  # η: what looking is worth in a group that looks too seldom
+    looking_share: float = 0.2  # ω: the share of rollouts that look at more frames, from which on looking earns nothing
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutReward:
+    """The parts of one rollout's reward."""
+
+    format: float  # 1 when every turn is well formed and the run was answered, else 0
+    accuracy: float | None  # 0 to 1; None where no label of the pair is known
+    gain: float | None  # k times (accuracy of the last stated labels − accuracy of the first); None where no labels are stated
+    exploration: float  # η times what the group lacks of ω, for a rollout that looked
+
+    @property
+    def total(self) -> float | None:
+        """The sum of what could be computed; None without an accuracy."""
+        return None if self.accuracy is None else self.format + self.accuracy + (self.gain or 0.0) + self.exploration
+
+
+def recommended(turn: Turn) -> Verdict | None:
+    """The labels of the turn's own answer, recommended or final."""
+    return turn.reply.verdict
+
+
+def group_rewards(
+    runs: Sequence[Run], truth: Verdict, weights: RewardWeights = RewardWeights(), stated: StatedVerdict = recommended
+) -> list[RolloutReward]:
+    """The rewards of the rollouts of one pair, whose true labels are `truth`, in order."""
+    looked = [looks(run) for run in runs]
+    bonus = weights.looking * max(weights.looking_share - fmean(looked), 0.0) if runs else 0.0
+    return [
+        RolloutReward(
+            format_reward(run),
+            accuracy(_verdict(run), truth, weights.overall),
+            cot_gain(run, truth, weights, stated),
+            bonus if looking else 0.0,
+        )
+        for run, looking in zip(runs, looked, strict=True)
+    ]
+
+
+def format_reward(run: Run) -> float:
+    """1 when the run ended with a whole answer and no turn has a problem or was cut short, else 0."""
+    end = run.finished
+    answered = end is not None and end.stop is StopReason.ANSWERED and not end.provisional
+    return float(answered and all(turn.completion.stop == "end" and not turn.problems for turn in run.turns))
+
+
+def accuracy(verdict: Verdict | None, truth: Verdict, overall: float = OVERALL_SHARE) -> float | None:
+    """α·[OA right] + (1 − α)·mean of [right] over TA, VQ and MQ, over the labels that are known. A label not given is wrong.
+
+    Where only one of the two halves is known it counts whole; None where neither is.
+    """
+    right = {each: label is dict(verdict or ()).get(each) for each, label in truth if label is not None}
+    parts = [right[each] for each in SUB_SCORES if each in right]
+    halves = [(overall, float(right[Dimension.OA]))] if Dimension.OA in right else []
+    halves += [(1 - overall, fmean(parts))] if parts else []
+    total = sum(weight for weight, _ in halves)
+    return sum(weight * value for weight, value in halves) / total if total else None
+
+
+def cot_gain(run: Run, truth: Verdict, weights: RewardWeights, stated: StatedVerdict = recommended) -> float | None:
+    """k times the sum of what each turn's labels gain over those before; it telescopes to the last minus the first.
+
+    So a policy can earn by starting wrong: `first_accuracy` is what tells that. None where fewer than two turns were needed to
+    state labels and a turn states none, or where nothing of the pair is known.
+    """
+    values = list(_stated_accuracies(run, truth, weights, stated))
+    known = [value for value in values if value is not None]
+    if not known or len(known) < min(2, len(values)):
+        return None
+    return weights.gain * (known[-1] - known[0])
+
+
+def first_accuracy(
+    run: Run, truth: Verdict, weights: RewardWeights = RewardWeights(), stated: StatedVerdict = recommended
+) -> float | None:
+    """The accuracy of the first labels that the run states: when it falls while the CoT gain rises, the gain is being gamed."""
+    return next((value for value in _stated_accuracies(run, truth, weights, stated) if value is not None), None)
+
+
+def looks(run: Run) -> bool:
+    """The rollout was shown frames that it asked for."""
+    return any(turn.frames for turn in run.turns[1:])
+
+
+def advantages(totals: Sequence[float | None]) -> list[float | None]:
+    """(reward − group mean) / group standard deviation, as TRL's GRPO computes it; None for what has no reward.
+
+    In a group of equal rewards all are 0. Such a group teaches nothing: dynamic sampling draws it again (`is_mixed`).
+    """
+    known = [total for total in totals if total is not None]
+    if not is_mixed(totals):
+        return [None if total is None else 0.0 for total in totals]
+    mean, spread = fmean(known), stdev(known) + EPSILON
+    return [None if total is None else (total - mean) / spread for total in totals]
+
+
+def is_mixed(totals: Sequence[float | None]) -> bool:
+    """The rewards of the group differ, so there is something to learn from it."""
+    known = [total for total in totals if total is not None]
+    return bool(known) and max(known) - min(known) > 1e-9
+
+
+def _verdict(run: Run) -> Verdict | None:
+    return run.finished.verdict if run.finished and not run.finished.provisional else None
+
+
+def _stated_accuracies(run: Run, truth: Verdict, weights: RewardWeights, stated: StatedVerdict) -> Iterator[float | None]:
+    for turn in run.turns:
+        verdict = stated(turn)
+        yield None if verdict is None or not verdict.labels else accuracy(verdict, truth, weights.overall)
