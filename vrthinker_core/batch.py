@@ -39,7 +39,7 @@ def judge_many(
     taken from the iterable only as they are needed: besides those that are being judged, the videos of a few more are being opened.
     `trace_of(position)` names the file that a pair's trace is kept in, None for none.
     """
-    stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else _stream_one_by_one
+    stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
     with DecoderPool() as decoder_pool:
         rows = (
             _Row(position, Comparison(pair, backend, settings, cancelled, decoder_pool), TraceWriter(trace_of(position)))
@@ -48,7 +48,8 @@ def judge_many(
         yield from _run_rows(rows, stream_batch, live)
 
 
-def _stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+def stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+    """What `BatchBackend.stream_batch` gives, from conversations that generate one after another."""
     for position, request in enumerate(requests):
         for item in stream_items(request):
             yield position, item

@@ -55,6 +55,10 @@ class VisionEncoder:
         num_tokens = grid[0] * grid[1] * grid[2] // processor.merge_size**2
         return VisionItem(kind, tuple(frame.key for frame in frames), grid, num_tokens, frames)
 
+    def pixel_values(self, items: Sequence[VisionItem]) -> torch.Tensor:
+        """The patches of all items, (patches, channels * 2 * patch * patch), as the model's `forward` takes them."""
+        return torch.from_numpy(np.concatenate([self._patches(item) for item in items]))
+
     @torch.inference_mode()
     def encode(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
         """Image features of each item, (tokens, hidden), in order. Those not in the cache are computed in one pass."""
@@ -100,7 +104,7 @@ class VisionEncoder:
     def _forward(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
         limit_threads(self._threads)
         weight = self._encoder.patch_embed.proj.weight
-        patches = torch.from_numpy(np.concatenate([self._patches(item) for item in items]))
+        patches = self.pixel_values(items)
         grid_thw = torch.tensor([item.grid_thw for item in items], device=weight.device)
         output = self._encoder(patches.to(weight.device, weight.dtype), grid_thw=grid_thw).pooler_output
         per_item = [features.clone() for features in output.split([item.num_tokens for item in items])]

@@ -1,0 +1,86 @@
+"""Token rows: what is trained is what was generated, token for token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from vrthinker_core import ScriptedBackend
+from vrthinker_core.backends.factory import NANO
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
+from vrthinker_core.training.drawn_world.scenes import draw_pair
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
+from vrthinker_core.training.token_rows import IGNORED, TokenRow, collate, token_rows
+from vrthinker_core.types import Settings
+
+
+def labelled(seed: int) -> LabelledPair:
+    pair = draw_pair(seed)
+    return LabelledPair(pair.prompt, pair.verdict, DrawnFrames(pair), seed)
+
+
+@pytest.fixture(scope="module")
+def nano() -> Iterator[TransformersBackend]:
+    backend = TransformersBackend.load(str(NANO))
+    yield backend
+    backend.close()
+
+
+@pytest.fixture(scope="module")
+def rollouts(nano: TransformersBackend) -> list[Rollout]:
+    return list(play(map(labelled, range(2_000_000_000, 2_000_000_003)), nano, Settings()))
+
+
+def rows_of(rollout: Rollout, nano: TransformersBackend) -> list[TokenRow]:
+    return list(token_rows(rollout, nano.loaded))
+
+
+def learnt(row: TokenRow) -> list[int]:
+    return [label for label in row.labels if label != IGNORED]
+
+
+def test_the_built_in_judge_is_right_on_its_own_world(rollouts: list[Rollout]) -> None:
+    assert all(rollout.correct for rollout in rollouts)
+    assert all(len(rollout.prompts) == len(rollout.run.turns) > 1 for rollout in rollouts)
+
+
+def test_exactly_the_tokens_that_were_sampled_are_learnt(rollouts: list[Rollout], nano: TransformersBackend) -> None:
+    end = nano.loaded.tokenizer.control.im_end
+    for rollout in rollouts:
+        (row,) = rows_of(rollout, nano)
+        assert learnt(row) == [token for turn in rollout.run.turns for token in (*turn.completion.tokens, end)]
+        assert row.turns == tuple(turn.number for turn in rollout.run.turns)
+
+
+def look(*indices: int) -> str:
+    call = f'{{"name": "select_frames", "arguments": {{"frame_indices": {list(indices)}}}}}'
+    return f"<Snapshot>a</Snapshot><Think>b</Think><tool_call>{call}</tool_call>"
+
+
+ANSWER = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=0, VQ=0, MQ=0, OA=0</Answer>"
+
+
+@pytest.mark.parametrize(("window", "turns"), [(None, [(1, 2, 3, 4)]), (1, [(1, 2), (3,), (4,)]), (0, [(1, 2, 3, 4)])])
+def test_a_window_makes_rows_of_their_own(window: int | None, turns: list[tuple[int, ...]], nano: TransformersBackend) -> None:
+    judge = ScriptedBackend([look(1), look(2), look(3), ANSWER], protocol="paired")
+    (rollout,) = play([labelled(7)], judge, Settings(window=window))
+    rows = rows_of(rollout, nano)
+    assert [row.turns for row in rows] == turns
+    end = nano.loaded.tokenizer.control.im_end
+    written = [turn.completion.text for turn in rollout.run.turns]
+    assert [token for row in rows for token in learnt(row)].count(end) == 4
+    decoded = [nano.loaded.tokenizer.decode(learnt(row)) for row in rows]
+    assert decoded == ["".join(written[turn - 1] + "<|im_end|>" for turn in row.turns) for row in rows]
+
+
+def test_greedy_tokens_are_the_argmax_of_the_row(rollouts: list[Rollout], nano: TransformersBackend) -> None:
+    (row,) = rows_of(rollouts[0], nano)
+    batch = collate([row], nano.loaded)
+    labels = batch.pop("labels")
+    with torch.inference_mode():
+        logits = nano.loaded.model(**batch).logits
+    taught = labels[0, 1:] != IGNORED
+    assert torch.equal(logits[0, :-1][taught].argmax(-1), labels[0, 1:][taught])

@@ -1,0 +1,128 @@
+"""Rollouts: deliberations of pairs whose labels are known, played by a judge through the very loop that page and evaluation use.
+
+What is trained is what is shown: prompts, frames, responses to calls and the memory window are those of `Deliberation`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from vrthinker_core.backends.base import Backend, BatchBackend, Conversation, GenerationRequest
+from vrthinker_core.batch import stream_one_by_one
+from vrthinker_core.deliberation import Deliberation
+from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
+from vrthinker_core.types import Frame, ProtocolName, Run, Settings, StopReason, Thumbnail, Turn, Verdict
+from vrthinker_core.types.events import Finished, Started
+from vrthinker_core.types.frames import FrameSource
+from vrthinker_core.types.messages import Completion, Message
+
+LIVE = 64  # Rollouts in one batch
+SEED_STEP = 7919  # Between the seeds of two samples of one pair
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledPair:
+    """A pair whose true labels are known, with the frames that a judge may be shown."""
+
+    prompt: str
+    truth: Verdict
+    source: FrameSource = field(repr=False)
+    seed: int = 0  # Tells pairs apart where replies are sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One finished deliberation, and what the judge was sent before each of its replies."""
+
+    pair: LabelledPair
+    run: Run
+    prompts: tuple[tuple[Message, ...], ...]  # As long as the run has turns
+
+    @property
+    def correct(self) -> bool:
+        """All four labels are the true ones, in a final answer."""
+        end = self.run.finished
+        return end is not None and not end.provisional and end.stop is StopReason.ANSWERED and end.verdict == self.pair.truth
+
+
+def play(
+    pairs: Iterable[LabelledPair], backend: Backend, settings: Settings, samples: int = 1, live: int = LIVE
+) -> Iterator[Rollout]:
+    """`samples` rollouts of each pair, in order, `live` at a time and turn by turn. Raises what the judge raises."""
+    waiting = (_Player(pair, backend, settings, number) for pair in pairs for number in range(samples))
+    while batch := list(islice(waiting, live)):
+        try:
+            _play_batch(batch, backend)
+        finally:
+            for player in batch:
+                player.close()
+        yield from (player.rollout() for player in batch)
+
+
+def _play_batch(batch: Sequence["_Player"], backend: Backend) -> None:
+    stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
+    while running := [player for player in batch if not player.over]:
+        for position, item in stream_batch([player.request() for player in running]):
+            if isinstance(item, Exception):
+                raise item
+            if isinstance(item, Completion):
+                running[position].take(item)
+
+
+class _Player:
+    """One deliberation on its way."""
+
+    def __init__(self, pair: LabelledPair, backend: Backend, settings: Settings, number: int) -> None:
+        self._pair, self._backend = pair, backend
+        dialect = make_dialect(settings, _protocol(backend, settings))
+        seed = (settings.seed + pair.seed * 31 + number * SEED_STEP) % 2**31
+        self._settings = with_defaults(replace(settings, seed=seed), dialect)
+        follows = backend.follows_instructions
+        self._deliberation = Deliberation(pair.prompt, dialect, self._settings, pair.source, follows_instructions=follows)
+        self._conversation: Conversation | None = None
+        self._prompts: list[tuple[Message, ...]] = []
+        self._turns: list[Turn] = []
+
+    @property
+    def over(self) -> bool:
+        return self._deliberation.stop_reason is not None
+
+    def request(self) -> GenerationRequest:
+        """What is to be generated now."""
+        deliberation = self._deliberation
+        self._conversation = self._conversation or self._backend.open_conversation()
+        deliberation.fit(self._conversation.count_tokens, self._conversation.context_length)
+        self._prompts.append(deliberation.ask())
+        return GenerationRequest(self._conversation, self._prompts[-1], deliberation.sampling())
+
+    def take(self, completion: Completion) -> None:
+        """Read the reply, and fetch the frames it asks for."""
+        deliberation, new = self._deliberation, self._prompts[-1][-1]
+        number, forced, in_view = deliberation.turn, deliberation.last_turn, deliberation.in_view
+        reply = deliberation.take(completion)
+        frames = tuple(_shown(frame, deliberation.dialect) for frame in new.frames)
+        self._turns.append(Turn(number, new.text, frames, completion, reply, forced, in_view))
+
+    def close(self) -> None:
+        """Free the KV cache."""
+        if self._conversation is not None:
+            self._conversation.close()
+
+    def rollout(self) -> Rollout:
+        """The finished run."""
+        deliberation, dialect = self._deliberation, self._deliberation.dialect
+        verdict, provisional = deliberation.verdict
+        assert deliberation.stop_reason is not None
+        started = Started(self._pair.prompt, self._backend.name, dialect.name, self._settings, (None, None), dialect.system)
+        seconds = sum(turn.completion.seconds for turn in self._turns)
+        finished = Finished(deliberation.stop_reason, verdict, provisional, seconds=seconds)
+        return Rollout(self._pair, Run(started, tuple(self._turns), finished), tuple(self._prompts))
+
+
+def _shown(frame: Frame, dialect: Dialect) -> Thumbnail:
+    """Which frame it was; a rollout keeps no picture of it."""
+    return Thumbnail(frame.ref, dialect.frame_number(frame.ref), frame.index, frame.seconds, frame.until, b"", frame.note)
+
+
+def _protocol(backend: Backend, settings: Settings) -> ProtocolName:
+    return (backend.protocol or "paired") if settings.protocol == "auto" else settings.protocol

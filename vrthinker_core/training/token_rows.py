@@ -1,0 +1,96 @@
+"""Rollouts as token rows: the tokens that were sampled and the pictures that were seen; only the judge's own tokens are learnt."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from vrthinker_core.backends.local.engine.generation import LoadedModel
+from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, render_prompt
+from vrthinker_core.training.rollouts import Rollout
+from vrthinker_core.types import Turn
+from vrthinker_core.types.messages import Message
+
+IGNORED = -100  # The label of a token that is not learnt, as torch's cross entropy has it
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """One training example: a conversation up to the end of a reply."""
+
+    input_ids: tuple[int, ...]
+    labels: tuple[int, ...]  # The token itself where it is learnt, IGNORED elsewhere; as long as `input_ids`
+    items: tuple[VisionItem, ...]  # The pictures, in the order of their placeholders
+    turns: tuple[int, ...]  # Numbers of the turns whose replies are learnt here, 1-based
+
+    @property
+    def learnt(self) -> int:
+        """Tokens that are learnt."""
+        return sum(label != IGNORED for label in self.labels)
+
+
+def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
+    """The rollout as rows; each reply is learnt in exactly one of them.
+
+    One row holds all turns as long as each prompt goes on where the last reply ended. With a finite memory window it does not, so
+    every turn whose prompt was changed afterwards ends a row of its own.
+    """
+    first = 0
+    prompts = [_render(prompt, loaded) for prompt in rollout.prompts]
+    replies = [_reply_tokens(turn, loaded) for turn in rollout.run.turns]
+    for k, prompt in enumerate(prompts):
+        whole = [*prompt, *replies[k]]
+        if k + 1 < len(prompts) and prompts[k + 1][: len(whole)] == whole:
+            continue
+        spans = [(len(prompts[turn]), len(prompts[turn]) + len(replies[turn])) for turn in range(first, k + 1)]
+        yield _row(whole, spans, tuple(range(first + 1, k + 2)), loaded)
+        first = k + 1
+
+
+def collate(rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16) -> dict[str, torch.Tensor]:
+    """A batch for `forward`, padded on the right to a multiple of `multiple` tokens.
+
+    `input_ids`, `labels`, `attention_mask`, `mm_token_type_ids`: (rows, tokens); `image_grid_thw`: (pictures, 3); `pixel_values`:
+    (patches, channels * 2 * patch * patch). The mask is all ones: what is padded stands on the right, where causal attention never
+    looks.
+    """
+    length = -(-max(len(row.input_ids) for row in rows) // multiple) * multiple
+    ids = torch.full((len(rows), length), loaded.tokenizer.control.endoftext)
+    labels = torch.full((len(rows), length), IGNORED)
+    for number, row in enumerate(rows):
+        ids[number, : len(row.input_ids)] = torch.tensor(row.input_ids)
+        labels[number, : len(row.labels)] = torch.tensor(row.labels)
+    items = [item for row in rows for item in row.items]
+    return {
+        "input_ids": ids,
+        "labels": labels,
+        "attention_mask": torch.ones_like(ids),
+        "mm_token_type_ids": (ids == loaded.tokenizer.control.image_pad).long(),
+        "image_grid_thw": torch.tensor([item.grid_thw for item in items]),
+        "pixel_values": loaded.vision.pixel_values(items),
+    }
+
+
+def _render(messages: Sequence[Message], loaded: LoadedModel) -> list[PromptItem]:
+    return render_prompt(messages, loaded.tokenizer, loaded.vision.vision_item)
+
+
+def _reply_tokens(turn: Turn, loaded: LoadedModel) -> list[int]:
+    """What the judge wrote, with its end token where it ended the reply itself."""
+    completion = turn.completion
+    end = [loaded.tokenizer.control.im_end] if completion.stop == "end" else []
+    return [*(completion.tokens or loaded.tokenizer.encode(completion.text)), *end]
+
+
+def _row(items: Sequence[PromptItem], spans: Sequence[tuple[int, int]], turns: tuple[int, ...], loaded: LoadedModel) -> TokenRow:
+    """Placeholders in the place of pictures; `spans` are the replies in `items`."""
+    taught = {position for start, end in spans for position in range(start, end)}
+    ids: list[int] = []
+    labels: list[int] = []
+    pads = {"image": loaded.tokenizer.control.image_pad, "video": loaded.tokenizer.control.video_pad}
+    for position, item in enumerate(items):
+        new = [item] if isinstance(item, int) else [pads[item.kind]] * item.num_tokens
+        ids += new
+        labels += new if position in taught else [IGNORED] * len(new)
+    pictures = tuple(item for item in items if not isinstance(item, int))
+    return TokenRow(tuple(ids), tuple(labels), pictures, turns)
