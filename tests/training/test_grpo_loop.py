@@ -1,0 +1,103 @@
+"""GRPO's loss and the loop around it, on the built-in judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from transformers import Qwen2_5_VLForConditionalGeneration
+
+from tests.training.test_token_rows import labelled
+from vrthinker_core.backends.factory import NANO
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.training.grpo_loop import GrpoOptions, Learner, draw_groups, train_step
+from vrthinker_core.training.policy_loss import TokenScores, kl_to_reference, policy_loss, score_tokens
+from vrthinker_core.training.rollouts import play
+from vrthinker_core.training.token_rows import collate, token_rows
+from vrthinker_core.types import Settings
+
+SEED = 2_000_000_000
+
+
+@pytest.fixture(scope="module")
+def nano() -> Iterator[TransformersBackend]:
+    backend = TransformersBackend.load(str(NANO))
+    yield backend
+    backend.close()
+
+
+def trainable() -> Qwen2_5_VLForConditionalGeneration:
+    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(str(NANO), dtype=torch.float32)
+    model.model.visual.requires_grad_(False)
+    return model
+
+
+def scores(*logprobs: float) -> TokenScores:
+    values = torch.tensor(logprobs, requires_grad=True)
+    return TokenScores(values, torch.zeros_like(values), torch.zeros(len(logprobs), dtype=torch.long))
+
+
+@pytest.mark.parametrize("advantage", [2.0, -2.0])
+def test_on_the_policy_itself_the_gradient_is_the_advantage(advantage: float) -> None:
+    own = scores(-0.5, -1.5)
+    policy_loss(own, own.logprobs.detach(), torch.tensor([advantage])).sum().backward()
+    assert own.logprobs.grad is not None
+    assert own.logprobs.grad.tolist() == pytest.approx([-advantage, -advantage])
+
+
+def test_what_has_gone_too_far_already_is_not_pushed_on() -> None:
+    own, old = scores(-0.1, -3.0), torch.tensor([-1.0, -1.0])
+    policy_loss(own, old, torch.tensor([1.0])).sum().backward()
+    assert own.logprobs.grad is not None
+    assert own.logprobs.grad[0] == 0  # its ratio is above 1 + clip
+    assert own.logprobs.grad[1] < 0
+
+
+def test_the_kl_is_nothing_only_where_both_agree() -> None:
+    same = torch.tensor([-0.3, -2.0])
+    assert kl_to_reference(same, same).tolist() == [0, 0]
+    assert (kl_to_reference(same, same + torch.tensor([0.5, -0.5])) > 0).all()
+
+
+def test_scores_are_those_of_the_whole_logits(nano: TransformersBackend) -> None:
+    rollouts = list(play(map(labelled, (SEED, SEED + 1)), nano, Settings()))
+    rows = [row for rollout in rollouts for row in token_rows(rollout, nano.loaded)]
+    batch = collate(rows, nano.loaded)
+    with torch.no_grad():
+        found = score_tokens(trainable(), batch)
+        inputs = {name: value for name, value in batch.items() if name != "labels"}
+        logits = trainable()(**inputs).logits[:, :-1].float()
+    labels = batch["labels"][:, 1:]
+    wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view_as(labels)
+    assert torch.allclose(-found.logprobs, wanted[labels != -100], atol=1e-5)
+    assert found.rows.bincount().tolist() == [row.learnt for row in rows]
+
+
+def test_a_step_makes_good_rollouts_likelier_and_bad_ones_less_so(nano: TransformersBackend) -> None:
+    judge = TransformersBackend.load(str(NANO))
+    policy, reference = trainable(), trainable().requires_grad_(False)
+    optimizer = torch.optim.SGD([each for each in policy.parameters() if each.requires_grad], lr=0.05)
+    options = GrpoOptions(pairs=2, samples=4, redraws=6, settings=Settings(temperature=1.6))
+    groups, drawn = draw_groups(iter(map(labelled, range(SEED, SEED + 12))), judge, options)
+    assert 0 < len(groups) <= 2
+    assert drawn >= len(groups)
+    learner = Learner(policy, reference, optimizer, judge)
+    before = nano.loaded.model.state_dict()
+    report = train_step(groups, drawn, learner, options)
+    assert report.kl == pytest.approx(0, abs=1e-6)
+    assert report.entropy > 0
+    rows = [
+        (row, gain)
+        for group in groups
+        for rollout, gain in zip(group.rollouts, group.advantages, strict=True)
+        for row in token_rows(rollout, judge.loaded)
+    ]
+    batch = collate([row for row, _ in rows], judge.loaded)
+    with torch.no_grad():
+        moved = score_tokens(policy, batch).logprobs - score_tokens(reference, batch).logprobs
+    gains = torch.tensor([gain for _, gain in rows])[score_tokens(reference, batch).rows]
+    assert (moved * gains).sum() > 0
+    after = judge.loaded.model.state_dict()
+    assert any(not torch.equal(after[name], before[name]) for name in after)
+    assert all(torch.equal(after[name], before[name]) for name in after if ".visual." in name)

@@ -1,0 +1,121 @@
+"""GRPO on one processor: rollouts through the product's loop, the paper's reward, one optimizer step a batch of pairs.
+
+TRL's trainer runs the third stage on GPUs. On a processor this loop is the quicker one: TRL keeps no cache between turns and runs the
+vision tower again at each pass.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from transformers import Qwen2_5_VLForConditionalGeneration
+
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.training.policy_loss import kl_to_reference, policy_loss, score_tokens
+from vrthinker_core.training.rewards import RewardWeights, RolloutReward, advantages, group_rewards, is_mixed
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
+from vrthinker_core.training.token_rows import TokenRow, collate, token_rows
+from vrthinker_core.types import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class GrpoOptions:
+    """The paper's values where it gives some, sized for a processor."""
+
+    pairs: int = 8  # With mixed rewards, a step (paper: 64)
+    samples: int = 8  # Of each pair
+    redraws: int = 3  # Batches of pairs drawn at most for a step, until enough groups are mixed
+    clip: float = 0.2
+    kl: float = 0.01  # β
+    micro_batch: int = 16  # Rows in one forward pass
+    weights: RewardWeights = field(default_factory=RewardWeights)
+    settings: Settings = field(default_factory=lambda: Settings(temperature=1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rollouts of one pair, with their rewards and advantages."""
+
+    rollouts: tuple[Rollout, ...]
+    rewards: tuple[RolloutReward, ...]
+    advantages: tuple[float, ...]  # 0 for a rollout without a reward
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """What one optimizer step learnt from."""
+
+    groups: tuple[Group, ...]
+    drawn: int  # Groups that were played for them
+    loss: float
+    entropy: float  # Mean over the learnt tokens, in nats
+    kl: float  # To the reference, mean over the learnt tokens
+
+
+def draw_groups(pairs: Iterator[LabelledPair], judge: TransformersBackend, options: GrpoOptions) -> tuple[list[Group], int]:
+    """Dynamic sampling: groups whose rewards differ, and how many were played to find them."""
+    mixed: list[Group] = []
+    drawn = 0
+    for _ in range(options.redraws):
+        batch = list(itertools.islice(pairs, options.pairs))
+        rollouts = list(play(batch, judge, options.settings, options.samples, options.pairs * options.samples))
+        groups = [_group(rollouts[start : start + options.samples], options) for start in range(0, len(rollouts), options.samples)]
+        drawn += len(groups)
+        mixed += [group for group in groups if is_mixed([reward.total for reward in group.rewards])]
+        if len(mixed) >= options.pairs or not batch:
+            break
+    return mixed[: options.pairs], drawn
+
+
+def _group(rollouts: Sequence[Rollout], options: GrpoOptions) -> Group:
+    rewards = group_rewards([rollout.run for rollout in rollouts], rollouts[0].pair.truth, options.weights)
+    known = advantages([reward.total for reward in rewards])
+    return Group(tuple(rollouts), tuple(rewards), tuple(value or 0.0 for value in known))
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """What a step changes, and what it is held to."""
+
+    policy: Qwen2_5_VLForConditionalGeneration  # Its trainable parameters are those with a gradient
+    reference: Qwen2_5_VLForConditionalGeneration  # Where training began; never changed
+    optimizer: torch.optim.Optimizer
+    judge: TransformersBackend  # Plays the rollouts; `train_step` gives it the policy's weights
+
+
+def train_step(groups: Sequence[Group], drawn: int, learner: Learner, options: GrpoOptions) -> StepReport:
+    """One optimizer step over all rollouts of the groups, each token with its rollout's advantage."""
+    loaded = learner.judge.loaded
+    rows = [
+        (row, advantage)
+        for group in groups
+        for rollout, advantage in zip(group.rollouts, group.advantages, strict=True)
+        for row in token_rows(rollout, loaded)
+    ]
+    rows.sort(key=lambda entry: len(entry[0].input_ids))  # little padding
+    total = max(1, sum(row.learnt for row, _ in rows))
+    sums = torch.zeros(3)
+    for start in range(0, len(rows), options.micro_batch):
+        sums += _backward(rows[start : start + options.micro_batch], total, learner, options)
+    if rows:
+        torch.nn.utils.clip_grad_norm_([each for each in learner.policy.parameters() if each.requires_grad], 1.0)
+        learner.optimizer.step()
+        learner.optimizer.zero_grad()
+        loaded.model.load_state_dict(learner.policy.state_dict())
+    loss, entropy, kl = (sums / total).tolist()
+    return StepReport(tuple(groups), drawn, loss, entropy, kl)
+
+
+def _backward(rows: Sequence[tuple[TokenRow, float]], total: int, learner: Learner, options: GrpoOptions) -> torch.Tensor:
+    """Add the gradients of some rows; gives the sums of loss, entropy and KL over their learnt tokens."""
+    batch = collate([row for row, _ in rows], learner.judge.loaded)
+    scores = score_tokens(learner.policy, batch)
+    with torch.no_grad():
+        reference = score_tokens(learner.reference, batch).logprobs
+    kl = kl_to_reference(scores.logprobs, reference)
+    gains = torch.tensor([advantage for _, advantage in rows])
+    # One step a batch of rollouts: the policy that wrote them is the policy that is trained.
+    losses = policy_loss(scores, scores.logprobs.detach(), gains, options.clip) + options.kl * kl
+    (losses.sum() / total).backward()  # type: ignore[no-untyped-call]
+    return torch.stack([losses.sum(), scores.entropy.sum(), kl.sum()]).detach()
