@@ -113,7 +113,7 @@ def test_a_folder_of_another_run_is_refused_and_the_same_run_asks_for_resume(tmp
     others = {
         "the data set": run_description(PAIRS[1:]),
         "the judge scripted": run_description(PAIRS, "nano"),
-        "the settings max_turns None": run_description(PAIRS, settings=Settings(max_turns=2)),
+        "the settings max_turns left to the protocol": run_description(PAIRS, settings=Settings(max_turns=2)),
     }
     for resume in (False, True):
         for difference, other in others.items():

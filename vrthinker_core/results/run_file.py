@@ -50,7 +50,9 @@ class EvaluationRun:
         if self.judge != other.judge:
             return f"the judge {self.judge}"
         mine, its = asdict(self.settings), asdict(other.settings)
-        changed = [f"{name} {value}" for name, value in mine.items() if value != its[name]]
+        changed = [
+            f"{name} {'left to the protocol' if value is None else value}" for name, value in mine.items() if value != its[name]
+        ]
         return f"the settings {', '.join(changed)}" if changed else ""
 
 

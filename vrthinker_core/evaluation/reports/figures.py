@@ -5,6 +5,7 @@ from vrthinker_core.evaluation.scores.agreement import Baseline, DimensionAgreem
 from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
 from vrthinker_core.evaluation.scores.summary import ResultCounts
 from vrthinker_core.types import Preference, Verdict
+from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
 NONE = "–"
@@ -72,7 +73,9 @@ def counts_sentence(counts: ResultCounts) -> str:
     told = ", ".join(f"{number:,} {what}" for number, what in outcomes if number or what == "judged")
     outside = [(counts.broken, "broken"), (counts.left_out, "left out, for people could not say")]
     aside = ", ".join(f"{number:,} {what}" for number, what in outside if number)
-    return f"{counts.pairs:,} pairs of {counts.prompts:,} prompts: {told}.{f' Not counted: {aside}.' if aside else ''}"
+    return (
+        f"{count(counts.pairs, 'pair')} of {count(counts.prompts, 'prompt')}: {told}.{f' Not counted: {aside}.' if aside else ''}"
+    )
 
 
 def provisional_sentence(counts: ResultCounts) -> str:
