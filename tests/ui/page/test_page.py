@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +64,10 @@ def status(page: Page) -> str:
 
 
 def wait_for(page: Page, pattern: str, seconds: float = 30) -> None:
-    until(lambda: page.wait_for_timeout(30) or re.search(pattern, status(page)), seconds)
+    end = time.monotonic() + seconds
+    while not re.search(pattern, said := status(page)):
+        assert time.monotonic() < end, f"not within {seconds} s: {pattern!r}; the page says {said!r}"
+        page.wait_for_timeout(30)
 
 
 def start(page: Page, clips: Clips) -> None:
