@@ -137,7 +137,7 @@ def test_what_differs_between_two_runs_is_said() -> None:
     assert run.difference(run_description(PAIRS[1:])) == "the data set pairs.csv (csv, 5 rows)"
     assert run.difference(run_description(PAIRS, "nano")) == "the judge scripted"
     other = run_description(PAIRS, settings=Settings(max_turns=3, swap="on"))
-    assert run.difference(other) == "the settings max_turns None, swap off"
+    assert run.difference(other) == "the settings max_turns left to the protocol, swap off"
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
