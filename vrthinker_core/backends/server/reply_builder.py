@@ -6,7 +6,7 @@ import time
 from typing import Any, Literal
 
 from vrthinker_core.backends.server.failures import FILTERED, TOOL_PARSER
-from vrthinker_core.backends.server.label_probabilities import TokenChoice, has_digit, label_tokens
+from vrthinker_core.backends.server.label_tokens import TokenChoice, has_digit, label_tokens
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.types.messages import Completion
 

@@ -1,4 +1,4 @@
-"""Label probabilities from the `top_logprobs` of a server: how likely each of 0, 1 and 2 was where a label's digit stands."""
+"""Label tokens from the `top_logprobs` of a server: how likely each of 0, 1 and 2 was where a label's digit stands."""
 
 import math
 import re
