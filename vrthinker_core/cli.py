@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vrthinker_core.commands.arguments import LINE_SECONDS, print_error, progress, read_lines, read_numbers, read_reply
+from vrthinker_core.commands.arguments import LINE_SECONDS, JudgeOption, print_error, progress, read_lines, read_numbers, read_reply
 from vrthinker_core.commands.evaluation_commands import evaluate, report
 from vrthinker_core.commands.rank_command import rank
 from vrthinker_core.commands.setting_options import with_setting_options
@@ -55,10 +55,6 @@ class RowKind(StrEnum):
     VIDEOGEN_REWARD = "videogen-reward"
 
 
-JudgeOption = Annotated[
-    str | None,
-    typer.Option(help="nano (built in), hf:ID_OR_PATH, server:URL#MODEL, or scripted:FILE. [default: the best one here]"),
-]
 TraceOption = Annotated[Path | None, typer.Option(help="Keep the whole run in this file: a new one, or an earlier trace.")]
 JsonOption = Annotated[bool, typer.Option("--json", help='Print only {"TA": …, "MQ": …, "VQ": …, "OA": …}.')]
 

@@ -8,11 +8,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from vrthinker_core.errors import BadInput
 
-INTERRUPTED = 130  # Exit status after Ctrl+C
+NOTHING_JUDGED, INTERRUPTED = 3, 130  # Exit status: no pair has a verdict; Ctrl+C
+CONCURRENCY = 8  # Pairs in hand at a time, where nobody chose
 LINE_SECONDS = 5.0  # between two lines that say how far a command is
+
+JudgeOption = Annotated[
+    str | None,
+    typer.Option(help="nano (built in), hf:ID_OR_PATH, server:URL#MODEL, or scripted:FILE. [default: the best one here]"),
+]
 
 
 def print_error(line: str) -> None:

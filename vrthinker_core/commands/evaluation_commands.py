@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vrthinker_core.commands.arguments import INTERRUPTED, print_error, stop_on_signal
+from vrthinker_core.commands.arguments import CONCURRENCY, INTERRUPTED, NOTHING_JUDGED, JudgeOption, print_error, stop_on_signal
 from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.errors import BadInput
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from vrthinker_core.results.result import PairResult
     from vrthinker_core.results.run_file import EvaluationRun
 
-CONCURRENCY = 8  # Pairs in hand at a time, where nobody chose
 SAMPLE = 24  # Pairs that an estimate judges, where nobody chose
-NOTHING_JUDGED = 3  # Exit status
 
 
 @with_setting_options
@@ -31,9 +29,7 @@ def evaluate(
     dataset: Annotated[str, typer.Argument(help="videogen-reward, genai-bench, mj-bench-video or csv.")],
     path: Annotated[Path, typer.Argument(help="The folder of the data set, or the table in it.")],
     *,
-    judge: Annotated[
-        str | None, typer.Option(help="nano, hf:ID_OR_PATH, server:URL#MODEL or scripted:FILE. [default: the best one here]")
-    ] = None,
+    judge: JudgeOption = None,
     out: Annotated[Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")] = Path("evaluation"),
     limit: Annotated[int | None, typer.Option(help="Take so many pairs: always the same, whatever the order of the rows.")] = None,
     concurrency: Annotated[int, typer.Option(help="Pairs in hand at a time.")] = CONCURRENCY,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vrthinker_core.commands.arguments import print_error, stop_on_signal
+from vrthinker_core.commands.arguments import CONCURRENCY, INTERRUPTED, NOTHING_JUDGED, JudgeOption, print_error, stop_on_signal
 from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.types import Dimension, Settings
@@ -16,16 +16,14 @@ if TYPE_CHECKING:
     from vrthinker_core.evaluation.ranking.ranking import GeneratorStrength, Ranking
     from vrthinker_core.evaluation.ranking.video_table import VideoTable
 
-CONCURRENCY = 8  # Pairs in hand at a time, where nobody chose
 SHOWN_CYCLES = 5
-NOTHING_JUDGED, INTERRUPTED = 3, 130  # Exit status
 
 
 @with_setting_options
 def rank(
     videos: Annotated[Path, typer.Argument(help="Folder of generators with prompts.csv, or CSV with generator, prompt, video.")],
     *,
-    judge: Annotated[str | None, typer.Option(help="As for compare. [default: the best one here]")] = None,
+    judge: JudgeOption = None,
     budget: Annotated[int | None, typer.Option(help="Judge at most so many pairs, the most telling ones. [default: all]")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")] = Path("ranking"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the results that the folder holds.")] = False,
