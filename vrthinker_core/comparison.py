@@ -14,7 +14,7 @@ from vrthinker_core.backends.base import Backend, Conversation, GenerationReques
 from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
-from vrthinker_core.dialects.factory import frame_layout
+from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
 from vrthinker_core.errors import BadInput, ContextFull, can_pass, describe
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import make_thumbnail
@@ -216,8 +216,7 @@ class Comparison:
 
     @property
     def _protocol(self) -> ProtocolName:
-        chosen = self._settings.protocol
-        return (self._backend.protocol or "paired") if chosen == "auto" else chosen
+        return chosen_protocol(self._settings, self._backend.protocol)
 
     def _open(self) -> tuple[Dialect, tuple[ClipInfo | None, ClipInfo | None]]:
         """The dialect, and both clips as far as they are known; what is wrong is kept for `finish`."""

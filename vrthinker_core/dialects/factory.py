@@ -21,6 +21,11 @@ def make_dialect(settings: Settings, protocol: ProtocolName) -> Dialect:
     return concat.Concat(settings.preset, per_call, settings.total, settings.opening)
 
 
+def chosen_protocol(settings: Settings, trained: ProtocolName | None) -> ProtocolName:
+    """The protocol that was chosen, else the one the judge was trained for, else `paired`."""
+    return (trained or "paired") if settings.protocol == "auto" else settings.protocol
+
+
 def frame_layout(dialect: Dialect) -> FrameLayout:
     """Which frames the dialect asks of two videos, and at what size."""
     return FrameLayout(dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs)

@@ -11,7 +11,8 @@ from vrthinker_core.backends.base import Backend, BatchBackend, Conversation, Ge
 from vrthinker_core.batch import stream_one_by_one
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
-from vrthinker_core.types import Frame, ProtocolName, Run, Settings, StopReason, Thumbnail, Turn, Verdict
+from vrthinker_core.dialects.factory import chosen_protocol
+from vrthinker_core.types import Frame, Run, Settings, StopReason, Thumbnail, Turn, Verdict
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Message
@@ -74,7 +75,7 @@ class _Player:
 
     def __init__(self, pair: LabelledPair, backend: Backend, settings: Settings, number: int) -> None:
         self._pair, self._backend = pair, backend
-        dialect = make_dialect(settings, _protocol(backend, settings))
+        dialect = make_dialect(settings, chosen_protocol(settings, backend.protocol))
         seed = (settings.seed + pair.seed * 31 + number * SEED_STEP) % 2**31
         self._settings = with_defaults(replace(settings, seed=seed), dialect)
         follows = backend.follows_instructions
@@ -122,7 +123,3 @@ class _Player:
 def _shown(frame: Frame, dialect: Dialect) -> Thumbnail:
     """Which frame it was; a rollout keeps no picture of it."""
     return Thumbnail(frame.ref, dialect.frame_number(frame.ref), frame.index, frame.seconds, frame.until, b"", frame.note)
-
-
-def _protocol(backend: Backend, settings: Settings) -> ProtocolName:
-    return (backend.protocol or "paired") if settings.protocol == "auto" else settings.protocol
