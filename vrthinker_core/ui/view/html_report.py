@@ -1,9 +1,9 @@
 """A run as one HTML file that opens from the disk without a request: pictures inside, the page's own view, a strict policy."""
 
 import base64
-import hashlib
 import json
 
+from vrthinker_core.text import policy_hash
 from vrthinker_core.types import Thumbnail
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.view import assets, words
@@ -36,7 +36,7 @@ def render_report(trace: Trace) -> str:
     data = {"trace": view_json(state, inline_image), "transcript": transcript_json(state)}
     style = assets.joined(*assets.VIEW_STYLES, "report/report.css")
     script = assets.joined(*assets.VIEW, "report/report.js")
-    policy = f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'"
+    policy = f"default-src 'none'; img-src data:; style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'"
     # JSON that cannot close the script element around it
     values = json.dumps(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return TEMPLATE.format(title=words.TITLE, frames=words.TAB_FRAMES, policy=policy, style=style, script=script, values=values)
@@ -45,7 +45,3 @@ def render_report(trace: Trace) -> str:
 def inline_image(frame: Thumbnail) -> ImageSource:
     """The thumbnail itself, as a data URI."""
     return image_source("data:image/jpeg;base64," + base64.b64encode(frame.jpeg).decode(), frame.jpeg)
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

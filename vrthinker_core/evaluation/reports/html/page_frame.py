@@ -1,12 +1,11 @@
 """The page around a report: one file without any request, light and dark, from phones to wide screens."""
 
-import base64
-import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from vrthinker_core.evaluation.reports.html.markup import Html, element, escape, join
+from vrthinker_core.text import policy_hash
 
 ASSETS = Path(__file__).resolve().parents[4] / "assets" / "evaluation"
 
@@ -39,7 +38,9 @@ def render_page(title: str, lead: str, sections: Sequence[tuple[str, str]]) -> s
     shown = [(name, content) for name, content in sections if content]
     style = (ASSETS / "report.css").read_text(encoding="utf-8")
     script = (ASSETS / "sort.js").read_text(encoding="utf-8")
-    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'; form-action 'none'"
+    )
     links = join(*(element("a", name, href=f"#{_anchor(name)}") for name, _ in shown))
     body = join(*(element("section", element("h2", name), content, id=_anchor(name)) for name, content in shown))
     return _FRAME.format(
@@ -70,7 +71,3 @@ def plots(*figures: str) -> Html:
 
 def _anchor(title: str) -> str:
     return re.sub(r"\W+", "-", title.lower()).strip("-")
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
