@@ -21,7 +21,7 @@ from vrthinker_core.atomic_file import atomic_path, remove_parts
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Frame, ProtocolName, Thumbnail
-from vrthinker_core.types.events import Finished, JudgeEvent, Run, Started, StopReason, Swapped, Trace
+from vrthinker_core.types.events import Finished, JudgeEvent, Run, Started, StopReason, Swapped, Trace, add_event
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -254,7 +254,7 @@ class TraceWriter:
         The file is written when the run starts, at each turn's end and when the run has ended.
         """
         before = self._trace
-        self._trace = Trace(event) if isinstance(event, Started) else before and before.with_event(event)
+        self._trace = add_event(before, event)
         if self._trace is None or self._trace is before:
             return event
         if isinstance(event, Started) and self._path is not None:

@@ -15,7 +15,7 @@ from vrthinker_core.batch import judge_many
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking.outcomes import labels_said, pair_score, win_rates
 from vrthinker_core.types import Dimension, Settings, Trace, Verdict, VideoPair
-from vrthinker_core.types.events import Started
+from vrthinker_core.types.events import add_event
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import check_order
 
@@ -119,7 +119,8 @@ def reward_many(
     backend = open_backend(judge) if judge is None or isinstance(judge, str) else judge
     found: dict[int, Trace] = {}
     for position, event in judge_many(pairs, backend, settings, live=concurrency, cancelled=cancelled, trace_of=trace_of):
-        found[position] = Trace(event) if isinstance(event, Started) else found[position].with_event(event)
+        if trace := add_event(found.get(position), event):
+            found[position] = trace
     compared: list[list[ComparedVideos]] = [[] for _ in asked]
     for position, (group, first, second) in enumerate(ends):
         compared[group].append(ComparedVideos(first, second, found[position]))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import ROW_FAULT, PairResult, broken_row
 from vrthinker_core.results.result_file import RESULTS, ResultFile, final_results, read_results
@@ -10,11 +11,6 @@ from vrthinker_core.results.result_table import TABLE, write_table
 
 Engine = Callable[[Iterable[EvaluationPair]], Iterator[PairResult]]
 """Judges pairs and gives their results as they come, in any order. No pair is given twice, and none is lost."""
-
-
-def never_stopped() -> bool:
-    """The `stopped` of an evaluation that nobody stops."""
-    return False
 
 
 def results_so_far(pairs: Iterable[EvaluationPair], out: Path) -> dict[str, PairResult]:
@@ -37,7 +33,7 @@ def evaluate(
     judge: str,
     out: Path,
     done: Mapping[str, PairResult],
-    stopped: Callable[[], bool] = never_stopped,
+    stopped: Callable[[], bool] = not_cancelled,
 ) -> Iterator[PairResult]:
     """Judge what is not `done` in the folder `out`; gives each new result once it is kept.
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from vrthinker_core import errors
 from vrthinker_core.dialects.label_probabilities import verdict_probabilities
+from vrthinker_core.errors import describe
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Run, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
@@ -70,6 +71,11 @@ class PairResult:
 def broken_row(pair: EvaluationPair, judge: str) -> PairResult:
     """The result of a row that cannot be judged, or is left out."""
     return PairResult(pair, judge, error=pair.fault or pair.left_out, fault=ROW_FAULT if pair.fault else LEFT_OUT)
+
+
+def failed_result(pair: EvaluationPair, judge: str, error: Exception) -> PairResult:
+    """The result of a pair that an error ended before there was a run."""
+    return PairResult(pair, judge, error=describe(error), fault=type(error).__name__)
 
 
 def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:

@@ -224,3 +224,8 @@ class Trace(Run):
             yield from map(Swapped, self.swapped.run_events())
         if self.vote is not None:
             yield Voted(self.vote)
+
+
+def add_event(trace: Trace | None, event: Event) -> Trace | None:
+    """The trace after one more event of a run; None before the run has started."""
+    return Trace(event) if isinstance(event, Started) else trace and trace.with_event(event)

@@ -8,13 +8,12 @@ from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, BatchBackend, RemoteBackend, not_cancelled
 from vrthinker_core.batch import judge_many
-from vrthinker_core.errors import describe
 from vrthinker_core.judge import judge
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import PairResult, result_of
+from vrthinker_core.results.result import PairResult, failed_result, result_of
 from vrthinker_core.results.result_file import TRACES
 from vrthinker_core.types import Settings, StopReason, Trace
-from vrthinker_core.types.events import Finished, JudgeEvent, Started, Swapped
+from vrthinker_core.types.events import Finished, JudgeEvent, Swapped, add_event
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video import DecoderPool
 
@@ -54,17 +53,12 @@ def judge_pair(
             trace = add_event(trace, event)
         return _result(pair, trace) if trace else PairResult(pair, backend.name)
     except Exception as error:  # noqa: BLE001 - the border: one pair never ends the others
-        return PairResult(pair, backend.name, error=describe(error), fault=type(error).__name__)
+        return failed_result(pair, backend.name, error)
 
 
 def trace_file(pair: EvaluationPair) -> str:
     """Where the trace of a pair is kept, relative to the folder of the results."""
     return f"{TRACES}/{pair.id}.json"
-
-
-def add_event(trace: Trace | None, event: JudgeEvent) -> Trace | None:
-    """The trace after one more event of a run; None before the run has started."""
-    return Trace(event) if isinstance(event, Started) else trace and trace.with_event(event)
 
 
 def is_last(event: JudgeEvent, settings: Settings) -> bool:

@@ -12,7 +12,7 @@ from vrthinker_core.errors import BadInput, JudgeError
 from vrthinker_core.evaluation.engines.ray_cluster import Judges, absolute_choice, connected, first_line, place_judges
 from vrthinker_core.evaluation.engines.ray_worker import ClusterJudge, make_beginnings, pair_row
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import PairResult
+from vrthinker_core.results.result import PairResult, failed_result
 from vrthinker_core.traces import check_replaceable, write_atomically
 from vrthinker_core.types import Settings
 
@@ -118,7 +118,7 @@ def _keep(result: PairResult, trace: bytes, out: Path) -> PairResult:
         check_replaceable(path)
         write_atomically(path, trace)
     except BadInput as error:
-        return PairResult(result.pair, result.judge, error=str(error), fault=type(error).__name__)
+        return failed_result(result.pair, result.judge, error)
     except OSError as error:
         return replace(result, trace="", error=result.error or f"The trace could not be saved: {error.strerror or error}.")
     return result

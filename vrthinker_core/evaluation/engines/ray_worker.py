@@ -14,10 +14,10 @@ from typing import Any
 
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import Backend
-from vrthinker_core.errors import BackendFailed, CheckpointError, VrThinkerError, describe
+from vrthinker_core.errors import BackendFailed, CheckpointError, VrThinkerError
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import PairResult
+from vrthinker_core.results.result import PairResult, failed_result
 from vrthinker_core.results.result_file import TRACES
 from vrthinker_core.types import Settings
 
@@ -99,7 +99,7 @@ class ClusterJudge:
         if error is None and self._count(pair.id) > TRIES:
             error = BackendFailed(f"The judge's process died {TRIES} times while this pair was judged: it needs more memory.")
         if error is not None:
-            return _answer(_failed(pair, self._backend.name, error))
+            return _answer(failed_result(pair, self._backend.name, error))
         answer = self._answers[pair.id] = Future()
         self._waiting.put(pair)
         return answer.result()
@@ -118,7 +118,7 @@ class ClusterJudge:
                 self._answers.pop(taken.pop(result.pair.id).id).set_result(_answer(result, _take_file(folder / result.trace)))
         except Exception as error:  # noqa: BLE001 - a judge that answers nothing would be waited for
             for pair in taken.values():
-                self._answers.pop(pair.id).set_result(_answer(_failed(pair, self._backend.name, error)))
+                self._answers.pop(pair.id).set_result(_answer(failed_result(pair, self._backend.name, error)))
 
     def _take(self, first: EvaluationPair, taken: dict[str, EvaluationPair]) -> Iterator[EvaluationPair]:
         pair = first
@@ -137,10 +137,6 @@ def _take_file(path: Path) -> bytes:
         return b""
     path.unlink()
     return data
-
-
-def _failed(pair: EvaluationPair, judge: str, error: Exception) -> PairResult:
-    return PairResult(pair, judge, error=describe(error), fault=type(error).__name__)
 
 
 def _missing(pair: EvaluationPair) -> BackendFailed | None:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking.schedule import AdaptiveSchedule, all_pairs
 from vrthinker_core.evaluation.ranking.video_table import VideoTable
-from vrthinker_core.evaluation.run import Engine, evaluate, never_stopped, results_so_far
+from vrthinker_core.evaluation.run import Engine, evaluate, results_so_far
 from vrthinker_core.results.result import PairResult
 
 
@@ -24,7 +25,7 @@ def judge_pairs(
     judge: str,
     out: Path,
     budget: int | None = None,
-    stopped: Callable[[], bool] = never_stopped,
+    stopped: Callable[[], bool] = not_cancelled,
 ) -> Iterator[PairResult]:
     """Judge every pair, or at most `budget` of them, chosen round by round; gives each new result once it is kept in `out`."""
     pairs = all_pairs(table)
