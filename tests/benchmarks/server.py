@@ -11,7 +11,6 @@ last line is JSON. `--vllm` names the folder of a virtual environment with vLLM,
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import statistics
 import tempfile
@@ -22,11 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.drawn_pairs import drawn_pairs
 from tests.support.served_models import NO_VLLM, vllm_program, vllm_serving
 from tests.support.wire_counter import CountingProxy, counting
 from vrthinker_core import TurnEnded, VideoPair, judge, open_backend
 from vrthinker_core.backends import Backend
-from vrthinker_core.training.drawn_world.video_files import write_pairs
 
 UNSEEN = 2_000_001_000
 """First seed of the pairs: no training run draws from it, nor another benchmark."""
@@ -38,7 +37,7 @@ def main() -> None:
     """Run the benchmark."""
     options = _options()
     with tempfile.TemporaryDirectory() as name, _address(options, Path(name)) as address:
-        pairs = _draw(options.pairs or (8 if options.quick else 60), Path(name))
+        pairs = drawn_pairs(options.pairs or (8 if options.quick else 60), UNSEEN, Path(name))
         print(json.dumps(measure(pairs, address)))
 
 
@@ -93,13 +92,6 @@ def _one_at_a_time(
     seconds = time.perf_counter() - started
     median = {str(turn): round(statistics.median(found) / 1000, 1) for turn, found in weights.items()}
     return theirs, {"kilobytes_by_turn": median, "pictures_sent_twice": twice}, seconds
-
-
-def _draw(count: int, folder: Path) -> list[VideoPair]:
-    table = write_pairs(count, UNSEEN, folder, 224)
-    with table.open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    return [VideoPair(row["prompt"], folder / row["video1"], folder / row["video2"]) for row in rows]
 
 
 @contextmanager

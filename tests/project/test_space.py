@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import re
@@ -10,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import threading
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +19,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
 from vrthinker_core.ui.api import mcp
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,18 +118,18 @@ def test_what_the_tests_need_goes_with_it(python: str) -> None:
 # -- the upload ----------------------------------------------------------------------------------------------------------
 
 
-class Hub(http.server.ThreadingHTTPServer):
+class Hub(LoopbackServer):
     """Stands in for Hugging Face: remembers what it is asked, and needs no content of any file."""
 
     def __init__(self) -> None:
         self.created: list[dict[str, str]] = []
         self.files: list[str] = []
-        super().__init__(("127.0.0.1", 0), Asked)
+        super().__init__(Asked)
 
     def answer(self, path: str, body: Any) -> dict[str, object]:
         if path.endswith("/repos/create"):
             self.created.append(body)
-            return {"url": f"http://127.0.0.1:{self.server_address[1]}/spaces/{body['organization']}/{body['name']}"}
+            return {"url": f"{self.address}/spaces/{body['organization']}/{body['name']}"}
         if "/preupload/" in path:
             names = [file["path"] for file in body["files"]]
             self.files += names
@@ -138,7 +137,7 @@ class Hub(http.server.ThreadingHTTPServer):
         return {"id": "you/vr-thinker", "sha": "0" * 40}
 
 
-class Asked(http.server.BaseHTTPRequestHandler):
+class Asked(QuietHandler):
     server: Hub
 
     def do_GET(self) -> None:
@@ -155,16 +154,11 @@ class Asked(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(told)
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
-    with Hub() as stands_in:
-        threading.Thread(target=stands_in.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    with serving(Hub()) as stands_in:
         yield stands_in
-        stands_in.shutdown()
 
 
 @pytest.fixture
@@ -187,7 +181,7 @@ def checkout(tmp_path: Path) -> Path:
 def test_the_upload_line_makes_a_space_of_everything_that_is_needed(hub: Hub, checkout: Path, tmp_path: Path) -> None:
     program, *arguments = shlex.split(UPLOAD)
     assert program == ".venv/bin/hf"
-    own = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_address[1]}", "HF_TOKEN": "hf_none", "HF_HOME": str(tmp_path / "home")}
+    own = {"HF_ENDPOINT": hub.address, "HF_TOKEN": "hf_none", "HF_HOME": str(tmp_path / "home")}
     environment = {**os.environ, **own, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_UPDATE_CHECK": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
     command = [str(Path(sys.executable).with_name("hf")), *arguments]
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=60, check=False)

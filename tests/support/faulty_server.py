@@ -7,8 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support import loopback_server
+from tests.support.loopback_server import LoopbackServer, QuietHandler
 
 Answer = Callable[["Handler", dict[str, Any]], None]
 """Answers one chat completion request."""
@@ -16,13 +18,11 @@ Answer = Callable[["Handler", dict[str, Any]], None]
 ANSWER = "<Think>Both are fine.</Think>\n<Answer>TA=1, VQ=2, MQ=0, OA=1</Answer>"
 
 
-class FaultyServer(ThreadingHTTPServer):
+class FaultyServer(LoopbackServer):
     """Answers the n-th chat request with the n-th of `answers`, all later ones with the last; keeps what it was sent."""
 
-    daemon_threads = True
-
     def __init__(self, answers: Sequence[Answer], cards: Any) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.answers, self.cards = answers, cards
         self.bodies: list[dict[str, Any]] = []
         self.sizes: list[int] = []
@@ -32,17 +32,11 @@ class FaultyServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is what these tests are about."""
+        return f"{self.address}/v1"
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     server: FaultyServer
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
     def do_GET(self) -> None:
         self.server.keys.append(self.headers.get("Authorization", ""))
@@ -148,11 +142,5 @@ def sends(data: bytes, kind: str = "text/event-stream") -> Answer:
 def serving(*answers: Answer, cards: Any = ({"id": "general", "owned_by": "someone"},)) -> Iterator[FaultyServer]:
     """A running server. `cards`: its list of models, a status that it refuses the list with, or bytes."""
     server = FaultyServer(answers or (says(),), list(cards) if isinstance(cards, tuple) else cards)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with loopback_server.serving(server):
         yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -5,30 +5,27 @@ from __future__ import annotations
 import hashlib
 import http.client
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import urlsplit
+
+from tests.support.loopback_server import LoopbackServer, QuietHandler, serving
 
 _PICTURE = re.compile(rb"data:image/png;base64,([^\"]+)")
 
 
-class CountingProxy(ThreadingHTTPServer):
+class CountingProxy(LoopbackServer):
     """Passes everything on to `target`, as it comes."""
 
-    daemon_threads = True
-
     def __init__(self, target: str) -> None:
-        super().__init__(("127.0.0.1", 0), _Forward)
+        super().__init__(_Forward)
         self.target = urlsplit(target)
         self.request_bytes: list[int] = []  # Of each chat request, in order
         self._pictures: list[list[bytes]] = []  # Digests of the pictures in each chat request
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}{self.target.path}"
+        return f"{self.address}{self.target.path}"
 
     @property
     def pictures(self) -> list[int]:
@@ -43,15 +40,9 @@ class CountingProxy(ThreadingHTTPServer):
         """Take down what a request carries."""
         self._pictures.append([hashlib.sha256(found).digest() for found in _PICTURE.findall(body)])
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client may go away."""
 
-
-class _Forward(BaseHTTPRequestHandler):
+class _Forward(QuietHandler):
     server: CountingProxy
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
     def do_GET(self) -> None:
         self._forward(None)
@@ -83,12 +74,5 @@ class _Forward(BaseHTTPRequestHandler):
 @contextmanager
 def counting(target: str) -> Iterator[CountingProxy]:
     """A proxy before the server at `target`."""
-    proxy = CountingProxy(target)
-    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with serving(CountingProxy(target)) as proxy:
         yield proxy
-    finally:
-        proxy.shutdown()
-        proxy.server_close()
-        thread.join()

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
 
+from tests.support.drawn_pairs import drawn_pairs
 from tests.support.served_models import transformers_serving
 from vrthinker_core import VideoPair, judge
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.drawn_world.video_files import write_pairs
 from vrthinker_core.types import Verdict
-from vrthinker_core.types.events import Trace
+from vrthinker_core.types.events import Trace, add_event
 
 
 def run(pair: VideoPair, backend: Backend) -> tuple[list[str], Verdict | None]:
     trace: Trace | None = None
     for event in judge(pair, backend):
-        trace = trace.with_event(event) if trace else Trace(event)  # type: ignore[arg-type]
+        trace = add_event(trace, event)
     assert trace is not None
     assert trace.finished is not None
     assert not trace.finished.error
@@ -30,10 +29,7 @@ def run(pair: VideoPair, backend: Backend) -> tuple[list[str], Verdict | None]:
 @pytest.mark.timeout(600)
 def test_replies_are_those_of_this_process(tmp_path: Path, nano: TransformersBackend) -> None:
     """Its parser takes every call out of a reply; here it stands in its place again."""
-    table = write_pairs(1, 2_000_000_100, tmp_path / "pairs", 112)
-    with table.open(encoding="utf-8", newline="") as stream:
-        row = next(csv.DictReader(stream))
-    pair = VideoPair(row["prompt"], table.parent / row["video1"], table.parent / row["video2"])
+    (pair,) = drawn_pairs(1, 2_000_000_100, tmp_path / "pairs", 112)
     with transformers_serving(tmp_path) as address:
         served = ServerBackend.open(f"{address}?protocol=paired")
         texts, verdict = run(pair, served)

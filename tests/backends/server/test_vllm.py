@@ -5,19 +5,18 @@ The environment variable VRT_VLLM names the folder of a virtual environment with
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 
 import pytest
 
 from tests.backends.server.support import ask, next_turn, opening
+from tests.support.drawn_pairs import drawn_pairs
 from tests.support.served_models import NO_VLLM, vllm_program, vllm_serving
 from tests.support.wire_counter import counting
 from vrthinker_core import Finished, Settings, VideoPair, judge, judge_many
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendRefused, ContextFull
-from vrthinker_core.training.drawn_world.video_files import write_pairs
 from vrthinker_core.types.events import TurnEnded
 from vrthinker_core.types.messages import Completion, Message, Sampling, Text
 
@@ -34,10 +33,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[VideoPair]:
-    table = write_pairs(3, 2_000_000_100, tmp_path_factory.mktemp("pairs"), 224)
-    with table.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    return [VideoPair(row["prompt"], table.parent / row["video1"], table.parent / row["video2"]) for row in rows]
+    return drawn_pairs(3, 2_000_000_100, tmp_path_factory.mktemp("pairs"))
 
 
 def completions(pair: VideoPair, backend: object, settings: Settings) -> list[Completion]:

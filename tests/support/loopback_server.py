@@ -1,0 +1,44 @@
+"""What the tests' own HTTP servers share: a free port on this machine, a thread, and no word about clients that go away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, TypeVar
+
+
+class QuietHandler(BaseHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """No line on standard error for each request."""
+
+
+class LoopbackServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, handler: type[QuietHandler]) -> None:
+        super().__init__(("127.0.0.1", 0), handler)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client may go away: that is what some tests are about."""
+
+
+Server = TypeVar("Server", bound=LoopbackServer)
+
+
+@contextmanager
+def serving(server: Server) -> Iterator[Server]:
+    """The server, as long as the block lasts."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
