@@ -55,7 +55,7 @@ class Comparison:
         """`plan`: it is a branch, with the settings of the plan."""
         self._pair = replace(pair, prompt=encodable(pair.prompt))
         self._backend = backend
-        self._settings = settings if plan is None else plan.settings_for(backend.protocol)
+        self._settings = settings if plan is None else plan.settings_for(backend.protocols)
         self._plan = plan
         self._cancelled = cancelled
         self._decoder_pool = decoder_pool
@@ -216,7 +216,7 @@ class Comparison:
 
     @property
     def _protocol(self) -> ProtocolName:
-        return chosen_protocol(self._settings, self._backend.protocol)
+        return chosen_protocol(self._settings, self._backend.protocols)
 
     def _open(self) -> tuple[Dialect, tuple[ClipInfo | None, ClipInfo | None]]:
         """The dialect, and both clips as far as they are known; what is wrong is kept for `finish`."""
@@ -228,8 +228,8 @@ class Comparison:
                 first, second, self._error = self._opening.clips()
         except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
             self._error = error
-        if self._backend.protocol not in (None, protocol):
-            trained = f"{self._backend.name} was trained for the protocol {self._backend.protocol}"
+        if self._backend.protocols and protocol not in self._backend.protocols:
+            trained = f"{self._backend.name} was trained for the protocol {' and '.join(self._backend.protocols)}"
             self._error = BadInput(f"{trained} and cannot speak {protocol}. Choose auto.")
         if first is not None and second is not None:
             self._clips = first, second

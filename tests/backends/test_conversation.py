@@ -34,7 +34,7 @@ CALL = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": ['
 def test_backend_follows_the_protocol(small: TransformersBackend) -> None:
     backend: Backend = small
     conversation: Conversation = backend.open_conversation()
-    assert (backend.name, backend.protocol, conversation.context_length) == ("small", None, 2048)
+    assert (backend.name, backend.protocols, conversation.context_length) == ("small", (), 2048)
 
 
 def test_the_same_request_gives_the_same_reply_and_prefills_one_token(small: TransformersBackend) -> None:

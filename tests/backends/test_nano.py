@@ -20,7 +20,7 @@ ASK = [Message("user", (*(Image(noise_frame(n, 112, 112)) for n in range(8)), Te
 
 
 def test_nano_names_its_protocol_and_every_file_is_small_and_has_a_checksum(nano: TransformersBackend) -> None:
-    assert nano.protocol == "paired"
+    assert nano.protocols == ("paired",)
     files = {path.name: path.stat().st_size for path in NANO.iterdir()}
     sums = json.loads((NANO / "vrthinker.json").read_text())["sha256"]
     assert set(files) - {"README.md", "vrthinker.json"} == set(sums)

@@ -44,8 +44,8 @@ class Backend(typing.Protocol):
         """The judge's display name."""
 
     @property
-    def protocol(self) -> ProtocolName | None:
-        """The dialect this checkpoint was trained for ("concat" or "paired"), None where that is not known."""
+    def protocols(self) -> tuple[ProtocolName, ...]:
+        """The dialects this judge was trained for, the first of them where none is chosen; empty where they are not known."""
 
     @property
     def follows_instructions(self) -> bool:

@@ -35,6 +35,11 @@ class ScriptedBackend:
     follows_instructions: bool = True
     notes: tuple[str, ...] = ()
 
+    @property
+    def protocols(self) -> tuple[ProtocolName, ...]:
+        """The protocol its replies are written in, where that is said."""
+        return (self.protocol,) if self.protocol else ()
+
     def open_conversation(self) -> ScriptedConversation:
         """A conversation that starts at the first reply."""
         return ScriptedConversation(self)

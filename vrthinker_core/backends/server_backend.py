@@ -23,9 +23,9 @@ class ServerBackend:
 
     def __init__(self, server: Server, name: str, notes: tuple[str, ...] = ()) -> None:
         self.server, self.name = server, name
-        self.notes = (*notes, *(() if server.model.protocol else (TOLD,)))
-        self.protocol = server.model.protocol
-        self.follows_instructions = server.model.forced_redirect is None
+        self.notes = (*notes, *(() if server.model.protocols else (TOLD,)))
+        self.protocols = server.model.protocols
+        self.follows_instructions = not server.model.forced_redirects
 
     @classmethod
     def open(cls, text: str, *, name: str | None = None, patience: Patience | None = None) -> ServerBackend:

@@ -17,7 +17,7 @@ from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.backends.local.engine.label_digits import LabelDigits
 from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.types import ProtocolName
+from vrthinker_core.dialects.factory import redirects
 
 STEPS_PER_SYNC = 8
 """Greedy decode steps between two GPU synchronisations: a cancel and new text may each come that many tokens later."""
@@ -32,8 +32,8 @@ class TransformersBackend:
 
     def __init__(self, checkpoint: Checkpoint, name: str, notes: tuple[str, ...] = ()) -> None:
         self.name, self.notes = name, notes
-        self.protocol: ProtocolName | None = checkpoint.protocol
-        self.follows_instructions = checkpoint.forced_redirect is None
+        self.protocols = checkpoint.marker.protocols
+        self.follows_instructions = not checkpoint.marker.forced
         self.loaded = _loaded_model(checkpoint)
 
     @classmethod
@@ -81,7 +81,8 @@ def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
         threads=checkpoint.threads,
         stop_tokens=frozenset(int(token) for token in stops if token is not None),
         label_digits=LabelDigits(tokenizer),
-        forced_redirect=checkpoint.forced_redirect,
+        forced_redirects=redirects(checkpoint.marker.forced),
+        video_items=checkpoint.marker.video_items,
         repetition_penalty=float(config.repetition_penalty or 1.0),
         steps_per_sync=STEPS_PER_SYNC if _can_capture_graphs(model) else 0,
     )

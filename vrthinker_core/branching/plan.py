@@ -1,5 +1,6 @@
 """Branches: which turns of a run another one takes over, and what it changes from there on, checked before any model runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
@@ -36,9 +37,9 @@ class BranchPlan:
     settings: Settings  # From the branch's first turn on
     prompt: str
 
-    def settings_for(self, protocol: ProtocolName | None) -> Settings:
-        """The settings for a judge of that protocol: what was the old protocol's own value becomes the new one's."""
-        if protocol in (None, self.started.dialect):
+    def settings_for(self, protocols: Sequence[ProtocolName]) -> Settings:
+        """The settings for a judge of those protocols: what was the old protocol's own value becomes the new one's."""
+        if not protocols or self.started.dialect in protocols:
             return self.settings
         old = dict.fromkeys(("window", "max_turns", "frames_per_call"))
         own = with_defaults(Settings(), make_dialect(Settings(), cast(ProtocolName, self.started.dialect)))

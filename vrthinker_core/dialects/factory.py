@@ -1,5 +1,6 @@
 """From what a person chose to a dialect, and to settings with every default filled in."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -21,9 +22,14 @@ def make_dialect(settings: Settings, protocol: ProtocolName) -> Dialect:
     return concat.Concat(settings.preset, per_call, settings.total, settings.opening)
 
 
-def chosen_protocol(settings: Settings, trained: ProtocolName | None) -> ProtocolName:
-    """The protocol that was chosen, else the one the judge was trained for, else `paired`."""
-    return (trained or "paired") if settings.protocol == "auto" else settings.protocol
+def chosen_protocol(settings: Settings, trained: Sequence[ProtocolName]) -> ProtocolName:
+    """The protocol that was chosen, else the first of those the judge was trained for, else `paired`."""
+    return next(iter(trained), "paired") if settings.protocol == "auto" else settings.protocol
+
+
+def redirects(forced: Mapping[ProtocolName, tuple[str, str]]) -> dict[tuple[str, str], tuple[str, str]]:
+    """By each dialect's own redirect, the one that a checkpoint needs instead, which is given by protocol."""
+    return {make_dialect(Settings(), protocol).redirect: own for protocol, own in forced.items()}
 
 
 def frame_layout(dialect: Dialect) -> FrameLayout:

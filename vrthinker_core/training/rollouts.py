@@ -75,7 +75,7 @@ class _Player:
 
     def __init__(self, pair: LabelledPair, backend: Backend, settings: Settings, number: int) -> None:
         self._pair, self._backend = pair, backend
-        dialect = make_dialect(settings, chosen_protocol(settings, backend.protocol))
+        dialect = make_dialect(settings, chosen_protocol(settings, backend.protocols))
         seed = (settings.seed + pair.seed * 31 + number * SEED_STEP) % 2**31
         self._settings = with_defaults(replace(settings, seed=seed), dialect)
         follows = backend.follows_instructions

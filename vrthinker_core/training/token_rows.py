@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from vrthinker_core.backends.local.engine.generation import LoadedModel
-from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, render_prompt
+from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.types import Turn
 from vrthinker_core.types.messages import Message
@@ -72,7 +72,7 @@ def collate(rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16) -
 
 
 def _render(messages: Sequence[Message], loaded: LoadedModel) -> list[PromptItem]:
-    return render_prompt(messages, loaded.tokenizer, loaded.vision.vision_item)
+    return loaded.render(messages)
 
 
 def _reply_tokens(turn: Turn, loaded: LoadedModel) -> list[int]:

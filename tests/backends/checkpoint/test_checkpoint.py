@@ -238,7 +238,7 @@ def test_tokenizer_of_another_model_is_refused(copy: Path, damage: Callable[[dic
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
 def test_changed_bit_in_a_file_with_a_checksum_is_refused(copy: Path, name: str) -> None:
     write_marker(copy, "concat")
-    assert TransformersBackend.load(str(copy)).protocol == "concat"
+    assert TransformersBackend.load(str(copy)).protocols == ("concat",)
     content = bytearray((copy / name).read_bytes())
     content[-40] ^= 1
     (copy / name).write_bytes(content)
@@ -251,17 +251,10 @@ def test_missing_file_with_a_checksum_is_refused(copy: Path) -> None:
     assert "chat_template.jinja is missing" in refused(copy)
 
 
-@pytest.mark.parametrize(
-    ("name", "protocol"), [("vr-thinker", "concat"), ("vrthinker", "paired"), ("VRThinker", "paired"), ("my-vrthinker", None)]
-)
-def test_published_checkpoints_are_known_by_name(checkpoint_folder: Path, tmp_path: Path, name: str, protocol: str | None) -> None:
-    assert TransformersBackend.load(str(shutil.copytree(checkpoint_folder, tmp_path / name))).protocol == protocol
-
-
 def test_checkpoint_in_the_hub_s_cache_is_named_by_its_id(checkpoint_folder: Path, tmp_path: Path) -> None:
     cached = shutil.copytree(checkpoint_folder, tmp_path / "models--qunwang13--vr-thinker" / "snapshots" / "0123abcd")
     backend = TransformersBackend.load(str(cached))
-    assert (backend.name, backend.protocol) == ("qunwang13/vr-thinker", "concat")
+    assert (backend.name, backend.protocols) == ("qunwang13/vr-thinker", ("concat",))
 
 
 # -- memory --------------------------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ def test_a_published_checkpoint_gets_its_prompts_bare_and_a_general_model_the_ru
 def test_the_protocol_follows_from_the_name_or_is_said(card: dict[str, Any], option: str, protocol: str | None) -> None:
     with serving(cards=(card,)) as server:
         backend = open_judge(server, option)
-    assert backend.protocol == protocol
+    assert backend.protocols == ((protocol,) if protocol else ())
     assert any("told the protocol's rules" in note for note in backend.notes) == (protocol is None)
     assert backend.follows_instructions == (card["id"] != "nano")
     assert any("cannot judge whether real footage" in note for note in backend.notes) == (card["id"] == "nano")
@@ -219,7 +219,8 @@ def test_where_a_server_cannot_go_on_the_reply_stays_as_it_is() -> None:
 def test_the_built_in_judge_on_a_server_has_its_own_redirect() -> None:
     with serving(says("</Think>\n<Answer>TA=1</Answer>"), cards=NANO) as server:
         backend = open_judge(server)
-    assert backend.server.model.forced_redirect == ("Look at more frames.\n</Think>\n<tool_call>", "</Think>\n<Answer>")
+    own = ("Look at more frames.\n</Think>\n<tool_call>", "</Think>\n<Answer>")
+    assert list(backend.server.model.forced_redirects.values()) == [own]
 
 
 # -- whole comparisons --------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def completions(pair: VideoPair, backend: object, settings: Settings) -> list[Co
 def test_replies_are_those_of_this_process(address: str, drawn: list[VideoPair], nano: TransformersBackend) -> None:
     """With turns as they come, and with the answer forced in the first one."""
     served = ServerBackend.open(address)
-    assert served.protocol == "paired"
+    assert served.protocols == ("paired",)
     for settings in (Settings(), Settings(max_turns=1)):
         for pair in drawn[: 3 if settings.max_turns is None else 1]:
             ours, theirs = completions(pair, nano, settings), completions(pair, served, settings)

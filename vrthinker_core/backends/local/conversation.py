@@ -8,7 +8,7 @@ from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.engine.generation import Generation, LoadedModel
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder
-from vrthinker_core.backends.local.text.chat_template import PromptItem, render_prompt, token_count
+from vrthinker_core.backends.local.text.chat_template import PromptItem, token_count
 from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, VrThinkerError
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
@@ -86,6 +86,6 @@ class LocalConversation:
 
     def _render(self, messages: Sequence[Message]) -> list[PromptItem]:
         try:
-            return render_prompt(messages, self._loaded.tokenizer, self._loaded.vision.vision_item)
+            return self._loaded.render(messages)
         except ValueError as error:
             raise BackendRefused(f"This judge cannot take a frame: {error}.") from error

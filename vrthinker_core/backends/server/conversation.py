@@ -75,7 +75,8 @@ class ServerConversation:
             raise BackendFailed("This conversation was closed.")
         if self._thread is None:
             self._thread, self._client = LoopThread("judge on a server"), self._server.client()
-        redirect = self._server.model.forced_redirect or request.sampling.redirect if request.sampling.redirect else None
+        chosen = request.sampling.redirect
+        redirect = chosen and self._server.model.forced_redirects.get(chosen, chosen)
         builder = ReplyBuilder(redirect if "continue" in self._server.form.features else None)
         return PendingReply(self._thread.submit(self._generate(request, builder, put)), builder)
 

@@ -9,10 +9,12 @@ import openai
 import stamina
 
 from vrthinker_core.backends.built_in import NANO
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS, forced_redirect_of, protocol_of
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS
+from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.server.address import ServerAddress, model_title
 from vrthinker_core.backends.server.failures import GARBAGE, Passing, RequestRefusal, Secret, ending, failure_of, unavailable
 from vrthinker_core.backends.server.request_body import BY_ENGINE, EVERYWHERE, RequestForm
+from vrthinker_core.dialects.factory import redirects
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.types import ProtocolName
 
@@ -46,8 +48,9 @@ class ServedModel:
     id: str
     engine: str = ""  # "vllm", "sglang"; whatever else the list of models calls its owner says nothing
     context_length: int | None = None
-    protocol: ProtocolName | None = None  # The one it was trained for; None for a model that is told the rules in words
-    forced_redirect: tuple[str, str] | None = None  # See `checkpoint_files.forced_redirect_of`
+    protocols: tuple[ProtocolName, ...] = ()  # Those it was trained for; none for a model that is told the rules in words
+    forced_redirects: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)  # See `LoadedModel`
+    video_items: bool = True  # See `Marker.video_items`
     built_in: bool = False  # It is the built-in judge
 
 
@@ -62,8 +65,8 @@ class Server:
     form: RequestForm = field(init=False)
 
     def __post_init__(self) -> None:
-        features = BY_ENGINE.get(self.model.engine, EVERYWHERE)
-        self.form = RequestForm(self.model.id, self.model.protocol is None, features)
+        features = BY_ENGINE.get(self.model.engine, EVERYWHERE) - (set() if self.model.video_items else {"video"})
+        self.form = RequestForm(self.model.id, not self.model.protocols, features)
 
     def client(self) -> openai.AsyncOpenAI:
         """A new client, for one event loop. It never tries again by itself: that is done where it can be cancelled and told."""
@@ -102,19 +105,24 @@ def recognise(card: Mapping[str, Any], chosen: ProtocolName | None) -> ServedMod
     """A model from its card: the published checkpoints and the built-in judge are known by their names, `chosen` comes first."""
     owner, length = card.get("owned_by"), card.get("max_model_len")
     model = ServedModel(
-        str(card["id"]), owner if owner in BY_ENGINE else "", length if isinstance(length, int) and length > 0 else None, chosen
+        str(card["id"]),
+        owner if owner in BY_ENGINE else "",
+        length if isinstance(length, int) and length > 0 else None,
+        (chosen,) if chosen else (),
     )
     names = {part.lower() for name in (model.id, str(card.get("root") or "")) for part in (name, model_title(name))}
     if "nano" in names:
         return _built_in(model)
     published = {name: protocol for full, protocol in PUBLISHED_PROTOCOLS.items() for name in (full, full.split("/")[1])}
     known = next((protocol for name, protocol in published.items() if name in names), None)
-    return replace(model, protocol=chosen or known)
+    return model if model.protocols or known is None else replace(model, protocols=(known,))
 
 
 def _built_in(model: ServedModel) -> ServedModel:
     """The built-in judge, which knows its own protocol's sentences alone and is made to answer by a redirect of its own."""
-    return replace(model, protocol=protocol_of(NANO, str(NANO)), forced_redirect=forced_redirect_of(NANO), built_in=True)
+    marker = read_marker(NANO, str(NANO))
+    forced = redirects(marker.forced)
+    return replace(model, protocols=marker.protocols, forced_redirects=forced, video_items=marker.video_items, built_in=True)
 
 
 def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> list[dict[str, Any]]:

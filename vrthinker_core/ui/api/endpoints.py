@@ -144,7 +144,7 @@ class Endpoints:
             backend = self.judges.get(name)
         except VrThinkerError as error:
             return {**health, "status": "no judge", "error": str(error)}
-        judge, protocol = backend.name, backend.protocol or "paired"
+        judge, protocol = backend.name, next(iter(backend.protocols), "paired")
         return {**health, "status": "ready", "judge": judge, "protocol": protocol, "notes": list(backend.notes)}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any
 
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
@@ -20,7 +20,7 @@ from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types import ProtocolName
 
 MARKER = "vrthinker.json"
-"""Names the protocol a checkpoint was trained for and, if its files are never to change, the SHA-256 of each."""
+"""Names the protocols a checkpoint was trained for (`marker.py`) and, if its files are never to change, the SHA-256 of each."""
 
 PUBLISHED_PROTOCOLS: dict[str, ProtocolName] = {"qunwang13/vr-thinker": "concat", "qunwang13/vrthinker": "paired"}
 """Hub ids of the two published checkpoints, which have no marker, and the protocols they were trained for."""
@@ -75,7 +75,7 @@ def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
     Raises CheckpointError, which names the file.
     """
     with _reading(folder):
-        _read_config(folder)
+        read_config(folder)
         _check_digests(_marked_digests(folder), "what was shipped: its checksum differs. Fetch it again.")
         if (folder / "adapter_config.json").exists():
             title = folder_title(folder)
@@ -85,33 +85,6 @@ def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
             shapes |= tensor_shapes(path)
         _check_digests(_hub_digests(folder), "what the hub gave: its checksum differs. Delete it and fetch it again.")
         return shapes
-
-
-def protocol_of(folder: Path, source: str) -> ProtocolName | None:
-    """The protocol a checkpoint was trained for: from its marker, else from its published name, else None."""
-    marked, title, known = _read_marker(folder).get("protocol"), folder_title(folder), get_args(ProtocolName)
-    if marked is not None:
-        if marked not in known:
-            raise CheckpointError(f"{MARKER} of {title} names the protocol {marked!r}, which is none of {known}.")
-        return cast(ProtocolName, marked)
-    names = (source, str(_read_config(folder).get("_name_or_path", "")), title)
-    for published, protocol in PUBLISHED_PROTOCOLS.items():
-        if any(name.lower() in (published, published.split("/")[1]) for name in names):
-            return protocol
-    return None
-
-
-def forced_redirect_of(folder: Path) -> tuple[str, str] | None:
-    """How to make a checkpoint answer that knows only its protocol's own sentences; from its marker, None for other checkpoints.
-
-    (a, b) as in `Sampling.redirect`: the text with which it opens a tool call, and the text that replaces it.
-    """
-    forced = _read_marker(folder).get("forced")
-    if forced is None:
-        return None
-    if not (isinstance(forced, list) and len(forced) == 2 and all(isinstance(text, str) and text for text in forced)):
-        raise CheckpointError(f"{MARKER} of {folder_title(folder)} is damaged: its `forced` is no pair of texts.")
-    return forced[0], forced[1]
 
 
 def tensor_shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -167,7 +140,8 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json of a Qwen2.5-VL. Raises CheckpointError for any other."""
     path = folder / "config.json"
     if not path.is_file():
         raise CheckpointError(f"{folder_title(folder)} is no checkpoint: it has no config.json.")
@@ -199,13 +173,14 @@ def weight_files(folder: Path) -> list[Path]:
     return [folder / name for name in names]
 
 
-def _read_marker(folder: Path) -> dict[str, Any]:
+def read_marker_file(folder: Path) -> dict[str, Any]:
+    """What the marker says, empty where there is none. Raises CheckpointError for one that is no JSON object."""
     path = folder / MARKER
     return _read_json(path) if path.is_file() else {}
 
 
 def _marked_digests(folder: Path) -> dict[Path, str]:
-    sums, title = _read_marker(folder).get("sha256", {}), folder_title(folder)
+    sums, title = read_marker_file(folder).get("sha256", {}), folder_title(folder)
     if not isinstance(sums, dict):
         raise CheckpointError(f"{MARKER} of {title} is damaged: its checksums are no table.")
     digests = {folder / Path(name).name: str(digest) for name, digest in sums.items()}

@@ -21,11 +21,11 @@ from transformers.utils import logging
 from vrthinker_core.backends.local.checkpoint import checkpoint_files
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_title
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, has_cuda, require_memory
+from vrthinker_core.backends.local.checkpoint.marker import Marker, read_marker
 from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
 from vrthinker_core.backends.local.engine.attention import register_attention
 from vrthinker_core.backends.local.text.tokenizer import CONTROL_TOKENS
 from vrthinker_core.errors import CheckpointError
-from vrthinker_core.types import ProtocolName
 
 SMALL_MODEL_WEIGHTS = 50_000_000
 """Up to this many weights a model runs on the CPU in float32: quicker than bfloat16 there, and no slower than on a GPU."""
@@ -43,8 +43,7 @@ class Checkpoint:
     model: Qwen2_5_VLForConditionalGeneration
     tokenizer: Tokenizer
     processor: Qwen2VLImageProcessorPil
-    protocol: ProtocolName | None
-    forced_redirect: tuple[str, str] | None  # See `forced_redirect_of`
+    marker: Marker
     folder: Path
     threads: int | None  # CPU threads to compute with, None for torch's own choice
 
@@ -56,7 +55,7 @@ def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtyp
     """
     folder = checkpoint_files.locate(source)
     weights = sum(map(math.prod, checkpoint_files.check_files(folder).values()))
-    protocol = checkpoint_files.protocol_of(folder, source)
+    marker = read_marker(folder, source)
     config = _load_config(folder, weights)
     tokenizer = _load_tokenizer(folder, config)
     processor = _load_processor(folder, config)
@@ -68,8 +67,8 @@ def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtyp
         check_statistics(checkpoint_files.weight_files(folder))
     with _quiet_transformers():
         model = _load_model(folder, device, dtype)
-    redirect, threads = checkpoint_files.forced_redirect_of(folder), 1 if small and device == "cpu" else None
-    return Checkpoint(model, tokenizer, processor, protocol, redirect, folder, threads)
+    threads = 1 if small and device == "cpu" else None
+    return Checkpoint(model, tokenizer, processor, marker, folder, threads)
 
 
 @contextmanager

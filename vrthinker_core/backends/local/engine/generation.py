@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,11 +13,11 @@ from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.engine.label_digits import LabelDigits, SampledToken
 from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder, apply_repetition_penalty
 from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
-from vrthinker_core.backends.local.text.chat_template import PromptItem, token_count
+from vrthinker_core.backends.local.text.chat_template import PromptItem, render_prompt, token_count, videos_as_images
 from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.dialects.reading.labels import mentioned_digits
-from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Sampling
+from vrthinker_core.types.messages import Cancelled, Completion, LabelToken, Message, Sampling
 
 FinishReason = Literal["end", "length", "cancelled"]  # Why a reply stopped: a stop token, the token limit, a cancel
 
@@ -33,11 +33,17 @@ class LoadedModel:
     threads: int | None  # CPU threads to compute with, None for torch's own choice
     stop_tokens: frozenset[int]  # Tokens that end a reply
     label_digits: LabelDigits
-    forced_redirect: tuple[str, str] | None
-    """Replaces `Sampling.redirect` where a request has one: see `checkpoint_files.forced_redirect_of`."""
+    forced_redirects: Mapping[tuple[str, str], tuple[str, str]]
+    """By a dialect's own redirect, the one that this checkpoint needs instead: see `Marker.forced`."""
+    video_items: bool  # See `Marker.video_items`
     repetition_penalty: float
     """The checkpoint's own repetition penalty, which stock `generate()` applies in greedy decoding too; 1 for none."""
     steps_per_sync: int = 0  # Greedy decode steps between two GPU synchronisations; 0 for one step at a time, without fixed tensors
+
+    def render(self, messages: Sequence[Message]) -> list[PromptItem]:
+        """The prompt of the next reply. Raises ValueError for frames that no patch grid fits."""
+        messages = messages if self.video_items else videos_as_images(messages)
+        return render_prompt(messages, self.tokenizer, self.vision.vision_item)
 
 
 class Generation:
@@ -54,7 +60,7 @@ class Generation:
     ) -> None:
         """`multi_step` is used where decoding is greedy."""
         self.prompt, self.cache = prompt, cache
-        redirect = loaded.forced_redirect or sampling.redirect if sampling.redirect else None
+        redirect = sampling.redirect and loaded.forced_redirects.get(sampling.redirect, sampling.redirect)
         self.detokenizer = StreamingDetokenizer(loaded.tokenizer, redirect)
         self.finish_reason: FinishReason | None = None  # None while the reply goes on
         self.sampler = Sampler(loaded, prompt, sampling)

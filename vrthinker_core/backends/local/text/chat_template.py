@@ -1,7 +1,7 @@
 """The chat template: messages become prompt tokens and vision items, exactly those of the checkpoint's own Jinja template."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
@@ -52,6 +52,17 @@ def render_prompt(messages: Sequence[Message], tokenizer: SafeTokenizer, make_vi
     prompt.add_text("assistant\n")
     prompt.add_tokens()
     return prompt.items
+
+
+def videos_as_images(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The same messages with every frame of a video as an image, in order."""
+    return tuple(
+        replace(message, parts=tuple(image for part in message.parts for image in _as_images(part))) for message in messages
+    )
+
+
+def _as_images(part: Part) -> tuple[Part, ...]:
+    return tuple(map(Image, part.frames)) if isinstance(part, Video) else (part,)
 
 
 class _PromptBuilder:
