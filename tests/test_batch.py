@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.support.small_clips import write_clip
+from tests.support.threads import threads_started
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
@@ -99,12 +100,13 @@ def test_a_pair_that_is_done_ends_while_others_are_still_generating(pair: VideoP
 
 
 def test_who_stops_listening_leaves_no_thread_behind(pair: VideoPair) -> None:
-    before = set(threading.enumerate())
-    events = judge_many([pair] * 4, BatchScript([CALL, ANSWER]), live=2)
-    next(event for event in events if isinstance(event[1], TurnEnded))
-    assert isinstance(events, Generator)
-    events.close()
-    assert set(threading.enumerate()) <= before
+    with threads_started() as started:
+        events = judge_many([pair] * 4, BatchScript([CALL, ANSWER]), live=2)
+        next(event for event in events if isinstance(event[1], TurnEnded))
+        assert isinstance(events, Generator)
+        events.close()
+    assert started
+    assert [thread.name for thread in started if thread.is_alive()] == []
 
 
 def test_a_batch_is_cancelled_as_a_whole(pair: VideoPair) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.small_clips import write_clip
+from tests.support.threads import run_in_thread, threads_started
 from vrthinker_core import BadInput, Dimension, Reward, ScriptedBackend, Settings, StopReason, areward, reward, reward_many
 from vrthinker_core.traces import load
 from vrthinker_core.types import Side
@@ -97,7 +98,7 @@ def test_it_can_be_awaited(videos: list[Path]) -> None:
     async def both() -> list[Reward]:
         return await asyncio.gather(areward("One.", videos, TRUTH), areward("Two.", videos[:2], TRUTH))
 
-    one, two = asyncio.run(both())
+    one, two = run_in_thread(both())
     assert (one.best, two.best) == (2, 0)
 
 
@@ -115,7 +116,7 @@ def test_a_task_that_is_cancelled_ends_its_runs(videos: list[Path], tmp_path: Pa
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(cancelled())
+    run_in_thread(cancelled())
     (path,) = tmp_path.iterdir()
     end = load(path).finished
     assert end is not None
@@ -124,7 +125,6 @@ def test_a_task_that_is_cancelled_ends_its_runs(videos: list[Path], tmp_path: Pa
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    left = [thread.name for thread in set(threading.enumerate()) - before if not thread.daemon]
-    assert left == []
+    with threads_started() as started:
+        yield
+    assert [thread.name for thread in started if thread.is_alive() and not thread.daemon] == []

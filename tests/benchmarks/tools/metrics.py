@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -86,12 +85,6 @@ class Outcome(Protocol):
     def busy(self) -> bool: ...
     @property
     def seconds(self) -> float: ...
-
-
-def run_in_thread(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """`asyncio.run` in another thread: where a browser is driven, the test's own thread has an event loop running already."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, coroutine).result()
 
 
 async def with_timeout(coroutine: Coroutine[Any, Any, Result]) -> Result | None:

@@ -12,15 +12,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from tests.support.threads import run_in_thread
+from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import ROOT, Server, write_script
-from tests.ui.sessions.test_background_run import until
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support.api_calls import META, PROMPT, Clips, answers, check_refused, client, file, upload
 from vrthinker_core.ui.api import mcp
@@ -47,8 +47,7 @@ def with_session(url: str, work: Callable[[Any], Awaitable[Any]]) -> Any:
             await session.initialize()
             return await work(session)
 
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: asyncio.run(run())).result(60)
+    return run_in_thread(run())
 
 
 def endpoint(server: Server) -> str:
@@ -170,7 +169,7 @@ def test_gradio_is_not_made_to_upload_a_file_of_the_machine(parameter: str, serv
 
 def request(server: Server, path: str, method: str = "POST", **headers: str) -> tuple[int, str]:
     host = server.url.split("/")[2]
-    connection = http.client.HTTPConnection(host, timeout=10)
+    connection = http.client.HTTPConnection(host, timeout=PATIENCE_S)
     sent = {"Host": host, "Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
     connection.request(method, path, '{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}', sent | headers)
     response = connection.getresponse()
@@ -243,8 +242,7 @@ def test_an_assistant_configured_as_the_readme_says(server: Server, clips: Clips
                 results = [await session.call_tool(tool.name, {"file": str(shutil.copy(clip, tmp_path))}) for clip in clips]
                 return [result.content[0].text for result in results]
 
-    with ThreadPoolExecutor(1) as pool:
-        urls = pool.submit(lambda: asyncio.run(upload_both())).result(60)
+    urls = run_in_thread(upload_both())
     arguments = {"video1": urls[0], "video2": urls[1], "prompt": PROMPT}
     result = with_session(page["url"], lambda session: session.call_tool("compare", arguments))
     assert json.loads(result.content[0].text)["labels"] == LABELS

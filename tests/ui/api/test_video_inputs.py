@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from tests.support.threads import run_in_thread
 from vrthinker_core.errors import BadInput
 from vrthinker_core.ui.api.video_inputs import MAX_DATA_URL_BYTES, resolve_video
 
@@ -35,8 +34,7 @@ def resolve(given: object, fetched: Path = NOWHERE) -> tuple[Path, bytes | None,
         async with resolve_video(given, "Video 1", fetch) as path:
             return path, path.read_bytes() if path.exists() else None, addresses
 
-    with ThreadPoolExecutor(1) as pool:  # the browser tests keep an event loop running in this thread
-        return pool.submit(lambda: asyncio.run(read())).result()
+    return run_in_thread(read())
 
 
 def test_an_upload_can_be_given_in_four_ways(uploads: Path) -> None:

@@ -25,7 +25,7 @@ from gradio.utils import get_upload_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.benchmarks.tools.metrics import run_in_thread
+from tests.support.threads import run_in_thread
 from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED, CheckedBlocks, upload_place
 from vrthinker_core.ui.server.request_limits import BLOCKED_PATHS
 

@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from tests.benchmarks.tools.metrics import run_in_thread
+from tests.support.threads import run_in_thread
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_example
 from vrthinker_core.traces import load, to_json

@@ -11,9 +11,11 @@ import pytest
 
 from tests.benchmarks.tools.api_client import CompareResult, compare
 from tests.benchmarks.tools.http_client import HttpClient
-from tests.benchmarks.tools.metrics import list_files, max_concurrent, process_tree, run_in_thread
+from tests.benchmarks.tools.metrics import list_files, max_concurrent, process_tree
 from tests.benchmarks.tools.numbered_clips import foreign_content, write_pair
 from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
+from tests.support.threads import run_in_thread
+from tests.support.waiting import PATIENCE_S
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import ANSWER, ask
 from vrthinker_core.ui.view import words
@@ -32,10 +34,10 @@ def endless(serve: Callable[..., Server]) -> Server:
     return serve(["<Think>" + "on and on and on " * 20_000], "--waiting", "1", protocol="paired", pause=0.01)
 
 
-async def wait_until(ready: Callable[[], object], seconds: float = 15) -> None:
-    end = time.monotonic() + seconds
+async def wait_until(ready: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE_S
     while not ready():
-        assert time.monotonic() < end, f"not within {seconds} s"
+        assert time.monotonic() < end, f"not within {PATIENCE_S} s"
         await asyncio.sleep(0.02)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import MutableMapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from starlette.responses import PlainTextResponse
 
+from tests.support.threads import run_in_thread
 from vrthinker_core.ui.server.origin_guard import OriginGuard
 
 
@@ -24,8 +23,7 @@ def request(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str,
 
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": raw, "query_string": b""}
-    with ThreadPoolExecutor(1) as executor:  # the browser tests keep an event loop running in this thread
-        executor.submit(lambda: asyncio.run(OriginGuard(PlainTextResponse("in"), names)(scope, receive, send))).result()
+    run_in_thread(OriginGuard(PlainTextResponse("in"), names)(scope, receive, send))
     return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
 
 

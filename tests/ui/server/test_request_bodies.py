@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
-from tests.benchmarks.tools.metrics import run_in_thread
+from tests.support.threads import run_in_thread
 from vrthinker_core.ui.server import request_bodies
 from vrthinker_core.ui.server.request_limits import MAX_BODY_BYTES, MAX_UPLOAD_REQUEST_BYTES, RequestLimits
 

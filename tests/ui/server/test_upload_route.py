@@ -15,10 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
-from tests.benchmarks.tools.metrics import run_in_thread
+from tests.support.threads import run_in_thread
+from tests.support.waiting import until
 from tests.ui.conftest import Server
 from tests.ui.server.test_refusals import send
-from tests.ui.sessions.test_background_run import until
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support.api_calls import Clips, answers, uploaded
 from vrthinker_core.ui.fetch.uploads import Uploads

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.tools.metrics import run_in_thread
 from tests.benchmarks.tools.numbered_clips import write_pair
 from tests.benchmarks.tools.page_client import ObservedRun, PageClient, PageConfig
+from tests.support.threads import run_in_thread
 from tests.ui.conftest import Server
 from tests.ui.support.saved_examples import SCRIPT
 from vrthinker_core.ui.sessions import waiting_room
