@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import until
 from tests.test_cli import ROOT
-from tests.ui.sessions.test_background_run import until
 from tests.video.support.write_clips import repeated, write
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.judge import judge
@@ -94,7 +94,7 @@ def test_the_page_says_what_is_being_read_and_stop_works_meanwhile(
     judge_slots = threading.Semaphore(1)
     run = BackgroundRun(job, judges.run_job, judge_slots)
     try:
-        until(lambda: "Reading video 2 · " in status_line(run.state, run.seconds, run.pace), 60)
+        until(lambda: "Reading video 2 · " in status_line(run.state, run.seconds, run.pace))
         state = run.stop()
         assert state.finished is not None
         assert state.finished.stop is StopReason.CANCELLED

@@ -20,6 +20,7 @@ import pytest
 
 from tests.support.app_process import fork_app, is_alive, start_app
 from tests.support.browser import NoBrowser, absent, started
+from tests.support.waiting import PATIENCE_MS, PATIENCE_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -51,10 +52,11 @@ class Server:
         self._wait()
 
     def _wait(self) -> None:
-        for _ in range(240):
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
             assert is_alive(self.process), self.log.read_text()
             try:
-                urllib.request.urlopen(self.url, timeout=1).close()
+                urllib.request.urlopen(self.url, timeout=PATIENCE_S).close()
             except OSError:
                 time.sleep(0.25)
             else:
@@ -64,7 +66,7 @@ class Server:
     def stop(self) -> None:
         if is_alive(self.process):
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(PATIENCE_S)
 
 
 def write_script(path: Path, replies: Sequence[str], **options: object) -> str:
@@ -117,6 +119,9 @@ def chromium_or_exit() -> Iterator[Browser]:
 def chromium() -> Iterator[Browser]:
     if reason := absent():
         pytest.skip(reason)
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=PATIENCE_MS)
     with chromium_or_exit() as browser:
         yield browser
 
@@ -133,6 +138,7 @@ def contexts(chromium: Browser) -> Iterator[Callable[..., BrowserContext]]:
         key = repr((number, sorted(options.items())))
         if key not in opened:
             opened[key] = chromium.new_context(**{**DESKTOP, **options})
+            opened[key].set_default_timeout(PATIENCE_MS)
         return opened[key]
 
     yield context

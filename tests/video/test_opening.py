@@ -12,7 +12,7 @@ import av
 import numpy as np
 import pytest
 
-from tests.ui.sessions.test_background_run import until
+from tests.support.waiting import until
 from tests.video.support.open_clips import FIRST, PAIRED, SQUARE
 from tests.video.support.write_clips import repeated, write
 from vrthinker_core.errors import VideoError
@@ -97,7 +97,7 @@ def test_an_opening_that_is_broken_off_ends_its_process(minutes: Path) -> None:
     opening = ClipOpening(minutes, Side.FIRST, PLAN)
     with ThreadPoolExecutor(1) as executor:
         future = executor.submit(opening.open)
-        until(lambda: opening.share > 0, 60)
+        until(lambda: opening.share > 0)
         opening.break_off()
         with pytest.raises(VideoError, match="closed"):
             future.result(30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from tests.backends.server.support import GENERAL, QUICK, VLLM, ask, open_judge, opening
 from tests.support.faulty_server import ANSWER, Answer, Handler, delta, refuses, says, says_then, sends, serving
+from tests.support.waiting import until
 from vrthinker_core import Finished, Settings, VideoPair, judge
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable
@@ -163,7 +164,7 @@ def test_stop_closes_the_request_while_nothing_arrives(text: str) -> None:
         assert (completion.text, completion.stop) == (text, "cancelled")
         assert "".join(map(str, pieces)) == text
         assert ended - stopped[0] < 1
-        wait_for(lambda: bool(server.closed_at))
+        until(lambda: bool(server.closed_at))
         assert server.closed_at[0] - stopped[0] < 1
         conversation.close()
 
@@ -185,17 +186,10 @@ def test_closing_the_stream_closes_the_request() -> None:
         stream = conversation.stream(opening(), Sampling())
         assert next(stream) == "<Think>Well"
         stream.close()  # type: ignore[attr-defined]
-        wait_for(lambda: bool(server.closed_at))
+        until(lambda: bool(server.closed_at))
         conversation.close()
         with pytest.raises(BackendFailed, match="closed"):
             ask(conversation, opening())
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert holds()
 
 
 # -- whole comparisons --------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ import pytest
 from gradio_client import handle_file
 from gradio_client.utils import python_type_to_json_schema
 
+from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Server
-from tests.ui.sessions.test_background_run import until
 from tests.ui.support.api_calls import PROMPT, Clips, answers, begin, check_refused, client, file, messages, upload, uploaded
 from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.ui.view.api_json import HealthJson, RunJson
@@ -144,7 +144,7 @@ def test_runs_of_several_clients_never_mix(server: Server, clips: Clips) -> None
     api = client(server)
     jobs = [api.submit(*map(handle_file, clips), prompt, api_name="/compare") for prompt in ("Fifth.", "Sixth.")]
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     for prompt in prompts:
         check_run(found[prompt], prompt)
     for job, prompt in zip(jobs, ("Fifth.", "Sixth."), strict=True):

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S
 from tests.ui.conftest import Server
 from tests.ui.server.test_server import status_of
 from tests.ui.sessions.test_sessions import files
@@ -174,7 +175,7 @@ def test_no_address_makes_the_server_fetch(address: str, server: Server, local_s
 def test_uploads_are_served_as_attachments_only(name: str, server: Server, tmp_path: Path) -> None:
     evil = tmp_path / name
     evil.write_text("<script xmlns='http://www.w3.org/2000/svg'>alert(1)</script>")
-    with urllib.request.urlopen(f"{server.url}gradio_api/file={upload(server, evil)}", timeout=10) as response:
+    with urllib.request.urlopen(f"{server.url}gradio_api/file={upload(server, evil)}", timeout=PATIENCE_S) as response:
         headers = response.headers
     assert headers["content-disposition"].startswith("attachment")
     assert headers["content-type"] == "application/octet-stream"

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support.waiting import until
 from tests.test_branches import Talker, run
-from tests.ui.sessions.test_background_run import until
 from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.branching.plan import Changes, plan_branch

@@ -13,7 +13,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from tests.ui.sessions.test_background_run import finish_at_once, run_until_stopped, until
+from tests.support.waiting import PATIENCE_S, until
+from tests.ui.sessions.test_background_run import finish_at_once, run_until_stopped
 from tests.ui.support import handmade_runs
 from vrthinker_core.errors import TraceError
 from vrthinker_core.types import Preference, Settings, Verdict, VideoPair, Vote
@@ -221,7 +222,7 @@ def test_a_server_that_keeps_nothing_keeps_nothing(tmp_path: Path) -> None:
     session = server.run()
     until(lambda: session.run.state.turns)
     server.sessions.end("page")
-    assert session.run.join(5)
+    assert session.run.join(PATIENCE_S)
     assert server.history.rows(ANNA) == []
     assert server.history.keep(ANNA, handmade_runs.three_turns()) == ""
     assert server.store.records() == {}

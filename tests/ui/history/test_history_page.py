@@ -11,7 +11,7 @@ import pytest
 
 from tests.ui.conftest import Server, write_script
 from tests.ui.page.test_page import ENDLESS, start, wait_for
-from tests.ui.page.test_saved_runs import LONG, link, show_example, tab, video_files
+from tests.ui.page.test_saved_runs import link, show_example, tab, video_files
 from tests.ui.support.saved_examples import PROMPT, write_example
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -47,31 +47,31 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], S
 def runs(page: Page, *outcomes: str) -> None:
     """Open the list, and wait until it says this."""
     tab(page, "Your runs")
-    expect(page.locator(".vrt-runs b")).to_have_text(list(outcomes), timeout=LONG)
+    expect(page.locator(".vrt-runs b")).to_have_text(list(outcomes))
 
 
 def leave_and_come_back(page: Page) -> None:
     """A run goes on, is followed after a reload, and the way back from an example leads to it."""
     page.reload()
-    expect(page.locator("#stop")).to_be_visible(timeout=LONG)
+    expect(page.locator("#stop")).to_be_visible()
     expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
     runs(page, "Goes on")
     tab(page, "Trace")
     show_example(page)
     page.go_back()
-    page.locator("#stop").click(timeout=LONG)
+    page.locator("#stop").click()
     wait_for(page, "^Stopped")
-    expect(page.locator("#go")).to_be_visible(timeout=LONG)
+    expect(page.locator("#go")).to_be_visible()
 
 
 def change_everything_and_open_it(page: Page) -> None:
     """The list opens the run as it was, whatever has become of the inputs."""
-    page.locator("#second button[aria-label='Clear']").click(timeout=LONG)
+    page.locator("#second button[aria-label='Clear']").click()
     page.locator("#prompt textarea").fill("Another prompt.")
     runs(page, "Stopped")
     page.locator(".vrt-open-run").click()
-    expect(page.locator("#prompt textarea")).to_have_value(PROMPT, timeout=LONG)
-    expect(page.locator("#second video")).to_be_visible(timeout=LONG)
+    expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
+    expect(page.locator("#second video")).to_be_visible()
 
 
 def delete_by_keyboard(page: Page) -> None:
@@ -79,15 +79,15 @@ def delete_by_keyboard(page: Page) -> None:
     page.locator(".vrt-open-run").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    expect(page.locator(".vrt-none")).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-none")).to_be_visible()
 
 
 def test_no_run_is_lost(servers: Callable[[], Server], open_page: Open, clips: Clips) -> None:
     server = servers()
     page = open_page(server.url)
     start(page, clips)
-    expect(page.locator(".vrt-text p").first).to_be_visible(timeout=LONG)
-    expect(page).to_have_url(re.compile(r"\?run=[0-9a-f]{24}$"), timeout=LONG)
+    expect(page.locator(".vrt-text p").first).to_be_visible()
+    expect(page).to_have_url(re.compile(r"\?run=[0-9a-f]{24}$"))
     address = page.url
     leave_and_come_back(page)
     expect(page).to_have_url(address)
@@ -101,7 +101,7 @@ def test_no_run_is_lost(servers: Callable[[], Server], open_page: Open, clips: C
     again = servers()
     for visitor, place in ((page, address), (stranger, shared)):
         visitor.goto(place.replace(server.url, again.url))
-        expect(visitor.locator(".vrt-ending")).to_contain_text("Stopped.", timeout=LONG)
+        expect(visitor.locator(".vrt-ending")).to_contain_text("Stopped.")
         expect(visitor.locator(".vrt-tile")).to_have_count(4)
         assert all(video_files(visitor))
     delete_by_keyboard(page)

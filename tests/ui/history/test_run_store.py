@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.sessions.test_background_run import until
+from tests.support.waiting import until
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support import handmade_runs
 from vrthinker_core.errors import TraceError
@@ -181,7 +181,7 @@ def test_what_a_killed_server_left_is_removed_and_nothing_of_one_that_lives(tmp_
     mine.put(name(10**9), record(begun=10**9), TRACE, [video(tmp_path, 0)])
     writer = started(put_for_ever, folder, 1)
     for _ in range(3):
-        until(lambda: len(mine.records()) > 3, 60)
+        until(lambda: len(mine.records()) > 3)
         os.kill(writer.pid or 0, signal.SIGKILL)
         writer.join()
         opened = RunStore(folder)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, start, wait_for
-from tests.ui.page.test_saved_runs import LONG, show_example, tab
+from tests.ui.page.test_saved_runs import show_example, tab
 from tests.ui.support.saved_examples import SCRIPT, write_example
 from vrthinker_core.types import Settings
 
@@ -58,7 +58,7 @@ def serious_violations(page: Page, axe: str) -> list[str]:
 
 def open_when_ready(open_page: Open, server: Server, scheme: str) -> Page:
     page = open_page(server.url, color_scheme=scheme, bypass_csp=True)
-    expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-notes li").first).to_be_visible()
     return page
 
 
@@ -66,19 +66,19 @@ def open_when_ready(open_page: Open, server: Server, scheme: str) -> Page:
 def test_axe_finds_nothing_serious_when_empty_and_finished(server: Server, open_page: Open, axe: str, scheme: str) -> None:
     page = open_when_ready(open_page, server, scheme)
     page.locator("#settings button").first.click()
-    expect(page.locator("#window input")).to_be_visible(timeout=LONG)
+    expect(page.locator("#window input")).to_be_visible()
     page.locator("#more-settings button").first.click()
-    expect(page.locator("#temperature input")).to_be_visible(timeout=LONG)
+    expect(page.locator("#temperature input")).to_be_visible()
     assert serious_violations(page, axe) == []
     show_example(page, 1)
     page.locator(".vrt-choice button", has_text="Sides swapped").click()
-    expect(page.locator(".vrt-swapped-notice")).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-swapped-notice")).to_be_visible()
     assert serious_violations(page, axe) == []
     show_example(page)
     assert serious_violations(page, axe) == []
     for name, part in (("Frames", "#frames img"), ("Raw transcript", "#transcript pre"), ("Save and share", ".vrt-takes")):
         tab(page, name)
-        expect(page.locator(part).first).to_be_visible(timeout=LONG)
+        expect(page.locator(part).first).to_be_visible()
         assert serious_violations(page, axe) == []
 
 
@@ -88,13 +88,13 @@ def test_axe_finds_nothing_serious_while_running_and_stopped(
 ) -> None:
     page = open_when_ready(open_page, endless, scheme)
     start(page, clips)
-    expect(page.locator(".vrt-text p").first).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-text p").first).to_be_visible()
     assert serious_violations(page, axe) == []
     page.locator("#stop").click()
     wait_for(page, "Stopped")
     assert serious_violations(page, axe) == []
     tab(page, "Your runs")
-    expect(page.locator(".vrt-open-run")).to_contain_text("Stopped", timeout=LONG)
+    expect(page.locator(".vrt-open-run")).to_contain_text("Stopped")
     page.get_by_role("button", name="Delete all runs").click()
     expect(page.get_by_role("button", name="Keep them")).to_be_focused()
     assert serious_violations(page, axe) == []

@@ -13,7 +13,7 @@ import pytest
 from tests.ui.conftest import PHONE, Server, write_script
 from tests.ui.page.test_accessibility import axe, serious_violations  # noqa: F401 - a fixture
 from tests.ui.page.test_page import wait_for
-from tests.ui.page.test_saved_runs import LONG, open_trace
+from tests.ui.page.test_saved_runs import open_trace
 from tests.ui.support.saved_examples import ANSWER, PROMPT, ask, write_example
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.ui.branches import branch_words
@@ -47,7 +47,7 @@ def server(serve: Callable[..., Server], example: Path) -> Server:
 
 def opened(open_page: Open, server: Server, **options: Any) -> Page:
     page = open_page(f"{server.url}?trace=a-block", **options)
-    expect(page.locator(".vrt-turn .vrt-ask-branch").nth(1)).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-turn .vrt-ask-branch").nth(1)).to_be_visible()
     page.wait_for_function("document.querySelector('#first video')?.readyState >= 1")
     return page
 
@@ -79,7 +79,7 @@ def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(
     frames = form.locator("input[name=frames]").input_value()
     assert re.fullmatch(r"(38|39), (89|90)", frames)
     form.get_by_role("button", name="Start the branch").click()
-    expect(page.locator(".vrt-strip td .vrt-differs")).to_have_count(1, timeout=LONG)
+    expect(page.locator(".vrt-strip td .vrt-differs")).to_have_count(1)
     name = f"From turn 2, with frames {frames}"
     assert columns(page) == ["Origin", name]
     expect(page.locator(".vrt-strip thead [aria-pressed=true] b")).to_have_text(name)
@@ -92,7 +92,7 @@ def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(
     form.get_by_role("button", name="Close").click()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the strip widens nothing"
     page.locator(".vrt-strip thead button").first.press("Enter")
-    expect(page.locator(".vrt-turn.taken")).to_have_count(0, timeout=LONG)
+    expect(page.locator(".vrt-turn.taken")).to_have_count(0)
     assert (page.locator(".vrt-turns").inner_text(), page.locator(".vrt-verdict").inner_text()) == (origin, verdict)
     assert columns(page) == ["Origin", name], "nothing is lost by going back"
 
@@ -105,12 +105,12 @@ def test_another_judge_is_compared_from_turn_1(server: Server, open_page: Open) 
     form.locator("textarea").fill("A grey block.")
     form.locator("textarea").press("Tab")
     form.get_by_role("button", name="Start the branch").press("Enter")
-    expect(page.locator(".vrt-strip td .vrt-differs")).to_have_count(1, timeout=LONG)
+    expect(page.locator(".vrt-strip td .vrt-differs")).to_have_count(1)
     assert columns(page) == ["Origin", "Judge other, another prompt"]
     wait_for(page, "^Finished")
     assert page.locator("#prompt textarea").input_value() == "A grey block."
     page.locator(".vrt-strip thead button").first.click()
-    expect(page.locator("#prompt textarea")).to_have_value(PROMPT, timeout=LONG)
+    expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
 
 
 def test_what_cannot_be_is_said_in_the_form(server: Server, open_page: Open, example: Path, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_what_cannot_be_is_said_in_the_form(server: Server, open_page: Open, exa
     ask_at(page, 2)
     form.locator("input[name=frames]").fill("4, 200")
     form.locator("input[name=frames]").press("Enter")
-    expect(said).to_have_text(re.compile("numbers 0 to 127"), timeout=LONG)
+    expect(said).to_have_text(re.compile("numbers 0 to 127"))
     assert page.locator("#go").is_visible()
     form.locator("input[name=frames]").press("Escape")
     expect(form).to_have_count(0)
@@ -130,9 +130,9 @@ def test_what_cannot_be_is_said_in_the_form(server: Server, open_page: Open, exa
         text = text.replace(digest, digest[::-1])
     trace.write_text(text)
     open_trace(page, trace)
-    expect(page.locator("#first video")).to_have_count(0, timeout=LONG)
-    expect(page.locator(".vrt-ask-branch").nth(1)).to_be_visible(timeout=LONG)
+    expect(page.locator("#first video")).to_have_count(0)
+    expect(page.locator(".vrt-ask-branch").nth(1)).to_be_visible()
     ask_at(page, 2)
     form.get_by_role("button", name="Start the branch").click()
-    expect(said).to_have_text(branch_words.NO_VIDEOS, timeout=LONG)
+    expect(said).to_have_text(branch_words.NO_VIDEOS)
     assert words.BUSY not in said.inner_text()

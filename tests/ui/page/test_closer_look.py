@@ -26,7 +26,6 @@ pytestmark = pytest.mark.browser
 
 Clips = tuple[Path, Path]
 Open = Callable[..., "Page"]
-LONG = 30_000
 
 TRANSFORMS = "[...document.querySelectorAll('.vrt-lens img')].map((image) => getComputedStyle(image).transform)"
 
@@ -49,7 +48,7 @@ def look(page: Page, position: int = 0) -> None:
 
 
 def expect_exact(page: Page, size: str = "448 × 448") -> None:
-    expect(page.locator(".vrt-note")).to_have_text(f"{size} pixels, exactly as the judge was given them.", timeout=LONG)
+    expect(page.locator(".vrt-note")).to_have_text(f"{size} pixels, exactly as the judge was given them.")
 
 
 def title(page: Page) -> str:
@@ -220,7 +219,7 @@ def test_a_trace_without_its_videos_says_so(server: Server, open_page: Open, tmp
     wait_for(page, "Replaying")
     tab(page, "Trace")
     look(page)
-    expect(page.locator(".vrt-note")).to_have_text("Thumbnail: the videos are gone.", timeout=LONG)
+    expect(page.locator(".vrt-note")).to_have_text("Thumbnail: the videos are gone.")
     assert page.locator(".vrt-lens img").first.evaluate("image => image.complete && image.naturalWidth") == 224
 
 
@@ -229,7 +228,7 @@ def test_the_gallery_seeks_opens_the_same_view_and_never_moves_the_page(server: 
     show_example(page)
     tab(page, "Frames")
     tile = page.locator("#frames .vrt-tile").nth(2)
-    expect(tile).to_be_visible(timeout=LONG)
+    expect(tile).to_be_visible()
     tile.scroll_into_view_if_needed()
     before = page.evaluate("[scrollX, scrollY, document.documentElement.scrollHeight]")
     tile.click()

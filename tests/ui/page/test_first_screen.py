@@ -11,7 +11,6 @@ import pytest
 from tests.ui.conftest import PHONE, Server
 from tests.ui.page.test_accessibility import axe, serious_violations
 from tests.ui.page.test_page import wait_for
-from tests.ui.page.test_saved_runs import LONG
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.assets import ASSETS
 
@@ -37,12 +36,12 @@ def test_the_first_screen_says_what_to_do_and_offers_examples(
 ) -> None:
     page = open_page(server.url, viewport={"width": 1280, "height": 900}, bypass_csp=True)
     intro = page.locator(".vrt-intro")
-    expect(intro.locator(".vrt-lead")).to_be_in_viewport(timeout=LONG)
+    expect(intro.locator(".vrt-lead")).to_be_in_viewport()
     expect(intro.locator(".vrt-steps li")).to_have_count(3)
     links = intro.locator("a").evaluate_all("links => links.map((link) => link.href)")
     assert links == [address for _, address in words.INTRODUCTION["links"]]
     cards = page.locator(".vrt-card")
-    expect(cards.first).to_be_visible(timeout=LONG)
+    expect(cards.first).to_be_visible()
     assert page.locator(".vrt-examples h2").all_inner_texts() == list(words.EXAMPLE_ROWS.values())
     for card in cards.all():
         expect(card).to_be_in_viewport(ratio=1)
@@ -50,7 +49,7 @@ def test_the_first_screen_says_what_to_do_and_offers_examples(
         expect(page.locator(part)).to_be_hidden()
     assert serious_violations(page, axe) == []
     page.locator("#first input[type=file]").set_input_files(str(clips[0]))
-    expect(page.locator("#rail .vrt-track")).to_be_visible(timeout=LONG)
+    expect(page.locator("#rail .vrt-track")).to_be_visible()
 
 
 def test_the_recording_plays_without_sound_until_it_is_held(server: Server, open_page: Open) -> None:
@@ -86,7 +85,7 @@ def test_the_recordings_are_small() -> None:
 def test_the_built_in_judges_frame_facts_are_a_table(server: Server, open_page: Open) -> None:
     page = open_page(f"{server.url}?trace=think-1-what-four-frames-do-not-show")
     facts = page.locator(".vrt-facts")
-    expect(facts).to_have_count(2, timeout=LONG)
+    expect(facts).to_have_count(2)
     assert facts.nth(0).locator("thead th").all_inner_texts() == ["Frame", "Video 1: red cube left", "Video 2: black cube left"]
     assert facts.nth(1).locator("tbody tr").nth(3).locator("th, td").all_inner_texts() == [
         "#53",

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
-from tests.ui.page.test_saved_runs import LONG, link, open_trace, saved, show_example, tab
+from tests.ui.page.test_saved_runs import link, open_trace, saved, show_example, tab
 from tests.ui.page.test_stage import IN_VIEW, SCREENS
 from tests.ui.support.saved_examples import SCRIPT, write_example, write_old
 from vrthinker_core.traces import from_json
@@ -39,7 +39,7 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
 
 
 def headline_in_view(page: Page) -> None:
-    expect(page.locator(".vrt-headline")).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-headline")).to_be_visible()
     page.wait_for_function(f"({IN_VIEW})(document.querySelector('.vrt-headline'))")
 
 
@@ -80,18 +80,18 @@ def test_the_address_names_the_run_that_is_shown(server: Server, open_page: Open
     prompt = page.locator("#prompt textarea")
     prompt.fill("Another prompt.")
     page.go_back()
-    expect(page.locator("#second video")).to_have_attribute("src", re.compile("a-block"), timeout=LONG)
+    expect(page.locator("#second video")).to_have_attribute("src", re.compile("a-block"))
     expect(page).to_have_url(f"{server.url}?trace=a-block")
     expect(page.locator(".vrt-turn")).to_have_count(2)
     page.go_forward()
-    expect(page.locator("#second video")).to_have_attribute("src", re.compile("b-block"), timeout=LONG)
+    expect(page.locator("#second video")).to_have_attribute("src", re.compile("b-block"))
     page.go_back()
-    expect(page.locator("#second video")).to_have_attribute("src", re.compile("a-block"), timeout=LONG)
+    expect(page.locator("#second video")).to_have_attribute("src", re.compile("a-block"))
     expect(page.locator(".vrt-turn")).to_have_count(2)
     page.go_back()
-    expect(page.locator(".vrt-turn")).to_have_count(0, timeout=LONG)
-    expect(page.locator("#second video")).to_have_count(0, timeout=LONG)
-    expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-turn")).to_have_count(0)
+    expect(page.locator("#second video")).to_have_count(0)
+    expect(page.locator(".vrt-notes li").first).to_be_visible()
     page.go_forward()
     headline_in_view(page)
     page.locator("#first button[aria-label='Clear']").click()
@@ -121,7 +121,7 @@ def test_a_gif_is_compared_as_the_command_line_does(server: Server, open_page: O
     page = open_page(server.url)
     gif = write_gif(tmp_path / "square.gif")
     page.locator("#first input[type=file]").set_input_files(str(gif))
-    page.wait_for_function("document.querySelector('#first video')?.readyState >= 1", timeout=LONG)
+    page.wait_for_function("document.querySelector('#first video')?.readyState >= 1")
     dropped = (
         "file => { const all = new DataTransfer(); all.items.add(new File([file], 'b.gif', { type: 'image/gif' })); return all; }"
     )
@@ -131,7 +131,7 @@ def test_a_gif_is_compared_as_the_command_line_does(server: Server, open_page: O
         }}))""",
         list(gif.read_bytes()),
     )
-    page.wait_for_function("document.querySelector('#second video')?.readyState >= 1", timeout=LONG)
+    page.wait_for_function("document.querySelector('#second video')?.readyState >= 1")
     page.locator("#prompt textarea").fill("A square glides to the right.")
     page.locator("#go").click()
     wait_for(page, "Finished")
@@ -148,7 +148,7 @@ def test_a_video_with_a_copy_is_not_called_unplayable(server: Server, open_page:
     }""")
     page.locator("#first input[type=file]").set_input_files(str(write_old(tmp_path / "old.avi")))
     wait_for(page, words.COPY_SHOWN)
-    page.wait_for_function("document.querySelector('#first video')?.readyState >= 1", timeout=LONG)
+    page.wait_for_function("document.querySelector('#first video')?.readyState >= 1")
     page.wait_for_timeout(300)
     assert not any("not playable" in text for text in page.evaluate("said"))
 
@@ -174,7 +174,7 @@ def test_a_run_says_that_its_inputs_changed_while_it_went_on(
     page.locator("#second button[aria-label='Clear']").click()
     page.locator("#second input[type=file]").set_input_files(str(clips[0]))
     notice = page.locator(".vrt-changed")
-    expect(notice).to_contain_text(f"These inputs have changed. This run judged another video 2: {clips[1].name}.", timeout=LONG)
+    expect(notice).to_contain_text(f"These inputs have changed. This run judged another video 2: {clips[1].name}.")
     page.locator("#prompt textarea").fill("Something else.")
     expect(notice).to_contain_text("judged the prompt “A white block glides to the right.”")
     page.locator("#stop").click()

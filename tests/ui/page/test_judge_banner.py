@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.ui.conftest import Server
-from tests.ui.page.test_saved_runs import LONG
 from tests.ui.support.saved_examples import SCRIPT, write_example
 from vrthinker_core.ui.page.handlers.judge_banner import BANNER_ONLY
 
@@ -43,7 +42,7 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
 
 def test_a_late_banner_leaves_the_run_as_it_is(server: Server, open_page: Callable[..., Page]) -> None:
     page = open_page(server.url)
-    expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-notes li").first).to_be_visible()
     text, trace = page.evaluate(SHOW_TWO_VALUES, [RUN, NOTES])
     assert "A note of the run." in text
     assert trace["run"] == "a"
@@ -51,7 +50,7 @@ def test_a_late_banner_leaves_the_run_as_it_is(server: Server, open_page: Callab
 
 def test_a_banner_is_shown_without_a_run_and_replaced_by_one(server: Server, open_page: Callable[..., Page]) -> None:
     page = open_page(server.url)
-    expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-notes li").first).to_be_visible()
     text, trace = page.evaluate(SHOW_TWO_VALUES, [{"turns": []}, NOTES])
     assert "The built-in judge speaks." in text
     assert trace["introduction"]

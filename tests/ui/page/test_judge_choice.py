@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Server, write_script
 from tests.ui.page.test_page import ENDLESS, start, wait_for
-from tests.ui.page.test_saved_runs import LONG, choose, show_example
-from tests.ui.sessions.test_background_run import until
+from tests.ui.page.test_saved_runs import choose, show_example
 from tests.ui.support.api_calls import PROMPT, act, answers, check_refused, client, comparing, config, uploaded
 from tests.ui.support.saved_examples import write_example
 from vrthinker_core.ui.view import words
@@ -52,24 +52,24 @@ def open_settings(open_page: Open, server: Server, **options: Any) -> Page:
     """The page with its settings open."""
     page = open_page(server.url, **options)
     page.locator("#settings button").first.click()
-    expect(page.locator("#judge input")).to_be_visible(timeout=LONG)
-    expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
+    expect(page.locator("#judge input")).to_be_visible()
+    expect(page.locator(".vrt-notes li").first).to_be_visible()
     return page
 
 
 def judge_options(page: Page) -> list[str]:
     """The names in the judge's open dropdown."""
-    expect(page.get_by_role("option").first).to_be_visible(timeout=LONG)
+    expect(page.get_by_role("option").first).to_be_visible()
     return [str(option.get_attribute("aria-label")) for option in page.get_by_role("option").all()]
 
 
 def expect_judge(page: Page, name: str) -> None:
     """Wait until the page's head names this judge."""
-    expect(page.locator(".vrt-judge")).to_have_text(f"Judge: {name}", timeout=LONG)
+    expect(page.locator(".vrt-judge")).to_have_text(f"Judge: {name}")
 
 
 def expect_finished(page: Page, headline: str, name: str) -> None:
-    expect(page.locator(".vrt-headline")).to_have_text(headline, timeout=LONG)
+    expect(page.locator(".vrt-headline")).to_have_text(headline)
     wait_for(page, "Finished")
     expect_judge(page, name)
 
@@ -130,7 +130,7 @@ def test_choosing_a_judge_leaves_a_saved_run_on_the_page(server: Server, open_pa
 def test_a_judge_that_cannot_be_opened_says_why_and_leaves_the_others_alone(server: Server, open_page: Open, clips: Clips) -> None:
     page = open_settings(open_page, server)
     choose(page, "judge", "missing")
-    expect(page.locator(".vrt-judge")).to_have_text(words.UNOPENED_LINE.format("missing"), timeout=LONG)
+    expect(page.locator(".vrt-judge")).to_have_text(words.UNOPENED_LINE.format("missing"))
     expect(page.locator(".vrt-ending")).to_have_text("There is no folder missing.")
     assert page.locator(".vrt-notes li").count() == 0
     start(page, clips)
@@ -145,9 +145,9 @@ def test_a_judge_that_cannot_be_opened_says_why_and_leaves_the_others_alone(serv
 def test_a_judges_notes_come_and_go_with_it(server: Server, open_page: Open) -> None:
     page = open_settings(open_page, server)
     choose(page, "judge", "missing")
-    expect(page.locator(".vrt-ending")).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-ending")).to_be_visible()
     choose(page, "judge", "second")
-    expect(page.locator(".vrt-notes li")).to_have_text(["A script speaks, not a model."], timeout=LONG)
+    expect(page.locator(".vrt-notes li")).to_have_text(["A script speaks, not a model."])
     expect(page.locator(".vrt-ending")).to_be_hidden()
 
 
@@ -195,11 +195,11 @@ def test_a_judge_that_is_still_being_loaded_can_be_chosen_and_run(
     found = client(server).predict(api_name="/health")
     assert (found["status"], [judge["status"] for judge in found["judges"]]) == ("ready", ["ready", "loading"])
     choose(page, "judge", "slow")
-    expect(page.locator(".vrt-judge")).to_have_text(words.LOADING, timeout=LONG)
+    expect(page.locator(".vrt-judge")).to_have_text(words.LOADING)
     choose(page, "judge", "script")
     expect_judge(page, "script")
     choose(page, "judge", "slow")
-    expect(page.locator(".vrt-judge")).to_have_text(words.LOADING, timeout=LONG)
+    expect(page.locator(".vrt-judge")).to_have_text(words.LOADING)
     start(page, clips)
     wait_for(page, words.LOADING)
     write()
@@ -220,7 +220,7 @@ def test_a_single_judge_is_listed_too(answering: Server, open_page: Open) -> Non
 
 
 def test_health_lists_every_judge(server: Server) -> None:
-    until(lambda: all(judge["status"] != "loading" for judge in client(server).predict(api_name="/health")["judges"]), 60)
+    until(lambda: all(judge["status"] != "loading" for judge in client(server).predict(api_name="/health")["judges"]))
     found = client(server).predict(api_name="/health")
     assert (found["status"], found["judge"], found["error"]) == ("ready", "script", "")
     assert found["judges"] == [
@@ -254,7 +254,7 @@ def test_programs_with_different_judges_never_mix(server: Server, clips: Clips) 
     for thread in calling:
         thread.start()
     for thread in calling:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert {prompt: (item["prompt"], item["judge"], item["labels"]) for prompt, item in found.items()} == {
         prompt: (prompt, name, LABELS[name]) for prompt, name in asked.items()
     }

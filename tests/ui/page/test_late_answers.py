@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.waiting import until
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, start, status, wait_for
-from tests.ui.page.test_saved_runs import LONG, open_trace, show_example
-from tests.ui.sessions.test_background_run import until
+from tests.ui.page.test_saved_runs import open_trace, show_example
 from tests.ui.support.saved_examples import write_example
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -54,7 +54,7 @@ class HeldAnswers:
 
     def wait(self, page: Page) -> None:
         """Until the server has given the answer that is held."""
-        until(lambda: page.wait_for_timeout(20) or self._held, 30)
+        until(lambda: page.wait_for_timeout(20) or self._held)
 
     @property
     def response(self) -> APIResponse:
@@ -101,12 +101,12 @@ def test_of_two_steps_back_the_second_one_is_shown(held: Callable[..., tuple[Pag
     wanted = [example_of(body) for body in answers.asked]
     assert wanted == ["a-block"], "one at a time, so that no answer can overtake another"
     answers.release()
-    expect(page.locator(".vrt-turn")).to_have_count(0, timeout=LONG)
-    expect(page.locator("#second video")).to_have_count(0, timeout=LONG)
+    expect(page.locator(".vrt-turn")).to_have_count(0)
+    expect(page.locator("#second video")).to_have_count(0)
     expect(page).to_have_url(server.url)
     assert [example_of(body) for body in answers.asked if example_of(body) is not None] == ["a-block", ""]
     page.go_forward()
-    expect(page.locator(".vrt-turn")).to_have_count(2, timeout=LONG)
+    expect(page.locator(".vrt-turn")).to_have_count(2)
     expect(page).to_have_url(f"{server.url}?trace=a-block")
 
 
@@ -128,13 +128,13 @@ def test_what_is_said_of_an_earlier_run_stops_no_later_one(
     expect(page.locator("#go")).to_be_focused()
     wait_for(page, "Stopped")
     page.keyboard.press("Enter")
-    expect(page.locator("#stop")).to_be_focused(timeout=LONG)
+    expect(page.locator("#stop")).to_be_focused()
     wait_for(page, "writing")
     stop = next(body for body in answers.asked if is_stop(body))
     late = page.request.post(f"{server.url}gradio_api/run/predict", data=stop)
     assert late.ok
     written = status(page)
-    page.wait_for_function("old => !document.querySelector('#status textarea').value.includes(old)", arg=written, timeout=LONG)
+    page.wait_for_function("old => !document.querySelector('#status textarea').value.includes(old)", arg=written)
     assert "writing" in status(page), "the Stop of the first run, as it comes late, does not stop the second one"
     page.locator("#prompt textarea").press("Control+Enter")  # there is no Compare to press
     page.unroute_all()
@@ -145,12 +145,12 @@ def test_what_is_said_of_an_earlier_run_stops_no_later_one(
         VRThinker.buttons.show = (value) => { show(value); said.push(value.number); };
     }""")
     page.locator("#stop").click()
-    page.wait_for_function("first => said.includes(first)", arg=stop["data"][0]["number"], timeout=LONG)
+    page.wait_for_function("first => said.includes(first)", arg=stop["data"][0]["number"])
     expect(page.locator("#stop")).to_be_visible()
     expect(page.locator("#go")).to_be_hidden()
     page.unroute_all()
     page.locator("#stop").click()
-    expect(page.locator("#go")).to_be_visible(timeout=LONG)
+    expect(page.locator("#go")).to_be_visible()
     wait_for(page, "Stopped")
 
 

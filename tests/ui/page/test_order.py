@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.waiting import until
 from tests.ui.conftest import PHONE, Server
 from tests.ui.page.test_page import fill, start, status, wait_for
-from tests.ui.page.test_saved_runs import LONG, choose, open_trace, saved, tab
+from tests.ui.page.test_saved_runs import choose, open_trace, saved, tab
 from tests.ui.page.test_stage import IN_VIEW
 from tests.ui.support.saved_examples import ask
 from vrthinker_core.traces import from_json
@@ -63,7 +64,7 @@ def table(page: Page) -> list[list[str]]:
 def refusal(page: Page, sentence: str) -> None:
     """The button is pressed in vain, and the page says why beside it."""
     check_button(page).click()
-    expect(page.locator(".vrt-check span")).to_have_text(sentence, timeout=LONG)
+    expect(page.locator(".vrt-check span")).to_have_text(sentence)
     assert page.locator("#go").is_visible()
     assert not page.locator("#stop").is_visible()
 
@@ -86,12 +87,12 @@ def test_the_second_run_streams_and_both_verdicts_stand_beside_each_other(
     first, verdict = words_of(page), outcome(page)
     check_button(page).click()
     wait_for(page, "Sides swapped: Turn 1 of .* writing")
-    expect(page.locator("#stop")).to_be_visible(timeout=LONG)
+    expect(page.locator("#stop")).to_be_visible()
     expect(check_button(page)).to_be_hidden()
-    expect(page.locator(".vrt-swapped-notice")).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-swapped-notice")).to_be_visible()
     assert outcome(page) == verdict, "the first verdict stays while the second run goes on"
     wait_for(page, "^Finished")
-    expect(page.locator("#go")).to_be_visible(timeout=LONG)
+    expect(page.locator("#go")).to_be_visible()
     assert table(page) == BOTH
     assert "Flips" in page.locator(".vrt-order-line").inner_text()
     assert outcome(page) == verdict
@@ -118,8 +119,7 @@ def test_both_verdicts_are_in_the_first_screen_and_their_frames_lead_to_the_firs
     wait_for(page, "Sides swapped")
     wait_for(page, "^Finished")
     page.wait_for_timeout(600)
-    for part in (".vrt-headline", ".vrt-order-line", ".vrt-both"):
-        assert page.locator(part).evaluate(IN_VIEW)
+    until(lambda: all(page.locator(part).evaluate(IN_VIEW) for part in (".vrt-headline", ".vrt-order-line", ".vrt-both")))
     assert page.locator(".vrt-swapped-notice").is_visible()
     colour = "node => getComputedStyle(node).color"
     spoken = [page.locator(f".vrt-turns .vrt-v{side}").first.evaluate(colour) for side in (1, 2)]
@@ -146,7 +146,7 @@ def test_a_changed_prompt_is_refused_and_stop_keeps_the_first_run(
     wait_for(page, "Sides swapped: Turn 1 of .* writing")
     page.locator("#stop").click()
     line = page.locator(".vrt-order-line")
-    expect(line).to_have_text("Order not checked: the second run was stopped.", timeout=LONG)
+    expect(line).to_have_text("Order not checked: the second run was stopped.")
     assert outcome(page) == verdict
     page.locator(".vrt-choice button", has_text="As given").click()
     assert words_of(page) == first
@@ -167,7 +167,7 @@ def test_both_orders_can_be_chosen_beforehand(server: Server, open_page: Open, c
     page = open_page(server.url)
     for part in ("#settings", "#more-settings"):
         page.locator(f"{part} button").first.click()
-    expect(page.locator("#swap input")).to_be_visible(timeout=LONG)
+    expect(page.locator("#swap input")).to_be_visible()
     choose(page, "swap", "Both orders")
     fill(page, clips)
     page.locator("#go").click()

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S, until, until_equal
 from tests.ui.conftest import PHONE, Server, within
-from tests.ui.sessions.test_background_run import until
 from tests.ui.sessions.test_sessions import files
 
 if TYPE_CHECKING:
@@ -63,10 +63,11 @@ def status(page: Page) -> str:
     return page.locator("#status textarea").input_value()
 
 
-def wait_for(page: Page, pattern: str, seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
+def wait_for(page: Page, pattern: str) -> None:
+    """Until the page's status line says that."""
+    end = time.monotonic() + PATIENCE_S
     while not re.search(pattern, said := status(page)):
-        assert time.monotonic() < end, f"not within {seconds} s: {pattern!r}; the page says {said!r}"
+        assert time.monotonic() < end, f"not within {PATIENCE_S} s: {pattern!r}; the page says {said!r}"
         page.wait_for_timeout(30)
 
 
@@ -104,8 +105,9 @@ def test_a_tile_moves_both_players_to_its_moment(server: Server, open_page: Open
     wait_for(page, "Finished")
     page.locator(".vrt-tile").nth(6).click()
     page.wait_for_timeout(300)
-    times = page.evaluate("['first', 'second'].map(name => document.querySelector(`#${name} video`).currentTime)")
-    assert times == pytest.approx([(22 + 0.5) / 24, (14 + 0.5) / 24], abs=0.001)  # slot 60 of 48 and of 30 frames
+    read = "['first', 'second'].map(name => document.querySelector(`#${name} video`).currentTime)"
+    slot_60 = [(22 + 0.5) / 24, (14 + 0.5) / 24]  # of 48 and of 30 frames
+    until_equal(lambda: page.evaluate(read), pytest.approx(slot_60, abs=0.001))
     assert "index 60 of 127" in page.locator(".vrt-time").inner_text()
 
 
@@ -143,7 +145,7 @@ def test_reloading_or_closing_the_page_stops_the_judge(endless: Server, open_pag
         until(lambda: not any(path.exists() for path in traces))
     another = open_page(endless.url)
     start(another, clips)
-    another.wait_for_selector(".vrt-text p", timeout=5_000)
+    another.wait_for_selector(".vrt-text p")
     another.locator("#stop").click()
     wait_for(another, "Stopped")
 
@@ -202,8 +204,8 @@ def test_keys_move_the_players(server: Server, open_page: Open, clips: Clips) ->
     assert page.locator(".vrt-time").inner_text().startswith("index 10 of 127 ·")
     page.keyboard.press(".")
     page.wait_for_timeout(200)
-    moved = page.evaluate("document.querySelector('#first video').currentTime")
-    assert moved == pytest.approx((3 + 1.5) / 24, abs=0.001)
+    read = "document.querySelector('#first video').currentTime"
+    until_equal(lambda: page.evaluate(read), pytest.approx((3 + 1.5) / 24, abs=0.001))
     page.keyboard.press("Space")
     page.wait_for_function("!document.querySelector('#first video').paused && !document.querySelector('#second video').paused")
     page.keyboard.press("Space")

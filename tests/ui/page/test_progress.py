@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.waiting import until
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ASK, ENDLESS, start, status, wait_for
-from tests.ui.sessions.test_background_run import until
 from tests.ui.support.api_calls import PROMPT, client, uploaded
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_the_queue_says_in_words_who_is_before(server: Server, open_page: Open, 
     second, third = (open_page(server.url) for _ in range(2))
     program = client(server)
     first = program.submit(*uploaded(server, clips), PROMPT, api_name="/compare")
-    until(lambda: first.outputs(), 30)
+    until(lambda: first.outputs())
     start(second, clips)
     wait_for(second, "You are second; one comparison is before yours.")
     start(third, clips)

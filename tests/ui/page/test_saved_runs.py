@@ -25,8 +25,6 @@ pytestmark = pytest.mark.browser
 
 Clips = tuple[Path, Path]
 Open = Callable[..., "Page"]
-LONG = 30_000
-"""Milliseconds; nothing takes that long on an idle machine."""
 
 
 @pytest.fixture(scope="module")
@@ -54,20 +52,20 @@ def trace_text(page: Page) -> str:
 
 def show_example(page: Page, number: int = 0) -> None:
     page.locator(".vrt-card").nth(number).click()
-    expect(page.locator(".vrt-headline")).to_be_attached(timeout=LONG)
-    expect(page.locator("#status textarea")).to_have_value(re.compile("^Replaying a saved trace"), timeout=LONG)
+    expect(page.locator(".vrt-headline")).to_be_attached()
+    expect(page.locator("#status textarea")).to_have_value(re.compile("^Replaying a saved trace"))
 
 
 def link(page: Page) -> str:
     tab(page, "Save and share")
     page.get_by_role("button", name="Copy link").click()
-    expect(page.locator(".vrt-link")).to_have_value(re.compile("trace="), timeout=LONG)
+    expect(page.locator(".vrt-link")).to_have_value(re.compile("trace="))
     return page.locator(".vrt-link").input_value()
 
 
 def saved(page: Page, path: Path, what: str = "Trace (.json)") -> Path:
     tab(page, "Save and share")
-    with page.expect_download(timeout=LONG) as download:
+    with page.expect_download() as download:
         page.get_by_role("button", name=what).click()
     download.value.save_as(path)
     return path
@@ -83,13 +81,13 @@ def open_trace(page: Page, path: Path) -> None:
 def test_a_click_on_an_example_shows_its_run_and_videos(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
     card = page.locator(".vrt-card").first
-    expect(card).to_contain_text(PROMPT, timeout=LONG)
+    expect(card).to_contain_text(PROMPT)
     expect(card).to_contain_text("Judge: scripted")
     show_example(page)
     expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
     expect(page.locator(".vrt-turn")).to_have_count(2)
     expect(page.locator(".vrt-mark")).to_have_count(8)
-    expect(page.locator("#first video")).to_be_visible(timeout=LONG)
+    expect(page.locator("#first video")).to_be_visible()
     assert video_files(page) == ["a-block/first.mp4", "a-block/second.mp4"]
     assert link(page).endswith("?trace=a-block")
 
@@ -99,9 +97,9 @@ def test_every_request_goes_to_the_pages_own_server(server: Server, open_page: O
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.reload()
-    expect(page.locator(".vrt-notes li").first).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-notes li").first).to_be_visible()
     show_example(page)
-    expect(page.locator("#first video")).to_be_visible(timeout=LONG)
+    expect(page.locator("#first video")).to_be_visible()
     assert asked
     assert [url for url in asked if not url.startswith((server.url, "data:", f"blob:{server.url}"))] == []
 
@@ -110,13 +108,13 @@ def test_a_link_shows_the_same_run(server: Server, open_page: Open, clips: Clips
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
-    expect(page.locator("#go")).to_be_visible(timeout=LONG)  # until then Gradio's progress stands in the trace as well
+    expect(page.locator("#go")).to_be_visible()  # until then Gradio's progress stands in the trace as well
     live = trace_text(page)
     address = link(page)
     assert re.search(r"\?trace=[0-9a-f]{24}$", address)
     visitor = open_page(address)
-    expect(visitor.locator(".vrt-headline")).to_be_visible(timeout=LONG)
-    expect(visitor.locator("#trace .wrap.generating, #trace .progress-text")).to_have_count(0, timeout=LONG)
+    expect(visitor.locator(".vrt-headline")).to_be_visible()
+    expect(visitor.locator("#trace .wrap.generating, #trace .progress-text")).to_have_count(0)
     assert [line for line in trace_text(visitor).splitlines() if line != "Judge: script"] == live.splitlines()
     expect(visitor.locator("#prompt textarea")).to_have_value(PROMPT)
     assert [Path(file).suffix for file in video_files(visitor)] == [".mp4", ".mp4"]
@@ -124,7 +122,7 @@ def test_a_link_shows_the_same_run(server: Server, open_page: Open, clips: Clips
 
 def test_an_unknown_link_says_so(server: Server, open_page: Open) -> None:
     page = open_page(f"{server.url}?trace={'0' * 24}")
-    expect(page.locator("#status textarea")).to_have_value(re.compile("leads nowhere"), timeout=LONG)
+    expect(page.locator("#status textarea")).to_have_value(re.compile("leads nowhere"))
 
 
 def test_an_opened_trace_finds_the_videos_of_the_same_session(
@@ -169,21 +167,21 @@ def test_the_frames_tab_shows_frames_in_pairs(server: Server, open_page: Open) -
     page = open_page(server.url)
     show_example(page)
     tab(page, "Frames")
-    expect(page.locator("#frames .vrt-tile img")).to_have_count(16, timeout=LONG)
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
     captions = page.locator("#frames .vrt-caption b").all_inner_texts()
     assert captions == [f"#{slot}" for slot in (16, 48, 80, 112, 10, 30, 60, 90)]
     for turn in (1, 2):
         beside = page.locator(f"#frames .vrt-turn:nth-child({turn}) .vrt-text h4").all_inner_texts()
         assert beside[:2] == ["Snapshot", "Think"]
     show_example(page, 1)
-    expect(page.locator("#frames .vrt-tile img")).to_have_count(16, timeout=LONG)
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(16)
 
 
 def test_the_frames_tab_is_filled_while_the_judge_writes(serve: Callable[..., Server], open_page: Open, clips: Clips) -> None:
     page = open_page(serve([ENDLESS], protocol="paired", pause=0.01).url)
     tab(page, "Frames")
     start(page, clips)
-    expect(page.locator("#frames .vrt-tile img")).to_have_count(8, timeout=LONG)
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(8)
     assert "writing" in status(page) or "looking" in status(page)
     page.locator("#stop").click()
     wait_for(page, "Stopped")
@@ -193,15 +191,15 @@ def test_the_frames_tab_is_filled_while_the_judge_writes(serve: Callable[..., Se
 def test_a_run_whose_sides_were_swapped_says_that_it_judged_the_other_order(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
     show_example(page)
-    expect(page.locator("#first video")).to_be_visible(timeout=LONG)
+    expect(page.locator("#first video")).to_be_visible()
     page.get_by_role("button", name="Swap sides").click()
     wait_for(page, "Sides swapped")
-    page.wait_for_function("document.querySelector('#first video')?.src.endsWith('second.mp4')", timeout=LONG)
+    page.wait_for_function("document.querySelector('#first video')?.src.endsWith('second.mp4')")
     assert video_files(page) == ["a-block/second.mp4", "a-block/first.mp4"]
-    expect(page.locator(".vrt-changed")).to_contain_text("judged these two videos the other way round", timeout=LONG)
+    expect(page.locator(".vrt-changed")).to_contain_text("judged these two videos the other way round")
     expect(page.locator(".vrt-turn")).to_have_count(2)
     page.get_by_role("button", name="Swap sides").click()
-    expect(page.locator(".vrt-changed")).to_be_hidden(timeout=LONG)
+    expect(page.locator(".vrt-changed")).to_be_hidden()
     page.locator("#go").click()
     wait_for(page, "Finished after 2 turns")
 
@@ -233,13 +231,13 @@ def test_chosen_settings_reach_the_run_and_a_protocol_mismatch_is_one_sentence(
 def test_the_rail_shows_the_protocols_own_index(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
     show_example(page)
-    page.wait_for_function("document.querySelector('#first video')?.readyState >= 1", timeout=LONG)
+    page.wait_for_function("document.querySelector('#first video')?.readyState >= 1")
     page.locator(".vrt-tile").nth(6).click()
     page.keyboard.press("Escape")
-    expect(page.locator(".vrt-time")).to_contain_text("index 60 of 127", timeout=LONG)
+    expect(page.locator(".vrt-time")).to_contain_text("index 60 of 127")
     page.locator("h1").click()
     page.keyboard.press("Home")
-    expect(page.locator(".vrt-time")).to_contain_text("index 0 of 127", timeout=LONG)
+    expect(page.locator(".vrt-time")).to_contain_text("index 0 of 127")
 
 
 @pytest.mark.parametrize("anchoring", ["auto", "none"])
@@ -252,10 +250,10 @@ def test_arriving_turns_do_not_move_what_is_read_by_who_does_not_follow(
     fill(page, clips)
     page.locator("#go").click()
     page.locator(".vrt-follow:not([hidden])").dispatch_event("click")  # it moves, as long as the page follows
-    expect(page.locator(".vrt-text p").first).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-text p").first).to_be_visible()
     page.locator(".vrt-turn header").first.evaluate("node => window.scrollTo(0, node.getBoundingClientRect().top + scrollY)")
     top = page.locator(".vrt-text p").first.bounding_box()
-    expect(page.locator(".vrt-turn")).to_have_count(2, timeout=LONG)
+    expect(page.locator(".vrt-turn")).to_have_count(2)
     wait_for(page, "Finished")  # the verdict is inserted above the turn that is being read
     page.evaluate("() => new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
     after = page.locator(".vrt-text p").first.bounding_box()
@@ -271,9 +269,9 @@ def test_an_unplayable_video_is_shown_as_a_copy_and_judged_as_it_is(
     page = open_page(server.url)
     page.locator("#first input[type=file]").set_input_files(str(old))
     wait_for(page, "a copy is shown")
-    page.wait_for_function("document.querySelector('#first video')?.readyState >= 2", timeout=LONG)
+    page.wait_for_function("document.querySelector('#first video')?.readyState >= 2")
     page.locator("#second input[type=file]").set_input_files(str(clips[1]))
-    page.wait_for_function("document.querySelector('#second video')?.readyState >= 2", timeout=LONG)
+    page.wait_for_function("document.querySelector('#second video')?.readyState >= 2")
     page.locator("#prompt textarea").fill(PROMPT)
     page.locator("#go").click()
     wait_for(page, "Finished")
@@ -283,4 +281,4 @@ def test_an_unplayable_video_is_shown_as_a_copy_and_judged_as_it_is(
     assert first.digest == file_digest(old)
     open_trace(page, path)
     wait_for(page, "Replaying")
-    page.wait_for_function("document.querySelector('#first video')?.readyState >= 2", timeout=LONG)
+    page.wait_for_function("document.querySelector('#first video')?.readyState >= 2")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import start, status, wait_for
-from tests.ui.page.test_saved_runs import LONG, choose, saved
+from tests.ui.page.test_saved_runs import choose, saved
 from tests.ui.support.api_calls import PROMPT, act, comparing, config, uploaded
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import Settings
@@ -42,7 +42,7 @@ def compare_inputs(server: Server) -> list[dict[str, Any]]:
 def open_settings(page: Page) -> None:
     for part, field in (("#settings", "#window"), ("#more-settings", "#temperature")):
         page.locator(f"{part} button").first.click()
-        expect(page.locator(f"{field} input")).to_be_visible(timeout=LONG)
+        expect(page.locator(f"{field} input")).to_be_visible()
 
 
 def write(page: Page, name: str, text: str) -> None:
@@ -52,8 +52,8 @@ def write(page: Page, name: str, text: str) -> None:
 
 def run(page: Page) -> None:
     page.locator("#go").click()
-    expect(page.locator("#stop")).to_be_visible(timeout=LONG)
-    expect(page.locator("#go")).to_be_visible(timeout=LONG)
+    expect(page.locator("#stop")).to_be_visible()
+    expect(page.locator("#go")).to_be_visible()
 
 
 def settings_in_trace(page: Page, path: Path) -> Settings:

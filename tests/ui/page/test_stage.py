@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.waiting import until
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
 from tests.ui.support.saved_examples import THINK
@@ -71,16 +72,16 @@ def test_the_first_screen_holds_the_newest_words_then_the_verdict(
     start(page, clips)
     page.wait_for_selector(".vrt-turn:nth-child(1) .vrt-text p")
     page.wait_for_timeout(600)
-    assert page.locator(".vrt-turn:nth-child(1) .vrt-tile").first.evaluate(IN_VIEW)
-    assert page.evaluate(LAST_WORD_IN_VIEW)
+    until(lambda: page.locator(".vrt-turn:nth-child(1) .vrt-tile").first.evaluate(IN_VIEW))
+    until(lambda: page.evaluate(LAST_WORD_IN_VIEW))
     page.wait_for_selector(".vrt-turn:nth-child(2) .vrt-text p")
     page.wait_for_timeout(600)
-    assert page.locator(".vrt-turn:nth-child(2) .vrt-tile").last.evaluate(IN_VIEW)
-    assert page.evaluate(LAST_WORD_IN_VIEW)
-    assert page.evaluate(PLAYERS_IN_VIEW)
+    until(lambda: page.locator(".vrt-turn:nth-child(2) .vrt-tile").last.evaluate(IN_VIEW))
+    until(lambda: page.evaluate(LAST_WORD_IN_VIEW))
+    until(lambda: page.evaluate(PLAYERS_IN_VIEW))
     wait_for(page, "Finished")
     page.wait_for_timeout(600)
-    assert page.locator(".vrt-headline").evaluate(IN_VIEW)
+    until(lambda: page.locator(".vrt-headline").evaluate(IN_VIEW))
     for reason in page.locator(".vrt-reason").all():
         assert reason.evaluate(IN_VIEW)
     assert page.evaluate(PLAYERS_IN_VIEW)
@@ -100,7 +101,7 @@ def test_a_reader_who_scrolls_up_is_left_alone(endless: Server, open_page: Open,
     assert page.evaluate("window.scrollY") == before
     page.locator(".vrt-follow:not([hidden])").dispatch_event("click")
     page.wait_for_timeout(400)
-    assert page.evaluate(LAST_WORD_IN_VIEW)
+    until(lambda: page.evaluate(LAST_WORD_IN_VIEW))
     page.locator("#stop").click()
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from tests.ui.conftest import PHONE, Server
 from tests.ui.page.test_page import wait_for
-from tests.ui.page.test_saved_runs import LONG
 from tests.ui.support.saved_examples import SCRIPT, write_example
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -53,7 +52,7 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
 def gone(server: Server, open_page: Open) -> Page:
     """The page as a link opens it whose videos are not kept."""
     page = open_page(f"{server.url}?trace=gone")
-    expect(page.locator("#second .vrt-still")).to_be_visible(timeout=LONG)
+    expect(page.locator("#second .vrt-still")).to_be_visible()
     return page
 
 
@@ -111,7 +110,7 @@ def test_playing_shows_one_frame_after_the_other(gone: Page) -> None:
     }""")
     page.get_by_role("button", name="Loop").click()
     page.get_by_role("button", name="Play both").click()
-    page.wait_for_function("document.querySelector('[data-action=play]').textContent === '▶' && seen.length > 0", timeout=LONG)
+    page.wait_for_function("document.querySelector('[data-action=play]').textContent === '▶' && seen.length > 0")
     assert page.evaluate("seen") == [src for src in order if src in page.evaluate("seen")], "in the order of their times"
     assert page.evaluate("seen.at(-1)") == order[-1]
     page.keyboard.press(" ")
@@ -123,17 +122,17 @@ def test_a_video_takes_the_place_of_its_still_and_both_can_be_compared(gone: Pag
     with page.expect_file_chooser() as chooser:
         page.get_by_role("button", name="Upload video 1").click()
     chooser.value.set_files(str(clips[0]))
-    page.wait_for_function("document.querySelector('#first video')?.readyState >= 1", timeout=LONG)
-    expect(page.locator(".vrt-lost")).to_have_text(re.compile("^Video 2 of this run is not kept here"), timeout=LONG)
+    page.wait_for_function("document.querySelector('#first video')?.readyState >= 1")
+    expect(page.locator(".vrt-lost")).to_have_text(re.compile("^Video 2 of this run is not kept here"))
     page.locator(".vrt-turns .vrt-tile").nth(2).click()
     page.keyboard.press("Escape")
     assert page.evaluate(STILLS) == [None, seen[2]["src"][1]]
     assert page.evaluate("document.querySelector('#first video').currentTime") == pytest.approx(seen[2]["at"][0], abs=1e-3)
     page.locator("#first button[aria-label='Clear']").click()
-    expect(page.locator("#first .vrt-still")).to_be_visible(timeout=LONG)
+    expect(page.locator("#first .vrt-still")).to_be_visible()
     for side, clip in zip(("first", "second"), clips, strict=True):
         page.locator(f"#{side} input[type=file]").set_input_files(str(clip))
-        page.wait_for_function(f"document.querySelector('#{side} video')?.readyState >= 1", timeout=LONG)
+        page.wait_for_function(f"document.querySelector('#{side} video')?.readyState >= 1")
     expect(page.locator(".vrt-lost")).to_be_hidden()
     page.locator("#go").click()
     wait_for(page, "^Finished")
@@ -144,15 +143,15 @@ def test_a_video_takes_the_place_of_its_still_and_both_can_be_compared(gone: Pag
 
 def test_only_what_is_not_at_hand_is_a_still_and_a_phone_keeps_it_in_sight(server: Server, open_page: Open) -> None:
     page = open_page(f"{server.url}?trace=whole", **PHONE)
-    expect(page.locator("#second video")).to_be_visible(timeout=LONG)
+    expect(page.locator("#second video")).to_be_visible()
     assert page.evaluate(STILLS) == [None, None]
     assert page.locator(".vrt-lost").is_hidden()
     page.goto(f"{server.url}?trace=half")
-    expect(page.locator("#second .vrt-still")).to_be_visible(timeout=LONG)
-    expect(page.locator("#first video")).to_be_visible(timeout=LONG)
+    expect(page.locator("#second .vrt-still")).to_be_visible()
+    expect(page.locator("#first video")).to_be_visible()
     assert page.evaluate(STILLS)[0] is None
     expect(page.locator(".vrt-lost")).to_have_text(re.compile("^Video 2 "))
     page.goto(f"{server.url}?trace=gone")
-    expect(page.locator("#first .vrt-still")).to_be_visible(timeout=LONG)
+    expect(page.locator("#first .vrt-still")).to_be_visible()
     page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight / 2)")
     expect(page.locator("#first .vrt-still")).to_be_in_viewport()

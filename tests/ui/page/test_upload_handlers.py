@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 Clips = tuple[Path, Path]
-LONG = 30_000
 Open = Callable[..., "Page"]
 ANSWER = "<Snapshot>A block.</Snapshot><Think>It glides.</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 
@@ -78,7 +77,7 @@ def test_web_addresses_replace_uploads(server: Server, open_page: Open, web: str
     page.locator("#prompt textarea").fill("A white block glides to the right.")
     page.locator("#go").click()
     wait_for(page, "Finished after 1 turn")
-    expect(page.locator(".vrt-headline")).to_have_text("Video 1 is better overall", timeout=LONG)
+    expect(page.locator(".vrt-headline")).to_have_text("Video 1 is better overall")
 
 
 def test_programs_may_name_web_addresses(server: Server, web: str) -> None:
@@ -105,7 +104,7 @@ def test_an_address_that_cannot_be_fetched_changes_nothing_but_the_status(
         submit_address(page, 1, address)
         wait_for(page, sentence)
         wait_until_playable(page, "first")
-        expect(page.locator(".vrt-headline")).to_have_count(1, timeout=LONG)
+        expect(page.locator(".vrt-headline")).to_have_count(1)
 
 
 def test_private_addresses_are_refused_by_default(serve: Callable[..., Server], open_page: Open, web: str) -> None:
@@ -121,15 +120,15 @@ def test_a_run_whose_videos_were_replaced_says_what_it_judged(server: Server, op
     start(page, clips)
     wait_for(page, "Finished")
     submit_address(page, 2, f"{web}/two.mp4")
-    expect(page.locator(".vrt-changed")).to_contain_text("This run judged another video 2: two.mp4.", timeout=LONG)
-    expect(page.locator(".vrt-headline")).to_have_count(1, timeout=LONG)
+    expect(page.locator(".vrt-changed")).to_contain_text("This run judged another video 2: two.mp4.")
+    expect(page.locator(".vrt-headline")).to_have_count(1)
     page.locator("#go").click()
-    expect(page.locator(".vrt-changed")).to_be_hidden(timeout=LONG)
+    expect(page.locator(".vrt-changed")).to_be_hidden()
     wait_for(page, "Finished")
     page.locator("#first button[aria-label='Clear']").click()
     wait_for(page, "videos have changed")
-    expect(page.locator(".vrt-changed")).to_contain_text("another video 1: one.mp4", timeout=LONG)
-    expect(page.locator(".vrt-headline")).to_have_count(1, timeout=LONG)
+    expect(page.locator(".vrt-changed")).to_contain_text("another video 1: one.mp4")
+    expect(page.locator(".vrt-headline")).to_have_count(1)
 
 
 def test_uploading_the_videos_of_an_open_trace_keeps_its_verdict(
@@ -149,8 +148,8 @@ def test_uploading_the_videos_of_an_open_trace_keeps_its_verdict(
     chooser.value.set_files(str(tmp_path / "trace.json"))
     wait_for(another, "Replaying")
     fill(another, clips)
-    expect(another.locator(".vrt-headline")).to_have_count(1, timeout=LONG)
-    expect(another.locator(".vrt-changed")).to_be_hidden(timeout=LONG)
+    expect(another.locator(".vrt-headline")).to_have_count(1)
+    expect(another.locator(".vrt-changed")).to_be_hidden()
     another.locator("#second button[aria-label='Clear']").click()
     wait_for(another, "videos have changed")
-    expect(another.locator(".vrt-changed")).to_contain_text("another video 2: two.mp4", timeout=LONG)
+    expect(another.locator(".vrt-changed")).to_contain_text("another video 2: two.mp4")

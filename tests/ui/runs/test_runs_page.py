@@ -13,7 +13,7 @@ import pytest
 
 from tests.ui.conftest import PHONE, Server
 from tests.ui.page.test_accessibility import serious_violations
-from tests.ui.page.test_saved_runs import LONG, tab, video_files
+from tests.ui.page.test_saved_runs import tab, video_files
 from tests.ui.runs.drawn_results import append_result, kinds, result, write_results
 from tests.ui.support.saved_examples import SCRIPT, write_example
 from vrthinker_core.results.pair import EvaluationPair
@@ -58,19 +58,19 @@ def server(serve: Callable[..., Server], folder: Path, tmp_path_factory: pytest.
 def open_list(open_page: Open, server: Server, **options: object) -> Page:
     page = open_page(server.url, **options)
     tab(page, "Evaluation")
-    expect(page.locator(".vrt-open-row").first).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-open-row").first).to_be_visible()
     return page
 
 
 def chosen_rows(page: Page, summary: str) -> list[str]:
     """The numbers of the rows, once the list says this of itself."""
-    expect(page.locator(".vrt-row-line [role=status]")).to_have_text(summary, timeout=LONG)
+    expect(page.locator(".vrt-row-line [role=status]")).to_have_text(summary)
     return page.locator(".vrt-row-number").all_inner_texts()
 
 
 def shown_row(page: Page, place: str) -> None:
-    expect(page.locator(".vrt-row-place")).to_contain_text(place, timeout=LONG)
-    expect(page.locator(".vrt-headline")).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-row-place")).to_contain_text(place)
+    expect(page.locator(".vrt-headline")).to_be_visible()
 
 
 def test_filters_search_and_pages(server: Server, open_page: Open) -> None:
@@ -79,7 +79,7 @@ def test_filters_search_and_pages(server: Server, open_page: Open) -> None:
     assert chosen_rows(page, "50 rows") == [str(row) for row in range(1, 41)]
     assert serious_violations(page, axe) == []
     page.get_by_role("button", name="Next", exact=True).click()
-    expect(page.locator(".vrt-row-pages")).to_contain_text("Page 2 of 2", timeout=LONG)
+    expect(page.locator(".vrt-row-pages")).to_contain_text("Page 2 of 2")
     assert chosen_rows(page, "50 rows") == [str(row) for row in range(41, 51)]
     page.get_by_role("button", name="Disagrees overall").click()
     assert chosen_rows(page, "2 of 50 rows") == ["1", "2"]
@@ -103,23 +103,23 @@ def test_a_row_opens_with_its_videos_and_leads_on(server: Server, open_page: Ope
     page.locator(".vrt-open-row").first.click()
     shown_row(page, "Row 1 · 1 of 50 · Left · Right")
     expect(page).to_have_url(f"{server.url}?trace=row-first")
-    expect(page.locator("#second video")).to_be_visible(timeout=LONG)
+    expect(page.locator("#second video")).to_be_visible()
     assert [Path(file).name for file in video_files(page)] == ["first.mp4", "second.mp4"]
     expect(page.locator(".vrt-run-bar .vrt-label-differs")).to_have_text(["1", "2"])
     page.get_by_role("button", name="Next row").click()
     shown_row(page, "Row 2 · 2 of 50")
-    expect(page.locator("#first .vrt-still img")).to_be_visible(timeout=LONG)
+    expect(page.locator("#first .vrt-still img")).to_be_visible()
     assert video_files(page) == ["", ""]
     page.go_back()
     shown_row(page, "Row 1 · 1 of 50")
-    expect(page.locator("#first video")).to_be_visible(timeout=LONG)
+    expect(page.locator("#first video")).to_be_visible()
     page.go_back()
-    expect(page.locator(".vrt-run-bar")).to_be_hidden(timeout=LONG)
+    expect(page.locator(".vrt-run-bar")).to_be_hidden()
     page.go_forward()
     shown_row(page, "Row 1 · 1 of 50")
     visitor = open_page(page.url)
     shown_row(visitor, "Row 1 · 1 of 50")
-    expect(visitor.locator("#second video")).to_be_visible(timeout=LONG)
+    expect(visitor.locator("#second video")).to_be_visible()
 
 
 def test_new_rows_come_with_a_refresh_and_fit_a_phone(server: Server, open_page: Open, folder: Path) -> None:
@@ -129,7 +129,7 @@ def test_new_rows_come_with_a_refresh_and_fit_a_phone(server: Server, open_page:
     page.get_by_role("button", name="Refresh").click()
     assert len(chosen_rows(page, f"{before + 1} rows")) == 40
     page.locator("#evaluation select").select_option("unsure")
-    expect(page.locator(".vrt-row-number").first).to_have_text("4", timeout=LONG)
+    expect(page.locator(".vrt-row-number").first).to_have_text("4")
     page.get_by_role("searchbox").fill("WWWW")
     assert chosen_rows(page, f"1 of {before + 1} rows") == [str(before + 1)]
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -16,7 +16,7 @@ import pytest
 
 from tests.ui.conftest import Server, within
 from tests.ui.page.test_page import fill, wait_for
-from tests.ui.page.test_saved_runs import LONG, open_trace, show_example, tab
+from tests.ui.page.test_saved_runs import open_trace, show_example, tab
 from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import PROMPT, write_example
 from vrthinker_core.traces import from_json, to_json
@@ -89,8 +89,8 @@ def check_page_works(page: Page) -> None:
     assert page.locator(INJECTED).count() == 0
     tab(page, "Trace")
     show_example(page)
-    expect(page.locator("#prompt textarea")).to_have_value(PROMPT, timeout=LONG)
-    expect(page.locator("#trace .vrt-turn")).to_have_count(2, timeout=LONG)
+    expect(page.locator("#prompt textarea")).to_have_value(PROMPT)
+    expect(page.locator("#trace .vrt-turn")).to_have_count(2)
     page.locator("#trace .vrt-tile").first.click()
     page.keyboard.press("Escape")
 
@@ -106,7 +106,7 @@ def test_prompt_and_replies(server: Server, open_watched: Open, clips: Clips) ->
     fill(page, clips)
     page.locator("#prompt textarea").evaluate(SET_TEXT, f"{MARKUP}{CONTROL}{INVISIBLE}\0\ud800")
     page.locator("#go").click()
-    wait_for(page, "Finished after 3 turns", 200)  # a megabyte comes in many small pieces
+    wait_for(page, "Finished after 3 turns")  # a megabyte comes in many small pieces
     assert page.locator("#prompt textarea").input_value().startswith(f"{MARKUP}{CONTROL}{INVISIBLE}\0")
     assert "sent as plain text" in page.locator(".vrt-notes").first.inner_text()
     turns = page.locator(".vrt-turn")
@@ -145,7 +145,7 @@ def choose(page: Page, side: str, name: str, content: bytes) -> None:
 
 
 def wait_until_playable(page: Page, side: str) -> None:
-    page.wait_for_function("side => document.querySelector(`#${side} video`)?.readyState >= 1", arg=side, timeout=LONG)
+    page.wait_for_function("side => document.querySelector(`#${side} video`)?.readyState >= 1", arg=side)
 
 
 def test_file_names(server: Server, open_watched: Open, clips: Clips) -> None:
@@ -164,7 +164,7 @@ def test_a_megabyte_as_a_file_name_or_a_prompt_is_refused_with_a_sentence(server
     fill(page, clips, MEGABYTE)
     with within(10):
         page.locator("#go").click()
-        expect(page.locator(".vrt-ending")).to_contain_text("1,000,000 characters; at most 10,000 are read.", timeout=LONG)
+        expect(page.locator(".vrt-ending")).to_contain_text("1,000,000 characters; at most 10,000 are read.")
     check_page_works(page)
 
 
@@ -213,7 +213,7 @@ def open_replay(page: Page, trace: Trace, folder: Path) -> None:
 def download_as(page: Page, button: str, path: Path) -> Path:
     """Save what the button downloads; the suggested name is ours, whatever the run says."""
     tab(page, "Save and share")
-    with page.expect_download(timeout=LONG) as download:
+    with page.expect_download() as download:
         page.get_by_role("button", name=button).click()
     assert download.value.suggested_filename == f"vr-thinker-{path.name}"
     download.value.save_as(path)
@@ -242,7 +242,7 @@ def test_every_text_of_a_trace(server: Server, open_watched: Open, open_file: Ca
     tab(page, "Trace")
     assert missing(page, "#trace", shown_texts(trace)) == []
     tab(page, "Frames")
-    expect(page.locator("#frames .vrt-tile img")).to_have_count(28, timeout=LONG)
+    expect(page.locator("#frames .vrt-tile img")).to_have_count(28)
     assert missing(page, "#frames", [frame.number for frame in trace.turns[0].frames]) == []
     tab(page, "Raw transcript")
     assert page.locator("#transcript").get_by_text(MARKUP.splitlines()[0]).count() == 1 + 3 * len(trace.turns)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Server, write_script
-from tests.ui.sessions.test_background_run import until
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support.api_calls import PROMPT, Clips, act, answers, begin, client, comparing, config, file, join, upload, uploaded
 from tests.ui.support.saved_examples import write_example
@@ -39,7 +39,7 @@ def full(server: Server, clips: Clips) -> Iterator[list[Any]]:
     assert refused.value.code == 503
     assert json.loads(refused.value.read())["detail"].endswith(".")
     yield videos
-    until(lambda: counts(server) == (0, 0), 60)
+    until(lambda: counts(server) == (0, 0))
 
 
 def counts(server: Server) -> tuple[int, int]:
@@ -66,19 +66,19 @@ def test_a_full_queue_holds_up_nothing_else_and_calls_that_nobody_collects_are_d
 ) -> None:
     assert counts(server) in {(1, WAITING), (1, WAITING + 1)}, "one more, where the first had begun before the last one came"
     for page in ("", "?trace=a-block", "config"):
-        assert urllib.request.urlopen(server.url + page, timeout=10).status == 200
+        assert urllib.request.urlopen(server.url + page, timeout=PATIENCE_S).status == 200
     for event in events(server, "load"):
         assert act(server, event["id"], [])["data"], "the page loads"
     for event in events(server, "upload", of="video"):
         assert act(server, event["id"], [file(upload(server, clips[0]))])["data"], "a video arrives"
     assert counts(server)[1] > 0, "all this while others wait"
-    until(lambda: counts(server) == (0, 0), 60)
+    until(lambda: counts(server) == (0, 0))
 
 
 def test_a_call_that_is_collected_goes_on(server: Server, full: list[Any]) -> None:
     """Also while it waits for longer than an uncollected one is kept."""
-    until(lambda: counts(server)[1] < WAITING + 1, 60)
-    with urllib.request.urlopen(begin(server, *full, PROMPT), timeout=60) as stream:
+    until(lambda: counts(server)[1] < WAITING + 1)
+    with urllib.request.urlopen(begin(server, *full, PROMPT), timeout=PATIENCE_S) as stream:
         lines = (line for line in stream if line.startswith(b"data: [") and b"on and on" in line)
         assert next(lines)
         assert counts(server) == (1, 0)
@@ -91,10 +91,10 @@ def test_a_run_ends_whose_page_was_left_before_it_began(server: Server, clips: C
     before = [sorted(files(folder)) for folder in folders]
     event, inputs = comparing(server)
     videos = uploaded(server, clips)
-    with urllib.request.urlopen(f"{server.url}gradio_api/heartbeat/bert", timeout=10):
+    with urllib.request.urlopen(f"{server.url}gradio_api/heartbeat/bert", timeout=PATIENCE_S):
         join(server, event, [*videos, PROMPT, *[None] * (inputs - 3)], "bert")
     until(lambda: [sorted(files(folder)) for folder in folders] != before)
-    until(lambda: [sorted(files(folder)) for folder in folders] == before, 60)
+    until(lambda: [sorted(files(folder)) for folder in folders] == before)
     assert counts(server) == (0, 0)
 
 
@@ -119,7 +119,7 @@ def test_a_run_that_waits_for_its_judge_to_be_loaded_leaves_its_seat_to_others(
     server = serve([answer], "--judge", f"scripted:{slow}", "--at-once", "1", protocol="paired")
     videos = uploaded(server, clips)
     url = begin(server, *videos, "The slow one.", "slow")
-    with urllib.request.urlopen(url, timeout=60) as stream:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as stream:
         assert next(line for line in stream if line.startswith(b"data: ["))
         assert answers(server, *videos, "The quick one.")[-1]["stop"] == "answered"
         assert counts(server) == (0, 1)

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Server
 from tests.ui.server.test_server import status_of
-from tests.ui.sessions.test_background_run import until
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support.api_calls import PROMPT, Clips, begin, comparing, config, join, uploaded
 
@@ -42,7 +42,7 @@ def send(server: Server, size: int, **headers: str) -> tuple[int, str]:
     head = b'--line\r\nContent-Disposition: form-data; name="files"; filename="zeros.mp4"\r\n\r\n'
     tail = b"\r\n--line--\r\n"
     fields = {"Content-Type": "multipart/form-data; boundary=line", "Content-Length": str(len(head) + size + len(tail)), **headers}
-    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE_S)
     try:
         connection.request("POST", "/gradio_api/upload", iter([head, *zeros(size), tail]), fields)
         response = connection.getresponse()
@@ -81,7 +81,7 @@ def test_nothing_is_uploaded_under_a_foreign_host_name(server: Server) -> None:
 def test_a_foreign_page_cannot_start_anything(server: Server, path: str) -> None:
     request = urllib.request.Request(f"{server.url}gradio_api/{path}", b"{}", {"Origin": "http://evil.example"})
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_foreign_page_cannot_start_anything(server: Server, path: str) -> None
 def test_a_body_announced_as_too_large_is_refused(server: Server, path: str, kind: str) -> None:
     """Before it is read: what is no file would be read into memory."""
     size = 102 * 2**20 if path == "upload" else 10 * 2**20
-    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE_S)
     connection.putrequest("POST", f"/gradio_api/{path}")
     for name, value in (("Content-Type", kind), ("Content-Length", str(size))):
         connection.putheader(name, value)
@@ -110,7 +110,7 @@ def memory(server: Server) -> int:
 
 def test_a_body_of_unannounced_size_is_cut(server: Server) -> None:
     before = memory(server)
-    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE_S)
     with contextlib.suppress(OSError):
         kind = {"Content-Type": "application/json"}
         connection.request("POST", "/gradio_api/queue/join", zeros(256 * 2**20), kind, encode_chunked=True)
@@ -131,7 +131,7 @@ def test_many_values_are_refused_before_they_are_made(server: Server) -> None:
 
 def ask(server: Server, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
     """Status and text of the answer to a request below Gradio's own path."""
-    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE_S)
     try:
         connection.request(method, f"/gradio_api/{path}", body, {"Content-Type": "application/json"})
         response = connection.getresponse()
@@ -201,7 +201,7 @@ def test_routes_that_the_page_never_uses_are_blocked(server: Server, path: str) 
     before = sorted(files(server.folder))
     request = urllib.request.Request(f"{server.url}gradio_api/{path}", b"{}", {"Content-Type": "application/json"})
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(request, timeout=10)
+        urllib.request.urlopen(request, timeout=PATIENCE_S)
     assert sorted(files(server.folder)) == before
 
 
@@ -239,7 +239,7 @@ def test_only_this_machine_is_served(server: Server, address: str) -> None:
         except OSError:
             pytest.skip(f"{address} is no address of this machine")
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((address, port or 0), timeout=5).close()
+        socket.create_connection((address, port or 0), timeout=PATIENCE_S).close()
 
 
 # -- what is left --------------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_no_file_stays_of_a_visitor_who_has_left(server: Server, clips: Clips) -
     folders = (folder / "pictures", folder / "records")
     before = [sorted(files(folder)) for folder in folders]
     event, inputs = comparing(server)
-    with urllib.request.urlopen(f"{server.url}gradio_api/heartbeat/anna", timeout=10) as alive:
+    with urllib.request.urlopen(f"{server.url}gradio_api/heartbeat/anna", timeout=PATIENCE_S) as alive:
         alive.readline()
         join(server, event, [*uploaded(server, clips), PROMPT, *[None] * (inputs - 3)], "anna")
         until(lambda: all(sorted(files(folder)) != former for folder, former in zip(folders, before, strict=True)))
@@ -264,7 +264,7 @@ def fill_queue(server: Server, calls: ExitStack, values: Sequence[object]) -> tu
     """Make calls until one is refused. Returns its status and sentence."""
     try:
         for _ in range(8):
-            calls.enter_context(urllib.request.urlopen(begin(server, *values), timeout=10))
+            calls.enter_context(urllib.request.urlopen(begin(server, *values), timeout=PATIENCE_S))
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.loads(error.read())["detail"]
@@ -281,6 +281,6 @@ def test_a_full_queue_is_refused_with_a_sentence(server: Server, clips: Clips) -
 
 @pytest.mark.parametrize("path", ["queue/data?session_hash=nobody", "call/compare/nothing"])
 def test_a_stream_of_a_session_that_is_not_known_ends_and_leaves_no_traceback(answering: Server, path: str) -> None:
-    with urllib.request.urlopen(f"{answering.url}gradio_api/{path}", timeout=20) as answer:
+    with urllib.request.urlopen(f"{answering.url}gradio_api/{path}", timeout=PATIENCE_S) as answer:
         assert b"Not Found" in answer.read()  # raises IncompleteRead where the stream is cut off
     assert "Traceback" not in answering.log.read_text()

@@ -10,13 +10,14 @@ from collections.abc import Callable
 import psutil
 import pytest
 
+from tests.support.waiting import PATIENCE_S
 from tests.ui.conftest import Server
 
 
 def status_of(url: str, **headers: str) -> int:
     request = urllib.request.Request(url, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
             return int(response.status)
     except urllib.error.HTTPError as error:
         return error.code

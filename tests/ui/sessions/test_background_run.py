@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE_S, until
 from tests.ui.support import handmade_runs
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.traces import from_json, to_json
@@ -39,13 +40,6 @@ def run_until_stopped(job: RunJob) -> Generator[Event, None, None]:
     yield Finished(StopReason.CANCELLED, seconds=1)
 
 
-def until(ready: Callable[[], object], seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < end, f"not within {seconds} s"
-        time.sleep(0.005)
-
-
 def start(job: RunJob, run_job: JobRunner, judge_slots: threading.Semaphore | None = None) -> BackgroundRun:
     return BackgroundRun(job, run_job, judge_slots or threading.Semaphore(1))
 
@@ -64,7 +58,7 @@ def test_stop_keeps_everything_and_does_not_wait_for_the_judge(job: RunJob) -> N
     assert time.monotonic() - started_at < 3
     assert state.finished == Finished(StopReason.CANCELLED, seconds=1)
     assert state.turns[0].text
-    assert run.join(5)
+    assert run.join(PATIENCE_S)
 
 
 def test_a_judge_that_hangs_is_given_up_and_keeps_its_slot_until_it_ends(job: RunJob) -> None:
@@ -127,7 +121,7 @@ def test_a_judge_that_ignores_the_stop_file_is_closed(job: RunJob) -> None:
 
     run = start(job, never_stop)
     run.request_stop()
-    assert run.join(5)
+    assert run.join(PATIENCE_S)
     assert closed.is_set()
     assert run.state.finished is not None
     assert run.state.finished.stop is StopReason.CANCELLED
@@ -155,18 +149,18 @@ def test_a_run_stopped_while_it_waits_for_a_slot_never_starts(job: RunJob) -> No
     run.request_stop()
     until(lambda: run.over)
     assert run.state.started is None
-    assert run.join(5)
+    assert run.join(PATIENCE_S)
 
 
 def test_a_run_whose_judge_is_not_loaded_takes_no_slot(job: RunJob) -> None:
     judge_slots, loaded = threading.Semaphore(1), threading.Event()
     waiting = BackgroundRun(job, finish_at_once, judge_slots, lambda _: loaded.is_set())
-    assert start(job, finish_at_once, judge_slots).join(5), "another run has the slot meanwhile"
+    assert start(job, finish_at_once, judge_slots).join(PATIENCE_S), "another run has the slot meanwhile"
     assert not waiting.over
     stopped = BackgroundRun(job, finish_at_once, judge_slots, lambda _: False)
     stopped.request_stop()
-    assert stopped.join(5)
+    assert stopped.join(PATIENCE_S)
     assert stopped.state.started is None
     loaded.set()
-    assert waiting.join(5)
+    assert waiting.join(PATIENCE_S)
     assert waiting.state == fold_all(handmade_runs.three_turns().events())

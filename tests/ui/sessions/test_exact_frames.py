@@ -14,7 +14,8 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from tests.support.small_clips import write_clip
-from tests.ui.sessions.test_background_run import finish_at_once, until
+from tests.support.waiting import PATIENCE_S, until
+from tests.ui.sessions.test_background_run import finish_at_once
 from tests.ui.sessions.test_sessions import files
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.judge import judge
@@ -75,7 +76,7 @@ def replay(sessions: Sessions, trace: Trace, pair: VideoPair, visitor: str = "an
 def decoded(exact: ExactFrames, session: Session, turn: int, swapped: bool = False) -> ExactFramesJson:
     future = exact.request(session, turn, swapped)
     assert future is not None
-    return future.result(60)
+    return future.result(PATIENCE_S)
 
 
 def pixels(sessions: Sessions, src: str) -> tuple[tuple[int, int], bytes]:

@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from tests.ui.sessions.test_background_run import until
+from tests.support.waiting import until
 from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend, open_backend
 from vrthinker_core.branching.plan import Changes, plan_branch

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import app
+from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import write_script
-from tests.ui.sessions.test_background_run import until
 from vrthinker_core.backends import Backend, ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Preference, Settings, VideoPair
@@ -158,7 +158,7 @@ def test_wait_all_waits_for_every_judge(load_judges: LoadJudges) -> None:
     waiting.join(0.2)
     assert waiting.is_alive()
     go_on.set()
-    waiting.join(5)
+    waiting.join(PATIENCE_S)
     assert not waiting.is_alive()
     assert judges.is_loaded("slow")
 
@@ -193,7 +193,7 @@ def test_runs_with_different_judges_never_mix(load_judges: LoadJudges, pair: Vid
     sessions = Sessions(tmp_path, judges.run_job, at_once=4)
     names = ["one", "two", "", "two", "one", "two"]
     started = [sessions.start_run(str(number), pair, Settings(), name) for number, name in enumerate(names)]
-    until(lambda: all(session.run.over for session in started), 60)
+    until(lambda: all(session.run.over for session in started))
     for name, session in zip(names, started, strict=True):
         state = session.run.state
         assert state.started is not None

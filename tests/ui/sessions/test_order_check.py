@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.sessions.test_background_run import run_until_stopped, until
+from tests.support.waiting import PATIENCE_S, until
+from tests.ui.sessions.test_background_run import run_until_stopped
 from tests.ui.support import handmade_runs
 from vrthinker_core.errors import BackendFailed, BadInput
 from vrthinker_core.types import Settings, VideoPair
@@ -102,7 +103,7 @@ def test_with_both_orders_a_first_run_without_a_verdict_is_the_whole_run(tmp_pat
 
     run = start(job(tmp_path, BOTH), unread)
     until(lambda: run.over)
-    assert run.join(5)
+    assert run.join(PATIENCE_S)
     assert (run.state.finished, run.state.swapped) == (end, None)
 
 

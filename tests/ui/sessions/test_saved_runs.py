@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.sessions.test_background_run import run_until_stopped, until
+from tests.support.waiting import PATIENCE_S, until
+from tests.ui.sessions.test_background_run import run_until_stopped
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import PROMPT, write_example
@@ -92,7 +93,7 @@ def test_showing_a_saved_run_stops_the_live_one(tmp_path: Path) -> None:
     live = sessions.start_run("anna", VideoPair("p", Path("a.mp4"), Path("b.mp4")), Settings())
     until(lambda: live.run.state.turns)
     shown = sessions.start_replay("anna", handmade_runs.three_turns())
-    assert live.run.join(5)
+    assert live.run.join(PATIENCE_S)
     assert sessions.get("anna") is sessions.find_run(shown.name) is shown
     assert sessions.find_run(live.name) is None
     assert shown.is_replay

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ui.sessions.test_background_run import finish_at_once, run_until_stopped, until
+from tests.support.waiting import PATIENCE_S, until
+from tests.ui.sessions.test_background_run import finish_at_once, run_until_stopped
 from tests.ui.support import handmade_runs
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Settings, Side, VideoPair
@@ -35,7 +36,7 @@ def test_ending_a_session_stops_the_judge_and_removes_its_files(tmp_path: Path) 
     session.thumbnails(handmade_runs.thumbnail(16, Side.FIRST))
     assert files(tmp_path)
     sessions.end("anna")
-    assert session.run.join(5)
+    assert session.run.join(PATIENCE_S)
     until(lambda: not files(tmp_path))
     assert sessions.get("anna") is None
     sessions.end("anna")
@@ -55,7 +56,7 @@ def test_a_new_run_replaces_the_old_one(tmp_path: Path) -> None:
     sessions = Sessions(tmp_path, run_until_stopped)
     old = sessions.start_run("anna", PAIR, Settings())
     new = sessions.start_run("anna", PAIR, Settings())
-    assert old.run.join(5)
+    assert old.run.join(PATIENCE_S)
     until(lambda: new.run.state.turns)
     assert sessions.get("anna") is new
     sessions.end("anna")

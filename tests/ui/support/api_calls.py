@@ -11,6 +11,7 @@ from typing import Any
 
 from gradio_client import Client
 
+from tests.support.waiting import PATIENCE_S
 from tests.ui.conftest import Server
 
 PROMPT = "A white block glides to the right."
@@ -24,7 +25,7 @@ def client(server: Server) -> Client:
 
 def post(server: Server, path: str, body: bytes, kind: str, **headers: str) -> Any:
     request = urllib.request.Request(f"{server.url}gradio_api/{path}", body, {"Content-Type": kind, **headers})
-    with urllib.request.urlopen(request, timeout=30) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
         return json.loads(response.read())
 
 
@@ -46,7 +47,7 @@ def begin(server: Server, *values: object, **headers: str) -> str:
 def messages(url: str) -> Iterator[tuple[str, Any]]:
     """(event, data) of a stream as `curl -N` prints it, without heartbeats."""
     event = ""
-    with urllib.request.urlopen(url, timeout=60) as response:
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
         for line in response:
             name, _, value = line.decode().rstrip("\n").partition(": ")
             if name == "event":
@@ -83,7 +84,7 @@ def check_refused(item: dict[str, Any], words: str) -> None:
 
 def config(server: Server) -> dict[str, Any]:
     """The page's configuration as a browser gets it: its components and events."""
-    with urllib.request.urlopen(f"{server.url}config", timeout=30) as response:
+    with urllib.request.urlopen(f"{server.url}config", timeout=PATIENCE_S) as response:
         return dict(json.loads(response.read()))
 
 
@@ -97,7 +98,7 @@ def act(server: Server, event: int, values: Sequence[object]) -> Any:
     """Send one of the page's events. Returns its output, or its error."""
     session_id = uuid.uuid4().hex
     join(server, event, values, session_id)
-    with urllib.request.urlopen(f"{server.url}gradio_api/queue/data?session_hash={session_id}", timeout=60) as response:
+    with urllib.request.urlopen(f"{server.url}gradio_api/queue/data?session_hash={session_id}", timeout=PATIENCE_S) as response:
         for line in response:
             message = json.loads(line.removeprefix(b"data:")) if line.startswith(b"data:") else {}
             if message.get("msg") == "process_completed":

@@ -14,7 +14,7 @@ from tests.test_votes import VOTE
 from tests.ui.conftest import PHONE, Server
 from tests.ui.page.test_accessibility import axe, serious_violations
 from tests.ui.page.test_page import start, wait_for
-from tests.ui.page.test_saved_runs import LONG, saved, show_example, tab
+from tests.ui.page.test_saved_runs import saved, show_example, tab
 from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import ask, write_example
 from vrthinker_core.traces import load
@@ -59,7 +59,7 @@ def choose(page: Page, dimension: str, position: int) -> None:
 
 def save(page: Page) -> None:
     page.get_by_role("button", name="Save vote").click()
-    expect(page.locator(".vrt-voted")).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-voted")).to_be_visible()
 
 
 def vote_first(page: Page) -> None:
@@ -84,7 +84,7 @@ def test_a_vote_after_the_verdict_is_kept_and_can_be_changed(
     show_example(page)
     page.locator(".vrt-ballot summary").click()
     page.get_by_role("button", name="Save vote").click()
-    expect(page.locator(".vrt-vote-said")).to_contain_text("before you save", timeout=LONG)
+    expect(page.locator(".vrt-vote-said")).to_contain_text("before you save")
     choose(page, "OA", 0)
     choose(page, "MQ", 2)
     page.locator("input[name=vrt-vote-agrees][value=false]").check(force=True)
@@ -113,7 +113,7 @@ def test_vote_first_hides_a_run_until_the_person_has_voted(
     vote_first(page)
     start(page, clips)
     wait_for(page, "^Finished")
-    expect(page.locator(".vrt-hidden")).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-hidden")).to_be_visible()
     assert page.locator(".vrt-turn").count() == 2
     check_nothing_tells(page)
     tab(page, words.TAB_SAVE)
@@ -138,13 +138,13 @@ def test_vote_first_holds_for_links_and_the_verdict_can_be_shown_without_a_vote(
     page = open_page(server.url, color_scheme="dark", bypass_csp=True)
     vote_first(page)
     page.goto(f"{server.url}?trace=a-block")
-    expect(page.locator(".vrt-hidden")).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-hidden")).to_be_visible()
     assert page.get_by_label("Vote first").is_checked()
     assert "is better" not in json.dumps(page.locator("meta").evaluate_all("nodes => nodes.map((node) => node.content)"))
     check_nothing_tells(page)
     assert serious_violations(page, axe) == []
     page.get_by_role("button", name="Show the verdict without voting").click()
-    expect(page.locator(".vrt-headline")).to_be_visible(timeout=LONG)
+    expect(page.locator(".vrt-headline")).to_be_visible()
     expect(page.locator(".vrt-hidden")).to_be_hidden()
     assert "TELLTALE" in page.locator(".vrt-turns").inner_text()
     page.locator(".vrt-ballot summary").click()

@@ -14,8 +14,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from tests.support.waiting import PATIENCE_S, until
 from tests.test_votes import VOTE, both_orders
-from tests.ui.sessions.test_background_run import until
 from tests.ui.support import handmade_runs
 from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import from_json
@@ -198,7 +198,7 @@ def test_a_vote_while_the_run_goes_on_outlives_its_end(tmp_path: Path) -> None:
     def wait_in_the_middle(job: RunJob) -> Generator[Event, None, None]:
         events = list(RUN.events())
         yield from events[:8]
-        go_on.wait(20)
+        go_on.wait(PATIENCE_S)
         yield from events[8:]
 
     sessions = Sessions(tmp_path, wait_in_the_middle)
