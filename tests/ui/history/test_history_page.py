@@ -34,7 +34,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], S
     running: list[Server] = []
 
     def begin() -> Server:
-        options = ["--examples", str(folder / "examples"), "--after-leaving", "60"]
+        options = ["--examples", str(folder / "examples"), "--after-leaving", "300"]
         for server in running:
             server.stop()
         running.append(Server(folder, script, *options, forked=True))

@@ -14,7 +14,7 @@ import pytest
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Server, write_script
 from tests.ui.page.test_page import ENDLESS, start, wait_for
-from tests.ui.page.test_saved_runs import choose, show_example
+from tests.ui.page.test_saved_runs import choose, show_example, trace_text
 from tests.ui.support.api_calls import PROMPT, act, answers, check_refused, client, comparing, config, uploaded
 from tests.ui.support.saved_examples import write_example
 from vrthinker_core.ui.view import words
@@ -118,11 +118,11 @@ def test_a_choice_during_a_run_counts_for_the_next_one(server: Server, open_page
 def test_choosing_a_judge_leaves_a_saved_run_on_the_page(server: Server, open_page: Open) -> None:
     page = open_settings(open_page, server)
     show_example(page)
-    shown = page.locator("#trace").inner_text()
+    shown = trace_text(page)
     expect_judge(page, "scripted")
     choose(page, "judge", "missing")
     page.wait_for_timeout(500)
-    assert page.locator("#trace").inner_text() == shown
+    assert trace_text(page) == shown
     expect_judge(page, "scripted")
 
 
