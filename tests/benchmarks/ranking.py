@@ -32,9 +32,9 @@ from vrthinker_core.evaluation.ranking.run import judge_pairs
 from vrthinker_core.evaluation.ranking.video_table import read_videos
 from vrthinker_core.results.result_file import RESULTS, TRACES, final_results
 from vrthinker_core.training.drawn_world.faults import draw_motion_fault, draw_picture_fault
+from vrthinker_core.training.drawn_world.rendering.solids import SHAPES
+from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS
 from vrthinker_core.training.drawn_world.scenes import COLOURS, DIRECTIONS, PROMPTS, Scene, SceneFacts, draw_scene
-from vrthinker_core.training.drawn_world.solids import SHAPES
-from vrthinker_core.training.drawn_world.textures import GROUNDS
 from vrthinker_core.training.drawn_world.video_files import write_video
 
 SEED = 2_000_000_000  # As in `nano`: no training run draws from it

@@ -21,7 +21,9 @@ from vrthinker_core.training.drawn_world.faults import (
     MotionFault,
     PictureFault,
 )
-from vrthinker_core.training.drawn_world.renderer import Renderer, draw_background
+from vrthinker_core.training.drawn_world.rendering.renderer import Renderer, draw_background
+from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
+from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, Pixels, texture
 from vrthinker_core.training.drawn_world.scenes import (
     COLOURS,
     DIRECTIONS,
@@ -33,8 +35,6 @@ from vrthinker_core.training.drawn_world.scenes import (
     draw_scene,
     verdict_from_flaws,
 )
-from vrthinker_core.training.drawn_world.solids import SHAPES, Solid
-from vrthinker_core.training.drawn_world.textures import GROUNDS, Pixels, texture
 from vrthinker_core.types import Preference
 
 SIZE = 112

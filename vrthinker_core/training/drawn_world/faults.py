@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.training.drawn_world.textures import Pixels
+from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 
 FRAMES = 128  # Frames of a clip, as many as a `paired` judge can ask for
 OPENING_FRAMES = (16, 48, 80, 112)  # The frames that such a judge is shown before it asks for any

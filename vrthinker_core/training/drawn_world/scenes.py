@@ -12,9 +12,9 @@ import numpy as np
 
 from vrthinker_core.training.drawn_world import faults
 from vrthinker_core.training.drawn_world.faults import MotionFault, PictureFault
-from vrthinker_core.training.drawn_world.renderer import Background, Renderer, draw_background
-from vrthinker_core.training.drawn_world.solids import SHAPES, Solid
-from vrthinker_core.training.drawn_world.textures import GROUNDS, Pixels
+from vrthinker_core.training.drawn_world.rendering.renderer import Background, Renderer, draw_background
+from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
+from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, Pixels
 from vrthinker_core.types import Preference, Side, Verdict
 
 COLOURS = {

@@ -11,10 +11,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.training.drawn_world import light as lighting
-from vrthinker_core.training.drawn_world.camera import Box, Camera
-from vrthinker_core.training.drawn_world.solids import MISS, Floats, Solid
-from vrthinker_core.training.drawn_world.textures import EXTENT, SIDE, VARIANTS, Pixels, texture
+from vrthinker_core.training.drawn_world.rendering import light as lighting
+from vrthinker_core.training.drawn_world.rendering.camera import Box, Camera
+from vrthinker_core.training.drawn_world.rendering.solids import MISS, Floats, Solid
+from vrthinker_core.training.drawn_world.rendering.textures import EXTENT, SIDE, VARIANTS, Pixels, texture
 
 SHADOW_BLUR = 0.007  # How much a shadow's rim is blurred (one sigma), as a share of the picture's side
 EDGE_CONTRAST = 24  # Display levels between neighbouring pixels from which an edge is supersampled
