@@ -32,9 +32,10 @@ from vrthinker_core.evaluation.ranking.run import judge_pairs
 from vrthinker_core.evaluation.ranking.video_table import read_videos
 from vrthinker_core.results.result_file import RESULTS, TRACES, final_results
 from vrthinker_core.training.drawn_world.faults import draw_motion_fault, draw_picture_fault
+from vrthinker_core.training.drawn_world.prompts import FIRST_PROMPTS
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES
 from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS
-from vrthinker_core.training.drawn_world.scenes import COLOURS, DIRECTIONS, PROMPTS, Scene, SceneFacts, draw_scene
+from vrthinker_core.training.drawn_world.scenes import COLOURS, DIRECTIONS, Scene, SceneFacts, draw_scene
 from vrthinker_core.training.drawn_world.video_files import write_video
 
 SEED = 2_000_000_000  # As in `nano`: no training run draws from it
@@ -143,15 +144,18 @@ def write_generators(folder: Path, flaws: dict[str, list[tuple[str, ...]]], prom
 def _wanted(seed: int, prompts: int) -> Iterator[tuple[str, SceneFacts]]:
     for number in range(prompts):
         rng = np.random.default_rng((seed, number))
-        wanted = SceneFacts(*(str(rng.choice(list(pool))) for pool in (COLOURS, SHAPES, DIRECTIONS, GROUNDS)))
-        yield str(rng.choice(PROMPTS)).format(**asdict(wanted)), wanted
+        colour, shape, direction, ground = (str(rng.choice(list(pool))) for pool in (COLOURS, SHAPES, DIRECTIONS, GROUNDS))
+        prompt = str(rng.choice(FIRST_PROMPTS)).format(colour=colour, shape=shape, direction=direction, ground=ground)
+        yield prompt, SceneFacts.of_one(colour, shape, direction, ground)
 
 
 def _scene(rng: np.random.Generator, wanted: SceneFacts, flaws: tuple[str, ...]) -> Scene:
-    facts = wanted
-    for name, pool in (("colour", COLOURS), ("direction", DIRECTIONS)):
-        if name in flaws:
-            facts = replace(facts, **{name: str(rng.choice([word for word in pool if word != getattr(wanted, name)]))})
+    facts, (thing,) = wanted, wanted.things
+    if "colour" in flaws:
+        other = str(rng.choice([colour for colour in COLOURS if colour != thing.colour]))
+        facts = replace(facts, things=(replace(thing, colour=other),))
+    if "direction" in flaws:
+        facts = replace(facts, direction=str(rng.choice([word for word in DIRECTIONS if word != wanted.direction])))
     picture = draw_picture_fault(rng) if "picture" in flaws else None
     return draw_scene(rng, facts, picture, draw_motion_fault(rng) if "motion" in flaws else None)
 

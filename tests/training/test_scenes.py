@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from vrthinker_core.training.drawn_world.faults import (
     CLEAR,
-    DAMAGES,
     FRAMES,
     OPENING_FRAMES,
     PICTURE_FAULTS,
     MotionFault,
     PictureFault,
 )
+from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
 from vrthinker_core.training.drawn_world.rendering.renderer import Renderer, draw_background
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
 from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, Pixels, texture
@@ -43,7 +43,7 @@ OTHER = {Preference.TIE: Preference.TIE, Preference.FIRST: Preference.SECOND, Pr
 
 
 def scene(direction: str = "right", shape: str = "ball", ground: str = "sand", seed: int = 3) -> Scene:
-    return draw_scene(np.random.default_rng(seed), SceneFacts("red", shape, direction, ground), None, None)
+    return draw_scene(np.random.default_rng(seed), SceneFacts.of_one("red", shape, direction, ground), None, None)
 
 
 def difference(one: Pixels, other: Pixels) -> float:
@@ -63,7 +63,9 @@ def test_labels_swap_when_the_scenes_swap(seed: int) -> None:
 
 def flaws(pair: DrawnPair, scene: Scene) -> tuple[int, bool, bool]:
     """(number of wrong facts, a frame is damaged, the motion is damaged) as the 128 frames show them."""
-    wrong = sum(getattr(pair.wanted, name) != getattr(scene.facts, name) for name in ("colour", "shape", "direction"))
+    (wanted,), (shown,) = pair.wanted.things, scene.facts.things
+    facts = (wanted.colour, wanted.shape, pair.wanted.direction), (shown.colour, shown.shape, scene.facts.direction)
+    wrong = sum(one != other for one, other in zip(*facts, strict=True))
     damaged = scene.picture_fault is not None and any(scene.picture_fault.state(index) != CLEAR for index in range(FRAMES))
     faultless = replace(scene, motion_fault=None)
     return wrong, damaged, any(scene.position(index) != faultless.position(index) for index in range(FRAMES))
@@ -113,7 +115,8 @@ def test_every_label_and_both_kinds_of_tie_are_drawn() -> None:
 @given(SEEDS)
 def test_a_prompt_names_all_wanted_facts(seed: int) -> None:
     pair = draw_pair(seed)
-    assert all(word in pair.prompt for word in (pair.wanted.colour, pair.wanted.shape, pair.wanted.direction, pair.wanted.ground))
+    (thing,) = pair.wanted.things
+    assert all(word in pair.prompt for word in (thing.colour, thing.shape, pair.wanted.direction, pair.wanted.ground))
     assert {scene.facts.ground for scene in pair.scenes.values()} == {pair.wanted.ground}
 
 
@@ -186,6 +189,7 @@ def test_a_frame_does_not_depend_on_the_frames_drawn_before_it(seed: int) -> Non
 
 def middle_of_solid(scene: Scene, index: int) -> tuple[float, float]:
     """The mean x and y, 0..1, of the pixels that are redder than the empty ground."""
+    assert scene.background is not None
     ground, picture = Renderer(scene.background, SIZE).render(()).astype(int), SceneRenderer(scene, SIZE).frame(index).astype(int)
     change = picture - ground
     y, x = np.nonzero(change[..., 0] - change[..., 2] > 40)
@@ -211,9 +215,11 @@ def name_of(colour: NDArray[np.floating]) -> str:
 
 @pytest.mark.parametrize("colour", list(COLOURS))
 def test_the_solid_has_the_colour_of_its_facts(colour: str) -> None:
-    drawn = draw_scene(np.random.default_rng(0), SceneFacts(colour, "cylinder", "right", "tiles"), None, None)
-    inverted = replace(drawn.moving_solid, rgb=tuple(255 - level for level in drawn.moving_solid.rgb))
-    picture, other = SceneRenderer(drawn, SIZE).frame(64), SceneRenderer(replace(drawn, moving_solid=inverted), SIZE).frame(64)
+    drawn = draw_scene(np.random.default_rng(0), SceneFacts.of_one(colour, "cylinder", "right", "tiles"), None, None)
+    (group,) = drawn.groups
+    (solid,) = group.solids
+    inverted = replace(group, solids=(replace(solid, rgb=tuple(255 - level for level in solid.rgb)),))
+    picture, other = SceneRenderer(drawn, SIZE).frame(64), SceneRenderer(replace(drawn, groups=(inverted,)), SIZE).frame(64)
     pixels = picture[(picture != other).any(-1)]
     assert len(pixels) > 400
     assert name_of(np.median(pixels, axis=0)) == colour

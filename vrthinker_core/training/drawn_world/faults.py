@@ -3,21 +3,19 @@
 A fault knows nothing about what is drawn, so the same faults can be put into any video.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES, REFERENCE_SIDE, add_noise
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 
 FRAMES = 128  # Frames of a clip, as many as a `paired` judge can ask for
 OPENING_FRAMES = (16, 48, 80, 112)  # The frames that such a judge is shown before it asks for any
-REFERENCE_SIDE = 112
-"""Pixels per side at which the built-in judge sees a picture: damage is as coarse there as in a clip of any size."""
 CLEAR = "clear"  # State of a frame without damage
+PICTURE_FAULTS = (*DAMAGES, "flicker")  # A flicker makes runs of three frames dark or bright at random
+MOTION_FAULTS = ("jittery", "frozen", "jumpy")
+FAINT_SHARE = 0.35  # Of the damage at the outer ends of a window that fades in and out
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +24,10 @@ class PictureFault:
 
     kind: str
     window: range
-    strength: float  # From 0 (faint) to 1 (obvious)
+    strength: float  # From 0 (faint) to 1 (obvious) in the first world, from damage.FAINTEST in the second
     seed: int  # Of the noise and the flicker
+    grain: int = REFERENCE_SIDE  # Grains of the noise per side of the picture
+    fade: int = 0  # Frames over which the damage grows at the window's start and falls at its end
 
     def state(self, index: int) -> str:
         """What happens to frame `index`: "clear" (nothing) or one of `DAMAGES`."""
@@ -42,7 +42,18 @@ class PictureFault:
         state = self.state(index)
         if state == CLEAR:
             return picture
-        return DAMAGES[state](picture, self.strength, np.random.default_rng((self.seed, 1, index)))
+        rng = np.random.default_rng((self.seed, 1, index))
+        if state == "noisy":
+            damaged = add_noise(picture, self.strength, rng, self.grain)
+        else:
+            damaged = DAMAGES[state](picture, self.strength, rng)
+        share = self._share(index)
+        return damaged if share == 1 else (picture + (damaged.astype(np.float32) - picture) * np.float32(share)).astype(np.uint8)
+
+    def _share(self, index: int) -> float:
+        """How much of the damage frame `index` has, FAINT_SHARE to 1."""
+        inside = min(index - self.window.start, self.window.stop - 1 - index)
+        return FAINT_SHARE + (1 - FAINT_SHARE) * inside / self.fade if inside < self.fade else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +62,11 @@ class MotionFault:
 
     kind: str
     window: range
-    jump: float  # How far a jump goes, as a share of the ground's width
+    jump: float  # How far a jump goes, as a share of the ground's width, or of the picture's where all of it moves
     seed: int  # Of the jitter
+    strength: float = 1.0  # Of the jitter; it is 1 in the first world
+    skip: float = 0.0  # How far a jump goes along the motion, as a share of the clip
+    turn: float | None = None  # Where the whole picture moves, and not the things: towards where it jumps, radians
 
     def time_and_offset(self, index: int) -> tuple[float, float]:
         """(time, offset) that frame `index` shows: the time runs 0..1 over the clip, the offset is sideways."""
@@ -61,10 +75,22 @@ class MotionFault:
             return time, 0.0
         if self.kind == "frozen":
             return self.window.start / (FRAMES - 1), 0.0
+        if self.turn is not None:
+            return time, 0.0
         if self.kind == "jumpy":
-            return time, self.jump
+            return time + self.skip, self.jump
         rng = np.random.default_rng((self.seed, index))
-        return time + rng.uniform(-0.02, 0.02), rng.choice([-1.0, 1.0]) * rng.uniform(0.11, 0.17)
+        return time + rng.uniform(-0.02, 0.02), rng.choice([-1.0, 1.0]) * rng.uniform(0.11, 0.17) * self.strength
+
+    def shift(self, index: int) -> tuple[float, float]:
+        """How far all of frame `index` is shifted, rightwards and downwards, as shares of the picture."""
+        if self.turn is None or self.kind == "frozen" or index not in self.window:
+            return 0.0, 0.0
+        if self.kind == "jumpy":
+            return self.jump * float(np.cos(self.turn)), self.jump * float(np.sin(self.turn))
+        right, down = np.random.default_rng((self.seed, index)).uniform(0.09, 0.14, 2) * self.strength
+        left, up = np.random.default_rng((self.seed, 2, index)).random(2) < 0.5
+        return float(-right if left else right), float(-down if up else down)
 
 
 def draw_picture_fault(rng: np.random.Generator) -> PictureFault:
@@ -96,52 +122,3 @@ def _draw_window(rng: np.random.Generator, kind: str) -> range:
         return range(0, FRAMES)
     shown = int(rng.choice(OPENING_FRAMES))
     return range(max(0, shown - int(rng.integers(9, 20))), min(FRAMES, shown + int(rng.integers(10, 20))))
-
-
-def _blurry(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
-    return _pixels(cv2.GaussianBlur(picture, (0, 0), (1.6 + 1.6 * strength) * picture.shape[1] / REFERENCE_SIDE))
-
-
-def _noisy(picture: Pixels, strength: float, rng: np.random.Generator) -> Pixels:
-    """Noise with grains of one pixel at REFERENCE_SIDE: finer grains would vanish when the picture is shrunk for the judge."""
-    grains = rng.standard_normal((REFERENCE_SIDE, REFERENCE_SIDE, 3), np.float32) * np.float32(22 + 22 * strength)
-    height, width = picture.shape[:2]
-    return _pixels(picture + cv2.resize(grains, (width, height), interpolation=cv2.INTER_NEAREST))
-
-
-def _blocky(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
-    blocks = 18 if strength < 0.5 else 14
-    height, width = picture.shape[:2]
-    small = cv2.resize(picture, (blocks, blocks), interpolation=cv2.INTER_AREA)
-    return _pixels(cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST))
-
-
-def _dark(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
-    return _pixels(picture * np.float32(0.38 - 0.12 * strength))
-
-
-def _bright(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
-    return _pixels(picture * np.float32(1.25 + 0.15 * strength) + 45)
-
-
-def _banded(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:
-    levels = 4 if strength < 0.5 else 3
-    return _pixels(np.floor(picture * np.float32(levels / 256)) * np.float32(255 / (levels - 1)))
-
-
-def _pixels(values: NDArray[Any]) -> Pixels:
-    clipped: Pixels = np.clip(values, 0, 255).astype(np.uint8)
-    return clipped
-
-
-Damage = Callable[[Pixels, float, np.random.Generator], Pixels]
-DAMAGES: dict[str, Damage] = {
-    "blurry": _blurry,
-    "noisy": _noisy,
-    "blocky": _blocky,
-    "dark": _dark,
-    "bright": _bright,
-    "banded": _banded,
-}
-PICTURE_FAULTS = (*DAMAGES, "flicker")  # A flicker makes runs of three frames dark or bright at random
-MOTION_FAULTS = ("jittery", "frozen", "jumpy")

@@ -1,4 +1,4 @@
-"""The drawn world: a solid moves over a ground, and everything about it is known.
+"""The drawn world: things move over a ground, and everything about them is known.
 
 A scene holds all there is to know of a clip; each frame is a pure function of scene, index and size. A drawn pair is a prompt and
 two scenes. Its labels are not stored: they follow from what the prompt asks for and what the scenes show.
@@ -6,98 +6,49 @@ two scenes. Its labels are not stored: they follow from what the prompt asks for
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vrthinker_core.training.drawn_world import faults
+from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, SceneFacts, Thing
 from vrthinker_core.training.drawn_world.faults import MotionFault, PictureFault
-from vrthinker_core.training.drawn_world.rendering.renderer import Background, Renderer, draw_background
+from vrthinker_core.training.drawn_world.moving_scene import Group, Scene
+from vrthinker_core.training.drawn_world.prompts import FIRST_PROMPTS, write_prompt
+from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO
+from vrthinker_core.training.drawn_world.rendering.renderer import draw_background
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
-from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, Pixels
+from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS
+from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
+from vrthinker_core.training.drawn_world.second_world import (
+    FIRST_WORLD,
+    WorldOptions,
+    draw_facts,
+    draw_second_scene,
+    draw_view,
+    mix_facts,
+    with_wrong,
+)
+from vrthinker_core.training.drawn_world.varied_faults import draw_varied_motion_fault, draw_varied_picture_fault
 from vrthinker_core.types import Preference, Side, Verdict
 
-COLOURS = {
-    "red": (205, 40, 38),
-    "green": (40, 140, 60),
-    "blue": (44, 84, 205),
-    "yellow": (235, 196, 40),
-    "purple": (128, 56, 168),
-    "orange": (236, 118, 28),
-    "white": (236, 236, 232),
-    "black": (30, 30, 34),
-}
-DIRECTIONS = {"right": (1, 0), "left": (-1, 0), "away": (0, -1), "closer": (0, 1)}
-"""Directions on the ground, (rightwards, towards the camera)."""
-PROMPTS = (
-    "A {colour} {shape} moves {direction} across the {ground}.",
-    "A {colour} {shape} gliding {direction} over {ground}.",
-    "On {ground}, a {colour} {shape} slides {direction}.",
-    "a close shot of {ground} with a {colour} {shape} that travels {direction}",
-    "{ground} in the sun: a {colour} {shape} drifts {direction}.",
-    "Video of a {colour} {shape} going {direction} on {ground}.",
-)
-"""Worded as the built-in judge learnt them."""
+__all__ = [
+    "COLOURS",
+    "DIRECTIONS",
+    "FIRST_WORLD",
+    "DrawnPair",
+    "Scene",
+    "SceneFacts",
+    "SceneRenderer",
+    "Thing",
+    "WorldOptions",
+    "draw_pair",
+    "draw_scene",
+    "verdict_from_flaws",
+]
 
-
-@dataclass(frozen=True, slots=True)
-class SceneFacts:
-    """What a prompt asks for, or what a scene shows."""
-
-    colour: str
-    shape: str
-    direction: str
-    ground: str
-
-    def count_wrong(self, shown: SceneFacts) -> int:
-        """How many of colour, shape and direction are not as wanted here, 0..3."""
-        return sum((self.colour != shown.colour, self.shape != shown.shape, self.direction != shown.direction))
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """All there is to know of one clip."""
-
-    facts: SceneFacts
-    background: Background
-    moving_solid: Solid
-    """The solid that the prompt is about, standing in the middle of the ground; `position` says where it is in a frame."""
-    spin: float  # How far the moving solid rotates during the clip, radians
-    still_solids: tuple[Solid, ...]  # Solids at the back that do not move
-    start: tuple[float, float]
-    """Where the moving solid is at first: the ground's coordinates, 0..1 rightwards and towards the camera."""
-    travel: tuple[float, float]  # How far it moves during the clip, in the same coordinates
-    picture_fault: PictureFault | None = None
-    motion_fault: MotionFault | None = None
-
-    def position(self, index: int) -> tuple[float, float]:
-        """Where the moving solid is in frame `index`, in the ground's coordinates."""
-        time, sideways = self._time_and_offset(index)
-        x, y = (begin + time * length for begin, length in zip(self.start, self.travel, strict=True))
-        return (x, y + sideways) if self.travel[0] else (x + sideways, y)
-
-    def solids(self, index: int) -> tuple[Solid, ...]:
-        """All solids of frame `index`, where they stand then."""
-        x, y = self.position(index)
-        rotation = self.moving_solid.rotation + self.spin * self._time_and_offset(index)[0]
-        return (*self.still_solids, replace(self.moving_solid, x=(x - 0.5) * 5.2, z=(y - 0.55) * 6.4, rotation=rotation))
-
-    def _time_and_offset(self, index: int) -> tuple[float, float]:
-        return self.motion_fault.time_and_offset(index) if self.motion_fault else (index / (faults.FRAMES - 1), 0.0)
-
-
-class SceneRenderer:
-    """A scene ready to be drawn at one size: the ground is drawn once, then any frame in any order."""
-
-    def __init__(self, scene: Scene, size: int, supersample: int = 1) -> None:
-        """Draw the ground, `size` pixels a side. Edges of solids get `supersample` x `supersample` samples a pixel."""
-        self.scene = scene
-        self._renderer = Renderer(scene.background, size, supersample)
-
-    def frame(self, index: int) -> Pixels:
-        """Frame `index` (0..127) of the clip: RGB [size, size, 3]."""
-        pixels = self._renderer.render(self.scene.solids(index))
-        return self.scene.picture_fault.apply(pixels, index) if self.scene.picture_fault else pixels
+MOST_WRONG = 3  # Facts of one video
+WHOLE_SHIFTS = 0.3  # Share of motion faults of scenes with things that move all of the picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +85,49 @@ def verdict_from_flaws(wrong: tuple[int, int], picture: tuple[bool, bool], motio
     return Verdict(TA=_better(ta), MQ=_better(mq), VQ=_better(vq), OA=_better(overall))
 
 
-def draw_pair(seed: int) -> DrawnPair:
-    """The drawn pair of a seed >= 0.
+def draw_pair(seed: int, options: WorldOptions = FIRST_WORLD) -> DrawnPair:
+    """The drawn pair of a seed >= 0 in the world of `options`. Raises BadInput for a folder without photographs.
 
     In each dimension the first, the second or neither side wins with equal chance; where neither does, both are flawed one time
-    in four.
+    in four. (Not so for TA where a prompt is free, or where there is no thing.)
     """
+    if not options.second:
+        return _draw_first_pair(seed)
+    rng = np.random.default_rng((seed, 2))
+    return _draw_place_pair(rng, seed, options) if rng.random() < options.no_thing else _draw_thing_pair(rng, seed, options)
+
+
+def draw_scene(
+    rng: np.random.Generator, facts: SceneFacts, picture_fault: PictureFault | None, motion_fault: MotionFault | None
+) -> Scene:
+    """A random scene of the first world, which shows these facts of a single solid with these faults."""
+    (thing,) = facts.things
+    tint = np.clip(np.array(COLOURS[thing.colour]) + rng.integers(-14, 15, 3), 0, 255).tolist()
+    solid = Solid(thing.shape, tuple(tint), rng.uniform(0.68, 0.98), 0.0, 0.0, rng.uniform(-0.35, 0.35))
+    length = rng.uniform(0.68, 0.74)
+    along, across = 0.5 - length / 2 + rng.uniform(-0.02, 0.02), rng.uniform(0.2, 0.8)
+    right, closer = DIRECTIONS[facts.direction]
+    if right + closer < 0:
+        along = 1 - along
+    if motion_fault and across >= 0.5:
+        motion_fault = replace(motion_fault, jump=-motion_fault.jump)  # Towards the middle, so the solid stays in the picture
+    background = draw_background(rng, facts.ground)
+    group = Group((solid,), rng.uniform(-1, 1) if thing.shape == "cube" else 0.0, (along, across) if right else (across, along))
+    return Scene(
+        facts,
+        background,
+        (group,),
+        _draw_still_solids(rng),
+        (right * length, closer * length),
+        picture_fault=picture_fault,
+        motion_fault=motion_fault,
+    )
+
+
+def _draw_first_pair(seed: int) -> DrawnPair:
     rng = np.random.default_rng(seed)
-    wanted = SceneFacts(*(str(rng.choice(list(pool))) for pool in (COLOURS, SHAPES, DIRECTIONS, GROUNDS)))
+    colour, shape, direction, ground = (str(rng.choice(list(pool))) for pool in (COLOURS, SHAPES, DIRECTIONS, GROUNDS))
+    wanted = SceneFacts.of_one(colour, shape, direction, ground)
     wrong, picture, motion = (_draw_flawed_sides(rng) for _ in range(3))
     first, second = (
         draw_scene(
@@ -152,33 +138,47 @@ def draw_pair(seed: int) -> DrawnPair:
         )
         for side in (0, 1)
     )
-    return DrawnPair(seed, str(rng.choice(PROMPTS)).format(**asdict(wanted)), wanted, first, second)
+    prompt = str(rng.choice(FIRST_PROMPTS)).format(colour=colour, shape=shape, direction=direction, ground=ground)
+    return DrawnPair(seed, prompt, wanted, first, second)
 
 
-def draw_scene(
-    rng: np.random.Generator, facts: SceneFacts, picture_fault: PictureFault | None, motion_fault: MotionFault | None
-) -> Scene:
-    """A random scene that shows these facts with these faults."""
-    tint = np.clip(np.array(COLOURS[facts.colour]) + rng.integers(-14, 15, 3), 0, 255).tolist()
-    moving_solid = Solid(facts.shape, tuple(tint), rng.uniform(0.68, 0.98), 0.0, 0.0, rng.uniform(-0.35, 0.35))
-    length = rng.uniform(0.68, 0.74)
-    along, across = 0.5 - length / 2 + rng.uniform(-0.02, 0.02), rng.uniform(0.2, 0.8)
-    right, closer = DIRECTIONS[facts.direction]
-    if right + closer < 0:
-        along = 1 - along
-    if motion_fault and across >= 0.5:
-        motion_fault = replace(motion_fault, jump=-motion_fault.jump)  # Towards the middle, so the solid stays in the picture
-    return Scene(
-        facts=facts,
-        background=draw_background(rng, facts.ground),
-        moving_solid=moving_solid,
-        spin=rng.uniform(-1, 1) if facts.shape == "cube" else 0.0,
-        still_solids=_draw_still_solids(rng),
-        start=(along, across) if right else (across, along),
-        travel=(right * length, closer * length),
-        picture_fault=picture_fault,
-        motion_fault=motion_fault,
+def _draw_thing_pair(rng: np.random.Generator, seed: int, options: WorldOptions) -> DrawnPair:
+    wanted, wrong = draw_facts(rng, options), _draw_wrong_counts(rng)
+    shown = with_wrong(rng, wanted, wrong[0]), with_wrong(rng, wanted, wrong[1])
+    picture, motion = _draw_flawed_sides(rng), _draw_flawed_sides(rng)
+    first, second = (
+        draw_second_scene(
+            rng,
+            shown[side],
+            options,
+            draw_varied_picture_fault(rng) if picture[side] else None,
+            draw_varied_motion_fault(rng, whole=bool(rng.random() < WHOLE_SHIFTS)) if motion[side] else None,
+        )
+        for side in (0, 1)
     )
+    if rng.random() < options.free_prompt:
+        wanted = mix_facts(rng, shown)
+    return DrawnPair(seed, write_prompt(rng, wanted), wanted, first, second)
+
+
+def _draw_place_pair(rng: np.random.Generator, seed: int, options: WorldOptions) -> DrawnPair:
+    """A pair without a thing: cameras over pictures, the same picture and path in both or not."""
+    views = [draw_view(rng, options), draw_view(rng, options)]
+    if rng.random() < options.same_place:
+        views[1] = views[0]
+    picture, motion = _draw_flawed_sides(rng), _draw_flawed_sides(rng)
+    wanted = SceneFacts((), "", PHOTO)
+    first, second = (
+        Scene(
+            wanted,
+            None,
+            view=views[side],
+            picture_fault=draw_varied_picture_fault(rng) if picture[side] else None,
+            motion_fault=draw_varied_motion_fault(rng, whole=bool(rng.random() < 0.5)) if motion[side] else None,
+        )
+        for side in (0, 1)
+    )
+    return DrawnPair(seed, write_prompt(rng, wanted), wanted, first, second)
 
 
 def _draw_still_solids(rng: np.random.Generator) -> tuple[Solid, ...]:
@@ -199,11 +199,23 @@ def _draw_flawed_sides(rng: np.random.Generator) -> tuple[bool, bool]:
     return better is Preference.SECOND, better is Preference.FIRST
 
 
+def _draw_wrong_counts(rng: np.random.Generator) -> tuple[int, int]:
+    """How many facts are wrong on each side; one time in four both sides are flawed, but one more than the other."""
+    first, second = _draw_flawed_sides(rng)
+    least = int(rng.integers(1, MOST_WRONG)) if rng.random() < 0.25 else 0
+    if first and second:
+        return max(1, least), max(1, least)
+    more = least + 1 if rng.random() < 0.8 else MOST_WRONG
+    return (more, least) if first else (least, more) if second else (0, 0)
+
+
 def _with_one_wrong(rng: np.random.Generator, facts: SceneFacts) -> SceneFacts:
-    """The facts with another colour, another shape or another direction."""
+    """The facts of a single solid with another colour, another shape or another direction."""
+    (thing,) = facts.things
     name, pool = (("colour", COLOURS), ("shape", SHAPES), ("direction", DIRECTIONS))[rng.integers(3)]
-    others = [word for word in pool if word != getattr(facts, name)]
-    return replace(facts, **{name: str(rng.choice(others))})
+    present = facts.direction if name == "direction" else getattr(thing, name)
+    other = str(rng.choice([word for word in pool if word != present]))
+    return replace(facts, direction=other) if name == "direction" else replace(facts, things=(replace(thing, **{name: other}),))
 
 
 def _better(lead: float) -> Preference:

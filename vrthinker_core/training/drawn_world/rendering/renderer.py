@@ -6,6 +6,8 @@ shaded again. A pixel is one sample at its middle; at the edges of solids it is 
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from vrthinker_core.training.drawn_world.rendering import light as lighting
 from vrthinker_core.training.drawn_world.rendering.camera import Box, Camera
+from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, ground_of_photo
 from vrthinker_core.training.drawn_world.rendering.solids import MISS, Floats, Solid
 from vrthinker_core.training.drawn_world.rendering.textures import EXTENT, SIDE, VARIANTS, Pixels, texture
 
@@ -31,6 +34,7 @@ class Background:
     yaw: float  # Of the camera, degrees
     pitch: float
     brightness: float  # Of all light, about 1
+    photos: Path | None = None  # The folder that a ground of photographs is taken from
 
 
 def draw_background(rng: np.random.Generator, ground: str) -> Background:
@@ -119,7 +123,7 @@ class Renderer:
 def _ground_albedo(background: Background, camera: Camera, supersample: int) -> Floats:
     """The colour of the ground before it is lit, with haze in the distance: [size, size, 3] in 0..1."""
     size = camera.size
-    image = cv2.GaussianBlur(texture(background.ground, background.variant), (0, 0), max(0.3, 130 / (size * supersample)))
+    image = _smooth_texture(background.ground, background.variant, background.photos, max(0.3, 130 / (size * supersample)))
     # Whole tiles fit into a texture, so it repeats; the others would show a seam, and are mirrored.
     border = cv2.BORDER_WRAP if background.ground == "tiles" else cv2.BORDER_REFLECT
     c, s = math.cos(background.rotation), math.sin(background.rotation)
@@ -132,6 +136,13 @@ def _ground_albedo(background: Background, camera: Camera, supersample: int) -> 
         sampled = cv2.remap(image, texels[..., 0], texels[..., 1], cv2.INTER_LINEAR, borderMode=border)
         total += sampled * ((1 - haze) / 255) + np.float32(0.75) * haze
     return total / np.float32(supersample**2)
+
+
+@lru_cache(maxsize=64)
+def _smooth_texture(ground: str, variant: int, photos: Path | None, sigma: float) -> Pixels:
+    """The texture of a ground without what is finer than a sample of the picture."""
+    plain = ground_of_photo(variant, photos) if ground == PHOTO else texture(ground, variant)
+    return np.asarray(cv2.GaussianBlur(plain, (0, 0), sigma), np.uint8)
 
 
 def _edges(colours: Pixels, hits: NDArray[np.bool_]) -> NDArray[np.bool_]:

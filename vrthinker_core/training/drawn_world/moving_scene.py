@@ -1,0 +1,156 @@
+"""A scene: all there is to know of one clip, and what follows from it: where things are, how they move, what is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrthinker_core.training.drawn_world.facts import SceneFacts
+from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFault, PictureFault
+from vrthinker_core.training.drawn_world.rendering.camera import Camera
+from vrthinker_core.training.drawn_world.rendering.photographs import FlatView
+from vrthinker_core.training.drawn_world.rendering.renderer import Background
+from vrthinker_core.training.drawn_world.rendering.solids import Floats, Solid
+
+WIDTH, DEPTH = 5.2, 6.4  # World units that the ground's coordinates 0..1 cover, sideways and towards the camera
+SIDEWAYS = 0.055  # A step that goes further off its line, in the clip's own lengths, is a leap
+FAR, BACK, SHORT = 1.45, -0.4, 0.5  # Shares of what the speed says: beyond FAR or BACK a step is a leap, below SHORT it stays
+NOTICED = 0.02  # A step is no leap where it is not even so far from where it should be
+HIDDEN = 0.1  # Of a thing of which less is to be seen, nobody can say where it is
+GO, STAY, LEAP = "go", "stay", "leap"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The solids of one thing, which move as one."""
+
+    solids: tuple[Solid, ...]  # Standing about the middle of the ground
+    spin: float  # How far each rotates during the clip, radians
+    start: tuple[float, float]  # Where the middle is at first: the ground's coordinates, 0..1 rightwards and towards the camera
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All there is to know of one clip: things that move over a ground, or a camera that moves over a picture."""
+
+    facts: SceneFacts
+    background: Background | None
+    groups: tuple[Group, ...] = ()  # One for each thing of the facts, in their order
+    still_solids: tuple[Solid, ...] = ()  # Solids at the back that do not move
+    travel: tuple[float, float] = (0.0, 0.0)  # How far the things move during the clip, in the ground's coordinates
+    view: FlatView | None = field(default=None, kw_only=True)  # In place of background and things
+    picture_fault: PictureFault | None = field(default=None, kw_only=True)
+    motion_fault: MotionFault | None = field(default=None, kw_only=True)
+
+    def position(self, index: int, number: int = 0) -> tuple[float, float]:
+        """Where the middle of thing `number` is in frame `index`, in the ground's coordinates."""
+        time, sideways = self._time_and_offset(index)
+        x, y = (begin + time * length for begin, length in zip(self.groups[number].start, self.travel, strict=True))
+        return (x, y + sideways) if self.travel[0] else (x + sideways, y)
+
+    def solids(self, index: int) -> tuple[Solid, ...]:
+        """All solids of frame `index`, where they stand then."""
+        return (*self.still_solids, *(solid for number in range(len(self.groups)) for solid in self._group(index, number)))
+
+    def place(self, index: int) -> Floats:
+        """Where a moving camera is in frame `index`, as the view measures it. Of a scene with a view."""
+        assert self.view is not None
+        return self.view.place(*self._time_and_offset(index))
+
+    def shift(self, index: int) -> tuple[float, float]:
+        """How far all of frame `index` is shifted, rightwards and downwards, as shares of the picture."""
+        return self.motion_fault.shift(index) if self.motion_fault else (0.0, 0.0)
+
+    def picture_state(self, index: int) -> str:
+        """What happens to the picture of frame `index`: "clear" or one of the damages."""
+        return self.picture_fault.state(index) if self.picture_fault else CLEAR
+
+    def thing_positions(self, index: int) -> tuple[tuple[float, float] | None, ...]:
+        """The middle of each thing in frame `index`, 0..1 rightwards and downwards in the picture; None where it is hidden."""
+        if self.background is None:
+            return ()
+        camera, (right, down) = self._camera(), self.shift(index)
+        positions: list[tuple[float, float] | None] = []
+        for number, share in enumerate(self.visible_shares(index)):
+            middles = np.array([(solid.x, solid.size, solid.z) for solid in self._group(index, number)], np.float32)
+            x, y = camera.project(middles).mean(0).tolist()
+            positions.append((x + right, y + down) if share >= HIDDEN else None)
+        return tuple(positions)
+
+    def visible_shares(self, index: int) -> tuple[float, ...]:
+        """About which share of each thing is to be seen in frame `index`: not outside the picture, not behind the other thing."""
+        camera, shift = self._camera(), np.array(self.shift(index))
+        ellipses = [[_Ellipse.of(solid, camera) for solid in self._group(index, number)] for number in range(len(self.groups))]
+        return tuple(
+            float(np.mean([ellipse.visible_share(others, shift) for ellipse in own]))
+            for own, others in ((own, [e for group in ellipses if group is not own for e in group]) for own in ellipses)
+        )
+
+    def motion_words(self, indices: Sequence[int]) -> tuple[str, ...]:
+        """A word for each step between neighbours of these frames, in ascending order.
+
+        "go": as the speed of the whole clip says; "stay": much too short; "leap": much too far, backwards or sideways.
+        """
+        return tuple(self._word(before, after) for before, after in pairwise(indices))
+
+    def _word(self, before: int, after: int) -> str:
+        path = np.array(self.view.travel if self.view else (*self.travel, 0.0))
+        moved, expected = self._trace(after) - self._trace(before), path * ((after - before) / (FRAMES - 1))
+        square = float(expected @ expected)
+        along = float(moved @ expected) / square if square else 1.0
+        across, off = np.linalg.norm(moved - along * expected), np.linalg.norm(moved - expected)
+        if across > SIDEWAYS or (not BACK <= along <= FAR and off > NOTICED):
+            return LEAP
+        return STAY if along < SHORT else GO
+
+    def _trace(self, index: int) -> NDArray[np.float64]:
+        """What moves evenly in a clip without a motion fault, [3]: the things on the ground, or the camera."""
+        place = self.place(index) if self.view else (*self.position(index), 0.0)
+        return np.array(place, np.float64) + np.array((*self.shift(index), 0.0))
+
+    def _group(self, index: int, number: int) -> list[Solid]:
+        x, y = self.position(index, number)
+        group, turned = self.groups[number], self.groups[number].spin * self._time_and_offset(index)[0]
+        return [
+            replace(solid, x=(x - 0.5) * WIDTH + solid.x, z=(y - 0.55) * DEPTH + solid.z, rotation=solid.rotation + turned)
+            for solid in group.solids
+        ]
+
+    def _camera(self) -> Camera:
+        assert self.background is not None
+        return Camera(self.background.yaw, self.background.pitch, 1)
+
+    def _time_and_offset(self, index: int) -> tuple[float, float]:
+        return self.motion_fault.time_and_offset(index) if self.motion_fault else (index / (FRAMES - 1), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ellipse:
+    """About what a solid covers in the picture."""
+
+    middle: Floats  # [2], in the picture
+    half: Floats  # Half of its width and of its height
+    distance: float  # From the camera
+
+    @classmethod
+    def of(cls, solid: Solid, camera: Camera) -> _Ellipse:
+        points = camera.project(solid.corners)
+        low, high = points.min(0), points.max(0)
+        offset = solid.base - camera.eye
+        return cls((low + high) / 2, (high - low) / 2, float(np.sqrt(offset @ offset)))
+
+    def visible_share(self, others: list[_Ellipse], shift: NDArray[np.float64]) -> float:
+        points = self.middle + _DISC * self.half
+        seen = ((points + shift >= 0) & (points + shift <= 1)).all(-1)
+        for other in others:
+            if other.distance < self.distance:
+                seen &= (((points - other.middle) / other.half) ** 2).sum(-1) > 1
+        return float(seen.mean())
+
+
+_GRID = np.stack(np.meshgrid(np.linspace(-0.9, 0.9, 7), np.linspace(-0.9, 0.9, 7)), -1).reshape(-1, 2)
+_DISC = _GRID[(_GRID**2).sum(-1) <= 1]  # Points spread evenly over a disc of radius 1

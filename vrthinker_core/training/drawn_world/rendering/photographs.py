@@ -1,0 +1,139 @@
+"""Photographs of a folder, or procedural clouds where there is none, and a camera that moves over one of them."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.drawn_world.rendering.solids import Floats
+from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, SIDE, VARIANTS, Pixels, texture, value_noise
+
+PHOTO = "photo"  # What a photograph is called as a ground
+CLOUDS = 24  # Procedural pictures that stand in for photographs
+MEAN_LEVELS = 70, 165  # Display levels between which the mean of a picture is brought: too dark or too bright is a fault
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
+CACHE_SIZE = 256  # Views of pictures kept in memory, some 150 kB each for frames of 112 pixels
+
+
+@dataclass(frozen=True, slots=True)
+class FlatView:
+    """A camera that looks straight at a picture and moves over it. Lengths are sides of the view at the start."""
+
+    picture: str  # PHOTO or one of GROUNDS
+    number: int  # Which of the photographs or variants; those of a folder begin again after the last one
+    photos: Path | None
+    center: tuple[float, float]  # Of the view at the middle of the clip, as shares of the picture's width and height
+    side: float  # Of the view at the start, as a share of the picture's shorter side
+    travel: tuple[float, float, float]  # During the clip: rightwards, downwards, and by which power of e the view grows
+    mirrored: bool
+
+    def place(self, time: float, sideways: float) -> Floats:
+        """Where the view is at `time` (0..1), `sideways` away from its path: (right, down, power of e), from the path's middle."""
+        right, down, growth = self.travel
+        length = float(np.hypot(right, down)) or 1.0
+        across = np.array([-down, right, 0]) / length if right or down else np.array([1.0, 0, 0])
+        return np.array([right, down, growth]) * (time - 0.5) + across * sideways
+
+
+def photo_count(photos: Path | None) -> int:
+    """How many different pictures there are. Raises BadInput for a folder without one."""
+    return len(photo_paths(photos)) if photos else CLOUDS
+
+
+@lru_cache(maxsize=4)
+def photo_paths(photos: Path) -> tuple[Path, ...]:
+    """The pictures of a folder by name. Raises BadInput where there is none."""
+    found = sorted(path for path in photos.glob("*") if path.suffix.lower() in SUFFIXES)
+    if not found:
+        raise BadInput(f"{photos} holds no picture (JPEG, PNG or WebP): name a folder of photographs.")
+    return tuple(found)
+
+
+@lru_cache(maxsize=160)
+def picture(name: str, number: int, photos: Path | None) -> Pixels:
+    """A photograph, clouds in its place, or a ground's texture: RGB, its shorter side at most SIDE, read-only."""
+    if name in GROUNDS:
+        return texture(name, number % VARIANTS)
+    pixels = _even_light(_read(photo_paths(photos)[number % photo_count(photos)]) if photos else _clouds(number % CLOUDS))
+    pixels.setflags(write=False)
+    return pixels
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def ground_of_photo(number: int, photos: Path | None) -> Pixels:
+    """The middle of a photograph as a texture, RGB [SIDE, SIDE, 3], to be laid on the ground and lit."""
+    whole = picture(PHOTO, number, photos)
+    height, width = whole.shape[:2]
+    side, top, left = min(height, width), max(0, height - width) // 2, max(0, width - height) // 2
+    square = cv2.resize(whole[top : top + side, left : left + side], (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+    albedo: Pixels = ((square / np.float32(255)) ** np.float32(1.55) * 255).astype(np.uint8)
+    return albedo
+
+
+class FlatRenderer:
+    """Draws what a flat view sees, at one size."""
+
+    def __init__(self, view: FlatView, size: int) -> None:
+        """Shrink the picture so that a pixel of it is about one of the view."""
+        self._view, self._size = view, size
+        self._picture = _at_scale(view, size)
+
+    def render(self, place: Floats) -> Pixels:
+        """The picture from `place`, as `FlatView.place` gives it: RGB [size, size, 3]."""
+        right, down, growth = place
+        height, width = self._picture.shape[:2]
+        scale = float(np.exp(growth)) * min(height, width) * self._view.side / self._size
+        x = self._view.center[0] * width + right * self._size - scale * self._size / 2
+        y = self._view.center[1] * height + down * self._size - scale * self._size / 2
+        matrix = np.array([[scale, 0, x], [0, scale, y]], np.float32)
+        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        seen: Pixels = cv2.warpAffine(
+            self._picture, matrix, (self._size, self._size), flags=flags, borderMode=cv2.BORDER_REFLECT_101
+        )  # type: ignore[assignment]
+        return seen
+
+
+@lru_cache(maxsize=CACHE_SIZE)
+def _at_scale(view: FlatView, size: int) -> Pixels:
+    whole = picture(view.picture, view.number, view.photos)
+    if view.mirrored:
+        whole = np.ascontiguousarray(whole[:, ::-1])
+    height, width = whole.shape[:2]
+    factor = size / (view.side * min(height, width))
+    shape = max(1, round(width * factor)), max(1, round(height * factor))
+    shrunk: Pixels = cv2.resize(whole, shape, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC)  # type: ignore[assignment]
+    return shrunk
+
+
+def _read(path: Path) -> Pixels:
+    try:
+        with Image.open(path) as image:
+            image.draft("RGB", (SIDE, SIDE))
+            whole = image.convert("RGB")
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
+        raise BadInput(f"{path} cannot be read as a picture: take it out of the folder.") from None
+    factor = min(1.0, SIDE / min(whole.size))
+    width, height = (max(1, round(side * factor)) for side in whole.size)
+    return np.asarray(whole.resize((width, height), Image.Resampling.LANCZOS)).copy()
+
+
+def _clouds(number: int) -> Pixels:
+    rng = np.random.default_rng([77, number])
+    layers: NDArray[np.floating] = np.stack([value_noise(rng, 7, 0.65) for _ in range(3)], -1)
+    return (layers * 255).astype(np.uint8)
+
+
+def _even_light(pixels: Pixels) -> Pixels:
+    """The picture with a mean level between MEAN_LEVELS."""
+    mean = float(pixels.mean())
+    wanted = float(np.clip(mean, *MEAN_LEVELS))
+    if wanted == mean:
+        return pixels
+    power = np.log(wanted / 255) / np.log(np.clip(mean, 1, 254) / 255)
+    levels: Pixels = ((np.arange(256) / 255) ** power * 255).astype(np.uint8)
+    return levels[pixels]

@@ -1,0 +1,209 @@
+"""The second world: one or two things of one to four solids, which may hide one another, or none; photographs; varied faults."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, MAX_COUNT, SceneFacts, Thing, in_order
+from vrthinker_core.training.drawn_world.faults import MotionFault, PictureFault
+from vrthinker_core.training.drawn_world.moving_scene import DEPTH, WIDTH, Group, Scene
+from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, FlatView, photo_count
+from vrthinker_core.training.drawn_world.rendering.renderer import Background, draw_background
+from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
+from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, VARIANTS
+
+COUNT_SHARES = (0.5, 0.2, 0.15, 0.15)  # Of things of one solid, two, three, four
+SIZES = ((0.66, 0.95), (0.5, 0.62), (0.42, 0.52), (0.38, 0.46))  # Of solids, by the count of their thing
+SMALLER = 0.84  # Solids of two things, against those of one
+FORMATIONS: tuple[tuple[tuple[float, float], ...], ...] = (
+    ((0, 0),),
+    ((-1.3, 0.3), (1.3, -0.3)),
+    ((-1.5, 0.8), (1.5, 0.8), (0, -1.5)),
+    ((-1.9, 1.2), (-0.6, -1.4), (0.7, 1.2), (2.0, -1.4)),
+)
+"""Where the solids of a thing stand, by their count: (rightwards, towards the camera) in sizes of the solid."""
+LEAST_VISIBLE = 0.45  # Of every thing in most frames
+CHECKED = (8, 36, 64, 92, 120)  # Frames in which that is looked at
+MAX_TRIES = 60
+
+
+@dataclass(frozen=True, slots=True)
+class WorldOptions:
+    """Which world pairs are drawn from, and how much of what is in them."""
+
+    second: bool = False  # The first world, of one solid each, is that of the judge that ships
+    photos: Path | None = None  # A folder of photographs; procedural clouds stand in for them. For the second world, as all below
+    no_thing: float = 0.15  # Share of pairs in which a camera moves over a picture
+    two_things: float = 0.4  # Share of the other pairs
+    photo_ground: float = 0.15  # Share of grounds that are a photograph
+    free_prompt: float = 0.0  # Share of prompts that are drawn without regard to what most of the videos' facts are
+    same_place: float = 0.5  # Share of pairs without a thing in which both videos show the same place on the same path
+
+
+FIRST_WORLD = WorldOptions()
+
+
+def draw_facts(rng: np.random.Generator, options: WorldOptions) -> SceneFacts:
+    """Random facts of a pair with things."""
+    ground = PHOTO if rng.random() < options.photo_ground else str(rng.choice(GROUNDS))
+    count = 2 if rng.random() < options.two_things else 1
+    colours = rng.choice(list(COLOURS), count, replace=False)
+    things = in_order(*(Thing(str(colour), str(rng.choice(SHAPES)), _draw_count(rng)) for colour in colours))
+    return SceneFacts(things, str(rng.choice(list(DIRECTIONS))), ground)
+
+
+def with_wrong(rng: np.random.Generator, wanted: SceneFacts, wrong: int) -> SceneFacts:
+    """The facts with `wrong` of them changed: another colour, shape, count or direction, or one of two things missing."""
+    while True:
+        shown = wanted
+        for _ in range(wrong):
+            shown = _with_change(rng, shown)
+        if wanted.count_wrong(shown) == wrong:
+            return shown
+
+
+def mix_facts(rng: np.random.Generator, shown: tuple[SceneFacts, SceneFacts]) -> SceneFacts:
+    """Facts to ask for that owe nothing to which video is right: each is that of the one or the other video, or a random one."""
+    things = shown[int(rng.integers(2))].things
+    kinds = [thing for facts in shown for thing in facts.things]
+    mixed: dict[str, Thing] = {}
+    for thing in things:
+        colour = str(rng.choice([kind.colour for kind in kinds] + [str(rng.choice(list(COLOURS)))]))
+        shape = str(rng.choice([thing.shape, *(kind.shape for kind in kinds), str(rng.choice(SHAPES))]))
+        count = int(rng.choice([thing.count, *(kind.count for kind in kinds), _draw_count(rng)]))
+        mixed[colour] = Thing(colour, shape, count)
+    direction = str(rng.choice([*(facts.direction for facts in shown), str(rng.choice(list(DIRECTIONS)))]))
+    return SceneFacts(in_order(*mixed.values()), direction, shown[0].ground)
+
+
+def draw_second_scene(
+    rng: np.random.Generator,
+    facts: SceneFacts,
+    options: WorldOptions,
+    picture_fault: PictureFault | None = None,
+    motion_fault: MotionFault | None = None,
+) -> Scene:
+    """A random scene with these things and these faults, each thing mostly visible."""
+    background = _draw_ground(rng, facts.ground, options)
+    tries = (_place_things(rng, facts, background) for _ in range(MAX_TRIES))
+    _, scene = max(_until_visible(tries), key=lambda tried: tried[0])
+    fault = motion_fault
+    across = 1 if DIRECTIONS[facts.direction][0] else 0
+    if fault and np.mean([group.start[across] for group in scene.groups]) >= 0.5:
+        fault = replace(fault, jump=-fault.jump)  # Towards the middle, so the things stay in the picture
+    return replace(scene, picture_fault=picture_fault, motion_fault=fault)
+
+
+def draw_view(rng: np.random.Generator, options: WorldOptions) -> FlatView:
+    """A random camera path over a photograph, or over a ground's texture one time in six."""
+    ground = rng.random() < 1 / 6
+    angle, length = rng.uniform(0, 2 * math.pi), rng.uniform(0.15, 0.6)
+    return FlatView(
+        picture=str(rng.choice(GROUNDS)) if ground else PHOTO,
+        number=int(rng.integers(VARIANTS if ground else photo_count(options.photos))),
+        photos=None if ground else options.photos,
+        center=(rng.uniform(0.35, 0.65), rng.uniform(0.4, 0.6)),
+        side=rng.uniform(0.35, 0.8),
+        travel=(length * math.cos(angle), length * math.sin(angle) / 2, float(rng.choice([0.0, rng.uniform(-0.3, 0.3)]))),
+        mirrored=bool(rng.random() < 0.5),
+    )
+
+
+def _until_visible(tries: Iterator[tuple[float, Scene]]) -> Iterator[tuple[float, Scene]]:
+    """The tries, up to the first one that shows enough of every thing."""
+    for tried in tries:
+        yield tried
+        if tried[0] >= LEAST_VISIBLE:
+            return
+
+
+def _place_things(rng: np.random.Generator, facts: SceneFacts, background: Background) -> tuple[float, Scene]:
+    """(the share of the least visible thing in the second worst of the checked frames, the scene)."""
+    right, closer = DIRECTIONS[facts.direction]
+    sizes = [rng.uniform(*SIZES[thing.count - 1]) * (SMALLER if len(facts.things) > 1 else 1) for thing in facts.things]
+    width = max(size * _half_width(thing) for thing, size in zip(facts.things, sizes, strict=True))
+    length = rng.uniform(0.5, 0.74) - 0.12 * min(1, width / 2) if right else rng.uniform(0.45, 0.74)
+    along = 0.5 - length / 2 + rng.uniform(-0.02, 0.02)
+    along = 1 - along if right + closer < 0 else along
+    across = rng.uniform(0.25, 0.75)
+    places = _draw_places(rng, facts, sizes)
+    start = (along, across) if right else (across, along)
+    groups = tuple(
+        _draw_group(rng, thing, size, (start[0] + place[0] / WIDTH, start[1] + place[1] / DEPTH))
+        for thing, size, place in zip(facts.things, sizes, places, strict=True)
+    )
+    scene = Scene(facts, background, groups, _draw_bystander(rng), (right * length, closer * length))
+    shares = sorted(min(scene.visible_shares(index)) for index in CHECKED)
+    return shares[1], scene
+
+
+def _draw_places(rng: np.random.Generator, facts: SceneFacts, sizes: list[float]) -> list[tuple[float, float]]:
+    """Where the middles of one or two things stand: two at different depths, so that one may hide part of the other."""
+    if len(sizes) == 1:
+        return [(0.0, 0.0)]
+    reach = sum(size * _half_width(thing) for thing, size in zip(facts.things, sizes, strict=True))
+    depth, side = rng.uniform(0.8, 2.2), rng.uniform(0.1, 0.9) * reach
+    place = (float(rng.choice([-1, 1])) * side / 2, float(rng.choice([-1, 1])) * depth / 2)
+    return [place, (-place[0], -place[1])]
+
+
+def _half_width(thing: Thing) -> float:
+    """Half of a thing's width, in sizes of its solids."""
+    return 1 + max(right for right, _ in FORMATIONS[thing.count - 1])
+
+
+def _draw_group(rng: np.random.Generator, thing: Thing, size: float, start: tuple[float, float]) -> Group:
+    tint = np.clip(np.array(COLOURS[thing.colour]) + rng.integers(-14, 15, 3), 0, 255).tolist()
+    mirror = float(rng.choice([-1, 1]))
+    rotation = rng.uniform(-0.35, 0.35)
+    solids = tuple(
+        Solid(thing.shape, tuple(tint), size, mirror * right * size, closer * size, rotation)
+        for right, closer in FORMATIONS[thing.count - 1]
+    )
+    return Group(solids, rng.uniform(-1, 1) if thing.shape == "cube" else 0.0, start)
+
+
+def _draw_bystander(rng: np.random.Generator) -> tuple[Solid, ...]:
+    """One time in four a small solid at the back, which does not move."""
+    if rng.random() > 0.25:
+        return ()
+    x = float(rng.choice([-1, 1])) * rng.uniform(1.6, 2.6)
+    return (Solid(str(rng.choice(SHAPES)), COLOURS[str(rng.choice(list(COLOURS)))], 0.32, x, -3.8, rng.uniform(-0.3, 0.3)),)
+
+
+def _draw_ground(rng: np.random.Generator, ground: str, options: WorldOptions) -> Background:
+    if ground != PHOTO:
+        return draw_background(rng, ground)
+    number = int(rng.integers(photo_count(options.photos)))
+    return replace(draw_background(rng, "grass"), ground=PHOTO, variant=number, photos=options.photos)
+
+
+def _draw_count(rng: np.random.Generator) -> int:
+    return int(rng.choice(MAX_COUNT, p=COUNT_SHARES)) + 1
+
+
+def _with_change(rng: np.random.Generator, facts: SceneFacts) -> SceneFacts:
+    """The facts with one change."""
+    kind = str(rng.choice(["colour", "shape", "count", "direction"] + ["missing"] * (len(facts.things) > 1)))
+    if kind == "direction":
+        return replace(facts, direction=_other(rng, DIRECTIONS, facts.direction))
+    place = int(rng.integers(len(facts.things)))
+    thing, rest = facts.things[place], facts.things[:place] + facts.things[place + 1 :]
+    if kind == "missing":
+        return replace(facts, things=rest)
+    if kind == "colour":
+        free = [colour for colour in COLOURS if colour not in {other.colour for other in facts.things}]
+        return replace(facts, things=in_order(*rest, replace(thing, colour=str(rng.choice(free)))))
+    if kind == "shape":
+        return replace(facts, things=in_order(*rest, replace(thing, shape=_other(rng, SHAPES, thing.shape))))
+    counts = [count for count in range(1, MAX_COUNT + 1) if count != thing.count]
+    return replace(facts, things=in_order(*rest, replace(thing, count=int(rng.choice(counts)))))
+
+
+def _other(rng: np.random.Generator, words: Iterable[str], word: str) -> str:
+    return str(rng.choice([other for other in words if other != word]))
