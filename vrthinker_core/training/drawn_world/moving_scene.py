@@ -110,7 +110,8 @@ class Scene:
     def _trace(self, index: int) -> NDArray[np.float64]:
         """What moves evenly in a clip without a motion fault, [3]: the things on the ground, or the camera."""
         place = self.place(index) if self.view else (*self.position(index), 0.0)
-        return np.array(place, np.float64) + np.array((*self.shift(index), 0.0))
+        traced: NDArray[np.float64] = np.array(place, np.float64) + np.array((*self.shift(index), 0.0))
+        return traced
 
     def _group(self, index: int, number: int) -> list[Solid]:
         x, y = self.position(index, number)

@@ -213,9 +213,9 @@ def _with_one_wrong(rng: np.random.Generator, facts: SceneFacts) -> SceneFacts:
     """The facts of a single solid with another colour, another shape or another direction."""
     (thing,) = facts.things
     name, pool = (("colour", COLOURS), ("shape", SHAPES), ("direction", DIRECTIONS))[rng.integers(3)]
-    present = facts.direction if name == "direction" else getattr(thing, name)
-    other = str(rng.choice([word for word in pool if word != present]))
-    return replace(facts, direction=other) if name == "direction" else replace(facts, things=(replace(thing, **{name: other}),))
+    present = {"colour": thing.colour, "shape": thing.shape, "direction": facts.direction}
+    present[name] = str(rng.choice([word for word in pool if word != present[name]]))
+    return SceneFacts.of_one(**present, ground=facts.ground)
 
 
 def _better(lead: float) -> Preference:

@@ -4,6 +4,7 @@ A judge that looks at every sixteenth frame first finds an odd frame or an odd s
 """
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def hidden_window(rng: np.random.Generator, shortest: int = 6) -> range:
     while True:
         middle = int(rng.choice(BETWEEN))
         start, stop = middle - int(rng.integers(1, 16)), middle + int(rng.integers(1, 16))
-        inside = any(before < start and stop <= after for before, after in zip(OPENING_FRAMES, OPENING_FRAMES[1:], strict=False))
+        inside = any(before < start and stop <= after for before, after in pairwise(OPENING_FRAMES))
         coarse = any(index % COARSE == 0 for index in range(start, stop))
         if inside and stop - start >= shortest and (coarse or rng.random() < 1 / 3):
             return range(start, stop)

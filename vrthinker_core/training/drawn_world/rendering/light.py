@@ -44,12 +44,20 @@ def contact_shading(positions: Floats, solid: Solid) -> Floats:
     return share
 
 
+def _may_shade(other: Solid, solid: Solid) -> bool:
+    """Whether a solid is near enough to be seen in another one's shadow, and not away from the sun."""
+    offset = solid.base - other.base
+    reach = np.float32(1.75) * (solid.size + other.size)
+    along = offset @ SUN_DIRECTION
+    square = offset @ offset
+    return bool(np.sqrt(square) < 2.5 * (solid.size + other.size) and along < reach and square - along * along < reach * reach)
+
+
 def shade_solid(solid: Solid, positions: Floats, rays: Floats, normals: Floats, others: tuple[Solid, ...]) -> Floats:
     """Light [n, 3] from positions [n, 3] on a solid towards a camera that looks along `rays`; `others` may shade it."""
     lit = np.clip(normals @ SUN_DIRECTION, 0, 1)
     for other in others:
-        offset = solid.base - other.base
-        if other is not solid and np.sqrt(offset @ offset) < 2.5 * (solid.size + other.size):
+        if other is not solid and _may_shade(other, solid):
             lit = np.where(in_shadow(positions, other), np.float32(0.3), lit)
     up = normals[:, 1]
     diffuse = 0.30 + 0.12 * np.abs(up) + 0.95 * lit

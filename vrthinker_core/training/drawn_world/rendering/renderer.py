@@ -70,7 +70,8 @@ class Renderer:
         self._cast_shadows(ground, solids)
         picture = ground.copy()
         boxes = [self._camera.box(solid.corners, margin=2) for solid in solids]
-        for box in boxes:
+        # Where edges are not supersampled, each pixel is independent of the others in its box, and need be cast only once.
+        for box in boxes if self._supersample > 1 else _merged(boxes):
             inside = tuple(solid for solid, other in zip(solids, boxes, strict=True) if _overlap(box, other))
             picture[box] = self._with_solids(ground[box], box, inside, solids)
         return picture
@@ -151,6 +152,20 @@ def _edges(colours: Pixels, hits: NDArray[np.bool_]) -> NDArray[np.bool_]:
     red, green, blue = cv2.split(cv2.morphologyEx(colours, cv2.MORPH_GRADIENT, cross))
     near = cv2.dilate(hits.astype(np.uint8), cross) > 0
     return near & (cv2.max(cv2.max(red, green), blue) > EDGE_CONTRAST)
+
+
+def _merged(boxes: list[Box]) -> list[Box]:
+    """Boxes of which no two overlap, around these."""
+    apart: list[Box] = []
+    for added in boxes:
+        box = added
+        while touching := [other for other in apart if _overlap(box, other)]:
+            apart = [other for other in apart if other not in touching]
+            sides = zip(box, *touching, strict=True)
+            rows, columns = (slice(min(s.start for s in side), max(s.stop for s in side)) for side in sides)
+            box = rows, columns
+        apart.append(box)
+    return apart
 
 
 def _overlap(one: Box, other: Box) -> bool:

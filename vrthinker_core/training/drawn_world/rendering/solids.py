@@ -1,5 +1,6 @@
 """Five solids that stand on the ground y = 0, and where a ray meets them. Lengths are world units, y points up."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,12 +41,30 @@ class Solid:
         return self.base + signs * np.array([wide, high, wide], np.float32) * np.float32(self.size)
 
     def intersect(self, origin: Floats, rays: Floats) -> Hit:
-        """Where `rays` [n, 3] of length 1 from `origin` ([3] or [n, 3]) first hit the solid."""
+        """Where `rays` [n, 3] of length 1 from `origin` ([3] or [n, 3]) first hit the solid.
+
+        Only rays that come near it are looked at in full.
+        """
+        distance, normal = np.full(len(rays), MISS, np.float32), np.zeros((len(rays), 3), np.float32)
+        near = self._near(origin, rays)
+        if not len(near):
+            return distance, normal
         c, s = np.cos(self.rotation), np.sin(self.rotation)
         to_local = np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]], np.float32)
-        start = np.broadcast_to((origin - self.base) @ to_local, rays.shape)
-        distance, normal = INTERSECTIONS[self.shape](start, rays @ to_local, np.float32(self.size))
-        return distance, normal @ to_local.T
+        some = rays[near]
+        start = np.broadcast_to(((origin[near] if origin.ndim > 1 else origin) - self.base) @ to_local, some.shape)
+        distance[near], found = INTERSECTIONS[self.shape](start, some @ to_local, np.float32(self.size))
+        normal[near] = found @ to_local.T
+        return distance, normal
+
+    def _near(self, origin: Floats, rays: Floats) -> NDArray[np.intp]:
+        """Which rays meet the ball around the solid, or nearly so."""
+        wide, high = BOUNDS[self.shape]
+        radius = np.float32(1.02 * self.size * math.hypot(wide, high / 2))
+        offset = self.base + np.array([0, high / 2 * self.size, 0], np.float32) - origin
+        square = dot(offset, offset) if offset.ndim > 1 else offset @ offset
+        along = dot(rays, offset) if offset.ndim > 1 else rays @ offset
+        return np.nonzero((square - along * along < radius * radius) & (along > -radius))[0]
 
 
 def dot(a: Floats, b: Floats) -> Floats:
