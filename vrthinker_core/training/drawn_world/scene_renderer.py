@@ -7,19 +7,24 @@ from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.rendering.photographs import FlatRenderer
 from vrthinker_core.training.drawn_world.rendering.renderer import Renderer
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
+from vrthinker_core.training.drawn_world.rendering.wear import Wear
 
 
 class SceneRenderer:
     """A scene ready to be drawn at one size: the ground is drawn once, then any frame in any order."""
 
-    def __init__(self, scene: Scene, size: int, supersample: int = 1) -> None:
+    def __init__(self, scene: Scene, size: int, supersample: int = 1, wear: Wear | None = None) -> None:
         """Draw the ground, `size` pixels a side. Edges of solids get `supersample` x `supersample` samples a pixel."""
-        self.scene, self._size = scene, size
+        self.scene, self._wear, self._shown = scene, wear, size
+        self._size = size = wear.drawn if wear else size
         self._renderer = Renderer(scene.background, size, supersample) if scene.background else None
         self._flat = FlatRenderer(scene.view, size) if scene.view else None
 
     def frame(self, index: int) -> Pixels:
         """Frame `index` (0..127) of the clip: RGB [size, size, 3]."""
+        return self._wear.apply(self._drawn, index, self._shown) if self._wear else self._drawn(index)
+
+    def _drawn(self, index: int) -> Pixels:
         pixels = self._shifted(self._clean(index), index)
         return self.scene.picture_fault.apply(pixels, index) if self.scene.picture_fault else pixels
 

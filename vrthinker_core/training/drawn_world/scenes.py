@@ -19,6 +19,7 @@ from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO
 from vrthinker_core.training.drawn_world.rendering.renderer import draw_background
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
 from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS
+from vrthinker_core.training.drawn_world.rendering.wear import Wear, draw_wear
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.second_world import (
     FIRST_WORLD,
@@ -60,6 +61,7 @@ class DrawnPair:
     wanted: SceneFacts
     first: Scene
     second: Scene
+    wear: Wear | None = None  # Of both videos, where frames are drawn without a file in between
 
     @property
     def scenes(self) -> dict[Side, Scene]:
@@ -94,7 +96,8 @@ def draw_pair(seed: int, options: WorldOptions = FIRST_WORLD) -> DrawnPair:
     if not options.second:
         return _draw_first_pair(seed)
     rng = np.random.default_rng((seed, 2))
-    return _draw_place_pair(rng, seed, options) if rng.random() < options.no_thing else _draw_thing_pair(rng, seed, options)
+    pair = _draw_place_pair(rng, seed, options) if rng.random() < options.no_thing else _draw_thing_pair(rng, seed, options)
+    return replace(pair, wear=draw_wear(rng, options.h264)) if rng.random() < options.worn else pair
 
 
 def draw_scene(

@@ -16,6 +16,7 @@ from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, Fla
 from vrthinker_core.training.drawn_world.rendering.renderer import Background, draw_background
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
 from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, VARIANTS
+from vrthinker_core.training.drawn_world.rendering.wear import STRETCHES
 
 COUNT_SHARES = (0.5, 0.2, 0.15, 0.15)  # Of things of one solid, two, three, four
 SIZES = ((0.66, 0.95), (0.5, 0.62), (0.42, 0.52), (0.38, 0.46))  # Of solids, by the count of their thing
@@ -43,6 +44,8 @@ class WorldOptions:
     photo_ground: float = 0.15  # Share of grounds that are a photograph
     free_prompt: float = 0.0  # Share of prompts that are drawn without regard to what most of the videos' facts are
     same_place: float = 0.5  # Share of pairs without a thing in which both videos show the same place on the same path
+    worn: float = 0.7  # Share of pairs whose frames went through a codec and the product's resizing
+    h264: float = 0.08  # Share of those for which it is H.264
 
 
 FIRST_WORLD = WorldOptions()
@@ -108,9 +111,10 @@ def draw_view(rng: np.random.Generator, options: WorldOptions) -> FlatView:
         number=int(rng.integers(VARIANTS if ground else photo_count(options.photos))),
         photos=None if ground else options.photos,
         center=(rng.uniform(0.35, 0.65), rng.uniform(0.4, 0.6)),
-        side=rng.uniform(0.35, 0.8),
+        side=rng.uniform(0.35, 0.75),
         travel=(length * math.cos(angle), length * math.sin(angle) / 2, float(rng.choice([0.0, rng.uniform(-0.3, 0.3)]))),
         mirrored=bool(rng.random() < 0.5),
+        stretch=float(rng.choice(STRETCHES)),
     )
 
 

@@ -28,9 +28,10 @@ class FlatView:
     number: int  # Which of the photographs or variants; those of a folder begin again after the last one
     photos: Path | None
     center: tuple[float, float]  # Of the view at the middle of the clip, as shares of the picture's width and height
-    side: float  # Of the view at the start, as a share of the picture's shorter side
+    side: float  # Height of the view at the start, as a share of the picture's shorter side
     travel: tuple[float, float, float]  # During the clip: rightwards, downwards, and by which power of e the view grows
     mirrored: bool
+    stretch: float = 1.0  # Width by height of what is seen: a judge gets every picture squashed to a square
 
     def place(self, time: float, sideways: float) -> Floats:
         """Where the view is at `time` (0..1), `sideways` away from its path: (right, down, power of e), from the path's middle."""
@@ -79,7 +80,7 @@ class FlatRenderer:
     """Draws what a flat view sees, at one size."""
 
     def __init__(self, view: FlatView, size: int) -> None:
-        """Shrink the picture so that a pixel of it is about one of the view."""
+        """Resize the picture so that a pixel of it is one of the view at the start."""
         self._view, self._size = view, size
         self._picture = _at_scale(view, size)
 
@@ -87,9 +88,9 @@ class FlatRenderer:
         """The picture from `place`, as `FlatView.place` gives it: RGB [size, size, 3]."""
         right, down, growth = place
         height, width = self._picture.shape[:2]
-        scale = float(np.exp(growth)) * min(height, width) * self._view.side / self._size
-        x = self._view.center[0] * width + right * self._size - scale * self._size / 2
-        y = self._view.center[1] * height + down * self._size - scale * self._size / 2
+        scale = float(np.exp(growth))
+        x = self._view.center[0] * width + (right - scale / 2) * self._size
+        y = self._view.center[1] * height + (down - scale / 2) * self._size
         matrix = np.array([[scale, 0, x], [0, scale, y]], np.float32)
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
         seen: Pixels = cv2.warpAffine(
@@ -105,7 +106,7 @@ def _at_scale(view: FlatView, size: int) -> Pixels:
         whole = np.ascontiguousarray(whole[:, ::-1])
     height, width = whole.shape[:2]
     factor = size / (view.side * min(height, width))
-    shape = max(1, round(width * factor)), max(1, round(height * factor))
+    shape = max(1, round(width * factor / view.stretch)), max(1, round(height * factor))
     shrunk: Pixels = cv2.resize(whole, shape, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC)  # type: ignore[assignment]
     return shrunk
 
