@@ -149,6 +149,20 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
         "(by chance 20.0)",
     ),
     (
+        "real_damage",
+        {
+            "pairs": 60,
+            "clips": 16,
+            "shares": {
+                "VQ": {"share": 0.7, "of": 30, "interval": (0.52, 0.83)},
+                "MQ": {"share": 0.5, "of": 24, "interval": (0.31, 0.69)},
+                "swapped the same": {"share": 0.9, "of": 30, "interval": (0.74, 0.97)},
+            },
+        },
+        "60 pairs of 16 real clips: VQ right for 0.7 of 30 with damage to the picture, MQ for 0.5 of 24 with damage to the "
+        "motion; verdicts stay the same for 0.9 of 30 when the sides are swapped",
+    ),
+    (
         "ranking",
         {"pairs": 50, "prompts": 5, "in_order": 4, "neighbours": 4, "apart": 3, "ends": 3, "cycle": True},
         "50 pairs of 5 prompts: 4 of 4 neighbours in order, no overlap of intervals for 3 of 3 generators 3 or more ranks "

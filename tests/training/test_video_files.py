@@ -12,7 +12,7 @@ import pytest
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
-from vrthinker_core.training.drawn_world.scenes import SceneRenderer, draw_pair
+from vrthinker_core.training.drawn_world.scenes import SceneRenderer, WorldOptions, draw_pair
 from vrthinker_core.training.drawn_world.video_files import pair_of, write_pairs, write_video
 from vrthinker_core.types import Preference, Side, Verdict
 
@@ -61,6 +61,20 @@ def test_a_video_shows_its_scene(folder: Path) -> None:
     assert [frame.shape for frame in frames] == [(SIZE, SIZE, 3)] * FRAMES
     renderer = SceneRenderer(pair_of(5, 0).scenes[Side.SECOND], SIZE, supersample=4)
     assert max(difference(frames[index], renderer.frame(index)) for index in (0, 50, 127)) < 10
+
+
+def test_the_second_world_is_written_too(tmp_path: Path) -> None:
+    options = WorldOptions(second=True)
+    write_pairs(1, 6, tmp_path, SIZE, options=options)
+    pair = pair_of(6, 0, options)
+    with (tmp_path / "pairs.csv").open(encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["prompt"] == pair.prompt
+    assert {name: int(row[name]) for name in ("TA", "VQ", "MQ", "OA")} == pair.verdict.labels
+    drawn = SceneRenderer(pair.first, SIZE, supersample=4).frame(64)
+    assert difference(decoded(tmp_path / "pair_0000_a.mp4")[64], drawn) < 10
+    with pytest.raises(BadInput, match="another seed or size"):
+        write_pairs(1, 6, tmp_path, SIZE)
 
 
 def test_a_second_run_keeps_the_videos_that_are_there_and_writes_the_others(folder: Path) -> None:

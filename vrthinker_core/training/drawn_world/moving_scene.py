@@ -14,12 +14,14 @@ from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFaul
 from vrthinker_core.training.drawn_world.rendering.camera import Camera
 from vrthinker_core.training.drawn_world.rendering.photographs import FlatView
 from vrthinker_core.training.drawn_world.rendering.renderer import Background
-from vrthinker_core.training.drawn_world.rendering.solids import Floats, Solid
+from vrthinker_core.training.drawn_world.rendering.solids import BOUNDS, Floats, Solid
 
 WIDTH, DEPTH = 5.2, 6.4  # World units that the ground's coordinates 0..1 cover, sideways and towards the camera
 SIDEWAYS = 0.055  # A step that goes further off its line, in the clip's own lengths, is a leap
 FAR, BACK, SHORT = 1.45, -0.4, 0.5  # Shares of what the speed says: beyond FAR or BACK a step is a leap, below SHORT it stays
 NOTICED = 0.02  # A step is no leap where it is not even so far from where it should be
+LOW_MIDDLE = 0.32  # Of a cone, as a share of its height: most of it is near the ground
+ROUND = 0.85  # What a solid covers against the box of all its rotations
 HIDDEN = 0.1  # Of a thing of which less is to be seen, nobody can say where it is
 GO, STAY, LEAP = "go", "stay", "leap"
 
@@ -76,7 +78,7 @@ class Scene:
         camera, (right, down) = self._camera(), self.shift(index)
         positions: list[tuple[float, float] | None] = []
         for number, share in enumerate(self.visible_shares(index)):
-            middles = np.array([(solid.x, solid.size, solid.z) for solid in self._group(index, number)], np.float32)
+            middles = np.array([_middle(solid) for solid in self._group(index, number)], np.float32)
             x, y = camera.project(middles).mean(0).tolist()
             positions.append((x + right, y + down) if share >= HIDDEN else None)
         return tuple(positions)
@@ -129,6 +131,11 @@ class Scene:
         return self.motion_fault.time_and_offset(index) if self.motion_fault else (index / (FRAMES - 1), 0.0)
 
 
+def _middle(solid: Solid) -> tuple[float, float, float]:
+    share = LOW_MIDDLE if solid.shape == "cone" else 0.5
+    return solid.x, share * BOUNDS[solid.shape][1] * solid.size, solid.z
+
+
 @dataclass(frozen=True, slots=True)
 class _Ellipse:
     """About what a solid covers in the picture."""
@@ -142,7 +149,7 @@ class _Ellipse:
         points = camera.project(solid.corners)
         low, high = points.min(0), points.max(0)
         offset = solid.base - camera.eye
-        return cls((low + high) / 2, (high - low) / 2, float(np.sqrt(offset @ offset)))
+        return cls((low + high) / 2, (high - low) / 2 * np.float32(ROUND), float(np.sqrt(offset @ offset)))
 
     def visible_share(self, others: list[_Ellipse], shift: NDArray[np.float64]) -> float:
         points = self.middle + _DISC * self.half

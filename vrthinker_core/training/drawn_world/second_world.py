@@ -28,6 +28,7 @@ FORMATIONS: tuple[tuple[tuple[float, float], ...], ...] = (
     ((-1.9, 1.2), (-0.6, -1.4), (0.7, 1.2), (2.0, -1.4)),
 )
 """Where the solids of a thing stand, by their count: (rightwards, towards the camera) in sizes of the solid."""
+PLAIN_GROUNDS = tuple(ground for ground in GROUNDS if ground != "tiles")  # Tiles from near by look like blocks
 LEAST_VISIBLE = 0.45  # Of every thing in most frames
 CHECKED = (8, 36, 64, 92, 120)  # Frames in which that is looked at
 MAX_TRIES = 60
@@ -107,7 +108,7 @@ def draw_view(rng: np.random.Generator, options: WorldOptions) -> FlatView:
     ground = rng.random() < 1 / 6
     angle, length = rng.uniform(0, 2 * math.pi), rng.uniform(0.15, 0.6)
     return FlatView(
-        picture=str(rng.choice(GROUNDS)) if ground else PHOTO,
+        picture=str(rng.choice(PLAIN_GROUNDS)) if ground else PHOTO,
         number=int(rng.integers(VARIANTS if ground else photo_count(options.photos))),
         photos=None if ground else options.photos,
         center=(rng.uniform(0.35, 0.65), rng.uniform(0.4, 0.6)),

@@ -5,8 +5,9 @@ or not at all, and its comment names what it was drawn from: so a stopped run go
 """
 
 import csv
+import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from av.video.reformatter import ColorRange, Colorspace
 from vrthinker_core.atomic_file import atomic_path, remove_parts
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.drawn_world.faults import FRAMES
-from vrthinker_core.training.drawn_world.scenes import DrawnPair, Scene, SceneRenderer, draw_pair
+from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, Scene, SceneRenderer, WorldOptions, draw_pair
 from vrthinker_core.types import Side
 
 COLUMNS = ("video1", "video2", "prompt", "TA", "VQ", "MQ", "OA")  # Of pairs.csv; the paths of the videos are relative to its folder
@@ -39,6 +40,7 @@ class VideoSpec:
     number: int  # Of the pair, from 0
     side: Side
     size: int
+    options: WorldOptions = FIRST_WORLD
 
     @property
     def name(self) -> str:
@@ -48,17 +50,25 @@ class VideoSpec:
     @property
     def comment(self) -> str:
         """The comment in the file: what the video was drawn from."""
-        return f"drawn world 1: seed {self.seed}, pair {self.number}, video {self.side.value}, {self.size} px"
+        world = f"2 ({hashlib.sha256(repr(self.options).encode()).hexdigest()[:8]})" if self.options.second else "1"
+        return f"drawn world {world}: seed {self.seed}, pair {self.number}, video {self.side.value}, {self.size} px"
 
 
-def write_pairs(count: int, seed: int, out: Path, size: int = 448, progress: Progress | None = None) -> Path:
+def write_pairs(
+    count: int,
+    seed: int,
+    out: Path,
+    size: int = 448,
+    progress: Progress | None = None,
+    options: WorldOptions = FIRST_WORLD,
+) -> Path:
     """Write `count` drawn pairs of a seed into the folder `out`, as videos of `size` x `size` pixels; gives the path of pairs.csv.
 
-    Videos of the same seed and size that are already there stay, so a stopped run goes on. Raises BadInput for a number out of
+    Videos of the same seed, size and options that are already there stay, so a stopped run goes on. Raises BadInput for a number out of
     range, or where `out` holds something else or cannot be written.
     """
     _check(count, seed, size)
-    specs = [VideoSpec(seed, number, side, size) for number in range(count) for side in Side]
+    specs = [VideoSpec(seed, number, side, size, options) for number in range(count) for side in Side]
     try:
         _prepare_folder(out)
         missing = [spec for spec in specs if not _already_written(spec, out)]
@@ -66,10 +76,10 @@ def write_pairs(count: int, seed: int, out: Path, size: int = 448, progress: Pro
         if progress:
             progress(kept, len(specs))
         for done, spec in enumerate(missing, start=kept + 1):
-            write_video(pair_of(seed, spec.number).scenes[spec.side], out / spec.name, size, comment=spec.comment)
+            write_video(pair_of(seed, spec.number, options).scenes[spec.side], out / spec.name, size, comment=spec.comment)
             if progress:
                 progress(done, len(specs))
-        return _write_csv(count, seed, out)
+        return _write_csv(out, [pair_of(seed, number, options) for number in range(count)])
     except (OSError, av.error.FFmpegError) as problem:
         raise BadInput(f"The pairs cannot be written to {out}: {getattr(problem, 'strerror', None) or problem}.") from None
 
@@ -80,9 +90,9 @@ def write_video(scene: Scene, path: Path, size: int = 448, *, supersample: int =
         _encode(SceneRenderer(scene, size, supersample), part, size, comment)
 
 
-def pair_of(seed: int, number: int) -> DrawnPair:
+def pair_of(seed: int, number: int, options: WorldOptions = FIRST_WORLD) -> DrawnPair:
     """Pair `number` of a run with `seed`; runs with other seeds have other pairs."""
-    return draw_pair(int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0]))
+    return draw_pair(int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0]), options)
 
 
 def _check(count: int, seed: int, size: int) -> None:
@@ -139,13 +149,12 @@ def _encode(renderer: SceneRenderer, path: Path, size: int, comment: str) -> Non
         video.mux(stream.encode())
 
 
-def _write_csv(count: int, seed: int, out: Path) -> Path:
+def _write_csv(out: Path, pairs: Sequence[DrawnPair]) -> Path:
     path = out / PAIRS_CSV
     with atomic_path(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(COLUMNS)
-        for number in range(count):
-            pair = pair_of(seed, number)
-            names = [VideoSpec(seed, number, side, 0).name for side in Side]
+        for number, pair in enumerate(pairs):
+            names = [VideoSpec(0, number, side, 0).name for side in Side]
             rows.writerow([*names, pair.prompt, *(pair.verdict.labels[column] for column in COLUMNS[3:])])
     return path

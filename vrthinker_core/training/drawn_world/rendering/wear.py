@@ -56,8 +56,10 @@ def draw_wear(rng: np.random.Generator, h264: float) -> Wear:
 
 def code_jpeg(picture: Pixels, quality: int) -> Pixels:
     """The picture, RGB [h, w, 3], after JPEG of a quality of 1 to 100."""
-    _, data = cv2.imencode(".jpg", picture[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
-    return np.ascontiguousarray(np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)[..., ::-1])
+    _, data = cv2.imencode(".jpg", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, quality])
+    decoded = cv2.imdecode(data, cv2.IMREAD_COLOR)
+    assert decoded is not None
+    return np.asarray(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB), np.uint8)
 
 
 def code_h264(pictures: list[Pixels], crf: int) -> list[Pixels]:
@@ -82,7 +84,7 @@ def as_the_judge_sees(picture: Pixels, size: int) -> Pixels:
     """
     if picture.shape[:2] == (size, size):
         return picture
-    return np.asarray(Image.fromarray(picture).resize((size, size), Image.Resampling.BICUBIC))
+    return np.asarray(Image.fromarray(picture).resize((size, size), Image.Resampling.BICUBIC, reducing_gap=2))
 
 
 def _scaled(picture: Pixels, width: int, height: int) -> Pixels:

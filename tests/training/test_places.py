@@ -1,0 +1,64 @@
+"""Places of the second world: no thing, a camera over photographs of a folder or over clouds, the same place twice at times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.drawn_world.prompts import PLACE_PROMPTS
+from vrthinker_core.training.drawn_world.scenes import SceneRenderer, WorldOptions, draw_pair
+from vrthinker_core.types import Preference
+
+SIZE = 112
+PLACES = WorldOptions(second=True, no_thing=1.0, worn=0.0)
+
+
+def test_a_place_has_no_thing_and_is_the_same_in_both_videos_at_times() -> None:
+    drawn = [draw_pair(seed, PLACES) for seed in range(60)]
+    assert {pair.prompt for pair in drawn} == set(PLACE_PROMPTS)
+    assert all(pair.verdict.TA is Preference.TIE for pair in drawn)
+    assert 0.3 < np.mean([pair.first.view == pair.second.view for pair in drawn]) < 0.7
+    same = next(pair for pair in drawn if pair.first.view == pair.second.view)
+    first, second = (SceneRenderer(replace(s, picture_fault=None, motion_fault=None), SIZE) for s in same.scenes.values())
+    assert np.array_equal(first.frame(40), second.frame(40))
+    assert not np.array_equal(first.frame(40), first.frame(80))
+    assert same.first.thing_positions(40) == ()
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for number, size in enumerate([(300, 200), (220, 260)]):
+        small = rng.integers(0, 40 + 200 * number, (12, 12, 3), np.uint8)
+        Image.fromarray(cv2.resize(small, size, interpolation=cv2.INTER_CUBIC)).save(
+            tmp_path / f"{number}.{('jpg', 'png')[number]}"
+        )
+    return tmp_path
+
+
+def test_photographs_of_a_folder_are_grounds_and_places(photos: Path) -> None:
+    options = replace(PLACES, photos=photos, photo_ground=1.0, no_thing=0.5)
+    frames = {}
+    for pair in (draw_pair(seed, options) for seed in range(8)):
+        shown, clouds = (
+            SceneRenderer(draw_pair(pair.seed, o).first, SIZE).frame(5) for o in (options, replace(options, photos=None))
+        )
+        frames[pair.seed] = shown
+        assert pair.first.view is not None or "a photo" in pair.prompt.lower()
+        assert not np.array_equal(shown, clouds) or (pair.first.view is not None and pair.first.view.picture != "photo")
+    assert len({frame.tobytes() for frame in frames.values()}) == 8
+
+
+def test_a_folder_without_photographs_is_refused(tmp_path: Path) -> None:
+    options = replace(PLACES, photos=tmp_path)
+    with pytest.raises(BadInput, match="no picture"):
+        [draw_pair(seed, options) for seed in range(5)]
+    (tmp_path / "torn.jpg").write_bytes(b"torn")
+    with pytest.raises(BadInput, match=r"no picture|torn\.jpg"):
+        [SceneRenderer(draw_pair(seed, replace(options, photos=tmp_path / ".")).first, SIZE) for seed in range(5)]
