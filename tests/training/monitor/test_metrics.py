@@ -1,0 +1,81 @@
+"""The record of training: a line a step that outlives the process, read back as it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.training.test_token_rows import ANSWER, labelled, look
+from vrthinker_core import ScriptedBackend
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.monitor.metrics import METRICS, MetricsWriter, StepMetrics, read_metrics
+from vrthinker_core.training.rewards import group_rewards
+from vrthinker_core.training.rollouts import play
+from vrthinker_core.types import Settings
+
+STEP = StepMetrics("grpo", 1, 2.5, 0.25, right={"TA": 0.5}, entropy=0.1)
+
+
+def test_records_are_read_back_as_they_were_written(tmp_path: Path) -> None:
+    steps = [replace(STEP, step=step, kl=step / 7) for step in range(1, 4)]
+    with MetricsWriter(tmp_path / "run") as writer:
+        for step in steps:
+            writer.write(step)
+    assert read_metrics(tmp_path / "run") == steps
+
+
+def test_half_a_line_of_a_killed_process_is_cut_off_and_a_step_made_again_counts_once(tmp_path: Path) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        writer.write(STEP)
+        writer.write(replace(STEP, step=2))
+    file = tmp_path / METRICS
+    file.write_bytes(file.read_bytes() + b'{"stage": "gr')
+    assert [each.step for each in read_metrics(tmp_path)] == [1, 2]
+    with MetricsWriter(tmp_path) as writer:
+        writer.write(replace(STEP, step=2, loss=9.0))
+    assert [(each.step, each.loss) for each in read_metrics(tmp_path)] == [(1, 0.25), (2, 9.0)]
+
+
+@pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b"no json\n"])
+def test_a_file_of_something_else_is_named(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / METRICS).write_bytes(line)
+    with pytest.raises(BadInput, match="no record of a training step"):
+        read_metrics(tmp_path)
+
+
+def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(BadInput, match="Cannot write"):
+        MetricsWriter(tmp_path / "file")
+
+
+def test_the_figures_of_rollouts_are_those_of_their_runs() -> None:
+    pair = replace(labelled(7))
+    rollouts = list(play([pair], ScriptedBackend([look(1), look(2, 3), ANSWER], protocol="paired"), Settings(), samples=2))
+    rewards = group_rewards([rollout.run for rollout in rollouts], pair.truth)
+    step = STEP.with_rollouts(rollouts, rewards)
+    assert (step.calls, step.frames) == (2, 8 + 2 + 4)
+    assert step.right == {name: float(label == 0) for name, label in pair.truth.labels.items()}
+    assert step.reward_format == 1
+    assert step.reward_accuracy == rewards[0].accuracy == step.first_accuracy
+    assert step.reward_total == rewards[0].total
+    assert step.tokens == sum(turn.completion.new_tokens or 0 for turn in rollouts[0].run.turns)
+    assert "kl" not in step.figures
+    assert step.figures["right_TA"] == step.right["TA"]
+
+
+def test_curves_are_kept_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trackio_utils = pytest.importorskip("trackio.utils")
+    storage = pytest.importorskip("trackio.sqlite_storage")
+    for module in (trackio_utils, storage):
+        monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path / "curves")
+    for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL"):
+        monkeypatch.delenv(name, raising=False)
+    for loss in (0.25, 0.125):  # the second time it is resumed
+        with MetricsWriter(tmp_path / "out", trackio=True) as writer:
+            writer.write(replace(STEP, step=1 + (loss < 0.2), loss=loss))
+    (run,) = storage.SQLiteStorage.get_runs("vr-thinker")
+    logs = storage.SQLiteStorage.get_logs("vr-thinker", run)
+    assert [(entry["step"], entry["grpo/loss"], entry["grpo/right_TA"]) for entry in logs] == [(1, 0.25, 0.5), (2, 0.125, 0.5)]

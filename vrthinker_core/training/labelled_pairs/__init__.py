@@ -1,0 +1,1 @@
+"""Labelled pairs to train with: drawn ones, and those of tables, rows and traces, each known by its number."""

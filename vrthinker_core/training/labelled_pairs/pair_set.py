@@ -1,0 +1,80 @@
+"""Pair sets: labelled pairs known by their numbers, so that where a training run stands in its data is one integer."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+
+from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
+from vrthinker_core.training.drawn_world.scenes import DrawnPair, draw_pair
+from vrthinker_core.training.rollouts import LabelledPair
+
+TRAINING_SEEDS = 2_000_000_000  # Seeds of drawn pairs to train with lie below; from here on pairs are for measuring alone
+
+
+class PairSet(Protocol):
+    """Labelled pairs by number. The same number always gives the same pair."""
+
+    @property
+    def size(self) -> int | None:
+        """How many pairs there are, numbered from 0; None where they never end."""
+
+    def pair(self, number: int) -> LabelledPair:
+        """The pair of a number. Raises IndexError where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnPairSet:
+    """Drawn pairs without end, never those that judges are measured with."""
+
+    seed: int  # Sets of other seeds have other pairs
+    frame_size: int = 112  # Pixels per side of a frame
+
+    @property
+    def size(self) -> None:
+        """Drawn pairs never end."""
+        return None
+
+    def pair(self, number: int) -> LabelledPair:
+        """The pair of a number from 0 on."""
+        drawn = self.drawn(number)
+        return LabelledPair(drawn.prompt, drawn.verdict, DrawnFrames(drawn, self.frame_size), number)
+
+    def drawn(self, number: int) -> DrawnPair:
+        """The same pair with all that is known of it."""
+        if number < 0:
+            raise IndexError(number)
+        state = int(np.random.SeedSequence((self.seed, number)).generate_state(1, np.uint64)[0])
+        return draw_pair(state % TRAINING_SEEDS)
+
+
+@dataclass(frozen=True, slots=True)
+class ShuffledPairs:
+    """A finite set over and over: pair k of epoch e is number e * size + k, and every epoch has an order of its own."""
+
+    pairs: PairSet
+    seed: int
+
+    @property
+    def size(self) -> None:
+        """Epochs never end."""
+        return None
+
+    def pair(self, number: int) -> LabelledPair:
+        """The pair whose turn it is at `number`."""
+        count = self.pairs.size
+        if number < 0 or not count:
+            raise IndexError(number)
+        epoch, place = divmod(number, count)
+        return self.pairs.pair(_epoch_order(self.seed, epoch, count)[place])
+
+
+def in_training_order(pairs: PairSet, seed: int) -> PairSet:
+    """The set as training goes through it: epochs of a finite one, each in an order that follows from seed and epoch."""
+    return pairs if pairs.size is None else ShuffledPairs(pairs, seed)
+
+
+@lru_cache(maxsize=4)
+def _epoch_order(seed: int, epoch: int, count: int) -> tuple[int, ...]:
+    return tuple(np.random.default_rng((seed, epoch)).permutation(count).tolist())
