@@ -22,10 +22,10 @@ from typing import Any
 
 from tests.evaluation.support.many_rows import evaluate_many, write_many
 from tests.evaluation.support.scripted_runs import run_description, scripted_judge, write_table
-from vrthinker_core.evaluation.datasets import read_dataset
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.evaluation.out_folder import open_out
 from vrthinker_core.evaluation.run import evaluate
+from vrthinker_core.results.datasets import read_dataset
 from vrthinker_core.types import Settings
 
 ROWS, CLIP_ROWS = 26_500, 200

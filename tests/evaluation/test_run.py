@@ -21,12 +21,12 @@ from tests.evaluation.support.scripted_runs import (
 )
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.datasets import read_dataset
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.evaluation.estimate import estimate, take_sample
 from vrthinker_core.evaluation.job import EvaluationJob
 from vrthinker_core.evaluation.out_folder import open_out
 from vrthinker_core.evaluation.run import Engine, evaluate, results_so_far, write_final_table
+from vrthinker_core.results.datasets import read_dataset
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import LEFT_OUT, ROW_FAULT, PairResult
 from vrthinker_core.results.result_file import RESULTS, TRACES, final_results, read_results

@@ -46,8 +46,8 @@ def evaluate(
     Every result is kept as it comes. A run that was stopped or killed goes on with --resume.
     """
     from vrthinker_core.backends.factory import default_choice
-    from vrthinker_core.evaluation.datasets import read_dataset, take_some
     from vrthinker_core.evaluation.job import EvaluationJob
+    from vrthinker_core.results.datasets import read_dataset, take_some
 
     if sample < 1:
         raise BadInput(f"--sample {sample} judges nothing: give a number from 1 up.")

@@ -1,1 +1,1 @@
-"""What an evaluation keeps of each pair: one line of JSON, read by scores, reports and the page."""
+"""Pairs with labels as data sets hold them, and what an evaluation keeps of each: a line of JSON for scores, reports and page."""

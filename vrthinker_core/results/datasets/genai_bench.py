@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.datasets.layout import PairLayout, TableRow, as_text, check_columns, make_pairs
+from vrthinker_core.results.datasets.layout import PairLayout, TableRow, as_text, check_columns, make_pairs
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Preference
 

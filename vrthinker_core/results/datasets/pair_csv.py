@@ -3,8 +3,8 @@
 from functools import partial
 from pathlib import Path
 
-from vrthinker_core.evaluation.datasets.layout import PairLayout, find_below, make_pairs
-from vrthinker_core.evaluation.datasets.table_file import read_table
+from vrthinker_core.results.datasets.layout import PairLayout, find_below, make_pairs
+from vrthinker_core.results.datasets.table_file import read_table
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Preference
 

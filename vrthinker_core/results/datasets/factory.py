@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.datasets.genai_bench import read_genai_bench
-from vrthinker_core.evaluation.datasets.mj_bench_video import read_mj_bench_video
-from vrthinker_core.evaluation.datasets.pair_csv import read_pair_csv
-from vrthinker_core.evaluation.datasets.videogen_reward import read_videogen_reward
+from vrthinker_core.results.datasets.genai_bench import read_genai_bench
+from vrthinker_core.results.datasets.mj_bench_video import read_mj_bench_video
+from vrthinker_core.results.datasets.pair_csv import read_pair_csv
+from vrthinker_core.results.datasets.videogen_reward import read_videogen_reward
 from vrthinker_core.results.pair import EvaluationPair
 
 DATASETS: dict[str, Callable[[Path], list[EvaluationPair]]] = {

@@ -8,7 +8,7 @@ import pytest
 
 from tests.evaluation.support.public_files import touch
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.datasets import read_dataset
+from vrthinker_core.results.datasets import read_dataset
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Preference, Verdict
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.evaluation.datasets.layout import TableRow, check_columns
+from vrthinker_core.results.datasets.layout import TableRow, check_columns
 
 DELIMITERS = ",;\t"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
