@@ -10,11 +10,10 @@ from typing import TextIO
 
 from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.results.result_file import RESULTS, read_results
 from vrthinker_core.text import encodable
-from vrthinker_core.traces import load
 from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, FORMAT, ROWS, Row
-from vrthinker_core.training.rows.teaching import NotForTraining, RowFilter, TraceFile
+from vrthinker_core.training.rows.teaching import NotForTraining, RowFilter
+from vrthinker_core.training.rows.trace_folder import read_traces
 from vrthinker_core.types.progress import count
 
 TABLE = "videogen-reward"  # the one kind that is a CSV file; all others are JSON lines
@@ -46,7 +45,7 @@ def export_rows(places: Sequence[Path], kind: str, out: Path, chosen: RowFilter)
     """
     check_export_path(out)
     report = ExportReport(out)
-    rows = _all_rows(_files(places, out), kind, chosen, report)
+    rows = _all_rows(places, kind, chosen, report)
     first = next(rows, None)
     if first is None:
         return report
@@ -74,49 +73,18 @@ def check_export_path(path: Path) -> None:
     raise BadInput(f"{encodable(str(path))} is there already and is no earlier export: name a new file.")
 
 
-def _files(places: Sequence[Path], out: Path) -> Iterator[Path]:
-    """The files to read, each once."""
-    seen = {out.absolute()}
-    for place in places:
-        for path in _traces_below(place):
-            if path.absolute() not in seen:
-                seen.add(path.absolute())
-                yield path
-
-
-def _traces_below(place: Path) -> list[Path]:
-    """The JSON files of a folder; anything else is taken for a trace, and reading it says what it is."""
-    try:
-        return sorted(path for path in place.rglob("*.json") if path.is_file()) if place.is_dir() else [place]
-    except OSError:
-        return [place]
-
-
-def _all_rows(paths: Iterable[Path], kind: str, chosen: RowFilter, report: ExportReport) -> Iterator[Row]:
-    videos: dict[Path, tuple[Path, Path]] = {}
-    folders: set[Path] = set()
-    for path in paths:
+def _all_rows(places: Sequence[Path], kind: str, chosen: RowFilter, report: ExportReport) -> Iterator[Row]:
+    for path, file in read_traces(places, report.out):
         before = report.rows
-        folder = path.absolute().parent.parent
-        if folder not in folders:
-            folders.add(folder)
-            videos |= _judged_videos(folder)
         try:
-            for row in ROWS[kind](TraceFile(path, load(path), videos.get(path.absolute())), chosen):
+            if isinstance(file, TraceError):
+                raise file
+            for row in ROWS[kind](file, chosen):
                 report.rows += 1
                 yield row
         except (TraceError, NotForTraining) as reason:
             report.skipped.append(encodable(f"{path}: {str(reason).rstrip('.')}."))
         report.used += report.rows > before
-
-
-def _judged_videos(folder: Path) -> dict[Path, tuple[Path, Path]]:
-    """The videos of each trace of an evaluation in this folder, where it found them; nothing where there is none."""
-    try:
-        results = list(read_results(folder / RESULTS)) if (folder / RESULTS).is_file() else []
-    except BadInput:
-        return {}
-    return {folder / each.trace: (Path(each.pair.first), Path(each.pair.second)) for each in results if each.trace}
 
 
 def _write(rows: Iterable[Row], file: TextIO, kind: str) -> None:

@@ -6,19 +6,32 @@ What is trained is what is shown: prompts, frames, responses to calls and the me
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Protocol, runtime_checkable
 
 from vrthinker_core.backends.base import Backend, BatchBackend, Conversation, GenerationRequest
 from vrthinker_core.batch import stream_one_by_one
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol
-from vrthinker_core.types import Frame, Run, Settings, StopReason, Thumbnail, Turn, Verdict
+from vrthinker_core.types import ClipInfo, Frame, FrameRef, Run, Settings, StopReason, Thumbnail, Turn, Verdict
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Message
 
 LIVE = 64  # Rollouts in one batch
 SEED_STEP = 7919  # Between the seeds of two samples of one pair
+
+
+@runtime_checkable
+class ClipSource(Protocol):
+    """A `FrameSource` that can say what its two clips are."""
+
+    @property
+    def clips(self) -> tuple[ClipInfo, ClipInfo]:
+        """The first clip and the second."""
+
+    def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+        """The frames of the refs, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +127,18 @@ class _Player:
         deliberation, dialect = self._deliberation, self._deliberation.dialect
         verdict, provisional = deliberation.verdict
         assert deliberation.stop_reason is not None
-        started = Started(self._pair.prompt, self._backend.name, dialect.name, self._settings, (None, None), dialect.system)
+        source = self._pair.source
+        clips = source.clips if isinstance(source, ClipSource) else (None, None)
+        started = Started(
+            self._pair.prompt,
+            self._backend.name,
+            dialect.name,
+            self._settings,
+            clips,
+            dialect.system,
+            dialect.rules,
+            notes=self._backend.notes,
+        )
         seconds = sum(turn.completion.seconds for turn in self._turns)
         finished = Finished(deliberation.stop_reason, verdict, provisional, seconds=seconds)
         return Rollout(self._pair, Run(started, tuple(self._turns), finished), tuple(self._prompts))

@@ -61,7 +61,7 @@ def preference_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     decided = {each: known for each, known in known_labels(file.trace).items() if known.label is not Preference.TIE}
     if not decided:
         raise NotForTraining("no video is preferred in any dimension")
-    videos = _videos(file, file.trace)
+    videos = trace_videos(file, file.trace)
     for dimension, known in decided.items():
         first = known.label is Preference.FIRST
         vote = file.trace.vote
@@ -85,7 +85,7 @@ def dpo_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     known = known_labels(file.trace).get(Dimension.OA)
     if known is None or known.label is Preference.TIE:
         raise NotForTraining("no video is preferred overall")
-    first, second = _videos(file, file.trace)
+    first, second = trace_videos(file, file.trace)
     better, worse = (first, second) if known.label is Preference.FIRST else (second, first)
     yield {
         **_head("dpo", file, file.trace),
@@ -102,7 +102,7 @@ def rl_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     """The question as the judge is asked it, both videos, and the answer: all four labels."""
     check_votes(file.trace, chosen)
     labels = _whole(file)
-    videos = _videos(file, file.trace)
+    videos = trace_videos(file, file.trace)
     yield {
         **_head("rl", file, file.trace),
         "question": opening_text(file.trace),
@@ -121,7 +121,7 @@ def videogen_reward_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     check_votes(file.trace, chosen)
     labels = _whole(file)
     row: Row = {"A_model": "", "B_model": "", "prompt": file.trace.started.prompt, "qid": _pair_id(file.trace)}
-    for letter, video in zip("AB", _videos(file, file.trace), strict=True):
+    for letter, video in zip("AB", trace_videos(file, file.trace), strict=True):
         row |= {f"path_{letter}": video["path"], f"fps_{letter}": video["fps"], f"num_frames_{letter}": video["frames"]}
     for dimension, (label, _) in labels.items():
         row["Overall" if dimension is Dimension.OA else dimension.value] = CSV_LABELS[label]
@@ -163,7 +163,7 @@ def _pair_id(run: Run) -> str:
 
 
 def _conversation(file: TraceFile, run: Run, example: Example) -> Row:
-    videos = _videos(file, run)
+    videos = trace_videos(file, run)
     end = run.finished
     return {
         "message_list": [_message(message, videos) for message in example.messages],
@@ -197,7 +197,8 @@ def _place(frame: Frame) -> Row:
     return {"side": int(frame.ref.side), "slot": frame.ref.slot, "index": frame.index, "width": frame.width, "height": frame.height}
 
 
-def _videos(file: TraceFile, run: Run) -> list[Row]:
+def trace_videos(file: TraceFile, run: Run) -> list[Row]:
+    """Both videos of a run: `path` where it was found, `sha256`, `frames`, `fps`. Raises NotForTraining for one never opened."""
     return [_video(file, side, clip) for side, clip in zip(Side, run.started.clips, strict=True)]
 
 

@@ -1,0 +1,192 @@
+"""Labelled pairs from every layout they come in, and what is said of data that cannot be trained with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.labelled_pairs.support import PAIRED, write_table
+from vrthinker_core.commands.export_rows import export_rows
+from vrthinker_core.dialects import make_dialect
+from vrthinker_core.errors import BadInput
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.traces import load, to_json
+from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs, read_pairs
+from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
+from vrthinker_core.training.labelled_pairs.row_file import prompt_in
+from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
+from vrthinker_core.training.rows.teaching import RowFilter
+from vrthinker_core.types import Preference, ProtocolName, Settings, Verdict
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "assets" / "examples"
+EXAMPLE = EXAMPLES / "think-1-what-four-frames-do-not-show"
+TRACE = load(EXAMPLE / "trace.json")
+VIDEOS = (EXAMPLE / "first.mp4", EXAMPLE / "second.mp4")
+assert TRACE.finished is not None
+assert TRACE.finished.verdict is not None
+LABELS = TRACE.finished.verdict
+ANSWER = ", ".join(f"{name}={label}" for name, label in LABELS.labels.items())
+
+
+def write_rows(folder: Path, *rows: object, name: str = "rows.jsonl") -> str:
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return str(folder / name)
+
+
+def published_rl(question: str = TRACE.turns[0].told, answer: object = ANSWER, **more: object) -> dict[str, Any]:
+    return {"question": question, "image": [str(path) for path in VIDEOS], "is_video": True, "qid": "7", "answer": answer} | more
+
+
+def own_export(kind: str) -> Callable[[Path], str]:
+    def write(folder: Path) -> str:
+        out = folder / ("table.csv" if kind == "videogen-reward" else "rows.jsonl")
+        assert export_rows([EXAMPLE], kind, out, RowFilter()).rows
+        return str(out)
+
+    return write
+
+
+def traces(folder: Path) -> str:
+    shutil.copytree(EXAMPLE, folder / "traces" / "one")
+    return str(folder / "traces")
+
+
+def own_table(folder: Path) -> str:
+    named = {"first.mp4": VIDEOS[0], "second.mp4": VIDEOS[1]}
+    for name, path in named.items():
+        shutil.copy(path, folder / name)
+    labels = [str(LABELS.labels[name]) for name in ("TA", "VQ", "MQ", "OA")]
+    return str(write_table(folder, [(*named, TRACE.started.prompt, *labels)], clips=False))
+
+
+WAYS: dict[str, Callable[[Path], str]] = {
+    "published RL rows": lambda folder: write_rows(folder, published_rl()),
+    "published RL list": lambda folder: write_list(folder, published_rl(answer=LABELS.labels)),
+    "published SFT rows": lambda folder: write_rows(
+        folder,
+        {
+            "message_list": [
+                {"role": "user", "content": [{"type": "text", "text": TRACE.turns[0].told}]},
+                {"role": "assistant", "content": [{"type": "text", "text": f"<Answer>{ANSWER}</Answer>"}]},
+            ],
+            "video": [str(path) for path in VIDEOS],
+        },
+    ),
+    "own RL rows": own_export("rl"),
+    "own SFT rows": own_export("sft"),
+    "traces": traces,
+    "table": own_table,
+}
+
+
+def write_list(folder: Path, *rows: object) -> str:
+    (folder / "rows.json").write_text(json.dumps(rows), "utf-8")
+    return str(folder / "rows.json")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_layout_gives_the_same_pair(way: str, tmp_path: Path) -> None:
+    (row,) = read_pairs(WAYS[way](tmp_path))
+    assert not row.fault
+    assert row.prompt == TRACE.started.prompt
+    assert row.labels == LABELS
+    assert [Path(path).read_bytes() for path in (row.first, row.second)] == [path.read_bytes() for path in VIDEOS]
+
+
+def test_the_published_table_of_videogen_reward_is_read(tmp_path: Path) -> None:
+    table = Path(own_export("videogen-reward")(tmp_path))
+    for path in VIDEOS:
+        shutil.copy(path, tmp_path / path.name)
+    table.write_text(table.read_text("utf-8").replace(f"{EXAMPLE.as_posix()}/", ""), "utf-8")
+    (row,) = read_pairs(str(table))
+    assert (row.prompt, row.labels, row.fault) == (TRACE.started.prompt, LABELS, "")
+
+
+@pytest.mark.parametrize("protocol", ["paired", "concat"])
+@pytest.mark.parametrize("preset", ["card", "clean"])
+def test_the_prompt_is_found_in_the_question_of_every_card(protocol: ProtocolName, preset: str) -> None:
+    prompt = "Two balls.\nPrompt: a third one"
+    settings = Settings(preset=preset)  # type: ignore[arg-type]
+    question = make_dialect(settings, protocol).opening_messages(prompt, ())[-1].text
+    assert prompt_in(question) == prompt
+    assert prompt_in(f"<video><video>{question}") == prompt
+    assert prompt_in(prompt) == prompt
+    assert prompt_in(question.replace("Prompt:", "It was").replace("The prompt is:", "It was")) is None
+
+
+def test_a_persons_label_counts_before_any_judges_and_judges_who_differ_say_nothing(tmp_path: Path) -> None:
+    assert TRACE.finished is not None
+    other = replace(LABELS, MQ=Preference((int(LABELS.labels["MQ"]) + 1) % 3))
+    contradicting = replace(TRACE, finished=replace(TRACE.finished, verdict=other))
+    for name, trace in (("a", TRACE), ("b", contradicting)):
+        shutil.copytree(EXAMPLE, tmp_path / name)
+        (tmp_path / name / "trace.json").write_bytes(to_json(trace))
+    shutil.rmtree(tmp_path / "b" / "none", ignore_errors=True)
+    rows = read_pairs(f"traces:{tmp_path}")
+    assert [row.labels for row in rows] == [LABELS, other], "the videos lie in different folders: two pairs"
+    (tmp_path / "a" / "again.json").write_bytes(to_json(contradicting))
+    assert read_pairs(f"traces:{tmp_path / 'a'}")[0].labels == replace(LABELS, MQ=None)
+
+
+def test_drawn_pairs_are_named_by_their_seed() -> None:
+    assert open_pairs("drawn:12", PAIRED) == DrawnPairSet(12)
+    with pytest.raises(BadInput, match="no seed"):
+        open_pairs("drawn:x", PAIRED)
+
+
+def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
+    rows = [("a.mp4", "b.mp4", f"Prompt {number}", "1", "0", "2", "1") for number in range(3)]
+    table = write_table(tmp_path, rows, clips=False)
+    with pytest.raises(BadInput, match=r"^Row 1: There is no file a\.mp4; 3 rows of 3 cannot be used\. "):
+        open_pairs(str(table), PAIRED)
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        (published_rl(answer="TA=3, VQ=1, MQ=0, OA=1"), "TA is '3', which is no label"),
+        (published_rl(answer="none"), "no pair with a label"),
+        (published_rl(question="Compare their Motion Quality (MQ). It shows a dog."), "worded as no card"),
+        (published_rl(question=""), "prompt is empty"),
+        (published_rl(image=["one.mp4"]), "does not name two videos"),
+        (published_rl(is_video=False), "does not name two videos"),
+        (published_rl(image=["gone.mp4", "gone.mp4"]), "no file gone.mp4"),
+        ("text", "no JSON object"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_one_sentence(row: object, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput) as refused:
+        open_pairs(write_rows(tmp_path, row), PAIRED)
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("content", ["", "{no json", "\xff\xfe"])
+def test_a_file_without_rows_is_one_sentence(content: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(content.encode("latin-1"))
+    with pytest.raises(BadInput, match=r"holds no|not UTF-8"):
+        open_pairs(str(tmp_path / "rows.jsonl"), PAIRED)
+
+
+def test_what_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="no file or folder"):
+        open_pairs(str(tmp_path / "gone"), PAIRED)
+    with pytest.raises(BadInput, match="holds no pair"):
+        open_pairs(str(tmp_path), PAIRED)
+
+
+def test_pairs_that_people_could_not_judge_are_left_out() -> None:
+    rows = [EvaluationPair(str(number), number, "p", "a", "b", labels=Verdict(OA=Preference.TIE)) for number in range(3)]
+    rows[0] = replace(rows[0], left_out="People could not say.")
+    rows[1] = replace(rows[1], labels=Verdict())
+    pairs = VideoPairSet(rows, PAIRED)
+    assert (pairs.size, pairs.pair(0).truth) == (1, Verdict(OA=Preference.TIE))
+    with pytest.raises(IndexError):
+        pairs.pair(1)
+    pairs.close()

@@ -1,0 +1,70 @@
+"""Opens the labelled pairs that `--data` names: drawn ones, a data set, rows, or a folder of traces."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.results.datasets import DATASETS
+from vrthinker_core.results.datasets.mj_bench_video import FILE as MJ_BENCH
+from vrthinker_core.results.datasets.videogen_reward import FILE as VIDEOGEN
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
+from vrthinker_core.training.labelled_pairs.row_file import read_row_file
+from vrthinker_core.training.labelled_pairs.traced_pairs import read_traced_pairs
+from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
+from vrthinker_core.types.geometry import FrameLayout
+
+CHOICES = "drawn:SEED, KIND:PATH, or a path whose kind is seen from it"
+READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {**DATASETS, "rows": read_row_file, "traces": read_traced_pairs}
+"""By the word for KIND."""
+
+
+def open_pairs(data: str, layout: FrameLayout) -> PairSet:
+    """The pair set of `data`, one of `CHOICES`; `layout`: of the dialect that is trained, for the frames of video files.
+
+    Raises BadInput where nothing can be read, a video is missing, a label is none, or no pair has one.
+    """
+    kind, _, rest = data.partition(":")
+    if kind == "drawn":
+        if not rest.isascii() or not rest.isdecimal():
+            raise BadInput(f"drawn:{rest} names no seed: give a whole number from 0 on, as in drawn:1.")
+        return DrawnPairSet(int(rest))
+    return VideoPairSet(read_pairs(data), layout)
+
+
+def read_pairs(data: str) -> list[EvaluationPair]:
+    """The rows of a data set, broken ones among them. Raises BadInput where nothing can be read."""
+    kind, _, rest = data.partition(":")
+    if kind not in READERS or not rest:
+        kind, rest = kind_of(Path(data)), data
+    path = Path(rest)
+    if not path.exists():
+        raise BadInput(f"There is no file or folder {path}: name the training data as {CHOICES}.")
+    rows = READERS[kind](path.absolute())
+    if not rows:
+        raise BadInput(f"{path} holds no pair.")
+    return rows
+
+
+def kind_of(path: Path) -> str:
+    """Which reader a path is for."""
+    if path.is_dir():
+        if (path / VIDEOGEN).exists():
+            return "videogen-reward"
+        if (path / MJ_BENCH).exists():
+            return "mj-bench-video"
+        return "genai-bench" if any(path.glob("*.parquet")) or any(path.glob("*/*.parquet")) else "traces"
+    if path.suffix == ".parquet":
+        return "genai-bench"
+    if path.suffix in (".jsonl", ".json"):
+        return "mj-bench-video" if path.name == MJ_BENCH else "rows"
+    return "videogen-reward" if "path_A" in _head(path) else "csv"
+
+
+def _head(path: Path) -> str:
+    """The beginning of a file; "" for one that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1000).decode("utf-8", "replace").lstrip("\ufeff")
+    except OSError:
+        return ""
