@@ -19,6 +19,7 @@ from vrthinker_core.commands.arguments import LINE_SECONDS, JudgeOption, print_e
 from vrthinker_core.commands.evaluation_commands import evaluate, report
 from vrthinker_core.commands.rank_command import rank
 from vrthinker_core.commands.setting_options import with_setting_options
+from vrthinker_core.commands.training.teacher_command import teacher
 from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VrThinkerError
 from vrthinker_core.types import Settings
 
@@ -128,6 +129,7 @@ def branch(
 app.command()(evaluate)
 app.command()(report)
 app.command()(rank)
+app.command()(teacher)
 
 
 @app.command()

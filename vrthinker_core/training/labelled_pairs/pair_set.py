@@ -1,5 +1,7 @@
 """Pair sets: labelled pairs known by their numbers, so that where a training run stands in its data is one integer."""
 
+import hashlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -7,8 +9,11 @@ from typing import Protocol
 import numpy as np
 
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
+from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, draw_pair
+from vrthinker_core.training.drawn_world.video_files import FRAME_RATE
 from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
 
 TRAINING_SEEDS = 2_000_000_000  # Seeds of drawn pairs to train with lie below; from here on pairs are for measuring alone
 
@@ -24,12 +29,36 @@ class PairSet(Protocol):
         """The pair of a number. Raises IndexError where there is none."""
 
 
+class DrawnClips:
+    """A `ClipSource` over a drawn pair: its frames, and a name and a digest for each of its clips, which are in no file."""
+
+    def __init__(self, drawn: DrawnPair, size: int) -> None:
+        """`size`: pixels per side of a frame."""
+        self._drawn, self._size, self._frames = drawn, size, DrawnFrames(drawn, size)
+
+    @property
+    def clips(self) -> tuple[ClipInfo, ClipInfo]:
+        """The two clips as a trace names them."""
+        first, second = (self._clip(side) for side in Side)
+        return first, second
+
+    def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+        """The frames of the refs, in their order."""
+        return self._frames(refs)
+
+    def _clip(self, side: Side) -> ClipInfo:
+        name = f"drawn-{self._drawn.seed}-{'ab'[side - 1]}"
+        digest = hashlib.sha256(f"{name}-{self._size}".encode()).hexdigest()
+        return ClipInfo(name, digest, "drawn", "none", self._size, self._size, FRAMES, FRAME_RATE, FRAMES / FRAME_RATE)
+
+
 @dataclass(frozen=True, slots=True)
 class DrawnPairSet:
     """Drawn pairs without end, never those that judges are measured with."""
 
     seed: int  # Sets of other seeds have other pairs
     frame_size: int = 112  # Pixels per side of a frame
+    draw: Callable[[int], DrawnPair] = draw_pair  # Gives the drawn pair of a seed
 
     @property
     def size(self) -> None:
@@ -39,14 +68,14 @@ class DrawnPairSet:
     def pair(self, number: int) -> LabelledPair:
         """The pair of a number from 0 on."""
         drawn = self.drawn(number)
-        return LabelledPair(drawn.prompt, drawn.verdict, DrawnFrames(drawn, self.frame_size), number)
+        return LabelledPair(drawn.prompt, drawn.verdict, DrawnClips(drawn, self.frame_size), number)
 
     def drawn(self, number: int) -> DrawnPair:
         """The same pair with all that is known of it."""
         if number < 0:
             raise IndexError(number)
         state = int(np.random.SeedSequence((self.seed, number)).generate_state(1, np.uint64)[0])
-        return draw_pair(state % TRAINING_SEEDS)
+        return self.draw(state % TRAINING_SEEDS)
 
 
 @dataclass(frozen=True, slots=True)

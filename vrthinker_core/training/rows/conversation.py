@@ -9,6 +9,7 @@ from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.types import Frame, FrameRef, ProtocolName, Run, Thumbnail, Turn
+from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import GeneratedText, Message
 
 
@@ -33,11 +34,12 @@ def examples(run: Run) -> Iterator[Example]:
     One example holds all turns as long as each prompt goes on where the last one ended. Where a memory window has taken frames
     away it does not, so the turns before are an example of their own.
     """
-    prompts, first = _prompts(run), 0
+    prompts, first = sent_prompts(run), 0
     for k, (prompt, turn) in enumerate(zip(prompts, run.turns, strict=True)):
         if k + 1 < len(prompts) and prompts[k + 1][: len(prompt)] == prompt:
             continue
-        messages = (*prompt, Message("assistant", (GeneratedText(turn.reply.text),)))
+        written = turn.completion.tokens if turn.reply.text == turn.completion.text else ()
+        messages = (*prompt, Message("assistant", (GeneratedText(turn.reply.text, written),)))
         replies = [position for position, message in enumerate(messages) if message.role == "assistant"]
         yield Example(messages, tuple(replies[first:]))
         first = len(replies)
@@ -51,8 +53,8 @@ def run_dialect(run: Run) -> Dialect:
         raise NotForTraining(f"its settings are not possible: {bad}") from None
 
 
-def _prompts(run: Run) -> list[tuple[Message, ...]]:
-    """What was sent before each reply."""
+def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Message, ...]]:
+    """What was sent before each reply; with a `source` of the pair's frames they hold their pixels. Raises NotForTraining."""
     dialect = run_dialect(run)
     last = run.turns[-1] if run.turns else None
     follows = last is not None and last.forced and last.told.endswith(dialect.force_answer())
@@ -60,7 +62,7 @@ def _prompts(run: Run) -> list[tuple[Message, ...]]:
         run.started.prompt,
         dialect,
         run.started.settings,
-        lambda refs: _frames(run, dialect, refs),
+        source or (lambda refs: _frames(run, dialect, refs)),
         follows_instructions=follows,
     )
     prompts = []

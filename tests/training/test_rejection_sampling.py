@@ -1,0 +1,89 @@
+"""Rejection sampling: hard pairs first, and labels as they were among the pairs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from vrthinker_core.training.filters import Outcome, Reason, label_shares
+from vrthinker_core.training.rejection_sampling import ChoiceOptions, choose_runs
+
+NAMES = ("TA", "MQ", "VQ", "OA")
+
+
+def blind_judge(pairs: int, samples: int = 8, seed: int = 0) -> Iterator[Outcome]:
+    """Labels are even in every dimension; the judge is right about ties in motion four times as often as about anything else."""
+    rng = random.Random(seed)
+    for pair in range(pairs):
+        truth = {name: rng.randrange(3) for name in NAMES}
+        for sample in range(samples):
+            right = rng.random() < (0.8 if truth["MQ"] == 0 else 0.2)
+            given = truth if right else truth | {"MQ": (truth["MQ"] + 1) % 3}
+            yield Outcome(pair, sample, truth, given, "" if right else Reason.LABELS, replies=f"{pair} {sample}")
+
+
+def outcome(pair: int, sample: int, kept: bool = True, replies: str = "", **truth: int) -> Outcome:
+    labels = dict.fromkeys(NAMES, 0) | truth
+    return Outcome(pair, sample, labels, labels, "" if kept else Reason.LABELS, replies=replies or f"{pair} {sample}")
+
+
+def excess(shares: dict[str, dict[int, float]], wanted: dict[str, dict[int, float]]) -> float:
+    return max(share - wanted[name][label] for name, labels in shares.items() for label, share in labels.items())
+
+
+def test_plain_rejection_prefers_what_needs_no_look_and_the_choice_does_not() -> None:
+    outcomes = list(blind_judge(300))
+    plain = choose_runs(outcomes, ChoiceOptions(each=8, tolerance=1, easy=100))
+    assert plain.shares["MQ"][0] > 0.55, "this is what would be learnt without a choice"
+    options = ChoiceOptions(each=2, tolerance=0.03, least=0.2, easy=100)
+    chosen = choose_runs(outcomes, options)
+    assert excess(chosen.shares, chosen.report.labels_before) <= 0.03
+    assert len(chosen.outcomes) >= 150
+    assert chosen.shares == label_shares([each.truth for each in chosen.outcomes])
+    assert all(each.kept for each in chosen.outcomes)
+    assert max(sum(each.pair == pair for each in chosen.outcomes) for pair in range(300)) <= 2
+
+
+def test_the_choice_depends_on_no_order() -> None:
+    outcomes = list(blind_judge(40))
+    shuffled = random.Random(1).sample(outcomes, len(outcomes))
+    assert choose_runs(shuffled) == choose_runs(outcomes)
+
+
+def test_pairs_that_are_sometimes_wrong_come_before_those_that_never_are() -> None:
+    easy = [outcome(pair, sample) for pair in range(6) for sample in range(2)]
+    hard = [outcome(pair, sample, kept=sample == 0) for pair in range(6, 9) for sample in range(2)]
+    chosen = choose_runs([*easy, *hard])
+    assert (len(chosen.outcomes), chosen.hard) == (6, 3)
+    assert {each.pair for each in chosen.outcomes} >= {6, 7, 8}
+    assert choose_runs([*easy, *hard], ChoiceOptions(most=3)).hard == 3
+    assert len(choose_runs(easy).outcomes) == 6, "where all are easy they are all there is"
+
+
+def test_balancing_leaves_its_least_however_uneven_the_survivors_are() -> None:
+    survivors = [outcome(pair, 0) for pair in range(10)]
+    lost = [outcome(pair, 0, kept=False, MQ=1) for pair in range(10, 30)]
+    assert len(choose_runs([*survivors, *lost], ChoiceOptions(least=0.5)).outcomes) == 5
+
+
+@pytest.mark.parametrize(("words", "kept"), [(("a", "a", "a"), 1), (("a", "b", "a"), 2)])
+def test_runs_of_the_same_words_count_once(words: tuple[str, ...], kept: int) -> None:
+    outcomes = [outcome(0, sample, replies=word) for sample, word in enumerate(words)]
+    assert len(choose_runs([*outcomes, outcome(0, 9, kept=False)], ChoiceOptions(each=3)).outcomes) == kept
+
+
+def test_what_survives_is_said_by_dimension_with_labels_before_and_after() -> None:
+    chosen = choose_runs(list(blind_judge(60)))
+    assert chosen.lines[0].startswith(f"{chosen.report.kept} of 480 runs kept")
+    assert any(line.startswith("MQ: ") and "well-formed runs are right" in line for line in chosen.lines)
+    assert (
+        f"{len(chosen.outcomes)} runs chosen to learn from; {chosen.hard} are of pairs that were sometimes wrong." in chosen.lines
+    )
+    assert sum(line.startswith("MQ: tie / 1 / 2 were") for line in chosen.lines) == 2
+
+
+def test_where_nothing_survives_nothing_is_chosen() -> None:
+    assert choose_runs([outcome(0, 0, kept=False)]).outcomes == ()
+    assert choose_runs([]).lines == ["0 of 0 runs kept, of 0 of 0 pairs.", *choose_runs([]).lines[1:]]

@@ -1,0 +1,175 @@
+"""A teacher: every run an ordinary trace, what passes the filters learnt from, and nothing made twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import run as run_command
+from tests.training.labelled_pairs.support import PAIRED, write_table
+from tests.training.test_token_rows import look, nano
+from vrthinker_core import ScriptedBackend
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.errors import BackendRefused, BadInput
+from vrthinker_core.results.datasets import read_dataset
+from vrthinker_core.traces import jpeg_size, load
+from vrthinker_core.training.drawn_world.scenes import DrawnPair
+from vrthinker_core.training.filters import Outcome, Reason
+from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
+from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
+from vrthinker_core.training.rollouts import Rollout, play
+from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
+from vrthinker_core.training.rows.rollout_trace import to_rollout, to_trace
+from vrthinker_core.training.teacher import TeacherJob, kept_rollouts, run_teacher, scripted_teacher
+from vrthinker_core.training.token_rows import token_rows
+from vrthinker_core.types import ProtocolName, Settings
+
+__all__ = ["nano"]
+PAIRS = DrawnPairSet(3)
+JOB = TeacherJob("a script", "drawn:3", Settings())
+
+
+def answer(labels: dict[str, int]) -> str:
+    told = ", ".join(f"{name}={labels[name]}" for name in ("TA", "VQ", "MQ", "OA"))
+    return f"<Snapshot>a</Snapshot><Think>b</Think><Answer>{told}</Answer>"
+
+
+def write_replies(drawn: DrawnPair, protocol: ProtocolName) -> Sequence[str]:
+    return look(drawn.seed % 128), answer(drawn.verdict.labels)
+
+
+SCRIPTED = scripted_teacher(PAIRS, write_replies, "paired")
+
+
+def test_a_teacher_that_knows_the_truth_is_kept_whole(tmp_path: Path) -> None:
+    made = list(run_teacher(PAIRS, range(3), SCRIPTED, JOB, tmp_path))
+    assert all(outcome.kept for outcome in made)
+    assert read_outcomes(tmp_path) == made
+    for outcome in made:
+        trace = load(tmp_path / outcome.file)
+        assert trace.finished is not None
+        assert trace.finished.verdict == PAIRS.drawn(outcome.pair).verdict
+        assert [len(turn.frames) for turn in trace.turns] == [8, 2]
+        assert {jpeg_size(frame.jpeg) for turn in trace.turns for frame in turn.frames} == {(112, 112)}
+
+
+def test_a_stopped_teacher_goes_on_without_making_anything_twice(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def judge(number: int) -> ScriptedBackend:
+        asked.append(number)
+        return SCRIPTED(number)  # type: ignore[return-value]
+
+    whole = list(run_teacher(PAIRS, range(4), SCRIPTED, JOB, tmp_path / "whole"))
+    for outcome in run_teacher(PAIRS, range(4), judge, JOB, tmp_path / "stopped"):
+        if outcome.pair == 1:
+            break
+    file = tmp_path / "stopped" / OUTCOMES
+    file.write_bytes(file.read_bytes() + b'{"pair": 2, "sam')  # as a killed process leaves it
+    asked.clear()
+    list(run_teacher(PAIRS, range(4), judge, JOB, tmp_path / "stopped"))
+    assert set(asked) == {2, 3}
+    assert read_outcomes(tmp_path / "stopped") == whole
+    asked.clear()
+    assert list(run_teacher(PAIRS, range(4), judge, JOB, tmp_path / "stopped")) == []
+    assert not asked
+
+
+def test_a_judge_that_breaks_off_leaves_what_was_made(tmp_path: Path) -> None:
+    def judge(number: int) -> ScriptedBackend:
+        replies = [BackendRefused("The server is gone.")] if number == 2 else write_replies(PAIRS.drawn(number), "paired")
+        return ScriptedBackend(replies, protocol="paired")
+
+    with pytest.raises(BackendRefused):
+        list(run_teacher(PAIRS, range(4), judge, JOB, tmp_path))
+    assert [outcome.pair for outcome in read_outcomes(tmp_path)] == [0, 1]
+
+
+@pytest.mark.parametrize("other", [replace(JOB, judge="x"), replace(JOB, settings=Settings(seed=1)), replace(JOB, samples=2)])
+def test_runs_of_another_job_are_never_mixed(other: TeacherJob, tmp_path: Path) -> None:
+    list(run_teacher(PAIRS, range(1), SCRIPTED, JOB, tmp_path))
+    with pytest.raises(BadInput, match="runs with another value of"):
+        list(run_teacher(PAIRS, range(1), SCRIPTED, other, tmp_path))
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(BadInput, match="other files"):
+        list(run_teacher(PAIRS, range(1), SCRIPTED, JOB, tmp_path))
+    with pytest.raises(BadInput, match="Cannot write"):
+        list(run_teacher(PAIRS, range(1), SCRIPTED, JOB, tmp_path / "letter.txt" / "below"))
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_video_that_cannot_be_read_costs_its_own_pair_alone(tmp_path: Path) -> None:
+    table = write_table(tmp_path, [(f"{n}a.mp4", f"{n}b.mp4", f"Prompt {n}", "1", "0", "2", "1") for n in range(3)])
+    (tmp_path / "1b.mp4").write_bytes((tmp_path / "1b.mp4").read_bytes()[:400])
+    judge = ScriptedBackend([answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1})], protocol="paired")
+    with VideoPairSet(read_dataset("csv", table), PAIRED) as pairs:
+        made = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
+        assert [outcome.reason for outcome in made] == ["", Reason.VIDEO, ""]
+        assert "1b.mp4" in made[1].sentence
+        clips = load(tmp_path / "out" / made[0].file).started.clips
+        assert [clip and clip.name for clip in clips] == ["0a.mp4", "0b.mp4"]
+        write_table(tmp_path, [("1b.mp4", "1b.mp4", "p", "1", "1", "1", "1")], name="mended.csv")
+        again = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
+    assert [(outcome.pair, outcome.reason) for outcome in again] == [(1, "")]
+
+
+@pytest.fixture(scope="module")
+def rollout(nano: TransformersBackend) -> Rollout:
+    (found,) = play([PAIRS.pair(0)], nano, Settings())
+    return found
+
+
+def test_what_the_judge_itself_wrote_comes_back_token_for_token(
+    nano: TransformersBackend, rollout: Rollout, tmp_path: Path
+) -> None:
+    (outcome,) = run_teacher(PAIRS, range(1), nano, TeacherJob("nano", "drawn:3", keep_all=False), tmp_path)
+    assert outcome.kept
+    (stored,) = kept_rollouts(tmp_path, PAIRS, keep_tokens=True)
+    assert list(token_rows(stored, nano.loaded)) == list(token_rows(rollout, nano.loaded))
+    sent = [[frame.rgb for message in prompt for frame in message.frames] for prompt in rollout.prompts]
+    assert [[frame.rgb for message in prompt for frame in message.frames] for prompt in stored.prompts] == sent
+    told = [[message.text for message in prompt] for prompt in rollout.prompts]
+    assert [[message.text for message in prompt] for prompt in stored.prompts] == told
+
+
+def test_a_strangers_tokens_are_never_learnt(nano: TransformersBackend, rollout: Rollout) -> None:
+    trace = to_trace(rollout)
+    strange = replace(
+        trace, turns=tuple(replace(turn, completion=replace(turn.completion, tokens=(5, 6, 7))) for turn in trace.turns)
+    )
+    (row,) = token_rows(to_rollout(strange, rollout.pair, keep_tokens=False), nano.loaded)
+    (own,) = token_rows(rollout, nano.loaded)
+    written = "".join(turn.completion.text + "<|im_end|>" for turn in rollout.run.turns)
+    assert nano.loaded.tokenizer.decode([label for label in row.labels if label >= 0]) == written
+    assert row.items == own.items
+
+
+def test_outcomes_are_read_back_whatever_they_say(tmp_path: Path) -> None:
+    (tmp_path / OUTCOMES).write_text('{"format": "vr-thinker-outcomes/1"}\n' + json.dumps({"pair": 1}) + "\n")
+    with pytest.raises(BadInput, match="Line 2"):
+        read_outcomes(tmp_path)
+    with pytest.raises(BadInput, match="no runs of a teacher"):
+        read_outcomes(tmp_path / "gone")
+    assert Outcome(1, 0, {}).kept
+
+
+def test_the_command_says_what_can_be_learnt_from(tmp_path: Path) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text(json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"}))
+    table = write_table(tmp_path, [(f"{n}a.mp4", f"{n}b.mp4", "p", "1", "0", str(n), "1") for n in (1, 2)])
+    asked = ("teacher", "--judge", f"scripted:{script}", "--data", table, "--out", tmp_path / "out")
+    done = run_command(*asked)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 runs kept, of 1 of 2 pairs." in done.stdout
+    assert "MQ: 1 of 2 well-formed runs are right (50 %)." in done.stdout
+    assert len(list((tmp_path / "out" / "traces").glob("*.json"))) == 2
+    assert run_command(*asked).stdout == done.stdout
+    refused = run_command("teacher", "--judge", f"scripted:{script}", "--data", "drawn:1", "--out", tmp_path / "other")
+    assert (refused.returncode, refused.stderr.strip()) == (2, "Drawn pairs never end: say how many with --pairs.")

@@ -1,0 +1,70 @@
+"""The command `teacher`: runs of any judge over pairs with known labels, to be learnt from."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vrthinker_core.commands.arguments import INTERRUPTED, NOTHING_JUDGED, JudgeOption, print_error, progress, stop_on_signal
+from vrthinker_core.commands.setting_options import with_setting_options
+from vrthinker_core.errors import BadInput
+from vrthinker_core.types import Settings
+
+if TYPE_CHECKING:
+    from vrthinker_core.training.labelled_pairs.pair_set import PairSet
+
+
+@with_setting_options
+def teacher(
+    *,
+    data: Annotated[str, typer.Option(help="drawn:SEED, a data set, a table, rows, or a folder of traces.")],
+    out: Annotated[Path, typer.Option(help="Folder of the runs: a new one, or one to go on with.")],
+    judge: JudgeOption = None,
+    pairs: Annotated[int | None, typer.Option(help="How many pairs, from the first on. [default: all of the data]")] = None,
+    samples: Annotated[int, typer.Option(help="Runs of each pair.")] = 1,
+    settings: Settings,
+) -> None:
+    """Run a judge over pairs with known labels, and say which of its runs can be learnt from.
+
+    Every run is kept as a trace as it ends. Calling the command again goes on where it stopped.
+    """
+    from vrthinker_core.backends.factory import default_choice, open_backend
+    from vrthinker_core.dialects import make_dialect
+    from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
+    from vrthinker_core.training.filters import report_outcomes
+    from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
+    from vrthinker_core.training.rows.outcome_file import read_outcomes
+    from vrthinker_core.training.teacher import TeacherJob, run_teacher
+
+    if samples < 1:
+        raise BadInput(f"--samples {samples} makes no run: give a number from 1 up.")
+    choice = judge or default_choice()
+    backend = open_backend(choice)
+    layout = frame_layout(make_dialect(settings, chosen_protocol(settings, backend.protocol)))
+    pair_set = open_pairs(data, layout)
+    numbers = range(_how_many(pair_set, pairs))
+    job = TeacherJob(choice, data, settings, samples)
+    with stop_on_signal() as stopped, progress("runs") as advance:
+        made = 0
+        for made, _ in enumerate(run_teacher(pair_set, numbers, backend, job, out), start=1):
+            advance(made, len(numbers) * samples)
+            if stopped():
+                break
+    report = report_outcomes(read_outcomes(out))
+    for line in report.lines:
+        print(line)
+    if stopped():
+        print_error("Stopped; call the command again to go on.")
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if report.kept else NOTHING_JUDGED)
+
+
+def _how_many(pair_set: "PairSet", wanted: int | None) -> int:
+    """How many pairs are judged. Raises BadInput."""
+    if wanted is not None and wanted < 1:
+        raise BadInput(f"--pairs {wanted} takes no pair: give a number from 1 up.")
+    if wanted is None and pair_set.size is None:
+        raise BadInput("Drawn pairs never end: say how many with --pairs.")
+    if wanted is None or pair_set.size is None:
+        return wanted or pair_set.size or 0
+    return min(wanted, pair_set.size)

@@ -1,0 +1,32 @@
+"""A rollout as an ordinary trace, with its pictures, and a trace as the rollout that it was."""
+
+from dataclasses import replace
+
+from vrthinker_core.dialects import Dialect
+from vrthinker_core.traces import make_thumbnail
+from vrthinker_core.training.rollouts import LabelledPair, Rollout
+from vrthinker_core.training.rows.conversation import run_dialect, sent_prompts
+from vrthinker_core.types import Run, Trace, Turn
+from vrthinker_core.types.messages import Message
+
+
+def to_trace(rollout: Rollout) -> Trace:
+    """The run with the pictures that were new in each turn, as the product keeps them: the page opens it like any other."""
+    run, dialect = rollout.run, run_dialect(rollout.run)
+    turns = [_with_pictures(turn, prompt[-1], dialect) for turn, prompt in zip(run.turns, rollout.prompts, strict=True)]
+    return Trace(run.started, tuple(turns), run.finished)
+
+
+def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
+    """The rollout of a stored run, over the frames of its pair.
+
+    `keep_tokens`: the model that is trained wrote it, so its tokens are learnt as they are; those of another model mean nothing to
+    it, and the text is tokenised anew. Raises NotForTraining where today's rendering is not what the trace says was sent.
+    """
+    if not keep_tokens:
+        run = replace(run, turns=tuple(replace(turn, completion=replace(turn.completion, tokens=())) for turn in run.turns))
+    return Rollout(pair, run, tuple(sent_prompts(run, pair.source)))
+
+
+def _with_pictures(turn: Turn, new: Message, dialect: Dialect) -> Turn:
+    return replace(turn, frames=tuple(make_thumbnail(frame, dialect.frame_number(frame.ref)) for frame in new.frames))

@@ -1,0 +1,132 @@
+"""A teacher: any judge over pairs whose labels are known, through the product's loop; what it wrote is kept to be learnt from.
+
+The folder holds `outcomes.jsonl`, a line for each run, and `traces/`, which `python app.py --runs` opens. A killed teacher goes on
+where it stopped.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from vrthinker_core.backends.base import Backend
+from vrthinker_core.backends.scripted import ScriptedBackend
+from vrthinker_core.errors import BadInput, VideoError
+from vrthinker_core.text import encodable
+from vrthinker_core.traces import load, to_json, write_atomically
+from vrthinker_core.training.drawn_world.scenes import DrawnPair
+from vrthinker_core.training.filters import Outcome, Reason, Refusal, refusal
+from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
+from vrthinker_core.training.rows.outcome_file import OutcomeFile, read_outcomes
+from vrthinker_core.training.rows.rollout_trace import to_rollout, to_trace
+from vrthinker_core.types import ProtocolName, Run, Settings
+
+TRACES = "traces"  # Folder beside the outcomes
+SCRIPTED_TEACHER = "scripted teacher"  # Its display name
+
+BackendOfPair = Callable[[int], Backend]
+"""The judge of the pair with a number: a script that knows the truth of its pair is another one for each."""
+
+WriteReplies = Callable[[DrawnPair, ProtocolName], Sequence[str]]
+"""The replies of a run over a drawn pair, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherJob:
+    """What a teacher does. Its folder goes on only with the very same."""
+
+    judge: str  # As it was chosen
+    data: str  # As the pairs were chosen
+    settings: Settings = Settings()
+    samples: int = 1  # Runs of each pair
+    live: int = 32  # Runs side by side
+    keep_all: bool = True  # Traces of runs that do not pass the filters are stored, too
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a folder to be gone on with."""
+        return {"judge": self.judge, "data": self.data, "settings": asdict(self.settings), "samples": self.samples}
+
+
+def run_teacher(
+    pairs: PairSet, numbers: Iterable[int], judge: Backend | BackendOfPair, job: TeacherJob, out: Path
+) -> Iterator[Outcome]:
+    """Judge the pairs of these numbers; gives what becomes of each run that was not there yet.
+
+    Raises BadInput where `out` holds the runs of another job or cannot be written, and what the judge raises. A pair whose video
+    cannot be read is an outcome, and is tried again when the teacher is called again.
+    """
+    with OutcomeFile(out, job.identity, TRACES) as file:
+        done = {(each.pair, each.sample) for each in file.outcomes if each.reason != Reason.VIDEO}
+        missing = (number for number in numbers if any((number, sample) not in done for sample in range(job.samples)))
+        many = max(1, job.live // job.samples)
+        while chunk := list(islice(missing, many)):
+            for number, sample, played in _play_chunk(pairs, chunk, judge, job):
+                if (number, sample) not in done:
+                    outcome = _store(number, sample, played, pairs.pair(number), job, out)
+                    file.append(outcome)
+                    yield outcome
+
+
+def scripted_teacher(pairs: DrawnPairSet, write: WriteReplies, protocol: ProtocolName) -> BackendOfPair:
+    """The teacher of drawn pairs: for each a script that `write` makes from all that is known of it."""
+    return lambda number: ScriptedBackend(write(pairs.drawn(number), protocol), protocol, SCRIPTED_TEACHER)
+
+
+def kept_rollouts(out: Path, pairs: PairSet, chosen: Sequence[Outcome] | None = None, *, keep_tokens: bool) -> Iterator[Rollout]:
+    """The rollouts of the outcomes that are kept, or of `chosen`; `keep_tokens` as in `to_rollout`. Raises BadInput, TraceError."""
+    for outcome in chosen if chosen is not None else [each for each in read_outcomes(out) if each.kept]:
+        yield to_rollout(load(out / outcome.file), pairs.pair(outcome.pair), keep_tokens=keep_tokens)
+
+
+Played = tuple[int, int, Rollout | VideoError]  # Pair, sample, and what came of it
+
+
+def _play_chunk(pairs: PairSet, chunk: Sequence[int], judge: Backend | BackendOfPair, job: TeacherJob) -> Iterator[Played]:
+    """All side by side. Where a video cannot be read one after another, so that only its own pair is lost."""
+    try:
+        if not callable(judge):
+            yield from list(_play(pairs, chunk, judge, job))
+            return
+    except VideoError:
+        pass
+    for number in chunk:
+        try:
+            yield from list(_play(pairs, [number], judge(number) if callable(judge) else judge, job))
+        except VideoError as error:
+            yield from ((number, sample, error) for sample in range(job.samples))
+
+
+def _play(pairs: PairSet, numbers: Sequence[int], judge: Backend, job: TeacherJob) -> Iterator[Played]:
+    rollouts = play([pairs.pair(number) for number in numbers], judge, job.settings, job.samples, job.live)
+    order = [(number, sample) for number in numbers for sample in range(job.samples)]
+    for (number, sample), rollout in zip(order, rollouts, strict=True):
+        yield number, sample, rollout
+
+
+def _store(number: int, sample: int, played: Rollout | VideoError, pair: LabelledPair, job: TeacherJob, out: Path) -> Outcome:
+    """Pass the run through the filters and keep its trace. Raises BadInput where the disk is full."""
+    outcome = Outcome(number, sample, pair.truth.labels)
+    if isinstance(played, VideoError):
+        return replace(outcome, reason=Reason.VIDEO, sentence=encodable(str(played)))
+    outcome = judged(outcome, played.run, refusal(played.run, pair.truth))
+    if not (outcome.kept or job.keep_all):
+        return outcome
+    outcome = replace(outcome, file=f"{TRACES}/pair-{number:06d}-{sample}.json")
+    try:
+        write_atomically(out / outcome.file, to_json(to_trace(played)))
+    except OSError as error:
+        raise BadInput(f"Cannot write to {out}: {error.strerror or error}. What is there already is kept.") from None
+    return outcome
+
+
+def judged(outcome: Outcome, run: Run, refused: Refusal | None) -> Outcome:
+    """The outcome with what its run says, and whether it is kept."""
+    end = run.finished
+    given = end.verdict.labels if end and end.verdict and not end.provisional else {}
+    digest = hashlib.sha256("\0".join(turn.completion.text for turn in run.turns).encode("utf-8", "replace")).hexdigest()[:16]
+    why = (str(refused.reason), refused.sentence) if refused else ("", "")
+    return replace(outcome, given=given, reason=why[0], sentence=why[1], replies=digest)
