@@ -40,7 +40,7 @@ def teacher(
         raise BadInput(f"--samples {samples} makes no run: give a number from 1 up.")
     choice = judge or default_choice()
     backend = open_backend(choice)
-    layout = frame_layout(make_dialect(settings, chosen_protocol(settings, backend.protocol)))
+    layout = frame_layout(make_dialect(settings, chosen_protocol(settings, backend.protocols)))
     pair_set = open_pairs(data, layout)
     numbers = range(_how_many(pair_set, pairs))
     job = TeacherJob(choice, data, settings, samples)

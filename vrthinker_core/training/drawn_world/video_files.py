@@ -64,8 +64,8 @@ def write_pairs(
 ) -> Path:
     """Write `count` drawn pairs of a seed into the folder `out`, as videos of `size` x `size` pixels; gives the path of pairs.csv.
 
-    Videos of the same seed, size and options that are already there stay, so a stopped run goes on. Raises BadInput for a number out of
-    range, or where `out` holds something else or cannot be written.
+    Videos of the same seed, size and options that are already there stay, so a stopped run goes on. Raises BadInput for a number
+    out of range, or where `out` holds something else or cannot be written.
     """
     _check(count, seed, size)
     specs = [VideoSpec(seed, number, side, size, options) for number in range(count) for side in Side]
