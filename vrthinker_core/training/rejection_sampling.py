@@ -37,9 +37,7 @@ class ChosenRuns:
     @property
     def lines(self) -> list[str]:
         """What survived, by dimension, and the labels before and after, in sentences."""
-        chosen = (
-            f"{count(len(self.outcomes), 'run')} chosen to learn from, {self.hard:,} of them of pairs that were sometimes wrong."
-        )
+        chosen = f"{count(len(self.outcomes), 'run')} chosen to learn from; {self.hard:,} of pairs that were sometimes wrong."
         return [*self.report.lines, chosen, *share_lines(self.report.labels_before, self.shares)]
 
 
@@ -129,7 +127,7 @@ class _Selection:
         run = self._kinds[kind].pop()
         self._size -= 1
         self._labels.subtract(run.outcome.truth.items())
-        self._named.subtract(run.outcome.truth)
+        self._named.subtract(list(run.outcome.truth))
 
     def _kind_excess(self, labels: Labels) -> float:
         return sum(self._excess(name, label) for name, label in labels)

@@ -7,6 +7,7 @@ it is at neither place. Its SHA-256 always stands beside it.
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,10 @@ CSV_COLUMNS = (
 
 
 def sft_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
-    """The conversations of both runs as `message_list`; `taught` are the positions of the replies whose tokens are to be learnt."""
+    """The conversations of both runs as `message_list`; `taught` are the positions of the replies whose tokens are to be learnt.
+
+    `tokens` are those of each reply as its judge wrote them: they mean something to that judge's tokenizer alone.
+    """
     check_votes(file.trace, chosen)
     runs: list[tuple[str, Run]] = [("given", file.trace)]
     runs += [("swapped", file.trace.swapped)] if file.trace.swapped else []
@@ -168,10 +172,18 @@ def _conversation(file: TraceFile, run: Run, example: Example) -> Row:
     return {
         "message_list": [_message(message, videos) for message in example.messages],
         "taught": list(example.taught),
+        "tokens": [list(_tokens(message)) for message in example.messages if message.role == "assistant"],
+        "prompt": run.started.prompt,
         "labels": end.verdict.labels if end and end.verdict else {},
         "protocol": run.started.dialect,
+        "settings": asdict(run.started.settings),
         "videos": videos,
     }
+
+
+def _tokens(message: Message) -> tuple[int, ...]:
+    """The tokens that the judge wrote, () where they are not known."""
+    return next((part.tokens for part in message.parts if isinstance(part, GeneratedText)), ())
 
 
 def _message(message: Message, videos: Sequence[Row]) -> Row:
