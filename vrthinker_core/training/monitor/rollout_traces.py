@@ -1,0 +1,50 @@
+"""Rollouts of one pair kept now and then as ordinary traces: `python app.py --runs DIR` opens them side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vrthinker_core.backends.base import Backend
+from vrthinker_core.errors import BadInput
+from vrthinker_core.traces import to_json, write_atomically
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
+from vrthinker_core.training.rows.rollout_trace import to_trace
+from vrthinker_core.types import Settings
+
+FOLDER = "rollouts"  # In the folder of a training run
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutTraces:
+    """Keeps a few rollouts of one pair every so many steps; the pair stays the same, so that one sees what changes."""
+
+    folder: Path  # Of the training run
+    pair: LabelledPair
+    every: int = 10  # Steps
+    samples: int = 2  # Rollouts each time
+
+    def is_due(self, step: int) -> bool:
+        """Whether rollouts are kept after this step; step 0 is before the first one."""
+        return step % self.every == 0
+
+    def keep(self, stage: str, step: int, judge: Backend, settings: Settings) -> list[Path]:
+        """Play the pair and keep its rollouts. Raises BadInput where they cannot be written, and what the judge raises."""
+        rollouts = list(play([self.pair], judge, settings, self.samples))
+        return keep_rollouts(self.folder, stage, step, rollouts)
+
+
+def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollout]) -> list[Path]:
+    """Keep rollouts with their pictures, named by stage and step; the list of runs shows them in the order of steps.
+
+    The judge's name in each says the step as well. Raises BadInput where they cannot be written.
+    """
+    paths = [folder / FOLDER / f"{stage}-step-{step:05d}-sample-{number}.json" for number in range(len(rollouts))]
+    try:
+        (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        for path, rollout in zip(paths, rollouts, strict=True):
+            trace = to_trace(rollout)
+            named = replace(trace.started, judge=f"{trace.started.judge}, {stage}, step {step}")
+            write_atomically(path, to_json(replace(trace, started=named)))
+    except OSError as error:
+        raise BadInput(f"Cannot write to {folder / FOLDER}: {error.strerror or error}.") from None
+    return paths
