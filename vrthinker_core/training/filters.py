@@ -28,25 +28,25 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class FilterRefusal:
     """Why one run is not learnt from, and a sentence with what it was."""
 
     reason: Reason
     sentence: str
 
 
-def refusal(run: Run, truth: Verdict) -> Refusal | None:
+def refusal(run: Run, truth: Verdict) -> FilterRefusal | None:
     """None for a run that passes both filters. Labels that are not known are not asked for."""
     end = run.finished
     if end is None or end.stop is not StopReason.ANSWERED or end.provisional or end.verdict is None or not end.verdict.whole:
-        return Refusal(Reason.NO_ANSWER, f"It ended without a whole final answer: {end.stop if end else 'it was cut off'}.")
+        return FilterRefusal(Reason.NO_ANSWER, f"It ended without a whole final answer: {end.stop if end else 'it was cut off'}.")
     if not format_reward(run):
-        return Refusal(Reason.FORMAT, _broken_turn(run))
+        return FilterRefusal(Reason.FORMAT, _broken_turn(run))
     if not truth.labels:
-        return Refusal(Reason.NOT_KNOWN, "No label of its pair is known.")
+        return FilterRefusal(Reason.NOT_KNOWN, "No label of its pair is known.")
     given = end.verdict.labels
     wrong = [f"{name}={given[name]}, not {label}" for name, label in truth.labels.items() if given[name] != label]
-    return Refusal(Reason.LABELS, f"It says {'; '.join(wrong)}.") if wrong else None
+    return FilterRefusal(Reason.LABELS, f"It says {'; '.join(wrong)}.") if wrong else None
 
 
 def _broken_turn(run: Run) -> str:

@@ -17,7 +17,7 @@ from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load, to_json, write_atomically
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
-from vrthinker_core.training.filters import Outcome, Reason, Refusal, refusal
+from vrthinker_core.training.filters import FilterRefusal, Outcome, Reason, refusal
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.training.rows.outcome_file import OutcomeFile, read_outcomes
@@ -123,7 +123,7 @@ def _store(number: int, sample: int, played: Rollout | VideoError, pair: Labelle
     return outcome
 
 
-def judged(outcome: Outcome, run: Run, refused: Refusal | None) -> Outcome:
+def judged(outcome: Outcome, run: Run, refused: FilterRefusal | None) -> Outcome:
     """The outcome with what its run says, and whether it is kept."""
     end = run.finished
     given = end.verdict.labels if end and end.verdict and not end.provisional else {}

@@ -75,7 +75,6 @@ def published(folder: Path, **more: Any) -> Path:
     """Two pictures, and a row of the published shape over them."""
     for number, colour in enumerate(((200, 10, 10), (10, 200, 10))):
         Image.new("RGB", (56, 28), colour).save(folder / f"{number}.png")
-    pictures = [{"type": "image", "image": f"{number}.png"} for number in range(2)]
     messages = [
         {"role": "system", "content": [{"type": "text", "text": "You compare."}]},
         {
