@@ -1,0 +1,171 @@
+"""python -m tests.benchmarks.stages [NAME=CHECKPOINT ...] [--run DIR] [--pairs N] [--samples K] [--second-world] [--quick]
+
+What each training stage adds, and what looking is worth.
+
+Every checkpoint judges the same unseen drawn pairs, greedily: labels, format, frames and tokens, with Wilson's 95 % intervals; then
+K samples a pair at temperature 1. The last checkpoint is also measured with the first frames alone, with random frames and with
+twelve evenly spread ones in the place of those it asked for, with memory windows of 1 and 2 rounds, with the sides swapped, and
+over video files. `--run DIR` takes the stages of a folder of `train all`, with their wall times. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.tools.changed_calls import ChangedCalls, evenly_spread, random_frames
+from tests.benchmarks.tools.drawn_measures import UnseenPairs, swapped, unseen_pairs
+from tests.benchmarks.tools.judge_scores import COLUMNS, Scores, Share, label_right, same_when_swapped, sampled, scores, share_of
+from vrthinker_core.backends.base import BatchBackend
+from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.dialects import make_dialect
+from vrthinker_core.training.drawn_world.scenes import WorldOptions
+from vrthinker_core.training.rollouts import Rollout, play
+from vrthinker_core.types import Dimension, Settings
+
+STAGES = ("base", "cold-start", "rejection", "grpo")  # In the order of `train all`
+CHECKPOINT, STATE = "checkpoint", "state.json"  # In the folder of a stage
+SETTINGS = Settings(protocol="paired", max_new_tokens=512)  # A judge that runs on is not waited for
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row of the study."""
+
+    name: str
+    scores: Scores
+    seconds: float  # A pair
+    extra: dict[str, str]
+
+    def row(self) -> str:
+        """A line of the table."""
+        extra = "; ".join(f"{key} {value}" for key, value in self.extra.items())
+        cells = [self.name, *self.scores.cells(), f"{self.seconds:.2f}", extra]
+        return "| " + " | ".join(cells) + " |"
+
+    def as_json(self) -> dict[str, Any]:
+        """The row's counts."""
+        found: dict[str, Any] = {"name": self.name, "seconds_a_pair": round(self.seconds, 3), **self.extra}
+        shares = {"format": self.scores.format, "all_four": self.scores.all_four}
+        shares |= {each.value: share for each, share in self.scores.right.items()}
+        found |= {name: {"count": share.count, "of": share.of} for name, share in shares.items()}
+        return found | {"frame_pairs": round(self.scores.pairs_of_frames, 2), "tokens": round(self.scores.tokens, 1)}
+
+
+def main() -> None:
+    """Run the study."""
+    options = _options()
+    judges = [*_stages_of(options.run), *map(_named, options.judges)] or [("nano", NANO)]
+    count = options.pairs or (12 if options.quick else 500)
+    lines = ["| judge | " + " | ".join(COLUMNS) + " | seconds a pair | |", "|---" * (len(COLUMNS) + 3) + "|"]
+    rows: list[Measured] = []
+    pairs = unseen_pairs(count, options.seed, WorldOptions(second=options.second_world, photos=options.photos))
+    for measured in _study(judges, pairs, 2 if options.quick else options.samples):
+        rows.append(measured)
+        lines.append(measured.row())
+        print(measured.row(), flush=True)
+    if options.out:
+        options.out.write_text("\n".join(lines) + "\n", "utf-8")
+    print(json.dumps({"pairs": count, "rows": [row.as_json() for row in rows]}))
+
+
+def readme_row(result: dict[str, Any]) -> str:
+    """The result in a sentence for the README's table."""
+    parts = [f"{row['name']} {row['all_four']['count']}" for row in result["rows"]]
+    return f"all four labels right of {result['pairs']} unseen drawn pairs: " + ", ".join(parts)
+
+
+def _study(judges: Sequence[tuple[str, Path]], pairs: UnseenPairs, samples: int) -> Iterator[Measured]:
+    for name, folder in judges:
+        judge = TransformersBackend.load(str(folder))
+        study = Study(pairs, judge)
+        measured = study.measure(name, samples=samples)
+        yield replace(measured, extra={**measured.extra, **_training_time(folder)})
+        if (name, folder) == judges[-1]:
+            yield from study.conditions()
+        judge.close()
+
+
+@dataclass(frozen=True)
+class Study:
+    """One judge over the pairs, in several ways."""
+
+    pairs: UnseenPairs
+    judge: TransformersBackend
+
+    def measure(self, name: str, settings: Settings = SETTINGS, judge: BatchBackend | None = None, samples: int = 0) -> Measured:
+        """Greedily; with `samples`, so many a pair at temperature 1 besides."""
+        start = time.perf_counter()
+        rollouts = list(play(self.pairs.labelled, judge or self.judge, settings))
+        seconds = (time.perf_counter() - start) / len(rollouts)
+        extra = {f"hidden {each.value}": str(self._hidden_right(rollouts, each)) for each in (Dimension.VQ, Dimension.MQ)}
+        if samples:
+            drawn = list(play(self.pairs.labelled, self.judge, replace(settings, temperature=1.0), samples))
+            mean, passed = sampled(drawn, samples)
+            extra |= {"mean@1": f"{mean:.3f}", f"pass@{samples}": str(passed)}
+        return Measured(name, scores(rollouts), seconds, extra)
+
+    def conditions(self) -> Iterator[Measured]:
+        """The same judge, looking otherwise."""
+        dialect = make_dialect(SETTINGS, "paired")
+        yield self.measure("first frames only", replace(SETTINGS, max_turns=1))
+        yield self.measure("random frames", judge=ChangedCalls(self.judge, dialect, random_frames(0)))
+        yield self.measure("twelve frames evenly", judge=ChangedCalls(self.judge, dialect, evenly_spread(12)))
+        for window in (1, 2):
+            yield self.measure(f"memory window {window}", replace(SETTINGS, window=window))
+        given, other = (list(play(pairs, self.judge, SETTINGS)) for pairs in (self.pairs.labelled, swapped(self.pairs.labelled)))
+        yield Measured("sides swapped", scores(other), 0.0, {"the same verdict": str(same_when_swapped(given, other))})
+        with tempfile.TemporaryDirectory() as folder, self.pairs.as_files(Path(folder)) as coded:
+            start = time.perf_counter()
+            rollouts = list(play(coded, self.judge, SETTINGS))
+            yield Measured("video files (H.264, 224 px)", scores(rollouts), (time.perf_counter() - start) / len(rollouts), {})
+
+    def _hidden_right(self, rollouts: Sequence[Rollout], dimension: Dimension) -> Share:
+        """Of the pairs whose first frames alone would mislead a perfect reader."""
+        hidden = self.pairs.hidden(dimension)
+        return share_of([each for each in rollouts if each.pair.seed in hidden], lambda each: label_right(each, dimension))
+
+
+def _stages_of(run: Path | None) -> list[tuple[str, Path]]:
+    if run is None:
+        return []
+    found = [(stage, run / stage / CHECKPOINT) for stage in STAGES]
+    return [(stage, folder) for stage, folder in found if (folder / "config.json").is_file()]
+
+
+def _training_time(checkpoint: Path) -> dict[str, str]:
+    """How long the stage took, where the checkpoint lies in the folder of a training run."""
+    state = checkpoint.parent / STATE
+    if not state.is_file():
+        return {}
+    return {"trained in": f"{json.loads(state.read_text('utf-8'))['seconds'] / 60:.0f} min"}
+
+
+def _named(argument: str) -> tuple[str, Path]:
+    name, equals, folder = argument.partition("=")
+    return (name, Path(folder)) if equals else (Path(argument).name, Path(argument))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("judges", nargs="*", help="NAME=FOLDER of a checkpoint; the built-in judge where none is named")
+    parser.add_argument("--run", type=Path, help="the folder of `train all`")
+    parser.add_argument("--pairs", type=int, help="500, with --quick 12")
+    parser.add_argument("--samples", type=int, default=8, help="k of pass@k")
+    parser.add_argument("--seed", type=int, default=0, help="which unseen pairs")
+    parser.add_argument("--second-world", action="store_true", help="two things, counts, photographs")
+    parser.add_argument("--photos", type=Path, help="a folder of photographs, for the second world")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--out", type=Path, help="write the table here")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""A judge whose calls are changed before anybody reads them: what its verdict is worth when it may not choose the frames itself."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vrthinker_core.backends.base import BatchBackend, Conversation, GenerationRequest, StreamItem
+from vrthinker_core.dialects import Dialect
+from vrthinker_core.types import ProtocolName
+from vrthinker_core.types.messages import Completion
+
+OPENING_TAG = "<tool_call>"
+
+Change = Callable[[Sequence[int], str], Sequence[int]]
+"""From the indices a judge asks for, and the reply in which it does, to those it gets."""
+
+
+@dataclass(frozen=True)
+class ChangedCalls:
+    """A `BatchBackend` like `judge`, but for the indices of its calls."""
+
+    judge: BatchBackend
+    dialect: Dialect
+    change: Change
+
+    @property
+    def name(self) -> str:
+        """The judge's name."""
+        return self.judge.name
+
+    @property
+    def protocols(self) -> tuple[ProtocolName, ...]:
+        """The judge's protocols."""
+        return self.judge.protocols
+
+    @property
+    def follows_instructions(self) -> bool:
+        """As the judge does."""
+        return self.judge.follows_instructions
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The judge's notes."""
+        return self.judge.notes
+
+    def open_conversation(self) -> Conversation:
+        """A conversation of the judge."""
+        return self.judge.open_conversation()
+
+    def stream_batch(self, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
+        """What the judge writes, with other indices in its calls."""
+        for position, item in self.judge.stream_batch(requests):
+            yield position, self._changed(item) if isinstance(item, Completion) else item
+
+    def _changed(self, completion: Completion) -> Completion:
+        asked = self.dialect.parse(completion.text).wants
+        if asked is None or OPENING_TAG not in completion.text:
+            return completion
+        words, _, _ = completion.text.rpartition(OPENING_TAG)
+        text = words + self.dialect.call(self.change(asked.indices, completion.text))
+        return replace(completion, text=text, tokens=(), label_tokens=())
+
+
+def random_frames(seed: int, slots: int = 128) -> Change:
+    """As many frames as were asked for, at random places."""
+
+    def change(indices: Sequence[int], reply: str) -> Sequence[int]:
+        rng = np.random.default_rng((seed, zlib.crc32(reply.encode())))
+        return sorted(rng.choice(slots, size=len(indices), replace=False).tolist())
+
+    return change
+
+
+def evenly_spread(count: int, slots: int = 128) -> Change:
+    """`count` frames spread evenly over the video, whatever was asked for."""
+    return lambda _indices, _reply: [round((k + 0.5) * slots / count) for k in range(count)]
