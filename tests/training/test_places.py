@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.training.drawn_world.faults import MotionFault
 from vrthinker_core.training.drawn_world.prompts import PLACE_PROMPTS
 from vrthinker_core.training.drawn_world.scenes import SceneRenderer, WorldOptions, draw_pair
 from vrthinker_core.types import Preference
@@ -62,3 +63,15 @@ def test_a_folder_without_photographs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "torn.jpg").write_bytes(b"torn")
     with pytest.raises(BadInput, match=r"no picture|torn\.jpg"):
         [SceneRenderer(draw_pair(seed, replace(options, photos=tmp_path / ".")).first, SIZE) for seed in range(5)]
+
+
+def test_a_still_camera_sees_something_pass_and_stops_with_a_freeze() -> None:
+    scenes = [draw_pair(seed, PLACES).first for seed in range(80)]
+    still = next(scene for scene in scenes if scene.view and not any(scene.view.travel) and scene.view.picture == "photo")
+    plain = replace(still, picture_fault=None, motion_fault=None, view=replace(still.view, sway=0.0))
+    frozen = replace(plain, motion_fault=MotionFault("frozen", range(40, 100), 0.2, 3))
+    moving, stopped = SceneRenderer(plain, SIZE), SceneRenderer(frozen, SIZE)
+    assert not np.array_equal(moving.frame(40), moving.frame(99))
+    assert np.array_equal(stopped.frame(40), stopped.frame(99))
+    assert plain.motion_words((16, 48, 80, 112)) == ("go", "go", "go")
+    assert frozen.motion_words((16, 48, 80, 112)) == ("go", "stay", "leap")

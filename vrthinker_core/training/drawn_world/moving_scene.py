@@ -50,7 +50,7 @@ class Scene:
 
     def position(self, index: int, number: int = 0) -> tuple[float, float]:
         """Where the middle of thing `number` is in frame `index`, in the ground's coordinates."""
-        time, sideways = self._time_and_offset(index)
+        time, sideways = self.time_and_offset(index)
         x, y = (begin + time * length for begin, length in zip(self.groups[number].start, self.travel, strict=True))
         return (x, y + sideways) if self.travel[0] else (x + sideways, y)
 
@@ -58,10 +58,9 @@ class Scene:
         """All solids of frame `index`, where they stand then."""
         return (*self.still_solids, *(solid for number in range(len(self.groups)) for solid in self._group(index, number)))
 
-    def place(self, index: int) -> Floats:
-        """Where a moving camera is in frame `index`, as the view measures it. Of a scene with a view."""
-        assert self.view is not None
-        return self.view.place(*self._time_and_offset(index))
+    def time_and_offset(self, index: int) -> tuple[float, float]:
+        """(time, offset) that frame `index` shows: the time runs 0..1 over the clip, the offset is sideways."""
+        return self.motion_fault.time_and_offset(index) if self.motion_fault else (index / (FRAMES - 1), 0.0)
 
     def shift(self, index: int) -> tuple[float, float]:
         """How far all of frame `index` is shifted, rightwards and downwards, as shares of the picture."""
@@ -100,7 +99,7 @@ class Scene:
         return tuple(self._word(before, after) for before, after in pairwise(indices))
 
     def _word(self, before: int, after: int) -> str:
-        path = np.array(self.view.travel if self.view else (*self.travel, 0.0))
+        path = np.array(self.view.pace if self.view else (*self.travel, 0.0))
         moved, expected = self._trace(after) - self._trace(before), path * ((after - before) / (FRAMES - 1))
         square = float(expected @ expected)
         along = float(moved @ expected) / square if square else 1.0
@@ -111,13 +110,13 @@ class Scene:
 
     def _trace(self, index: int) -> NDArray[np.float64]:
         """What moves evenly in a clip without a motion fault, [3]: the things on the ground, or the camera."""
-        place = self.place(index) if self.view else (*self.position(index), 0.0)
+        place = self.view.trace(*self.time_and_offset(index)) if self.view else (*self.position(index), 0.0)
         traced: NDArray[np.float64] = np.array(place, np.float64) + np.array((*self.shift(index), 0.0))
         return traced
 
     def _group(self, index: int, number: int) -> list[Solid]:
         x, y = self.position(index, number)
-        group, turned = self.groups[number], self.groups[number].spin * self._time_and_offset(index)[0]
+        group, turned = self.groups[number], self.groups[number].spin * self.time_and_offset(index)[0]
         return [
             replace(solid, x=(x - 0.5) * WIDTH + solid.x, z=(y - 0.55) * DEPTH + solid.z, rotation=solid.rotation + turned)
             for solid in group.solids
@@ -126,9 +125,6 @@ class Scene:
     def _camera(self) -> Camera:
         assert self.background is not None
         return Camera(self.background.yaw, self.background.pitch, 1)
-
-    def _time_and_offset(self, index: int) -> tuple[float, float]:
-        return self.motion_fault.time_and_offset(index) if self.motion_fault else (index / (FRAMES - 1), 0.0)
 
 
 def _middle(solid: Solid) -> tuple[float, float, float]:

@@ -32,7 +32,7 @@ class SceneRenderer:
         if self._renderer is not None:
             return self._renderer.render(self.scene.solids(index))
         assert self._flat is not None
-        return self._flat.render(self.scene.place(index))
+        return self._flat.render(*self.scene.time_and_offset(index))
 
     def _shifted(self, pixels: Pixels, index: int) -> Pixels:
         """The picture moved as the scene says; what comes into view is the mirror image of what is beside it."""

@@ -12,7 +12,7 @@ import numpy as np
 from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, MAX_COUNT, SceneFacts, Thing, in_order
 from vrthinker_core.training.drawn_world.faults import MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.moving_scene import DEPTH, WIDTH, Group, Scene
-from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, FlatView, photo_count
+from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, FlatView, Mover, photo_count
 from vrthinker_core.training.drawn_world.rendering.renderer import Background, draw_background
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
 from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, VARIANTS
@@ -104,19 +104,32 @@ def draw_second_scene(
 
 
 def draw_view(rng: np.random.Generator, options: WorldOptions) -> FlatView:
-    """A random camera path over a photograph, or over a ground's texture one time in six."""
-    ground = rng.random() < 1 / 6
-    angle, length = rng.uniform(0, 2 * math.pi), rng.uniform(0.15, 0.6)
+    """A random camera path over a photograph, or over a ground's texture one time in six; one camera in five stands still."""
+    ground, still = rng.random() < 1 / 6, rng.random() < 0.2
+    right, down = _draw_travel(rng)
+    grows = rng.random() < 0.5
     return FlatView(
         picture=str(rng.choice(PLAIN_GROUNDS)) if ground else PHOTO,
         number=int(rng.integers(VARIANTS if ground else photo_count(options.photos))),
-        photos=None if ground else options.photos,
+        photos=options.photos,
         center=(rng.uniform(0.35, 0.65), rng.uniform(0.4, 0.6)),
         side=rng.uniform(0.35, 0.75),
-        travel=(length * math.cos(angle), length * math.sin(angle) / 2, float(rng.choice([0.0, rng.uniform(-0.3, 0.3)]))),
+        travel=(0.0, 0.0, 0.0) if still else (right, down, rng.uniform(-0.3, 0.3) if grows else 0.0),
         mirrored=bool(rng.random() < 0.5),
         stretch=float(rng.choice(STRETCHES)),
+        sway=float(rng.choice([0.0, rng.uniform(0, 0.012)])),
+        mover=_draw_mover(rng, options) if still or rng.random() < 0.3 else None,
     )
+
+
+def _draw_travel(rng: np.random.Generator) -> tuple[float, float]:
+    angle, length = rng.uniform(0, 2 * math.pi), rng.uniform(0.15, 0.6)
+    return length * math.cos(angle), length * math.sin(angle) / 2
+
+
+def _draw_mover(rng: np.random.Generator, options: WorldOptions) -> Mover:
+    number, middle = int(rng.integers(photo_count(options.photos))), rng.uniform(0.35, 0.65, 2).tolist()
+    return Mover(number, rng.uniform(0.25, 0.5), (middle[0], middle[1]), _draw_travel(rng))
 
 
 def _until_visible(tries: Iterator[tuple[float, Scene]]) -> Iterator[tuple[float, Scene]]:

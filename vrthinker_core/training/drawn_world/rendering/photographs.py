@@ -17,12 +17,25 @@ PHOTO = "photo"  # What a photograph is called as a ground
 CLOUDS = 24  # Procedural pictures that stand in for photographs
 MEAN_LEVELS = 70, 165  # Display levels between which the mean of a picture is brought: too dark or too bright is a fault
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
-CACHE_SIZE = 256  # Views of pictures kept in memory, some 150 kB each for frames of 112 pixels
+CACHED_PICTURES, CACHED_GROUNDS = 128, 48  # Kept in memory, some 1 to 3 MB each
+
+
+@dataclass(frozen=True, slots=True)
+class Mover:
+    """A patch of another picture, with soft edges, that moves over the view. Lengths are sides of the view."""
+
+    number: int  # Which of the photographs
+    size: float
+    middle: tuple[float, float]  # Where it is at the middle of the clip, rightwards and downwards from the view's corner
+    travel: tuple[float, float]  # During the clip
 
 
 @dataclass(frozen=True, slots=True)
 class FlatView:
-    """A camera that looks straight at a picture and moves over it. Lengths are sides of the view at the start."""
+    """A camera that looks straight at a picture and moves over it, or stands still while something passes.
+
+    Lengths are sides of the view at the start.
+    """
 
     picture: str  # PHOTO or one of GROUNDS
     number: int  # Which of the photographs or variants; those of a folder begin again after the last one
@@ -32,6 +45,13 @@ class FlatView:
     travel: tuple[float, float, float]  # During the clip: rightwards, downwards, and by which power of e the view grows
     mirrored: bool
     stretch: float = 1.0  # Width by height of what is seen: a judge gets every picture squashed to a square
+    sway: float = 0.0  # How far a hand that is not quite still moves the camera
+    mover: Mover | None = None
+
+    @property
+    def pace(self) -> tuple[float, float, float]:
+        """How far what moves most goes during the clip: the camera, or the mover where the camera stands still."""
+        return (*self.mover.travel, 0.0) if self.mover and not any(self.travel) else self.travel
 
     def place(self, time: float, sideways: float) -> Floats:
         """Where the view is at `time` (0..1), `sideways` away from its path: (right, down, power of e), from the path's middle."""
@@ -39,6 +59,11 @@ class FlatView:
         length = float(np.hypot(right, down)) or 1.0
         across = np.array([-down, right, 0]) / length if right or down else np.array([1.0, 0, 0])
         return np.array([right, down, growth]) * (time - 0.5) + across * sideways
+
+    def trace(self, time: float, sideways: float) -> Floats:
+        """What moves evenly but for faults, [3]: `pace` is how far it goes."""
+        place = self.place(time, sideways)
+        return place if any(self.travel) else place + np.array(self.pace) * (time - 0.5)
 
 
 def photo_count(photos: Path | None) -> int:
@@ -55,7 +80,7 @@ def photo_paths(photos: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=160)
+@lru_cache(maxsize=CACHED_PICTURES)
 def picture(name: str, number: int, photos: Path | None) -> Pixels:
     """A photograph, clouds in its place, or a ground's texture: RGB, its shorter side at most SIDE, read-only."""
     if name in GROUNDS:
@@ -65,7 +90,7 @@ def picture(name: str, number: int, photos: Path | None) -> Pixels:
     return pixels
 
 
-@lru_cache(maxsize=CACHE_SIZE)
+@lru_cache(maxsize=CACHED_GROUNDS)
 def ground_of_photo(number: int, photos: Path | None) -> Pixels:
     """The middle of a photograph as a texture, RGB [SIDE, SIDE, 3], to be laid on the ground and lit."""
     whole = picture(PHOTO, number, photos)
@@ -83,23 +108,35 @@ class FlatRenderer:
         """Resize the picture so that a pixel of it is one of the view at the start."""
         self._view, self._size = view, size
         self._picture = _at_scale(view, size)
+        self._patch = _patch(view.mover, view.photos, size) if view.mover else None
 
-    def render(self, place: Floats) -> Pixels:
-        """The picture from `place`, as `FlatView.place` gives it: RGB [size, size, 3]."""
-        right, down, growth = place
+    def render(self, time: float, sideways: float) -> Pixels:
+        """The picture at `time` (0..1), `sideways` away from the camera's path: RGB [size, size, 3]."""
+        right, down, growth = self._view.place(time, sideways)
+        sway = self._view.sway * np.array([np.sin(17 * time + self._view.number), np.cos(23 * time)])
         height, width = self._picture.shape[:2]
         scale = float(np.exp(growth))
-        x = self._view.center[0] * width + (right - scale / 2) * self._size
-        y = self._view.center[1] * height + (down - scale / 2) * self._size
-        matrix = np.array([[scale, 0, x], [0, scale, y]], np.float32)
+        x = self._view.center[0] * width + (right + sway[0] - scale / 2) * self._size
+        y = self._view.center[1] * height + (down + sway[1] - scale / 2) * self._size
+        seen = self._warped(self._picture, np.array([[scale, 0, x], [0, scale, y]]), cv2.BORDER_REFLECT_101)
+        return self._with_mover(seen, time, sideways)
+
+    def _with_mover(self, seen: Pixels, time: float, sideways: float) -> Pixels:
+        mover = self._view.mover
+        if mover is None or self._patch is None:
+            return seen
+        corner = (np.array(mover.middle) + np.array(mover.travel) * (time - 0.5) - mover.size / 2) * self._size
+        if not any(self._view.travel):
+            corner -= np.array([sideways, 0]) * self._size  # As the camera jumps, so does all that it sees
+        patch = self._warped(self._patch, np.array([[1, 0, -corner[0]], [0, 1, -corner[1]]]), cv2.BORDER_CONSTANT)
+        cover = patch[..., 3:] / np.float32(255)
+        return (seen + cover * (patch[..., :3] - seen.astype(np.float32))).astype(np.uint8)
+
+    def _warped(self, picture: Pixels, to_picture: NDArray[np.float64], border: int) -> Pixels:
         flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-        seen: Pixels = cv2.warpAffine(
-            self._picture, matrix, (self._size, self._size), flags=flags, borderMode=cv2.BORDER_REFLECT_101
-        )  # type: ignore[assignment]
-        return seen
+        return np.asarray(cv2.warpAffine(picture, to_picture, (self._size, self._size), flags=flags, borderMode=border), np.uint8)
 
 
-@lru_cache(maxsize=CACHE_SIZE)
 def _at_scale(view: FlatView, size: int) -> Pixels:
     whole = picture(view.picture, view.number, view.photos)
     if view.mirrored:
@@ -107,8 +144,17 @@ def _at_scale(view: FlatView, size: int) -> Pixels:
     height, width = whole.shape[:2]
     factor = size / (view.side * min(height, width))
     shape = max(1, round(width * factor / view.stretch)), max(1, round(height * factor))
-    shrunk: Pixels = cv2.resize(whole, shape, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC)  # type: ignore[assignment]
-    return shrunk
+    return np.asarray(cv2.resize(whole, shape, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC), np.uint8)
+
+
+def _patch(mover: Mover, photos: Path | None, size: int) -> Pixels:
+    """The mover's colours, and in a fourth channel how much it covers: [side, side, 4]."""
+    whole, side = picture(PHOTO, mover.number, photos), max(2, round(mover.size * size))
+    shorter = min(whole.shape[:2]) // 2
+    colours = cv2.resize(whole[shorter // 2 : shorter // 2 + shorter, :shorter], (side, side), interpolation=cv2.INTER_AREA)
+    line = np.linspace(-1, 1, side, dtype=np.float32)
+    cover = np.clip((1 - np.hypot(line[:, None], line[None] * np.float32(1.3))) * 6, 0, 1) * 255
+    return np.concatenate([np.asarray(colours, np.uint8), cover.astype(np.uint8)[..., None]], -1)
 
 
 def _read(path: Path) -> Pixels:
