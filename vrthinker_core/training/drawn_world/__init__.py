@@ -1,1 +1,1 @@
-"""The drawn world: a solid moves over a ground, everything about it is known, and it is written as video files."""
+"""The drawn world: things move over a ground, everything about them is known, and they are written as video files."""

@@ -1,0 +1,46 @@
+"""The cases of `real_damage` are balanced, damage stays in its window, and its intervals are Wilson's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.benchmarks.real_damage import draw_cases, read_clip, wilson, write_frames
+from vrthinker_core.training.drawn_world.faults import FRAMES
+from vrthinker_core.training.drawn_world.scenes import SceneRenderer, WorldOptions, draw_pair
+
+CLIPS = [Path(f"clip{number}.mp4") for number in range(5)]
+
+
+def test_every_damage_comes_in_turn() -> None:
+    cases = draw_cases(CLIPS, 100, 0)
+    assert Counter(damage.dimension for _, damage in cases) == {"VQ": 50, "MQ": 40, "": 10}
+    assert {clip for clip, _ in cases} == set(CLIPS)
+    assert len({damage.words for _, damage in cases}) == 28 + 12 + 1
+    assert cases == draw_cases(CLIPS, 100, 0)
+
+
+def test_damage_is_in_its_window_and_nowhere_else() -> None:
+    scene = draw_pair(3, WorldOptions(second=True, no_thing=1.0, worn=0.0)).first
+    renderer = SceneRenderer(scene, 112)
+    clean = [renderer.frame(index) for index in range(FRAMES)]
+    for _, damage in draw_cases(CLIPS, 60, 0):
+        fault = damage.picture or damage.motion
+        changed = {index for index, frame in enumerate(damage.frames(clean)) if not np.array_equal(frame, clean[index])}
+        assert changed <= set(fault.window if fault else ())
+        assert not fault or len(changed) > len(fault.window) // 2
+
+
+def test_a_clip_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    frames = [np.full((96, 128, 3), 40 + index, np.uint8) for index in range(FRAMES)]
+    write_frames(tmp_path / "clip.mp4", frames)
+    levels = [float(frame.mean()) for frame in read_clip(tmp_path / "clip.mp4")]
+    assert levels == pytest.approx([40 + index for index in range(FRAMES)], abs=2.5)
+
+
+@pytest.mark.parametrize(("yes", "of", "interval"), [(0, 10, (0.0, 0.278)), (5, 10, (0.237, 0.763)), (10, 10, (0.722, 1.0))])
+def test_intervals_are_wilsons(yes: int, of: int, interval: tuple[float, float]) -> None:
+    assert wilson(yes, of) == pytest.approx(interval, abs=0.002)
