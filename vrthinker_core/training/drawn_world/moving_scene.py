@@ -27,7 +27,7 @@ GO, STAY, LEAP = "go", "stay", "leap"
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Formation:
     """The solids of one thing, which move as one."""
 
     solids: tuple[Solid, ...]  # Standing about the middle of the ground
@@ -41,7 +41,7 @@ class Scene:
 
     facts: SceneFacts
     background: Background | None
-    groups: tuple[Group, ...] = ()  # One for each thing of the facts, in their order
+    groups: tuple[Formation, ...] = ()  # One for each thing of the facts, in their order
     still_solids: tuple[Solid, ...] = ()  # Solids at the back that do not move
     travel: tuple[float, float] = (0.0, 0.0)  # How far the things move during the clip, in the ground's coordinates
     view: FlatView | None = field(default=None, kw_only=True)  # In place of background and things

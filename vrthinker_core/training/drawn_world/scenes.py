@@ -13,7 +13,7 @@ import numpy as np
 from vrthinker_core.training.drawn_world import faults
 from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, SceneFacts, Thing
 from vrthinker_core.training.drawn_world.faults import MotionFault, PictureFault
-from vrthinker_core.training.drawn_world.moving_scene import Group, Scene
+from vrthinker_core.training.drawn_world.moving_scene import Formation, Scene
 from vrthinker_core.training.drawn_world.prompts import FIRST_PROMPTS, write_prompt
 from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO
 from vrthinker_core.training.drawn_world.rendering.renderer import draw_background
@@ -115,7 +115,7 @@ def draw_scene(
     if motion_fault and across >= 0.5:
         motion_fault = replace(motion_fault, jump=-motion_fault.jump)  # Towards the middle, so the solid stays in the picture
     background = draw_background(rng, facts.ground)
-    group = Group((solid,), rng.uniform(-1, 1) if thing.shape == "cube" else 0.0, (along, across) if right else (across, along))
+    group = Formation((solid,), rng.uniform(-1, 1) if thing.shape == "cube" else 0.0, (along, across) if right else (across, along))
     return Scene(
         facts,
         background,

@@ -11,7 +11,7 @@ import numpy as np
 
 from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, MAX_COUNT, SceneFacts, Thing, in_order
 from vrthinker_core.training.drawn_world.faults import MotionFault, PictureFault
-from vrthinker_core.training.drawn_world.moving_scene import DEPTH, WIDTH, Group, Scene
+from vrthinker_core.training.drawn_world.moving_scene import DEPTH, WIDTH, Formation, Scene
 from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, FlatView, Mover, photo_count
 from vrthinker_core.training.drawn_world.rendering.renderer import Background, draw_background
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
@@ -175,7 +175,7 @@ def _half_width(thing: Thing) -> float:
     return 1 + max(right for right, _ in FORMATIONS[thing.count - 1])
 
 
-def _draw_group(rng: np.random.Generator, thing: Thing, size: float, start: tuple[float, float]) -> Group:
+def _draw_group(rng: np.random.Generator, thing: Thing, size: float, start: tuple[float, float]) -> Formation:
     tint = np.clip(np.array(COLOURS[thing.colour]) + rng.integers(-14, 15, 3), 0, 255).tolist()
     mirror = float(rng.choice([-1, 1]))
     rotation = rng.uniform(-0.35, 0.35)
@@ -183,7 +183,7 @@ def _draw_group(rng: np.random.Generator, thing: Thing, size: float, start: tupl
         Solid(thing.shape, tuple(tint), size, mirror * right * size, closer * size, rotation)
         for right, closer in FORMATIONS[thing.count - 1]
     )
-    return Group(solids, rng.uniform(-1, 1) if thing.shape == "cube" else 0.0, start)
+    return Formation(solids, rng.uniform(-1, 1) if thing.shape == "cube" else 0.0, start)
 
 
 def _draw_bystander(rng: np.random.Generator) -> tuple[Solid, ...]:
