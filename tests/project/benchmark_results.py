@@ -6,6 +6,12 @@ from typing import Any
 
 from tests.benchmarks.attacks import ATTACKS
 
+
+def turns_of(*ratios: float) -> dict[str, Any]:
+    return {"times_as_fast": dict(zip(("total", "vision+prefill", "last turn, video+vision+prefill"), ratios, strict=True))}
+
+
+BURST = {"visitors": {"clients": 200, "lost": 2, "busy_max": 0.5}, "programs": {"clients": 200, "lost": 1, "busy_max": None}}
 RESULTS: list[tuple[str, dict[str, Any], str]] = [
     (
         "server",

@@ -83,13 +83,6 @@ def test_the_public_names_are_these() -> None:
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 
-def turns_of(*ratios: float) -> dict[str, Any]:
-    return {"times_as_fast": dict(zip(("total", "vision+prefill", "last turn, video+vision+prefill"), ratios, strict=True))}
-
-
-BURST = {"visitors": {"clients": 200, "lost": 2, "busy_max": 0.5}, "programs": {"clients": 200, "lost": 1, "busy_max": None}}
-
-
 def shape(sentence: str) -> str:
     return NUMBER.sub("#", sentence)
 
