@@ -135,7 +135,7 @@ class Deliberation:
 
     def _add_exchange(self, reply: Reply, completion: Completion, indices: tuple[int, ...] = ()) -> None:
         """Add a reply and the response to it, which brings the frames of `indices` where some are given."""
-        self._last_was_unusable = _is_unusable(reply)
+        self._last_was_unusable = is_unusable(reply)
         tokens = completion.tokens if reply.text == completion.text else ()
         message = Message("assistant", (GeneratedText(reply.text, tokens),))
         try:
@@ -151,7 +151,7 @@ class Deliberation:
             return StopReason(completion.stop)
         if reply.kind == "answer":
             return StopReason.ANSWERED
-        if _is_unusable(reply) and (last or self._last_was_unusable):
+        if is_unusable(reply) and (last or self._last_was_unusable):
             return StopReason.TOKEN_LIMIT if completion.stop == "length" else StopReason.NO_ANSWER
         return StopReason.TURN_LIMIT if last else None
 
@@ -196,5 +196,6 @@ def _is_refused(reply: Reply) -> bool:
     return any(problem.kind is ProblemKind.NO_VALID_FRAMES for problem in reply.problems)
 
 
-def _is_unusable(reply: Reply) -> bool:
+def is_unusable(reply: Reply) -> bool:
+    """Neither an answer nor a call: the judge is asked once more, and two such replies in a row end the run."""
     return reply.kind == "invalid" and not _is_refused(reply)

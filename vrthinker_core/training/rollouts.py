@@ -6,14 +6,22 @@ What is trained is what is shown: prompts, frames, responses to calls and the me
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+<<<<<<< HEAD
 from typing import Protocol, runtime_checkable
+=======
+from typing import Protocol
+>>>>>>> 0f24393 (training: TRL's environment, chat template and reading of replies)
 
 from vrthinker_core.backends.base import Backend, BatchBackend, Conversation, GenerationRequest
 from vrthinker_core.batch import stream_one_by_one
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol
+<<<<<<< HEAD
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Run, Settings, StopReason, Thumbnail, Turn, Verdict
+=======
+from vrthinker_core.types import Frame, ProtocolName, Run, Settings, StopReason, Thumbnail, Turn, Verdict
+>>>>>>> 0f24393 (training: TRL's environment, chat template and reading of replies)
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Message
@@ -83,45 +91,91 @@ def _play_batch(batch: Sequence["_Player"], backend: Backend) -> None:
                 running[position].take(item)
 
 
-class _Player:
-    """One deliberation on its way."""
+class OpenRollout:
+    """A rollout that goes on, without the model: `ask()` gives what the judge is to see, `take()` reads its reply."""
 
-    def __init__(self, pair: LabelledPair, backend: Backend, settings: Settings, number: int) -> None:
-        self._pair, self._backend = pair, backend
-        dialect = make_dialect(settings, chosen_protocol(settings, backend.protocols))
-        seed = (settings.seed + pair.seed * 31 + number * SEED_STEP) % 2**31
-        self._settings = with_defaults(replace(settings, seed=seed), dialect)
-        follows = backend.follows_instructions
-        self._deliberation = Deliberation(pair.prompt, dialect, self._settings, pair.source, follows_instructions=follows)
-        self._conversation: Conversation | None = None
+    def __init__(self, pair: LabelledPair, judge: "PlayedJudge", settings: Settings) -> None:
+        self._pair, self._judge = pair, judge
+        dialect = make_dialect(settings, chosen_protocol(settings, judge.protocols))
+        self._settings = with_defaults(settings, dialect)
+        follows = judge.follows_instructions
+        self.deliberation = Deliberation(pair.prompt, dialect, self._settings, pair.source, follows_instructions=follows)
         self._prompts: list[tuple[Message, ...]] = []
         self._turns: list[Turn] = []
 
     @property
     def over(self) -> bool:
-        return self._deliberation.stop_reason is not None
+        """It has ended."""
+        return self.deliberation.stop_reason is not None
+
+    def ask(self) -> tuple[Message, ...]:
+        """The whole conversation before the next reply; to be asked once a turn."""
+        self._prompts.append(self.deliberation.ask())
+        return self._prompts[-1]
+
+    def take(self, completion: Completion) -> None:
+        """Read the reply, and fetch the frames it asks for. Raises VideoError where they cannot be had."""
+        deliberation, new = self.deliberation, self._prompts[-1][-1]
+        number, forced, in_view = deliberation.turn, deliberation.last_turn, deliberation.in_view
+        frames = tuple(_shown(frame, deliberation.dialect) for frame in new.frames)
+        try:
+            deliberation.take(completion)
+        finally:  # a reply whose frames cannot be had counts as taken
+            self._turns.append(Turn(number, new.text, frames, completion, deliberation.replies[-1], forced, in_view))
+
+    def rollout(self) -> Rollout:
+        """The finished run."""
+        deliberation, dialect = self.deliberation, self.deliberation.dialect
+        verdict, provisional = deliberation.verdict
+        assert deliberation.stop_reason is not None
+        started = Started(self._pair.prompt, self._judge.name, dialect.name, self._settings, (None, None), dialect.system)
+        seconds = sum(turn.completion.seconds for turn in self._turns)
+        finished = Finished(deliberation.stop_reason, verdict, provisional, seconds=seconds)
+        return Rollout(self._pair, Run(started, tuple(self._turns), finished), tuple(self._prompts))
+
+
+class PlayedJudge(Protocol):
+    """What a rollout must know of its judge. Every `Backend` is one."""
+
+    @property
+    def name(self) -> str:
+        """Its display name."""
+
+    @property
+    def protocols(self) -> tuple[ProtocolName, ...]:
+        """The dialects it was trained for."""
+
+    @property
+    def follows_instructions(self) -> bool:
+        """It understands text that is not its protocol's own."""
+
+
+class _Player:
+    """One rollout and the conversation that generates its replies."""
+
+    def __init__(self, pair: LabelledPair, backend: Backend, settings: Settings, number: int) -> None:
+        seed = (settings.seed + pair.seed * 31 + number * SEED_STEP) % 2**31
+        self._open, self._backend = OpenRollout(pair, backend, replace(settings, seed=seed)), backend
+        self._conversation: Conversation | None = None
+        self.take, self.rollout = self._open.take, self._open.rollout
+
+    @property
+    def over(self) -> bool:
+        return self._open.over
 
     def request(self) -> GenerationRequest:
         """What is to be generated now."""
-        deliberation = self._deliberation
+        deliberation = self._open.deliberation
         self._conversation = self._conversation or self._backend.open_conversation()
         deliberation.fit(self._conversation.count_tokens, self._conversation.context_length)
-        self._prompts.append(deliberation.ask())
-        return GenerationRequest(self._conversation, self._prompts[-1], deliberation.sampling())
-
-    def take(self, completion: Completion) -> None:
-        """Read the reply, and fetch the frames it asks for."""
-        deliberation, new = self._deliberation, self._prompts[-1][-1]
-        number, forced, in_view = deliberation.turn, deliberation.last_turn, deliberation.in_view
-        reply = deliberation.take(completion)
-        frames = tuple(_shown(frame, deliberation.dialect) for frame in new.frames)
-        self._turns.append(Turn(number, new.text, frames, completion, reply, forced, in_view))
+        return GenerationRequest(self._conversation, self._open.ask(), deliberation.sampling())
 
     def close(self) -> None:
         """Free the KV cache."""
         if self._conversation is not None:
             self._conversation.close()
 
+<<<<<<< HEAD
     def rollout(self) -> Rollout:
         """The finished run."""
         deliberation, dialect = self._deliberation, self._deliberation.dialect
@@ -143,6 +197,8 @@ class _Player:
         finished = Finished(deliberation.stop_reason, verdict, provisional, seconds=seconds)
         return Rollout(self._pair, Run(started, tuple(self._turns), finished), tuple(self._prompts))
 
+=======
+>>>>>>> 0f24393 (training: TRL's environment, chat template and reading of replies)
 
 def _shown(frame: Frame, dialect: Dialect) -> Thumbnail:
     """Which frame it was; a rollout keeps no picture of it."""

@@ -6,6 +6,7 @@ no shape changed, every value finite, no layer of zeros or of random values, and
 
 import json
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,6 +70,24 @@ def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtyp
         model = _load_model(folder, device, dtype)
     threads = 1 if small and device == "cpu" else None
     return Checkpoint(model, tokenizer, processor, marker, folder, threads)
+
+
+def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkpoint:
+    """Load a checkpoint for a trainer, which places it itself: on the CPU, with stock attention and every weight learning.
+
+    Where several processes share one model, transformers may leave all but the first without values; only the first is checked.
+    Raises CheckpointError.
+    """
+    folder = checkpoint_files.locate(source)
+    weights = sum(map(math.prod, checkpoint_files.check_files(folder).values()))
+    config = _load_config(folder, weights)
+    tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
+    require_memory(weights * dtype.itemsize, available_memory("cpu"), "cpu")
+    with _quiet_transformers():
+        model = _load_weights(folder, dtype, "sdpa", {}, checked=os.environ.get("LOCAL_RANK", "0") == "0")
+    model.requires_grad_(True)
+    redirect, protocol = checkpoint_files.forced_redirect_of(folder), checkpoint_files.protocol_of(folder, source)
+    return Checkpoint(model, tokenizer, processor, protocol, redirect, folder, 1 if weights <= SMALL_MODEL_WEIGHTS else None)
 
 
 @contextmanager
@@ -157,17 +176,26 @@ def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProce
 def _load_model(folder: Path, device: str, dtype: torch.dtype) -> Qwen2_5_VLForConditionalGeneration:
     text_attention = register_attention() if device == "cpu" and dtype == torch.float32 else "sdpa"
     attention = {"": "sdpa", "vision_config": "sdpa", "text_config": text_attention}
+    placed: dict[str, Any] = {}
+    if device != "cpu":
+        placed["device_map"] = "auto" if device == "cuda" and torch.cuda.device_count() > 1 else {"": device}
+    model = _load_weights(folder, dtype, attention, placed)
+    model.requires_grad_(False)
+    return model
+
+
+def _load_weights(
+    folder: Path, dtype: torch.dtype, attention: str | dict[str, str], placed: dict[str, Any], *, checked: bool = True
+) -> Qwen2_5_VLForConditionalGeneration:
     options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "local_files_only": True}
     options |= {"ignore_mismatched_sizes": True, "output_loading_info": True}
     with _checkpoint_errors(folder, "The checkpoint"):
-        if device != "cpu":
-            options["device_map"] = "auto" if device == "cuda" and torch.cuda.device_count() > 1 else {"": device}
         architecture: Any = Qwen2_5_VLForConditionalGeneration
-        loaded = architecture.from_pretrained(folder, dtype=dtype, attn_implementation=attention, **options)
+        loaded = architecture.from_pretrained(folder, dtype=dtype, attn_implementation=attention, **options, **placed)
     model: Qwen2_5_VLForConditionalGeneration = loaded[0]
-    _check_complete(folder_title(folder), model, loaded[1])
-    _check_values(folder_title(folder), model)
-    model.requires_grad_(False)
+    if checked:
+        _check_complete(folder_title(folder), model, loaded[1])
+        _check_values(folder_title(folder), model)
     return model
 
 

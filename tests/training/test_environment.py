@@ -1,0 +1,105 @@
+"""The environment of TRL: what it answers is what the deliberation says, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
+from vrthinker_core import ScriptedBackend
+from vrthinker_core.errors import BadInput, VideoError
+from vrthinker_core.training.environment import FrameEnvironment, as_picture, replay
+from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
+from vrthinker_core.types.messages import Completion, Image, Message
+
+JUDGE = ScriptedBackend([], protocol="paired")
+PAIRS = DrawnPairs(11)
+REPLIES = {
+    "a call": look(3, 9),
+    "frames that do not exist": look(500),
+    "frames shown already": look(16, 48),
+    "a call that is not JSON": "<Think>b</Think><tool_call>{frame_indices</tool_call>",
+    "no action": "<Think>I am thinking.</Think>",
+    "nothing": "",
+}
+
+
+def plain(blocks: Sequence[dict[str, Any]]) -> list[object]:
+    """Blocks with the pixels of their pictures."""
+    return [block["text"] if block["type"] == "text" else block["image"].tobytes() for block in blocks]
+
+
+def sent(message: Message) -> list[object]:
+    return [as_picture(part.frame).tobytes() if isinstance(part, Image) else getattr(part, "text") for part in message.parts]  # noqa: B009
+
+
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
+def test_a_reply_is_answered_in_the_words_of_the_dialect(reply: str) -> None:
+    environment = FrameEnvironment(PAIRS, JUDGE, Settings())
+    first, second = environment.reset(number=2), environment.select_frames(reply=reply)
+    rollout = scripted_rollout(PAIRS.pair(2), reply, answer(PAIRS.pair(2).truth))
+    assert plain(first) == sent(rollout.prompts[0][-1])
+    assert plain(second) == sent(rollout.prompts[1][-1])
+    assert not any("error" in str(block.get("text", "")).lower() and "{" in block["text"] for block in second if "text" in block)
+
+
+def test_the_numbers_alone_are_a_call_in_the_dialect_of_the_judge() -> None:
+    paired, concat = (
+        FrameEnvironment(PAIRS, ScriptedBackend([], protocol=name), Settings(window="all")) for name in ("paired", "concat")
+    )
+    paired.reset(number=0)
+    assert [block["type"] for block in paired.select_frames(frame_indices=[3, 9])] == ["image"] * 4 + ["text"]
+    with pytest.raises(BadInput, match="concat opens with a video"):
+        concat.reset(number=0)
+    assert [block["type"] for block in concat.select_frames(target_frames=[3, 60])] == ["text", "image", "image"]
+
+
+def test_on_the_last_turn_the_answer_is_asked_for() -> None:
+    environment = FrameEnvironment(PAIRS, JUDGE, Settings(max_turns=2))
+    environment.reset(number=0)
+    *_, asked = environment.select_frames(frame_indices=[3])
+    assert "last turn" in asked["text"]
+    assert "last turn" not in str(plain(FrameEnvironment(PAIRS, JUDGE, Settings()).reset(number=0)))
+
+
+def test_a_memory_window_is_refused_in_one_sentence() -> None:
+    with pytest.raises(BadInput, match="memory window all"):
+        FrameEnvironment(PAIRS, JUDGE, Settings(window=1)).reset(number=0)
+
+
+def test_frames_that_cannot_be_had_keep_to_the_protocol_and_fail_the_rollout() -> None:
+    drawn = PAIRS.pair(0)
+
+    def broken(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+        if len(refs) < 8:
+            raise VideoError("gone")
+        return drawn.source(refs)
+
+    class OnePair:
+        size = 1
+
+        def pair(self, number: int) -> LabelledPair:
+            return LabelledPair(drawn.prompt, drawn.truth, broken)
+
+    environment = FrameEnvironment(OnePair(), JUDGE, Settings())
+    environment.reset(number=0)
+    (block,) = environment.select_frames(reply=look(3))
+    assert block["text"].startswith("<tool_response>")
+    rollout = replay(environment.pair, JUDGE, Settings(), [Completion(look(3)), Completion(answer(drawn.truth))])
+    assert rollout.run.finished is not None
+    assert rollout.run.finished.stop is StopReason.FAILED
+    assert len(rollout.run.turns) == len(rollout.prompts) == 1
+
+
+def test_replayed_replies_are_the_rollout_that_play_makes() -> None:
+    pair, replies = PAIRS.pair(4), (look(3), "nothing", look(7), answer(PAIRS.pair(4).truth))
+    played, again = scripted_rollout(pair, *replies), replay(pair, JUDGE, Settings(), [Completion(reply) for reply in replies])
+    assert again.prompts == played.prompts
+    assert [turn.reply for turn in again.run.turns] == [turn.reply for turn in played.run.turns]
+    assert again.correct
+    cut = replay(pair, JUDGE, Settings(), [Completion(look(3)), Completion("<Think>", "length")])
+    assert cut.run.finished is not None
+    assert cut.run.finished.stop is StopReason.TOKEN_LIMIT

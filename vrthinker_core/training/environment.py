@@ -1,0 +1,133 @@
+"""The deliberation as TRL's `environment_factory` sees it: what the judge is sent is what `Deliberation` says, byte for byte.
+
+Where TRL's loop still differs from `play`: a call on the last turn is not redirected to an answer (the sentence that asks for it is
+there); frames never leave the conversation, so a memory window must be "all"; past the token limit of a rollout TRL ends it where
+the product would let the oldest frames go. Such a rollout has no answer and is rewarded as one.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from PIL import Image as Picture
+
+from vrthinker_core.errors import BadInput, VideoError
+from vrthinker_core.training.labelled_pairs.pair_set import PairSet
+from vrthinker_core.training.rollouts import LabelledPair, OpenRollout, PlayedJudge, Rollout
+from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
+from vrthinker_core.types.frames import FrameSource
+from vrthinker_core.types.messages import Completion, Image, Message, Video
+
+Block = dict[str, Any]  # {"type": "text", "text": …} or {"type": "image", "image": a PIL picture}
+
+
+class FrameEnvironment:
+    """One pair and one deliberation at a time. TRL takes every public method but `reset` for a tool.
+
+    Raises BadInput for a memory window: TRL's loop only ever adds to a conversation.
+    """
+
+    def __init__(self, pairs: PairSet, judge: PlayedJudge, settings: Settings) -> None:
+        self._pairs, self._judge, self._settings = pairs, judge, settings
+        self._pair: LabelledPair | None = None
+        self._open: OpenRollout | None = None
+
+    def reset(self, **row: Any) -> list[Block]:
+        """Begin with the pair of the row's `number`; gives the first user message, which TRL adds to the row's prompt."""
+        pair = self._pairs.pair(int(row["number"]))
+        self._pair = replace(pair, source=_remembered(pair.source))
+        self._open = open_rollout(self._pair, self._judge, self._settings)
+        return content_blocks(self._open.ask()[-1])
+
+    def select_frames(
+        self, frame_indices: list[int] | None = None, target_frames: list[int] | None = None, reply: str | None = None
+    ) -> list[Block]:
+        """Show more frames of both videos.
+
+        Args:
+            frame_indices: Frames to show, as the protocol `paired` numbers them.
+            target_frames: Frames to show, as the protocol `concat` numbers them.
+            reply: The whole reply, where it is at hand; the call is read from it.
+        """
+        assert self._open is not None
+        dialect = self._open.deliberation.dialect
+        if self._open.over:
+            return content_blocks(dialect.retry_message(()))
+        try:
+            self._open.take(Completion(dialect.call(frame_indices or target_frames or ()) if reply is None else reply))
+        except VideoError:  # the rollout has failed and will have no reward; the protocol holds to its end
+            return content_blocks(dialect.tool_error(None, ()))
+        return content_blocks(self._open.ask()[-1])
+
+    @property
+    def pair(self) -> LabelledPair:
+        """The pair of this rollout."""
+        assert self._pair is not None
+        return self._pair
+
+
+def open_rollout(pair: LabelledPair, judge: PlayedJudge, settings: Settings) -> OpenRollout:
+    """A rollout as TRL can play it. Raises BadInput for a memory window."""
+    rollout = OpenRollout(pair, judge, settings)
+    if isinstance(rollout.deliberation.settings.window, int):
+        raise BadInput("TRL takes no frames out of a conversation: train with the memory window all, or on a processor.")
+    return rollout
+
+
+def replay(pair: LabelledPair, judge: PlayedJudge, settings: Settings, replies: Sequence[Completion]) -> Rollout:
+    """The rollout of a pair whose replies are known, up to the one that ends it.
+
+    Where none does, the tokens were used up. One of which a frame cannot be had has failed.
+    """
+    rollout = open_rollout(pair, judge, settings)
+    for reply in replies:
+        if rollout.over:
+            break
+        rollout.ask()
+        with suppress(VideoError):  # the rollout has failed and says so
+            rollout.take(reply)
+    if not rollout.over:
+        rollout.deliberation.stop_reason = StopReason.TOKEN_LIMIT
+    return rollout.rollout()
+
+
+def prompt_row(number: int, system: str) -> Mapping[str, Any]:
+    """A row of a data set for TRL: which pair, and its prompt but for the first user message, which `reset` gives."""
+    return {
+        "number": number,
+        "prompt": [{"role": "system", "content": [{"type": "text", "text": system}]}, {"role": "user", "content": []}],
+    }
+
+
+def content_blocks(message: Message) -> list[Block]:
+    """The parts of a message as blocks with pictures. Raises BadInput for a video, which TRL's GRPO does not send."""
+    return [_block(part) for part in message.parts]
+
+
+def _block(part: object) -> Block:
+    match part:
+        case Image(frame):
+            return {"type": "image", "image": as_picture(frame)}
+        case Video():
+            raise BadInput("TRL's GRPO sends pictures only, and concat opens with a video: train paired, or on a processor.")
+        case _:
+            return {"type": "text", "text": getattr(part, "text")}  # noqa: B009 - Text or GeneratedText
+
+
+def as_picture(frame: Frame) -> Picture.Image:
+    """The frame as a PIL picture."""
+    return Picture.frombytes("RGB", (frame.width, frame.height), frame.rgb)
+
+
+def _remembered(source: FrameSource) -> FrameSource:
+    """The same frames, each request decoded once: a rollout is played a second time for its reward."""
+    known: dict[tuple[FrameRef, ...], tuple[Frame, ...]] = {}
+
+    def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+        wanted = tuple(refs)
+        if wanted not in known:
+            known[wanted] = source(wanted)
+        return known[wanted]
+
+    return frames

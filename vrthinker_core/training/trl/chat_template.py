@@ -1,0 +1,89 @@
+"""What TRL needs to speak as the product does: a chat template with pictures in tool messages, a processor, the reading of replies.
+
+The stock template of Qwen2.5-VL drops the pictures of tool messages, and its processor needs torchvision for videos.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerFast, Qwen2_5_VLProcessor
+from transformers.processing_utils import ProcessorMixin
+
+from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
+from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.deliberation import is_unusable
+from vrthinker_core.dialects.base import Dialect
+from vrthinker_core.training.trl.sampled_replies import earlier_replies, read_replies
+
+TOOL = "select_frames"
+
+RESPONSE_TEMPLATE: dict[str, Any] = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|im_start|>assistant\n",
+    "fields": {
+        "tool_calls": {
+            "open": "<tool_call>",
+            "close_pattern": r"</tool_call>\s*",
+            "repeats": True,
+            "content": "json",
+            "transform": {"type": "function", "function": "{content}"},
+        },
+        "content": {"close_pattern": r"<\|im_end\|>\s*", "content": "text"},
+    },
+}
+"""The form of our calls, as transformers' own parser reads it. It reads well-formed calls only: see `ReplyParser`."""
+
+
+@cache
+def chat_template() -> str:
+    """The Jinja template: byte for byte what `render_prompt` renders, the assistant's own tokens within `{% generation %}`."""
+    return Path(__file__).with_suffix(".jinja").read_text("utf-8")
+
+
+class PictureProcessor(Qwen2_5_VLProcessor):
+    """The processor of Qwen2.5-VL for pictures alone."""
+
+    def __init__(self, image_processor: Any = None, tokenizer: Any = None, chat_template: str | None = None) -> None:
+        self.image_token, self.video_token = "<|image_pad|>", "<|video_pad|>"
+        self.image_token_id = tokenizer.convert_tokens_to_ids(self.image_token)
+        self.video_token_id = tokenizer.convert_tokens_to_ids(self.video_token)
+        ProcessorMixin.__init__(self, image_processor, tokenizer, chat_template=chat_template)
+
+
+def picture_processor(checkpoint: Checkpoint, dialect: Dialect) -> PictureProcessor:
+    """A processor with our template, whose tokenizer reads replies as `dialect` does."""
+    fast: Any = PreTrainedTokenizerFast
+    tokens = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "padding_side": "left"}
+    tokenizer = fast(tokenizer_object=checkpoint.tokenizer, clean_up_tokenization_spaces=False, **tokens)
+    tokenizer.response_template = RESPONSE_TEMPLATE
+    tokenizer.parse_response = ReplyParser(SafeTokenizer(checkpoint.tokenizer), dialect)
+    return PictureProcessor(checkpoint.processor, tokenizer, chat_template())
+
+
+class ReplyParser:
+    """Reads sampled tokens as the deliberation does, in the place of `PreTrainedTokenizer.parse_response`.
+
+    Every reply that the deliberation would go on after is a call of `select_frames` with the whole reply as its argument, so that
+    a call that cannot be read, or none at all, is answered in the dialect's own words. What ends a deliberation is no call.
+    """
+
+    def __init__(self, tokenizer: SafeTokenizer, dialect: Dialect) -> None:
+        self._tokenizer, self._dialect = tokenizer, dialect
+
+    def __call__(self, ids: Sequence[int], prefix: Sequence[int] = (), tools: object = None) -> dict[str, Any]:  # noqa: ARG002
+        """The message of a reply. `prefix`: all tokens before it, which tell whether the reply before was unusable, too."""
+        reply = read_replies(ids, self._tokenizer)[0]
+        text = reply.text
+        message: dict[str, Any] = {"role": "assistant", "content": text}
+        if reply.stop != "end" or self._ends(text, prefix):
+            return message
+        return {**message, "tool_calls": [{"type": "function", "function": {"name": TOOL, "arguments": {"reply": text}}}]}
+
+    def _ends(self, text: str, prefix: Sequence[int]) -> bool:
+        reply = self._dialect.parse(text)
+        if reply.kind == "answer" or not is_unusable(reply):
+            return reply.kind == "answer"
+        before = earlier_replies(prefix, self._tokenizer)
+        return bool(before) and is_unusable(self._dialect.parse(before[-1].text))
