@@ -12,6 +12,7 @@ from typing import Any
 
 from PIL import Image as Picture
 
+from vrthinker_core.backends.local.text.chat_template import videos_as_images
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rollouts import LabelledPair, OpenRollout, PlayedJudge, Rollout
@@ -28,8 +29,9 @@ class FrameEnvironment:
     Raises BadInput for a memory window: TRL's loop only ever adds to a conversation.
     """
 
-    def __init__(self, pairs: PairSet, judge: PlayedJudge, settings: Settings) -> None:
-        self._pairs, self._judge, self._settings = pairs, judge, settings
+    def __init__(self, pairs: PairSet, judge: PlayedJudge, settings: Settings, *, video_items: bool = True) -> None:
+        """`video_items`: see `Marker`; without them a video is sent frame by frame."""
+        self._pairs, self._judge, self._settings, self._video_items = pairs, judge, settings, video_items
         self._pair: LabelledPair | None = None
         self._open: OpenRollout | None = None
 
@@ -38,7 +40,8 @@ class FrameEnvironment:
         pair = self._pairs.pair(int(row["number"]))
         self._pair = replace(pair, source=_remembered(pair.source))
         self._open = open_rollout(self._pair, self._judge, self._settings)
-        return content_blocks(self._open.ask()[-1])
+        opening = self._open.ask()
+        return content_blocks((opening if self._video_items else videos_as_images(opening))[-1])
 
     def select_frames(
         self, frame_indices: list[int] | None = None, target_frames: list[int] | None = None, reply: str | None = None

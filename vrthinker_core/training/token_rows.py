@@ -11,6 +11,7 @@ from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.types import Turn
 from vrthinker_core.types.messages import Message
 
+PIXELS = {"image": "pixel_values", "video": "pixel_values_videos"}  # What `forward` calls the patches of each kind
 IGNORED = -100  # The label of a token that is not learnt, as torch's cross entropy has it
 
 
@@ -47,12 +48,13 @@ def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
         first = k + 1
 
 
-def collate(rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16) -> dict[str, torch.Tensor]:
+def collate(rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16, *, pixels: bool = True) -> dict[str, torch.Tensor]:
     """A batch for `forward`, padded on the right to a multiple of `multiple` tokens.
 
     `input_ids`, `labels`, `attention_mask`, `mm_token_type_ids`: (rows, tokens); `image_grid_thw`: (pictures, 3); `pixel_values`:
-    (patches, channels * 2 * patch * patch). The mask is all ones: what is padded stands on the right, where causal attention never
-    looks.
+    (patches, channels * 2 * patch * patch), left out without `pixels`. Where there are videos, `video_grid_thw` and
+    `pixel_values_videos` are the same of them. The mask is all ones: what is padded stands on the right, where causal attention
+    never looks.
     """
     length = -(-max(len(row.input_ids) for row in rows) // multiple) * multiple
     ids = torch.full((len(rows), length), loaded.tokenizer.control.endoftext)
@@ -60,15 +62,19 @@ def collate(rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16) -
     for number, row in enumerate(rows):
         ids[number, : len(row.input_ids)] = torch.tensor(row.input_ids)
         labels[number, : len(row.labels)] = torch.tensor(row.labels)
-    items = [item for row in rows for item in row.items]
-    return {
-        "input_ids": ids,
-        "labels": labels,
-        "attention_mask": torch.ones_like(ids),
-        "mm_token_type_ids": (ids == loaded.tokenizer.control.image_pad).long(),
-        "image_grid_thw": torch.tensor([item.grid_thw for item in items]),
-        "pixel_values": loaded.vision.pixel_values(items),
-    }
+    control = loaded.tokenizer.control
+    kinds = (ids == control.image_pad).long() + 2 * (ids == control.video_pad).long()
+    batch = {"input_ids": ids, "labels": labels, "attention_mask": torch.ones_like(ids), "mm_token_type_ids": kinds}
+    for kind, name in PIXELS.items():
+        if items := pictures(rows, kind):
+            batch[f"{kind}_grid_thw"] = torch.tensor([item.grid_thw for item in items])
+            batch |= {name: loaded.vision.pixel_values(items)} if pixels else {}
+    return batch
+
+
+def pictures(rows: Sequence[TokenRow], kind: str) -> list[VisionItem]:
+    """The images or the videos of some rows, in the order of their placeholders."""
+    return [item for row in rows for item in row.items if item.kind == kind]
 
 
 def _render(messages: Sequence[Message], loaded: LoadedModel) -> list[PromptItem]:

@@ -54,12 +54,17 @@ class PictureProcessor(Qwen2_5_VLProcessor):
 
 def picture_processor(checkpoint: Checkpoint, dialect: Dialect) -> PictureProcessor:
     """A processor with our template, whose tokenizer reads replies as `dialect` does."""
-    fast: Any = PreTrainedTokenizerFast
-    tokens = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "padding_side": "left"}
-    tokenizer = fast(tokenizer_object=checkpoint.tokenizer, clean_up_tokenization_spaces=False, **tokens)
+    tokenizer = tokenizer_of(checkpoint)
     tokenizer.response_template = RESPONSE_TEMPLATE
     tokenizer.parse_response = ReplyParser(SafeTokenizer(checkpoint.tokenizer), dialect)
     return PictureProcessor(checkpoint.processor, tokenizer, chat_template())
+
+
+def tokenizer_of(checkpoint: Checkpoint) -> Any:
+    """The checkpoint's tokenizer as transformers wraps it, padding on the left as generation wants it."""
+    fast: Any = PreTrainedTokenizerFast
+    tokens = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "padding_side": "left"}
+    return fast(tokenizer_object=checkpoint.tokenizer, clean_up_tokenization_spaces=False, **tokens)
 
 
 class ReplyParser:

@@ -86,8 +86,8 @@ def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkp
     with _quiet_transformers():
         model = _load_weights(folder, dtype, "sdpa", {}, checked=os.environ.get("LOCAL_RANK", "0") == "0")
     model.requires_grad_(True)
-    redirect, protocol = checkpoint_files.forced_redirect_of(folder), checkpoint_files.protocol_of(folder, source)
-    return Checkpoint(model, tokenizer, processor, protocol, redirect, folder, 1 if weights <= SMALL_MODEL_WEIGHTS else None)
+    threads = 1 if weights <= SMALL_MODEL_WEIGHTS else None
+    return Checkpoint(model, tokenizer, processor, read_marker(folder, source), folder, threads)
 
 
 @contextmanager

@@ -1,0 +1,68 @@
+"""What a training of the 7B takes, told before anything is rented."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from accelerate.commands.config.config_args import load_config_from_file
+
+import vrthinker_core.training.trl as room
+from vrthinker_core.backends.factory import NANO
+from vrthinker_core.training.trl.estimate import TrainingPlan, estimate, model_shape, stage_plan
+
+SHAPE = model_shape()
+RECIPES = sorted((Path(room.__file__).parent / "recipes").glob("*.yaml"))
+
+
+def test_the_7b_is_counted_as_its_maker_counts_it() -> None:
+    assert SHAPE.weights == pytest.approx(8.29e9, rel=0.005)
+    assert (SHAPE.layers, SHAPE.kv) == (28, 1024)
+
+
+def test_a_checkpoint_is_counted_from_its_configuration() -> None:
+    assert model_shape(NANO).weights == 7_548_032
+
+
+def test_one_node_holds_every_stage_and_one_gpu_none() -> None:
+    for stage in ("cold-start", "rejection", "grpo"):
+        assert estimate(SHAPE, stage_plan(stage)).fits, stage
+        assert not estimate(SHAPE, stage_plan(stage, gpus=1)).fits, stage
+
+
+def test_adapters_take_less_memory_and_more_gpus_less_time() -> None:
+    plan = stage_plan("grpo")
+    whole, adapters = estimate(SHAPE, plan), estimate(SHAPE, replace(plan, lora=40_000_000))
+    assert adapters.gib < whole.gib
+    more = estimate(SHAPE, replace(plan, gpus=32))
+    assert more.total_hours == pytest.approx(whole.total_hours / 4)
+    assert more.gib < whole.gib
+
+
+def test_weights_gradients_and_optimizer_are_sixteen_bytes_a_weight() -> None:
+    found = dict(estimate(SHAPE, TrainingPlan("cold-start", gpus=1, frozen_eyes=False)).memory)
+    assert (found["weights"] + found["gradients"] + found["optimizer"]) * 2**30 == pytest.approx(16 * SHAPE.weights)
+
+
+def test_a_person_reads_memory_hours_and_assumptions() -> None:
+    text = "\n".join(estimate(SHAPE, stage_plan("grpo", gpus=1)).lines())
+    assert all(word in text for word in ("GiB", "hours", "does not fit", "KV cache of rollouts", "Assumed:"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_accelerate_reads_the_recipe(path: Path) -> None:
+    config = load_config_from_file(str(path))
+    told = yaml.safe_load(path.read_text("utf-8"))
+    assert config.num_processes == told["num_processes"] == 8 * told["num_machines"]
+    assert config.mixed_precision == "bf16"
+
+
+def test_the_layers_that_are_spread_are_those_of_the_model() -> None:
+    from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl as modeling
+
+    assert len(RECIPES) == 4
+    for path in RECIPES:
+        names = yaml.safe_load(path.read_text("utf-8")).get("fsdp_config", {}).get("fsdp_transformer_layer_cls_to_wrap", "")
+        assert all(hasattr(modeling, name) for name in names.split(",") if name)

@@ -1,0 +1,152 @@
+"""GRPO in TRL: the rollouts are ours, and so are advantages and loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.drawn_rollouts import DrawnPairs
+from vrthinker_core.backends.factory import NANO
+from vrthinker_core.backends.local.checkpoint.loader import open_for_training
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.grpo_loop import Group, GrpoOptions, Learner, StepReport, train_step
+from vrthinker_core.training.rewards import advantages
+from vrthinker_core.training.run.saved_judge import save_judge
+from vrthinker_core.training.token_rows import IGNORED, token_rows
+from vrthinker_core.training.trl.grpo import TrlGrpoOptions, train_grpo
+from vrthinker_core.training.trl.rollout_rewards import mixed_share, total_reward
+from vrthinker_core.types import Settings
+
+pytest.importorskip("trl")
+
+PAIRS = DrawnPairs(2_000_000_000)
+OPTIONS = TrlGrpoOptions(steps=1, pairs=1, samples=4, batch=4, tokens=380, learning_rate=1e-4)
+
+
+class Watched:
+    """What TRL made of the rollouts, and the gradients of its step."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        from transformers import Trainer
+        from trl import GRPOTrainer
+
+        self.batch: dict[str, Any] = {}
+        self.gradients: dict[str, torch.Tensor] = {}
+        score, optimize = GRPOTrainer._generate_and_score_completions, Trainer.create_optimizer
+
+        def scored(trainer: Any, inputs: Any) -> Any:
+            self.batch = score(trainer, inputs)
+            return self.batch
+
+        def optimizer(trainer: Any, *more: Any) -> Any:
+            made = optimize(trainer, *more)
+            made.register_step_pre_hook(lambda *_: self.keep(trainer.model))
+            return made
+
+        patch.setattr(GRPOTrainer, "_generate_and_score_completions", scored)
+        patch.setattr(Trainer, "create_optimizer", optimizer)
+
+    def keep(self, model: torch.nn.Module) -> None:
+        self.gradients = {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
+
+
+@pytest.fixture(scope="module")
+def unsure(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built-in judge with logits of a smaller scale: at temperature 1 its replies differ, so a group is mixed."""
+    model = TransformersBackend.load(str(NANO)).loaded.model
+    norm: Any = model.model.language_model.norm
+    norm.weight /= 1.6
+    folder = tmp_path_factory.mktemp("unsure")
+    save_judge(model, str(NANO), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def step(unsure: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StepReport, Watched]:
+    reports: list[StepReport] = []
+    with pytest.MonkeyPatch.context() as patch:
+        watched = Watched(patch)
+        made = train_grpo(PAIRS, unsure, OPTIONS, tmp_path_factory.mktemp("grpo"), reports.append)
+    (report,) = reports
+    return made, report, watched
+
+
+def test_one_step_moves_the_weights_and_the_product_opens_them(step: tuple[Path, StepReport, Watched], unsure: Path) -> None:
+    made, report, watched = step
+    before, after = (TransformersBackend.load(str(folder)).loaded.model.state_dict() for folder in (unsure, made))
+    moved = [name for name in before if not torch.equal(before[name], after[name])]
+    assert moved
+    assert not any("visual" in name for name in moved)
+    assert watched.gradients.keys() == {name for name in watched.gradients if "visual" not in name}
+    assert 0 < mixed_share(report.groups) <= 1
+    assert report.drawn == OPTIONS.pairs
+
+
+def test_what_is_trained_are_the_tokens_of_the_rollouts(step: tuple[Path, StepReport, Watched]) -> None:
+    _, report, watched = step
+    loaded = TransformersBackend.load(str(NANO)).loaded
+    batch = watched.batch
+    mask = (batch["completion_mask"] * batch["tool_mask"]).bool()
+    for row, rollout in enumerate(rollout for group in report.groups for rollout in group.rollouts):
+        (mine,) = token_rows(rollout, loaded)
+        prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].tolist()
+        whole = [*prompt, *batch["completion_ids"][row][batch["completion_mask"][row].bool()].tolist()]
+        assert whole[: len(mine.input_ids)] == list(mine.input_ids)
+        if len(whole) == len(mine.input_ids):  # else the tokens were used up after the last reply
+            assert batch["completion_ids"][row][mask[row]].tolist() == [label for label in mine.labels if label != IGNORED]
+
+
+def test_advantages_and_gradients_are_those_of_the_loop_on_a_processor(
+    step: tuple[Path, StepReport, Watched], unsure: Path
+) -> None:
+    _, report, watched = step
+    own = [
+        value or 0.0
+        for group in report.groups
+        for value in advantages([total_reward(*each) for each in zip(group.rollouts, group.rewards, strict=True)])
+    ]
+    assert watched.batch["advantages"].tolist() == pytest.approx(own, abs=1e-5)
+    judge = TransformersBackend.load(str(unsure))
+    policy, reference = (open_for_training(str(unsure)).model for _ in range(2))
+    policy.requires_grad_(True).model.visual.requires_grad_(False)
+    before = {name: each.detach().clone() for name, each in policy.named_parameters()}
+    optimizer = torch.optim.SGD([each for each in policy.parameters() if each.requires_grad], lr=1.0)
+    ours = train_step(
+        list(report.groups), report.drawn, Learner(policy, reference, optimizer, judge), GrpoOptions(settings=Settings())
+    )
+    assert ours.loss == pytest.approx(report.loss, abs=2e-3)
+    assert ours.entropy == pytest.approx(report.entropy, rel=0.02)
+    for name, each in policy.named_parameters():
+        if each.requires_grad:
+            gradient = before[name] - each.detach()
+            assert torch.nn.functional.cosine_similarity(gradient.flatten(), watched.gradients[name].flatten(), dim=0) > 0.999, name
+            assert gradient.norm() == pytest.approx(float(watched.gradients[name].norm()), rel=0.01)
+
+
+def test_groups_of_equal_rewards_teach_nothing(step: tuple[Path, StepReport, Watched]) -> None:
+    rollout, reward = step[1].groups[0].rollouts[0], step[1].groups[0].rewards[0]
+    assert mixed_share([Group((rollout,) * 2, (reward,) * 2, (0.0, 0.0))]) == 0
+    assert mixed_share([]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (TrlGrpoOptions(pairs=1, samples=3, batch=2), "whole groups"),
+        (TrlGrpoOptions(settings=Settings(window=1)), "memory window all"),
+        (TrlGrpoOptions(settings=Settings(window="all", protocol="concat")), "concat opens with a video"),
+        (TrlGrpoOptions(lora=4), "peft"),
+    ],
+)
+def test_what_trl_cannot_do_is_one_sentence(options: TrlGrpoOptions, said: str, tmp_path: Path) -> None:
+    if said == "peft":
+        from importlib.util import find_spec
+
+        if find_spec("peft") is not None:
+            pytest.skip("peft is installed")
+    with pytest.raises(BadInput, match=said):
+        train_grpo(PAIRS, NANO, options, tmp_path)

@@ -1,0 +1,63 @@
+"""A trained model saved as a checkpoint that the product opens: the files of the one it came from with new weights, sealed anew."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from transformers import Qwen2_5_VLForConditionalGeneration
+
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
+    DOWNLOAD_PATTERNS,
+    MARKER,
+    locate,
+    read_marker_file,
+    weight_files,
+)
+from vrthinker_core.backends.local.checkpoint.marker import read_marker
+
+SMALL_SHARDS = "8MB"  # Of a model of less than SMALL_BYTES: small enough for any repository
+LARGE_SHARDS = "4GB"
+SMALL_BYTES = 100 * 2**20
+
+
+def save_judge(model: Qwen2_5_VLForConditionalGeneration, source: str, out: Path) -> None:
+    """Write the model into the folder `out`, beside copies of the other files of `source`, a folder or hub id.
+
+    Weights get the number type they have in `source`. Raises OSError.
+    """
+    folder = locate(source)
+    weights = _cast(model.state_dict(), _dtype(weight_files(folder)[0]))
+    size = sum(value.nbytes for value in weights.values())
+    model.save_pretrained(out, state_dict=weights, max_shard_size=SMALL_SHARDS if size < SMALL_BYTES else LARGE_SHARDS)
+    for path in (path for pattern in DOWNLOAD_PATTERNS for path in folder.glob(pattern)):
+        if path.suffix != ".safetensors" and not path.name.endswith(".index.json") and path.name != MARKER:
+            shutil.copyfile(path, out / path.name)
+    _seal(folder, source, out)
+
+
+def _cast(state: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """The weights in `dtype`; those that share their memory go on sharing it, so that tied weights are written once."""
+    done: dict[int, torch.Tensor] = {}
+    return {name: done.setdefault(value.data_ptr(), value.detach().to("cpu", dtype)) for name, value in state.items()}
+
+
+def _seal(folder: Path, source: str, out: Path) -> None:
+    """The marker: what that of `folder` says, and the checksum of each file."""
+    said = {"protocol": list(read_marker(folder, source).protocols)} | read_marker_file(folder)
+    sums = {path.name: _digest(path) for path in sorted(out.iterdir()) if path.is_file() and path.name != MARKER}
+    (out / MARKER).write_text(json.dumps({**said, "sha256": sums}, indent=1) + "\n", encoding="utf-8")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _dtype(path: Path) -> torch.dtype:
+    """The number type of the first tensor of a file."""
+    with safe_open(path, framework="pt") as file:
+        tensor: torch.Tensor = file.get_tensor(next(iter(file.keys())))
+        return tensor.dtype

@@ -1,0 +1,173 @@
+"""What a training on GPUs takes: memory on each GPU and hours, from the shape of the model, before anything is rented.
+
+Arithmetic, not a measurement: every figure follows from the assumptions, which are told with it. FSDP2 or ZeRO-3 spread weights,
+gradients and optimizer evenly; layers are computed again in the backward pass.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+GIB = 2**30
+FLOAT, HALF = 4, 2  # Bytes
+
+StageName = Literal["cold-start", "rejection", "grpo"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The counts that memory and time follow from."""
+
+    language: int  # Weights
+    vision: int  # Weights
+    layers: int  # Of the language half, as all that follows
+    hidden: int
+    inner: int  # Width of the feed-forward layers
+    kv: int  # Numbers that the KV cache keeps of a token in one layer
+
+    @property
+    def weights(self) -> int:
+        """Of both halves."""
+        return self.language + self.vision
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """A stage, the machines, and what they are taken to do. The defaults are those of the paper, `paired`, on one node."""
+
+    stage: StageName
+    gpus: int = 8
+    gpu_gib: float = 80.0
+    rollouts: int = 1200  # Rows that are trained, or played and trained: of one step with `grpo`
+    steps: int = 1  # With `grpo`
+    played: int = 0  # Rollouts that are played for the rows, with `rejection`
+    pictures: int = 40  # Of a rollout: 8 at first, then two calls of 8 pairs
+    picture_tokens: int = 256  # 448 x 448 pixels
+    prompt_tokens: int = 1200  # Text that is sent
+    reply_tokens: int = 1000  # That the judge writes in all
+    batch: int = 1  # Rows in one forward pass
+    frozen_eyes: bool = True
+    lora: int = 0  # Weights of adapters; 0 trains all
+    live: int = 32  # Rollouts that one GPU generates at a time
+    flops: float = 989e12  # Of a GPU in bfloat16, as its maker says
+    share: float = 0.3  # Of them that training reaches
+    written: float = 1200.0  # Tokens a GPU writes in a second, all its rollouts together
+
+    @property
+    def tokens(self) -> int:
+        """Of one rollout from its first prompt to its answer."""
+        return self.pictures * self.picture_tokens + self.prompt_tokens + self.reply_tokens
+
+
+def stage_plan(stage: StageName, gpus: int = 8, gpu_gib: float = 80.0) -> TrainingPlan:
+    """The paper's sizes of a stage."""
+    sizes = {"cold-start": (1200, 1, 0), "rejection": (20_000, 1, 160_000), "grpo": (512, 300, 0)}
+    rollouts, steps, played = sizes[stage]
+    return TrainingPlan(stage, gpus, gpu_gib, rollouts, steps, played)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingEstimate:
+    """GiB on each GPU, hours, and what they rest on."""
+
+    plan: TrainingPlan
+    memory: tuple[tuple[str, float], ...]  # What, GiB
+    hours: tuple[tuple[str, float], ...]  # What, hours
+
+    @property
+    def gib(self) -> float:
+        """On each GPU, all together."""
+        return sum(size for _, size in self.memory)
+
+    @property
+    def fits(self) -> bool:
+        """A tenth of the GPU is left for what a library keeps for itself."""
+        return self.gib <= 0.9 * self.plan.gpu_gib
+
+    @property
+    def total_hours(self) -> float:
+        """Of the stage."""
+        return sum(time for _, time in self.hours)
+
+    def lines(self) -> Iterator[str]:
+        """The estimate as a person reads it, with its assumptions."""
+        plan = self.plan
+        yield f"{plan.stage} on {plan.gpus} GPUs of {plan.gpu_gib:g} GiB"
+        yield from (f"  {what:<32}{size:8.1f} GiB" for what, size in self.memory)
+        verdict = "fits" if self.fits else "does not fit: take more GPUs, a smaller batch or adapters"
+        yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB, {verdict}"
+        yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
+        yield f"  {'together':<32}{self.total_hours:8.1f} hours"
+        rows, speed = plan.rollouts * plan.steps, f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS"
+        yield f"Assumed: {rows:,} rows of {plan.tokens:,} tokens with {plan.pictures} pictures; weights and AdamW in float32,"
+        yield f"arithmetic in bfloat16 at {speed}, layers computed again in the backward pass;"
+        yield f"{plan.written:g} tokens written a second on each GPU, all its rollouts together."
+
+
+def model_shape(checkpoint: Path | None = None) -> ModelShape:
+    """The shape that config.json of a checkpoint describes; without one, that of Qwen2.5-VL-7B. No weight is read."""
+    config = Qwen2_5_VLConfig.from_pretrained(checkpoint, local_files_only=True) if checkpoint else _seven_billion()
+    text: Any = config.get_text_config()
+    with torch.device("meta"):
+        model = Qwen2_5_VLForConditionalGeneration(config)
+    vision = sum(each.numel() for each in model.model.visual.parameters())
+    head = text.hidden_size // text.num_attention_heads
+    kv = 2 * text.num_key_value_heads * head
+    counted = sum(each.numel() for each in model.parameters())
+    return ModelShape(counted - vision, vision, text.num_hidden_layers, text.hidden_size, text.intermediate_size, kv)
+
+
+def estimate(shape: ModelShape, plan: TrainingPlan) -> TrainingEstimate:
+    """Memory on each GPU, and hours."""
+    return TrainingEstimate(plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)))
+
+
+def _learning(shape: ModelShape, plan: TrainingPlan) -> int:
+    return plan.lora or shape.weights - shape.vision * plan.frozen_eyes
+
+
+def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
+    learning, tokens = _learning(shape, plan), plan.batch * plan.tokens
+    yield "weights", shape.weights * FLOAT / plan.gpus / GIB
+    yield "gradients", learning * FLOAT / plan.gpus / GIB
+    yield "optimizer", 2 * learning * FLOAT / plan.gpus / GIB
+    if plan.stage == "grpo" and not plan.lora:
+        yield "reference", shape.weights * FLOAT / plan.gpus / GIB
+    inputs = shape.layers * shape.hidden * HALF  # What each layer was given, of one token
+    one_layer = (12 * shape.hidden + 4 * shape.inner) * HALF  # That is computed again
+    yield "activations", tokens * (inputs + one_layer) / GIB
+    yield "one layer in bfloat16, twice", 2 * HALF * shape.language / shape.layers / GIB
+    if plan.stage == "grpo":
+        yield "weights for rollouts", shape.weights * HALF / GIB
+        yield "KV cache of rollouts", plan.live * plan.tokens * shape.layers * shape.kv * HALF / GIB
+
+
+def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
+    rows = plan.rollouts * plan.steps
+    patches = 4 * plan.pictures * plan.picture_tokens
+    passes = 8 if plan.lora == 0 else 6  # FLOPs a weight and token: forward, again, backward
+    look = (2 if plan.frozen_eyes else 8) * shape.vision * patches
+    reference = (2 * shape.language * plan.tokens + 2 * shape.vision * patches) if plan.stage == "grpo" else 0
+    speed = plan.gpus * plan.flops * plan.share * 3600
+    yield "training", rows * (passes * shape.language * plan.tokens + look + reference) / speed
+    played = rows if plan.stage == "grpo" else plan.played
+    if played:
+        read = played * (2 * shape.language * plan.tokens + 2 * shape.vision * patches) / speed
+        yield "rollouts", read + played * plan.reply_tokens / (plan.written * plan.gpus * 3600)
+
+
+def _seven_billion() -> Qwen2_5_VLConfig:
+    text = {
+        "vocab_size": 152_064,
+        "hidden_size": 3584,
+        "intermediate_size": 18_944,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 28,
+        "num_key_value_heads": 4,
+    }
+    vision = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16, "out_hidden_size": 3584}
+    return Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=False)

@@ -1,0 +1,182 @@
+"""GRPO on GPUs, the paper's third stage: TRL's `GRPOTrainer` over our environment and our rewards, with vLLM for the rollouts.
+
+What differs from the loop on a processor (`grpo_loop.py`), all of it TRL's: there is no dynamic sampling, so groups of equal
+rewards are not drawn again (`mixed_groups` is logged, the groups are reported); replies are sampled without the checkpoint's
+repetition penalty; the memory window is "all"; frames packed as a video cannot be sent. `environment.py` says what a last turn
+becomes.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from transformers import PrinterCallback, TrainerCallback
+
+from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_for_training
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.dialects import make_dialect
+from vrthinker_core.dialects.factory import chosen_protocol
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.environment import FrameEnvironment, prompt_row
+from vrthinker_core.training.grpo_loop import StepReport
+from vrthinker_core.training.labelled_pairs.pair_set import PairSet
+from vrthinker_core.training.rewards import RewardWeights
+from vrthinker_core.training.trl.chat_template import picture_processor
+from vrthinker_core.training.trl.rollout_rewards import RolloutRewards
+from vrthinker_core.training.trl.sft import has_trl, save_trained
+from vrthinker_core.training.trl.trainer_checkpoints import TimedCheckpoints, last_whole, quiet_libraries, train_from
+from vrthinker_core.types import Settings
+
+LORA_LAYERS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
+
+
+@dataclass(frozen=True, slots=True)
+class TrlGrpoOptions:
+    """The paper's values where it gives some."""
+
+    steps: int = 300
+    pairs: int = 64  # A step
+    samples: int = 8  # Of each pair
+    learning_rate: float = 1e-6
+    warmup: float = 0.0  # Share of the steps
+    kl: float = 0.01  # β
+    clip: float = 0.2
+    batch: int = 1  # Rollouts in one forward pass, on each GPU
+    tokens: int = 16_384  # Of a rollout after its first prompt: replies, and the frames that were asked for
+    temperature: float = 1.0
+    bf16: bool = False
+    frozen_eyes: bool = True
+    gradient_checkpointing: bool = False
+    lora: int = 0  # Rank of adapters in the language half, which are merged at the end; 0 trains all weights
+    vllm: Literal["", "colocate", "server"] = ""  # Where rollouts are generated; "" by the trainer itself
+    vllm_memory: float = 0.3  # Share of each GPU's memory, with colocate
+    vllm_url: str = "http://127.0.0.1:8000"  # With server
+    save_minutes: float = 15.0
+    seed: int = 0
+    weights: RewardWeights = field(default_factory=RewardWeights)
+    settings: Settings = field(default_factory=lambda: Settings(window="all"))
+
+
+@quiet_libraries()
+def train_grpo(
+    pairs: PairSet, checkpoint: Path, options: TrlGrpoOptions, folder: Path, report: Callable[[StepReport], None] = lambda _: None
+) -> Path:
+    """Train the judge of `checkpoint`; gives `folder/model`, which the product opens.
+
+    Step s learns from pairs s * `options.pairs` on, so `pairs` should be in the order of training. Goes on from the last whole
+    checkpoint in `folder/trainer`. `report` is told, after each step, of the groups of this process. Raises BadInput and
+    CheckpointError.
+    """
+    if not has_trl():
+        raise BadInput("GRPO on GPUs takes TRL: run pip install -e '.[train]'.")
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    arguments = _arguments(options, folder / "trainer")
+    adapters = _adapters(options.lora) if options.lora else None
+    opened = open_for_training(str(checkpoint))
+    opened.model.model.visual.requires_grad_(not options.frozen_eyes)
+    trainer, rewards = _trainer(pairs, opened, options, arguments, adapters)
+    subject = f"{checkpoint.name} {[getattr(options, name) for name in options.__slots__ if name not in _MAY_CHANGE]}"
+    begun = last_whole(folder / "trainer", subject)
+    for callback in (TimedCheckpoints(folder / "trainer", subject, options.save_minutes), StepReports(rewards, report)):
+        trainer.add_callback(callback)
+    trainer.remove_callback(PrinterCallback)
+    train_from(trainer, begun)
+    if options.lora:
+        trainer.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
+    return save_trained(trainer, checkpoint, folder / "model")
+
+
+def _trainer(
+    pairs: PairSet, opened: Checkpoint, options: TrlGrpoOptions, arguments: Any, adapters: Any
+) -> tuple[Any, RolloutRewards]:
+    """TRL's trainer over our environment, and its rewards."""
+    from datasets import Dataset
+    from trl import GRPOTrainer
+
+    judge = TransformersBackend(opened, opened.folder.name)
+    dialect = make_dialect(options.settings, chosen_protocol(options.settings, judge.protocols))
+    environment = partial(FrameEnvironment, pairs, judge, options.settings, video_items=judge.loaded.video_items)
+    environment().reset(number=0)  # what cannot be played is refused before anything is allocated
+    rewards = RolloutRewards(judge, options.settings, judge.loaded.tokenizer, options.samples, options.weights)
+    trainer = GRPOTrainer(
+        model=opened.model,
+        reward_funcs=rewards,
+        environment_factory=environment,
+        processing_class=picture_processor(opened, dialect),
+        train_dataset=Dataset.from_list([prompt_row(number, dialect.system) for number in range(options.steps * options.pairs)]),
+        args=arguments,
+        peft_config=adapters,
+    )
+    trainer.max_tool_calling_iterations = (options.settings.max_turns or dialect.max_turns) - 1
+    return trainer, rewards
+
+
+class StepReports(TrainerCallback):
+    """Tells of each step what it learnt from."""
+
+    def __init__(self, rewards: RolloutRewards, report: Callable[[StepReport], None]) -> None:
+        self._rewards, self._report = rewards, report
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: object) -> None:  # noqa: ARG002
+        """A step ends with its log."""
+        if logs and "loss" in logs:
+            groups = self._rewards.taken()
+            entropy, kl = float(logs.get("entropy", 0.0)), float(logs.get("kl", 0.0))
+            self._report(StepReport(groups, len(groups), float(logs["loss"]), entropy, kl))
+
+
+def _arguments(options: TrlGrpoOptions, folder: Path) -> Any:
+    from trl import GRPOConfig
+
+    cpu = not torch.cuda.is_available()
+    vllm: dict[str, Any] = {"use_vllm": True, "vllm_mode": options.vllm} if options.vllm else {}
+    vllm |= {"vllm_gpu_memory_utilization": options.vllm_memory} if options.vllm == "colocate" else {}
+    vllm |= {"vllm_server_base_url": options.vllm_url} if options.vllm == "server" else {}
+    rollouts, share = options.pairs * options.samples, options.batch * int(os.environ.get("WORLD_SIZE", "1"))
+    if rollouts % share or (rollouts // share * options.batch) % options.samples:
+        raise BadInput(
+            f"{options.pairs} pairs of {options.samples} samples cannot be divided into whole groups for {share // options.batch} "
+            f"processes with {options.batch} rollouts a pass: choose numbers that can."
+        )
+    return GRPOConfig(
+        output_dir=str(folder),
+        max_steps=options.steps,
+        learning_rate=options.learning_rate,
+        lr_scheduler_type="constant_with_warmup",
+        warmup_steps=options.warmup,
+        per_device_train_batch_size=options.batch,
+        gradient_accumulation_steps=rollouts // share,
+        num_generations=options.samples,
+        max_completion_length=options.tokens,
+        temperature=options.temperature,
+        beta=options.kl,
+        epsilon=options.clip,
+        loss_type="dapo",
+        shuffle_dataset=False,
+        bf16=options.bf16,
+        gradient_checkpointing=options.gradient_checkpointing,
+        seed=options.seed,
+        logging_steps=1,
+        save_strategy="no",  # by the clock: see `TimedCheckpoints`
+        report_to=[],
+        use_cpu=cpu,
+        dataloader_pin_memory=not cpu,
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        **vllm,
+    )
+
+
+def _adapters(rank: int) -> Any:
+    try:
+        from peft import LoraConfig
+    except ImportError:
+        raise BadInput("Adapters take peft: run pip install peft, or train all weights.") from None
+    return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=LORA_LAYERS, task_type="CAUSAL_LM")
+
+
+_MAY_CHANGE = ("save_minutes", "vllm", "vllm_memory", "vllm_url", "batch")

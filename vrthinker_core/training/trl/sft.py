@@ -1,0 +1,186 @@
+"""Supervised fine-tuning on ready token rows, the paper's first two stages: TRL's `SFTTrainer`, or `Trainer` where TRL is missing.
+
+The rows hold the very tokens that were sampled, so no chat template stands between a rollout and the loss. Run by
+`accelerate launch` it spreads over GPUs (FSDP2, DeepSpeed).
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import PrinterCallback, Trainer, TrainingArguments
+
+from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_for_training
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.frozen_eyes import collate_features, freeze_eyes
+from vrthinker_core.training.run.saved_judge import save_judge
+from vrthinker_core.training.token_rows import TokenRow, collate
+from vrthinker_core.training.trl.chat_template import tokenizer_of
+from vrthinker_core.training.trl.trainer_checkpoints import (
+    PaceReports,
+    TimedCheckpoints,
+    TrainerPace,
+    last_whole,
+    quiet_libraries,
+    train_from,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SftOptions:
+    """The paper's values where it gives some."""
+
+    epochs: float = 1.0
+    steps: int | None = None  # Optimizer steps at most; None for all of the epochs
+    learning_rate: float = 1.5e-6
+    warmup: float = 0.2  # Share of the steps
+    batch: int = 1  # Rows in one forward pass
+    accumulate: int = 32  # Forward passes a step, on each GPU
+    weight_decay: float = 0.0
+    bf16: bool = False  # Arithmetic in bfloat16; the weights that learn stay in float32
+    frozen_eyes: bool = True  # The vision tower does not learn
+    features: bool = False  # With frozen eyes: each picture's features are computed once and kept; one process only
+    gradient_checkpointing: bool = False
+    save_minutes: float = 5.0
+    seed: int = 0
+
+
+@quiet_libraries()
+def train_sft(
+    rows: Sequence[TokenRow],
+    checkpoint: Path,
+    options: SftOptions,
+    folder: Path,
+    report: Callable[[TrainerPace], None] = lambda _: None,
+) -> Path:
+    """Train the judge of `checkpoint` on `rows`; gives `folder/model`, which the product opens.
+
+    Goes on from the last whole checkpoint in `folder/trainer`: optimizer, data order and random state are those of then. Raises
+    BadInput where there is nothing to learn, or the folder holds another training; CheckpointError for a damaged checkpoint.
+    """
+    if not rows:
+        raise BadInput("There is nothing to train on: no rollout passed the filters.")
+    arguments = _arguments(options, folder / "trainer")
+    if options.features and (not options.frozen_eyes or arguments.world_size > 1):
+        raise BadInput("Kept features need frozen eyes and one process: train without them.")
+    opened = open_for_training(str(checkpoint))
+    opened.model.model.visual.requires_grad_(not options.frozen_eyes)
+    if options.features:
+        freeze_eyes(opened.model)
+    subject = _subject(rows, options, checkpoint)
+    begun = last_whole(folder / "trainer", subject)
+    trainer = _trainer(rows, opened, options, arguments)
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(TimedCheckpoints(folder / "trainer", subject, options.save_minutes))
+    trainer.add_callback(PaceReports(report))
+    train_from(trainer, begun)
+    return save_trained(trainer, checkpoint, folder / "model")
+
+
+def save_trained(trainer: Any, source: Path, target: Path) -> Path:
+    """Write the trained model once, gathered from all processes. `target` is there whole or as it was before.
+
+    Raises BadInput where it cannot be written.
+    """
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if trainer.args.world_size > 1:
+        state = trainer.accelerator.get_state_dict(trainer.model)
+        if trainer.is_world_process_zero():
+            model = open_for_training(str(source)).model
+            model.load_state_dict(state)
+    if trainer.is_world_process_zero():
+        _save_whole(model, source, target)
+    trainer.accelerator.wait_for_everyone()
+    return target
+
+
+def _save_whole(model: Any, source: Path, target: Path) -> None:
+    part, old = (target.with_name(f".{target.name}.{what}") for what in ("part", "old"))
+    try:
+        for left in (part, old):
+            shutil.rmtree(left, ignore_errors=True)
+        part.mkdir(parents=True)
+        save_judge(model, str(source), part)
+        if target.exists():
+            target.rename(old)
+        part.rename(target)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(part, ignore_errors=True)
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
+        raise BadInput(f"The checkpoint {target.name} cannot be written ({reason}): make room, and go on with --resume.") from error
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, options: SftOptions, arguments: TrainingArguments) -> Trainer:
+    """TRL's trainer where it is installed. Rows go to the collator by number."""
+    loaded = TransformersBackend(opened, opened.folder.name).loaded
+    make = collate_features if options.features else collate
+    for row in rows if options.features else ():  # Ahead and in one order: features differ in their last bits with what is beside
+        loaded.vision.encode(row.items)
+
+    def batch(numbers: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
+        return make([rows[each["row"]] for each in numbers], loaded)
+
+    common: dict[str, Any] = {"model": opened.model, "args": arguments, "data_collator": batch}
+    numbers = [{"row": number} for number in range(len(rows))]
+    if not has_trl():
+        return Trainer(train_dataset=numbers, **common)  # type: ignore[arg-type]
+    from datasets import Dataset
+    from trl import SFTTrainer
+
+    made: Trainer = SFTTrainer(train_dataset=Dataset.from_list(numbers), processing_class=tokenizer_of(opened), **common)
+    return made
+
+
+def has_trl() -> bool:
+    """TRL and datasets are installed."""
+    return find_spec("trl") is not None and find_spec("datasets") is not None
+
+
+def _arguments(options: SftOptions, folder: Path) -> TrainingArguments:
+    cpu = not torch.cuda.is_available()
+    values: dict[str, Any] = {
+        "output_dir": str(folder),
+        "num_train_epochs": options.epochs,
+        "max_steps": options.steps or -1,
+        "learning_rate": options.learning_rate,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": options.warmup,
+        "weight_decay": options.weight_decay,
+        "per_device_train_batch_size": options.batch,
+        "gradient_accumulation_steps": options.accumulate,
+        "gradient_checkpointing": options.gradient_checkpointing,
+        "bf16": options.bf16,
+        "seed": options.seed,
+        "logging_steps": 1,
+        "save_strategy": "no",  # by the clock: see `TimedCheckpoints`
+        "report_to": [],
+        "use_cpu": cpu,
+        "dataloader_pin_memory": not cpu,
+        "remove_unused_columns": False,
+        "disable_tqdm": True,
+    }
+    if not has_trl():
+        return TrainingArguments(**values)
+    from trl import SFTConfig
+
+    made: TrainingArguments = SFTConfig(max_length=None, dataset_kwargs={"skip_prepare_dataset": True}, **values)
+    return made
+
+
+def _subject(rows: Sequence[TokenRow], options: SftOptions, checkpoint: Path) -> str:
+    """What a training is of: it is gone on with only where all of this is the same. Saving more or less often may change."""
+    told = hashlib.sha256(f"{checkpoint.name} {[getattr(options, name) for name in _SAME]}".encode())
+    for row in rows:
+        told.update(repr((row.input_ids, row.labels, [item.frame_keys for item in row.items])).encode())
+    return told.hexdigest()
+
+
+_SAME = [name for name in SftOptions.__slots__ if name != "save_minutes"]

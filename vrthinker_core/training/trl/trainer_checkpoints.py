@@ -1,0 +1,151 @@
+"""Checkpoints of a transformers trainer by the clock, each whole or not there, and how far it is.
+
+A save takes seconds to minutes, and a process may be killed within. So a mark is written last, atomically, which names every file
+and its size; what has no mark, or another size, is never gone on with.
+"""
+
+import json
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import broadcast
+from transformers import Qwen2_5_VLForConditionalGeneration, TrainerCallback
+from transformers.utils import logging
+
+from vrthinker_core.atomic_file import atomic_path
+from vrthinker_core.errors import BadInput
+
+MARK = "whole.json"
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Neither progress bars of transformers nor what it will change some day: a person is told how far the training is."""
+    bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerPace:
+    """How far a training is."""
+
+    step: int
+    steps: int  # In all
+    seconds: float  # Of this sitting
+    seconds_left: float | None  # At the pace of this sitting; None before its first step
+    loss: float | None  # The last that was logged
+
+
+def last_whole(folder: Path, subject: str) -> Path | None:
+    """The newest whole checkpoint in `folder`, after those that are not whole were removed.
+
+    `subject` names the rows and the options. Raises BadInput where a checkpoint belongs to others.
+    """
+    whole = []
+    for path in folder.glob("checkpoint-*"):
+        mark = _read_mark(path)
+        if mark is None:
+            shutil.rmtree(path)
+        elif mark["subject"] != subject:
+            raise BadInput(f"{folder.parent.name} holds a training of other data or options: choose another --out.")
+        else:
+            whole.append(path)
+    return max(whole, key=_step, default=None)
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rsplit("-", 1)[1])
+
+
+def _read_mark(checkpoint: Path) -> dict[str, Any] | None:
+    """What the mark says; None where there is none, or a file is not as it says."""
+    try:
+        mark: dict[str, Any] = json.loads((checkpoint / MARK).read_text("utf-8"))
+        sizes = {name: (checkpoint / name).stat().st_size for name in mark["files"]}
+    except (OSError, ValueError, KeyError):
+        return None
+    return mark if sizes == mark["files"] else None
+
+
+def train_from(trainer: Any, begun: Path | None) -> None:
+    """Train, from a whole checkpoint where there is one.
+
+    A trainer restores optimizer, schedule, data order and random state. Of a Qwen2.5-VL that is not sharded it would leave the
+    weights as they are: it looks for the model's own names in a file that `save_pretrained` wrote with the published ones, finds
+    none, and only warns. So these are loaded here.
+    """
+    sharded = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
+    if begun and not sharded and (begun / "config.json").is_file():
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        stock: Any = Qwen2_5_VLForConditionalGeneration
+        model.load_state_dict(stock.from_pretrained(begun, dtype=model.dtype, local_files_only=True).state_dict())
+    trainer.train(resume_from_checkpoint=str(begun) if begun else None)
+
+
+class TimedCheckpoints(TrainerCallback):
+    """Saves every `minutes`, marks what is whole, and keeps the last two."""
+
+    def __init__(self, folder: Path, subject: str, minutes: float) -> None:
+        self._folder, self._subject, self._seconds = folder, subject, minutes * 60
+        self._saved = time.monotonic()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:
+        """Ask for a checkpoint when it is time: the first process decides for all."""
+        due = torch.tensor(int(time.monotonic() - self._saved >= self._seconds), device=args.device)
+        if int(broadcast(due)) and state.global_step < state.max_steps:
+            control.should_save = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: object) -> None:  # noqa: ARG002
+        """Mark the checkpoint that was written, then remove all but it and the one before."""
+        self._saved = time.monotonic()
+        if args.world_size > 1:
+            torch.distributed.barrier()
+        if not state.is_world_process_zero:
+            return
+        checkpoint = self._folder / f"checkpoint-{state.global_step}"
+        files = {str(path.relative_to(checkpoint)): path.stat().st_size for path in checkpoint.rglob("*") if path.is_file()}
+        with atomic_path(checkpoint / MARK) as path:
+            path.write_text(json.dumps({"subject": self._subject, "files": files}), "utf-8")
+        for old in sorted(self._folder.glob("checkpoint-*"), key=_step)[:-2]:
+            shutil.rmtree(old)
+
+
+class PaceReports(TrainerCallback):
+    """Calls `report` after each step, in the first process."""
+
+    def __init__(self, report: Callable[[TrainerPace], None]) -> None:
+        self._report, self._loss = report, None
+        self._start = (0, time.monotonic())
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: object) -> None:  # noqa: ARG002
+        """Time counts from here: loading is over."""
+        self._start = (state.global_step, time.monotonic())
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: object) -> None:  # noqa: ARG002
+        """Remember the loss."""
+        self._loss = (logs or {}).get("loss", self._loss)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:  # noqa: ARG002
+        """Tell how far it is."""
+        if state.is_world_process_zero:
+            first, start = self._start
+            seconds, done = time.monotonic() - start, state.global_step - first
+            left = seconds / done * (state.max_steps - state.global_step) if done else None
+            self._report(TrainerPace(state.global_step, state.max_steps, seconds, left, self._loss))
