@@ -1,0 +1,143 @@
+"""The recipe for the 7B on random models of its shape: every stage, on the vocabulary of the built-in judge and on the real one.
+
+`VRT_REAL_TOKENIZER` names a folder with the tokenizer of Qwen2.5-VL (tokenizer.json, tokenizer_config.json); without it those tests
+are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.backends.support.random_model import small_config, write_random_checkpoint
+from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
+from vrthinker_core.backends.factory import open_backend
+from vrthinker_core.backends.local.checkpoint.loader import open_for_training
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.dialects.factory import make_dialect
+from vrthinker_core.training.environment import content_blocks
+from vrthinker_core.training.grpo_loop import StepReport
+from vrthinker_core.training.rollouts import Rollout, play
+from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
+from vrthinker_core.training.trl.chat_template import picture_processor
+from vrthinker_core.training.trl.grpo import TrlGrpoOptions, train_grpo
+from vrthinker_core.training.trl.rollout_rewards import mixed_share
+from vrthinker_core.training.trl.sft import SftOptions, train_sft
+from vrthinker_core.types import Dimension, Preference, Settings, Verdict
+from vrthinker_core.types.messages import GeneratedText
+
+REAL = Path(os.environ.get("VRT_REAL_TOKENIZER", "no tokenizer"))
+PAIRS = DrawnPairs(41)
+SPOKEN = "<Snapshot>Café – 兩個球 🎾</Snapshot>\n" + look(3, 9).split("\n", 1)[1]
+needs_real = pytest.mark.skipif(not (REAL / "tokenizer.json").is_file(), reason="VRT_REAL_TOKENIZER names no tokenizer")
+
+
+@dataclass(frozen=True, slots=True)
+class Tiny:
+    """A random Qwen2.5-VL, opened, and a rollout in its tokens."""
+
+    folder: Path
+    judge: TransformersBackend
+    rollout: Rollout
+
+
+def real_vocabulary(folder: Path) -> Path:
+    """The smallest random model with the rows and control tokens of the published one."""
+    config = small_config(
+        {"vocab_size": 152_064, "max_position_embeddings": 8192, "eos_token_id": 151_645, "pad_token_id": 151_643}
+    )
+    config.image_token_id, config.video_token_id = 151_655, 151_656
+    config.vision_start_token_id, config.vision_end_token_id = 151_652, 151_653
+    write_random_checkpoint(folder, config=config, pixels=56 * 56)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(REAL / name, folder / name)
+    (folder / "generation_config.json").write_text('{"eos_token_id": [151645, 151643], "pad_token_id": 151643}')
+    return folder
+
+
+@pytest.fixture(scope="module", params=["built-in", pytest.param("real", marks=needs_real)])
+def tiny(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    folder = tmp_path_factory.mktemp("tiny")
+    real_vocabulary(folder) if request.param == "real" else write_random_checkpoint(folder, pixels=56 * 56)
+    opened = open_for_training(str(folder))
+    rollout = scripted_rollout(PAIRS.pair(0), SPOKEN, answer(PAIRS.pair(0).truth))
+    return Tiny(folder, TransformersBackend(opened, "tiny"), rollout)
+
+
+def test_masks_are_exact(tiny: Tiny) -> None:
+    loaded = tiny.judge.loaded
+    (row,) = token_rows(tiny.rollout, loaded)
+    written = [f"{turn.completion.text}<|im_end|>" for turn in tiny.rollout.run.turns]
+    assert loaded.tokenizer.decode([label for label in row.labels if label != IGNORED]) == "".join(written)
+    processor = picture_processor(open_for_training(str(tiny.folder)), make_dialect(Settings(), "paired"))
+    messages = [*tiny.rollout.prompts[-1]]
+    conversation: list[dict[str, Any]] = [
+        {"role": message.role, "content": _told(message.parts[0].text) if _said(message) else content_blocks(message)}
+        for message in messages
+    ]
+    conversation.append({"role": "assistant", "content": _told(tiny.rollout.run.turns[-1].completion.text)})
+    rendered: Any = processor.apply_chat_template(conversation, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+    length = len(row.input_ids)
+    assert list(rendered["input_ids"][0][:length]) == list(row.input_ids)
+    assert [bool(each) for each in rendered["assistant_masks"][0][:length]] == [label != IGNORED for label in row.labels]
+
+
+def _said(message: Any) -> bool:
+    return isinstance(message.parts[0], GeneratedText)
+
+
+def _told(text: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text}]
+
+
+def test_pictures_of_tool_replies_reach_the_loss(tiny: Tiny) -> None:
+    (row,) = token_rows(tiny.rollout, tiny.judge.loaded)
+    batch, model = collate([row], tiny.judge.loaded), tiny.judge.loaded.model
+    model.zero_grad()
+    batch["pixel_values"].requires_grad_(True)
+    model(**batch).loss.backward()
+    pixels = batch["pixel_values"].grad
+    assert pixels is not None
+    each = torch.split(pixels.abs().sum(1), batch["image_grid_thw"].prod(-1).tolist())
+    assert len(each) == 8 + 4
+    assert all(float(picture.sum()) > 0 for picture in each)
+    model.zero_grad()
+
+
+def test_both_stages_of_fine_tuning_move_the_weights_and_the_result_plays(tiny: Tiny, tmp_path: Path) -> None:
+    rows = list(token_rows(tiny.rollout, tiny.judge.loaded))
+    options = SftOptions(steps=2, epochs=2, accumulate=1, learning_rate=1e-3, warmup=0, frozen_eyes=False)
+    cold = train_sft(rows, tiny.folder, options, tmp_path / "cold-start")
+    rejected = train_sft(rows, cold, replace(options, frozen_eyes=True), tmp_path / "rejection")
+    states = [open_for_training(str(folder)).model.state_dict() for folder in (tiny.folder, cold, rejected)]
+    for before, after, eyes in ((states[0], states[1], True), (states[1], states[2], False)):
+        moved = {name for name in before if not torch.equal(before[name], after[name])}
+        assert any("language_model" in name for name in moved)
+        assert any("visual" in name for name in moved) is eyes
+    (rollout,) = play([PAIRS.pair(1)], open_backend(f"hf:{rejected}"), Settings(max_new_tokens=8, max_turns=2))
+    assert rollout.run.finished is not None
+    assert 1 <= len(rollout.run.turns) <= 2
+
+
+@needs_real
+def test_grpo_moves_a_judge_that_answers_by_chance(tmp_path: Path) -> None:
+    """A random model learns to answer 1 or 2 by chance, so its groups are mixed; one step of GRPO then moves it."""
+    pytest.importorskip("trl")
+    folder = real_vocabulary(tmp_path / "tiny")
+    loaded = TransformersBackend(open_for_training(str(folder)), "tiny").loaded
+    both = [Verdict(**{each.value: label for each in Dimension}) for label in (Preference.FIRST, Preference.SECOND)]
+    rows = [row for said in both for row in token_rows(scripted_rollout(PAIRS.pair(0), answer(said)), loaded)]
+    options = SftOptions(steps=30, epochs=30, batch=2, accumulate=1, learning_rate=3e-3, warmup=0)
+    spoken = train_sft(rows, folder, options, tmp_path / "sft")
+    reports: list[StepReport] = []
+    grpo = TrlGrpoOptions(steps=1, pairs=1, samples=8, batch=8, tokens=64, learning_rate=1e-4)
+    made = train_grpo(PAIRS, spoken, grpo, tmp_path / "grpo", reports.append)
+    assert mixed_share(reports[0].groups) == 1
+    before, after = (open_for_training(str(each)).model.state_dict() for each in (spoken, made))
+    assert any(not torch.equal(before[name], after[name]) for name in before)
