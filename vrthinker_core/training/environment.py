@@ -15,7 +15,7 @@ from PIL import Image as Picture
 from vrthinker_core.backends.local.text.chat_template import videos_as_images
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
-from vrthinker_core.training.rollouts import LabelledPair, OpenRollout, PlayedJudge, Rollout
+from vrthinker_core.training.rollouts import ClipSource, LabelledPair, OpenRollout, PlayedJudge, Rollout
 from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Image, Message, Video
@@ -133,4 +133,6 @@ def _remembered(source: FrameSource) -> FrameSource:
             known[wanted] = source(wanted)
         return known[wanted]
 
+    if isinstance(source, ClipSource):
+        setattr(frames, "clips", source.clips)  # noqa: B010 - a function can say what its clips are, too
     return frames

@@ -6,22 +6,14 @@ What is trained is what is shown: prompts, frames, responses to calls and the me
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-<<<<<<< HEAD
 from typing import Protocol, runtime_checkable
-=======
-from typing import Protocol
->>>>>>> 0f24393 (training: TRL's environment, chat template and reading of replies)
 
 from vrthinker_core.backends.base import Backend, BatchBackend, Conversation, GenerationRequest
 from vrthinker_core.batch import stream_one_by_one
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol
-<<<<<<< HEAD
-from vrthinker_core.types import ClipInfo, Frame, FrameRef, Run, Settings, StopReason, Thumbnail, Turn, Verdict
-=======
-from vrthinker_core.types import Frame, ProtocolName, Run, Settings, StopReason, Thumbnail, Turn, Verdict
->>>>>>> 0f24393 (training: TRL's environment, chat template and reading of replies)
+from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Run, Settings, StopReason, Thumbnail, Turn, Verdict
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Message
@@ -128,7 +120,18 @@ class OpenRollout:
         deliberation, dialect = self.deliberation, self.deliberation.dialect
         verdict, provisional = deliberation.verdict
         assert deliberation.stop_reason is not None
-        started = Started(self._pair.prompt, self._judge.name, dialect.name, self._settings, (None, None), dialect.system)
+        source = self._pair.source
+        clips = source.clips if isinstance(source, ClipSource) else (None, None)
+        started = Started(
+            self._pair.prompt,
+            self._judge.name,
+            dialect.name,
+            self._settings,
+            clips,
+            dialect.system,
+            dialect.rules,
+            notes=self._judge.notes,
+        )
         seconds = sum(turn.completion.seconds for turn in self._turns)
         finished = Finished(deliberation.stop_reason, verdict, provisional, seconds=seconds)
         return Rollout(self._pair, Run(started, tuple(self._turns), finished), tuple(self._prompts))
@@ -148,6 +151,10 @@ class PlayedJudge(Protocol):
     @property
     def follows_instructions(self) -> bool:
         """It understands text that is not its protocol's own."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person must know of it."""
 
 
 class _Player:
@@ -175,30 +182,6 @@ class _Player:
         if self._conversation is not None:
             self._conversation.close()
 
-<<<<<<< HEAD
-    def rollout(self) -> Rollout:
-        """The finished run."""
-        deliberation, dialect = self._deliberation, self._deliberation.dialect
-        verdict, provisional = deliberation.verdict
-        assert deliberation.stop_reason is not None
-        source = self._pair.source
-        clips = source.clips if isinstance(source, ClipSource) else (None, None)
-        started = Started(
-            self._pair.prompt,
-            self._backend.name,
-            dialect.name,
-            self._settings,
-            clips,
-            dialect.system,
-            dialect.rules,
-            notes=self._backend.notes,
-        )
-        seconds = sum(turn.completion.seconds for turn in self._turns)
-        finished = Finished(deliberation.stop_reason, verdict, provisional, seconds=seconds)
-        return Rollout(self._pair, Run(started, tuple(self._turns), finished), tuple(self._prompts))
-
-=======
->>>>>>> 0f24393 (training: TRL's environment, chat template and reading of replies)
 
 def _shown(frame: Frame, dialect: Dialect) -> Thumbnail:
     """Which frame it was; a rollout keeps no picture of it."""
