@@ -49,7 +49,7 @@ class PictureProcessor(Qwen2_5_VLProcessor):
         self.image_token, self.video_token = "<|image_pad|>", "<|video_pad|>"
         self.image_token_id = tokenizer.convert_tokens_to_ids(self.image_token)
         self.video_token_id = tokenizer.convert_tokens_to_ids(self.video_token)
-        ProcessorMixin.__init__(self, image_processor, tokenizer, chat_template=chat_template)
+        ProcessorMixin.__init__(self, image_processor, tokenizer, chat_template=chat_template)  # type: ignore[no-untyped-call]
 
 
 def picture_processor(checkpoint: Checkpoint, dialect: Dialect) -> PictureProcessor:

@@ -131,7 +131,7 @@ def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, options: SftOptions, 
     common: dict[str, Any] = {"model": opened.model, "args": arguments, "data_collator": batch}
     numbers = [{"row": number} for number in range(len(rows))]
     if not has_trl():
-        return Trainer(train_dataset=numbers, **common)  # type: ignore[arg-type]
+        return Trainer(train_dataset=numbers, **common)
     from datasets import Dataset
     from trl import SFTTrainer
 

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import ERROR
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ MARK = "whole.json"
 def quiet_libraries() -> Iterator[None]:
     """Neither progress bars of transformers nor what it will change some day: a person is told how far the training is."""
     bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.set_verbosity_error()
+    logging.set_verbosity(ERROR)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         with warnings.catch_warnings():
