@@ -1,4 +1,4 @@
-"""A file that is there whole or not at all, also after a crash, and what is left of processes that were killed."""
+"""A file that is there whole or not at all, also after a crash; a folder that one process writes; what killed processes leave."""
 
 import os
 import shutil
@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from vrthinker_core.errors import BadInput
 
 if sys.platform != "win32":
     import fcntl
@@ -45,6 +47,27 @@ def owned_folder(prefix: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+@contextmanager
+def hold_folder(out: Path) -> Iterator[None]:
+    """The lock of a folder, until the block ends or the process dies. A file system without locks holds nobody off.
+
+    Raises BadInput where another process holds it.
+    """
+    handle = os.open(out, os.O_RDONLY) if sys.platform != "win32" else os.open(os.devnull, os.O_RDONLY)
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise BadInput(f"Another process is writing to {out}: wait for it, or name another folder with --out.") from None
+    except OSError:
+        pass
+    try:
+        yield
+    finally:
+        os.close(handle)
 
 
 def remove_parts(folder: Path) -> None:

@@ -1,19 +1,14 @@
 """The folder of an evaluation: one run at a time writes it, and no run ever writes into that of another."""
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.atomic_file import remove_parts
+from vrthinker_core.atomic_file import hold_folder, remove_parts
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.result_file import TRACES
 from vrthinker_core.results.run_file import RUN, EvaluationRun, read_run, write_run
-
-if sys.platform != "win32":
-    import fcntl
 
 
 @contextmanager
@@ -25,7 +20,7 @@ def open_out(out: Path, run: EvaluationRun, *, resume: bool) -> Iterator[Path]:
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with _held(out):
+        with hold_folder(out):
             remove_parts(out)
             before = _run_there(out, run, resume)
             write_run(out, replace(run, starts=(*(before.starts if before else ()), *run.starts)))
@@ -47,21 +42,3 @@ def _run_there(out: Path, run: EvaluationRun, resume: bool) -> EvaluationRun | N
     if not resume:
         raise BadInput(f"{out} holds this evaluation already: go on with --resume, or name a new folder with --out.")
     return before
-
-
-@contextmanager
-def _held(out: Path) -> Iterator[None]:
-    """The lock of the folder. A file system without locks holds nobody off."""
-    handle = os.open(out, os.O_RDONLY) if sys.platform != "win32" else os.open(os.devnull, os.O_RDONLY)
-    try:
-        if sys.platform != "win32":
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise BadInput(f"Another process is writing to {out}: wait for it, or name another folder with --out.") from None
-    except OSError:
-        pass
-    try:
-        yield
-    finally:
-        os.close(handle)

@@ -1,0 +1,89 @@
+"""The configuration of a training run: read back exactly, and refused in one sentence otherwise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.run.config import (
+    PresetName,
+    changed_config,
+    config_difference,
+    config_json,
+    parse_config,
+    preset_config,
+    read_config,
+    write_config,
+)
+
+PRESETS: tuple[PresetName, ...] = ("nano", "7b")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_is_written_is_read_back_exactly(name: PresetName, tmp_path: Path) -> None:
+    config = changed_config(preset_config(name), ["settings.window=all", "grpo.clip=0.3", "seed=7"])
+    write_config(tmp_path, config)
+    assert read_config(tmp_path) == config
+    assert config_difference(read_config(tmp_path), config) == ""
+
+
+def test_the_large_preset_has_the_papers_figures() -> None:
+    config = preset_config("7b")
+    assert config.cold_start.sft.optimizer.learning_rate == config.rejection.sft.optimizer.learning_rate == 1.5e-6
+    assert (config.cold_start.sft.optimizer.warm_up, config.cold_start.sft.accumulation) == (0.2, 32)
+    assert (config.grpo.pairs, config.grpo.samples, config.grpo.steps, config.grpo.kl) == (64, 8, 300, 0.01)
+    assert config.grpo.optimizer.learning_rate == 1e-6
+
+
+def test_the_small_preset_keeps_below_what_destroyed_a_judge() -> None:
+    config = preset_config("nano")
+    assert config.grpo.optimizer.learning_rate <= 1e-4
+    assert config.grpo.optimizer.warm_up > 0
+    assert config.grpo.steps >= 100
+    assert config.grpo.pairs * config.grpo.samples >= 64
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("grpo.stepps=3", "names no setting: write name=value with one of optimizer, pairs"),
+        ("steps", "names no setting"),
+        ("grpo.steps=many", "grpo.steps: input should be a valid integer"),
+        ("grpo.steps=2.0", "grpo.steps: input should be a valid integer"),
+        ("grpo.steps=0", "grpo.steps: input should be greater than or equal to 1"),
+        ("grpo=3", "grpo: input should be an object"),
+        ("settings.temperature=3", "must lie between 0 and 2"),
+        ("grpo.optimizer.schedule=steep", "'constant' or 'cosine'"),
+        ("grpo.clip=NaN", "grpo.clip"),
+    ],
+)
+def test_a_change_that_means_nothing_is_refused(change: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said.replace("(", r"\(")) as caught:
+        changed_config(preset_config("nano"), [change])
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_keys_are_refused_at_every_depth() -> None:
+    for path in ((), ("grpo",), ("cold_start", "sft", "optimizer"), ("grpo", "weights"), ("settings",)):
+        values = json.loads(config_json(preset_config("nano")))
+        inner = values
+        for name in path:
+            inner = inner[name]
+        inner["speed"] = 1
+        with pytest.raises(BadInput, match=r"\.".join((*path, "speed")) + ": there is no such setting"):
+            parse_config(json.dumps(values), "config.json")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"preset": "nano"}'])
+def test_what_is_no_configuration_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(BadInput, match="is no training configuration"):
+        read_config(tmp_path)
+
+
+def test_the_first_difference_is_named() -> None:
+    config = preset_config("nano")
+    assert config_difference(config, changed_config(config, ["grpo.kl=0.5", "seed=1"])) == "grpo.kl 0.01 instead of 0.5"

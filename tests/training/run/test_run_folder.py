@@ -1,0 +1,96 @@
+"""The folder of a training run: what is in it is never overwritten by another run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.run.config import changed_config, preset_config
+from vrthinker_core.training.run.run_folder import RunFolder, RunState, new_checkpoint, open_run_folder
+
+CONFIG = preset_config("nano")
+RUN = RunState("grpo", "nano", "drawn")
+
+
+def begin(out: Path) -> None:
+    with open_run_folder(out, RUN, CONFIG, resume=False):
+        pass
+
+
+def test_a_new_folder_says_what_it_is(tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "run"
+    with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
+        assert folder.state == replace(RUN, starts=1)
+        folder.spend(2.5)
+    with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
+        assert folder.state == replace(RUN, starts=2, seconds=2.5)
+
+
+@pytest.mark.parametrize(
+    ("run", "changes", "said"),
+    [
+        (RUN, [], "holds this run already: go on with --resume"),
+        (replace(RUN, stage="rejection"), [], "holds a run of the stage grpo, not rejection"),
+        (replace(RUN, model="other"), [], "with model 'nano' instead of 'other'"),
+        (replace(RUN, data="rows.csv"), [], "with data 'drawn' instead of 'rows.csv'"),
+        (RUN, ["grpo.steps=7"], "with grpo.steps 120 instead of 7"),
+    ],
+)
+def test_the_folder_of_another_run_is_refused(run: RunState, changes: list[str], said: str, tmp_path: Path) -> None:
+    begin(tmp_path)
+    before = sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file())
+    for resume in (False, True) if run != RUN or changes else (False,):
+        with (
+            pytest.raises(BadInput, match=re.escape(said)),
+            open_run_folder(tmp_path, run, changed_config(CONFIG, changes), resume=resume),
+        ):
+            raise AssertionError
+    assert sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file()) == before
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "holiday.jpg").write_bytes(b"x")
+    with pytest.raises(BadInput, match="holds other files"), open_run_folder(tmp_path, RUN, CONFIG, resume=True):
+        raise AssertionError
+    assert [path.name for path in tmp_path.iterdir()] == ["holiday.jpg"]
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    with (
+        open_run_folder(tmp_path, RUN, CONFIG, resume=False),
+        pytest.raises(BadInput, match="Another process"),
+        open_run_folder(tmp_path, RUN, CONFIG, resume=True),
+    ):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"stage": "grpo", "model": 3}'])
+def test_a_damaged_state_is_refused(text: str, tmp_path: Path) -> None:
+    begin(tmp_path)
+    (tmp_path / "state.json").write_text(text)
+    with pytest.raises(BadInput, match="is damaged"), open_run_folder(tmp_path, RUN, CONFIG, resume=True):
+        raise AssertionError
+
+
+def make_result(folder: RunFolder, *, broken: bool) -> None:
+    with new_checkpoint(folder) as made:
+        (made / "model.safetensors").write_bytes(b"half")
+        if broken:
+            raise KeyError
+        (made / "model.safetensors").write_bytes(b"whole")
+
+
+def test_the_result_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    with open_run_folder(tmp_path, RUN, CONFIG, resume=False) as folder:
+        with pytest.raises(KeyError):
+            make_result(folder, broken=True)
+        assert not folder.result.exists()
+        assert not folder.state.done
+        make_result(folder, broken=False)
+        assert [path.name for path in folder.result.iterdir()] == ["model.safetensors"]
+        assert (folder.result / "model.safetensors").read_bytes() == b"whole"
+        assert folder.state.done

@@ -1,0 +1,246 @@
+"""The configuration of a training run: one frozen value for both sizes, kept as JSON beside what was trained with it."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.text import encodable
+from vrthinker_core.traces import write_atomically
+from vrthinker_core.training.rewards import RewardWeights
+from vrthinker_core.types.settings import SETTINGS, Settings
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+CONFIG = "config.json"  # In the folder of a training run
+
+Count = Annotated[int, Ge(1)]
+Positive = Annotated[float, Gt(0)]
+Share = Annotated[float, Ge(0), Le(1)]
+NotNegative = Annotated[float, Ge(0)]
+PresetName = Literal["nano", "7b"]
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerConfig:
+    """AdamW and its learning rate: linear warm-up, then constant or falling along a cosine to 0."""
+
+    learning_rate: Positive
+    warm_up: Share  # Of all optimizer steps
+    schedule: Literal["constant", "cosine"] = "constant"
+    beta2: Share = 0.98
+    weight_decay: NotNegative = 0.0
+    max_grad_norm: Positive = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SftConfig:
+    """Supervised fine-tuning on token rows: cold start and rejection sampling share the trainer."""
+
+    optimizer: OptimizerConfig
+    batch: Count  # Rows in one forward pass, on one processor or GPU
+    accumulation: Count  # Forward passes in one optimizer step
+    epochs: Positive
+    bf16: bool = True  # Arithmetic in bfloat16; on a processor the weights stay float32
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStartConfig:
+    """Stage 1: traces of a teacher that pass the paper's two filters."""
+
+    sft: SftConfig
+    traces: Count = 1200  # Kept at most, where the teacher plays without end
+
+
+@dataclass(frozen=True, slots=True)
+class RejectionConfig:
+    """Stage 2: the judge's own right rollouts."""
+
+    sft: SftConfig
+    pairs: Count  # That are played
+    samples: Count  # Of each pair
+    per_pair: Count = 2  # Different rollouts kept of one pair at most
+    temperature: Positive = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class GrpoConfig:
+    """Stage 3: group relative policy optimisation with the paper's reward."""
+
+    optimizer: OptimizerConfig
+    pairs: Count  # With mixed rewards, a step (paper: 64)
+    micro_batch: Count  # Rows in one forward pass
+    samples: Annotated[int, Ge(2)] = 8  # Of each pair
+    steps: Count = 300
+    redraws: Count = 3  # Batches of pairs drawn at most for a step, until enough groups are mixed
+    clip: Positive = 0.2
+    kl: NotNegative = 0.01  # β; with 0 there is no reference model
+    temperature: Positive = 1.0
+    weights: RewardWeights = field(default_factory=RewardWeights)
+    bf16: bool = False  # Arithmetic of the learner in bfloat16; its weights stay float32
+    shown_every: Count = 10  # Steps between two sets of rollouts that are kept as traces
+
+
+@dataclass(frozen=True, slots=True)
+class GateConfig:
+    """What a stage must reach on held-out pairs before the next one begins."""
+
+    pairs: Count = 48
+    samples: Annotated[int, Ge(2)] = 8  # k of pass@k
+    rare_words: Share = 0.9  # Share of right motion words that are rare, after `base`
+    format: Share = 0.95  # Share of well-formed rollouts, after the cold start
+    headroom: Share = 0.1  # pass@k minus mean@1, after the cold start: what sampling can find
+
+
+@dataclass(frozen=True, slots=True)
+class TimeShares:
+    """How `--minutes` is divided between the stages of `all`."""
+
+    base: Share = 0.45
+    cold_start: Share = 0.25
+    rejection: Share = 0.1
+    grpo: Share = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """All that decides what a training run does, but for its stage, its model and its data."""
+
+    __pydantic_config__: ClassVar[Mapping[str, str]] = {"extra": "forbid"}  # What pydantic reads it with, nested values too
+
+    preset: PresetName
+    cold_start: ColdStartConfig
+    rejection: RejectionConfig
+    grpo: GrpoConfig
+    seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
+    settings: Settings = field(default_factory=Settings)  # Of every deliberation; the stages choose the temperature
+    frozen_eyes: bool = True  # The vision tower is not trained after `base`
+    checkpoint_minutes: Positive = 3.0  # Between two checkpoints
+    gates: GateConfig = field(default_factory=GateConfig)
+    shares: TimeShares = field(default_factory=TimeShares)
+    trackio: bool = False  # Curves in trackio, beside the JSON lines
+
+
+def preset_config(name: PresetName) -> TrainConfig:
+    """The figures of a size: "nano" as measured for the built-in judge, "7b" as the paper has them."""
+    return _nano() if name == "nano" else _seven_billion()
+
+
+def _nano() -> TrainConfig:
+    def sft(learning_rate: float, epochs: float) -> SftConfig:
+        optimizer = OptimizerConfig(learning_rate, warm_up=0.1, schedule="cosine", weight_decay=0.01)
+        return SftConfig(optimizer, batch=8, accumulation=1, epochs=epochs)
+
+    return TrainConfig(
+        preset="nano",
+        cold_start=ColdStartConfig(sft(1.2e-3, epochs=3)),
+        rejection=RejectionConfig(sft(4e-4, epochs=2), pairs=640, samples=4),
+        grpo=GrpoConfig(OptimizerConfig(8e-5, warm_up=0.05), pairs=8, micro_batch=16, steps=120),
+        settings=Settings(max_new_tokens=512),
+    )
+
+
+def _seven_billion() -> TrainConfig:
+    sft = SftConfig(OptimizerConfig(1.5e-6, warm_up=0.2, schedule="cosine", beta2=0.999), batch=1, accumulation=32, epochs=1)
+    return TrainConfig(
+        preset="7b",
+        cold_start=ColdStartConfig(sft),
+        rejection=RejectionConfig(sft, pairs=20_000, samples=8),
+        grpo=GrpoConfig(OptimizerConfig(1e-6, warm_up=0.0, beta2=0.999), pairs=64, micro_batch=1, steps=300, bf16=True),
+        checkpoint_minutes=15.0,
+    )
+
+
+def changed_config(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:
+    """The configuration with changes as `--set` takes them: `grpo.steps=30`, values as JSON. Raises BadInput."""
+    values = json.loads(config_json(config))
+    for change in changes:
+        name, equals, text = change.partition("=")
+        *path, last = name.strip().split(".")
+        inner = functools.reduce(lambda table, key: table.get(key) if isinstance(table, dict) else None, path, values)
+        if not equals or not isinstance(inner, dict) or last not in inner:
+            known = ", ".join(inner) if isinstance(inner, dict) else ", ".join(values)
+            raise BadInput(f"--set {encodable(change)} names no setting: write name=value with one of {known}.")
+        inner[last] = _value(text.strip())
+    return parse_config(json.dumps(values), "--set")
+
+
+def _value(text: str) -> Any:
+    """What a text means as JSON; the text itself where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[TrainConfig]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(TrainConfig)
+
+
+def config_json(config: TrainConfig) -> str:
+    """The configuration as JSON, which `parse_config` reads back exactly."""
+    return _adapter().dump_json(config, indent=1).decode()
+
+
+def parse_config(text: str, source: str) -> TrainConfig:
+    """Read a configuration. `source` names it in the sentence of BadInput: an unknown key, a wrong type, a value out of range."""
+    from pydantic import ValidationError
+
+    try:
+        config = _adapter().validate_json(text, strict=True)
+    except (ValidationError, RecursionError) as error:
+        raise BadInput(f"{source} is no training configuration: {_fault(error)}.") from None
+    for row in SETTINGS:
+        row.check(getattr(config.settings, row.name))
+    return config
+
+
+def _fault(error: Exception) -> str:
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return "it is nested too deeply"
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    said = "there is no such setting" if first["type"] == "unexpected_keyword_argument" else first["msg"]
+    return encodable(": ".join(filter(None, (where, said[:1].lower() + said[1:]))))
+
+
+def write_config(folder: Path, config: TrainConfig) -> None:
+    """Write it whole into the folder of a run. Raises OSError."""
+    write_atomically(folder / CONFIG, config_json(config).encode() + b"\n")
+
+
+def read_config(folder: Path) -> TrainConfig:
+    """The configuration of a run. Raises BadInput."""
+    path = folder / CONFIG
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"Cannot read {path}: {getattr(error, 'strerror', None) or 'it is no text'}.") from None
+    return parse_config(text, str(path))
+
+
+def config_difference(before: TrainConfig, now: TrainConfig) -> str:
+    """The first setting in which two configurations differ, in words; "" where they are equal."""
+    pairs = zip(_flat(json.loads(config_json(before))), _flat(json.loads(config_json(now))), strict=True)
+    return next((f"{name} {old!r} instead of {new!r}" for (name, old), (_, new) in pairs if old != new), "")
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,174 @@
+"""The folder of a training run (`--out`): which stage made it and of what, what is done, its checkpoints and its result."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from vrthinker_core.atomic_file import hold_folder, remove_parts
+from vrthinker_core.errors import BadInput
+from vrthinker_core.text import encodable
+from vrthinker_core.traces import write_atomically
+from vrthinker_core.training.run.config import CONFIG, TrainConfig, config_difference, read_config, write_config
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+STATE = "state.json"  # In the folder of a training run: which one it is, and how far it has come
+RESULT = "checkpoint"  # What the stage trained, once it is done: a checkpoint that the product opens
+
+StageName = Literal["base", "cold-start", "rejection", "grpo", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Which run a folder holds, and how far it has come."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    stage: StageName
+    model: str  # As it was given: a folder or a hub id; "" where the stage begins from nothing
+    data: str  # As it was given
+    done: bool = False  # The result is there
+    seconds: float = 0.0  # Spent in all starts so far
+    starts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """A folder of a training run, made ready."""
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        """From which the stage goes on after a stop."""
+        return self.path / "checkpoints"
+
+    @property
+    def rollouts(self) -> Path:
+        """Rollouts kept as traces, to look at."""
+        return self.path / "rollouts"
+
+    @property
+    def result(self) -> Path:
+        """The trained judge; there when the stage is done."""
+        return self.path / RESULT
+
+    @property
+    def state(self) -> RunState:
+        """How far the run has come."""
+        return read_state(self.path)
+
+    def spend(self, seconds: float) -> None:
+        """Add to the time that the run has taken. Raises OSError."""
+        state = self.state
+        _write_state(self.path, replace(state, seconds=state.seconds + seconds))
+
+    def finish(self, made: Path) -> Path:
+        """Put the checkpoint in `made`, a folder beside the result, in its place, whole; the run is done then. Raises OSError."""
+        if self.result.exists():
+            shutil.rmtree(self.result)
+        made.rename(self.result)
+        _sync(self.path)
+        _write_state(self.path, replace(self.state, done=True))
+        return self.result
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[RunState]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RunState)
+
+
+def read_state(out: Path) -> RunState:
+    """The state of the run in a folder. Raises BadInput."""
+    from pydantic import ValidationError
+
+    try:
+        return _adapter().validate_json((out / STATE).read_bytes(), strict=True)
+    except OSError as error:
+        raise BadInput(f"Cannot read {out / STATE}: {error.strerror or error}.") from None
+    except (ValidationError, RecursionError):
+        raise BadInput(f"{out / STATE} is damaged: name a new folder with --out.") from None
+
+
+@contextmanager
+def open_run_folder(out: Path, run: RunState, config: TrainConfig, *, resume: bool) -> Iterator[RunFolder]:
+    """The folder of `run`, held until the block ends or the process dies.
+
+    `resume` goes on with the same run, and begins it where nothing is there yet. Raises BadInput for a folder that another process
+    writes, that holds anything else, or that holds this run and is not to be resumed; and when the disk is full.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with hold_folder(out):
+            remove_parts(out)
+            before = _run_there(out, run, config, resume)
+            if before is None:
+                write_config(out, config)
+            _write_state(out, replace(before or run, starts=(before or run).starts + 1))
+            folder = RunFolder(out)
+            for inside in (folder.checkpoints, folder.rollouts):
+                inside.mkdir(exist_ok=True)
+                remove_parts(inside)
+            yield folder
+    except OSError as error:
+        raise BadInput(f"Cannot write to {out}: {error.strerror or error}. What was saved before is there still.") from None
+
+
+@contextmanager
+def new_checkpoint(folder: RunFolder) -> Iterator[Path]:
+    """An empty folder for the files of the result; it becomes the result when the block ends without an exception."""
+    made = folder.path / f"{RESULT}.part"
+    shutil.rmtree(made, ignore_errors=True)
+    made.mkdir()
+    try:
+        yield made
+        for path in made.iterdir():
+            _sync(path)
+        folder.finish(made)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def _run_there(out: Path, run: RunState, config: TrainConfig, resume: bool) -> RunState | None:
+    """The run that is in the folder; None for an empty one, or one that was killed before it was begun. Raises BadInput."""
+    there = {path.name for path in out.iterdir()}
+    if STATE not in there:
+        if there - {CONFIG}:
+            raise BadInput(f"{out} holds other files and no training run: name a new folder with --out.")
+        return None
+    before = read_state(out)
+    if before.stage != run.stage:
+        raise BadInput(f"{out} holds a run of the stage {before.stage}, not {run.stage}: name a new folder with --out.")
+    for what, old, new in (("model", before.model, run.model), ("data", before.data, run.data)):
+        if old != new:
+            named = f"{what} {encodable(old) or 'nothing'!r} instead of {encodable(new) or 'nothing'!r}"
+            raise BadInput(f"{out} holds a run with {named}: give the same, or name a new folder with --out.")
+    if difference := config_difference(read_config(out), config):
+        raise BadInput(f"{out} holds a run with {difference}: give the same, or name a new folder with --out.")
+    if not resume:
+        raise BadInput(f"{out} holds this run already: go on with --resume, or name a new folder with --out.")
+    return before
+
+
+def _write_state(out: Path, state: RunState) -> None:
+    write_atomically(out / STATE, _adapter().dump_json(state, indent=1) + b"\n")
+
+
+def _sync(path: Path) -> None:
+    """What was written to a file, or which names a folder holds, is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
