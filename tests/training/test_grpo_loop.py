@@ -79,12 +79,12 @@ def test_a_step_makes_good_rollouts_likelier_and_bad_ones_less_so(nano: Transfor
     policy, reference = trainable(), trainable().requires_grad_(False)
     optimizer = torch.optim.SGD([each for each in policy.parameters() if each.requires_grad], lr=0.05)
     options = GrpoOptions(pairs=2, samples=4, redraws=6, settings=Settings(temperature=1.6))
-    groups, drawn = draw_groups(iter(map(labelled, range(SEED, SEED + 12))), judge, options)
+    groups, played = draw_groups(iter(map(labelled, range(SEED, SEED + 12))), judge, options)
     assert 0 < len(groups) <= 2
-    assert drawn >= len(groups)
+    assert len(played) >= len(groups)
     learner = Learner(policy, reference, optimizer, judge)
     before = nano.loaded.model.state_dict()
-    report = train_step(groups, drawn, learner, options)
+    report = train_step(groups, len(played), learner, options)
     assert report.kl == pytest.approx(0, abs=1e-6)
     assert report.entropy > 0
     rows = [

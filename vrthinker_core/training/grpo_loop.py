@@ -5,12 +5,14 @@ vision tower again at each pass.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
+from vrthinker_core.backends.base import Backend
+from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.policy_loss import kl_to_reference, policy_loss, score_tokens
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, advantages, group_rewards, is_mixed
@@ -29,6 +31,8 @@ class GrpoOptions:
     clip: float = 0.2
     kl: float = 0.01  # β
     micro_batch: int = 16  # Rows in one forward pass
+    max_grad_norm: float = 1.0
+    bf16: bool = False  # Arithmetic of the learner; its weights stay float32
     weights: RewardWeights = field(default_factory=RewardWeights)
     settings: Settings = field(default_factory=lambda: Settings(temperature=1.0))
 
@@ -53,19 +57,19 @@ class StepReport:
     kl: float  # To the reference, mean over the learnt tokens
 
 
-def draw_groups(pairs: Iterator[LabelledPair], judge: TransformersBackend, options: GrpoOptions) -> tuple[list[Group], int]:
-    """Dynamic sampling: groups whose rewards differ, and how many were played to find them."""
+def draw_groups(pairs: Iterator[LabelledPair], judge: Backend, options: GrpoOptions) -> tuple[list[Group], list[Group]]:
+    """Dynamic sampling: groups whose rewards differ, and all that were played to find them."""
     mixed: list[Group] = []
-    drawn = 0
+    played: list[Group] = []
     for _ in range(options.redraws):
         batch = list(itertools.islice(pairs, options.pairs))
         rollouts = list(play(batch, judge, options.settings, options.samples, options.pairs * options.samples))
         groups = [_group(rollouts[start : start + options.samples], options) for start in range(0, len(rollouts), options.samples)]
-        drawn += len(groups)
+        played += groups
         mixed += [group for group in groups if is_mixed([reward.total for reward in group.rewards])]
         if len(mixed) >= options.pairs or not batch:
             break
-    return mixed[: options.pairs], drawn
+    return mixed[: options.pairs], played
 
 
 def _group(rollouts: Sequence[Rollout], options: GrpoOptions) -> Group:
@@ -79,9 +83,10 @@ class Learner:
     """What a step changes, and what it is held to."""
 
     policy: Qwen2_5_VLForConditionalGeneration  # Its trainable parameters are those with a gradient
-    reference: Qwen2_5_VLForConditionalGeneration  # Where training began; never changed
+    reference: Qwen2_5_VLForConditionalGeneration | None  # Where training began, never changed; None where there is no KL term
     optimizer: torch.optim.Optimizer
-    judge: TransformersBackend  # Plays the rollouts; `train_step` gives it the policy's weights
+    judge: TransformersBackend  # Plays the rollouts, with the policy's own weights or with those `train_step` gives it
+    batch: Callable[[Sequence[TokenRow], LoadedModel], Mapping[str, torch.Tensor]] = collate
 
 
 def train_step(groups: Sequence[Group], drawn: int, learner: Learner, options: GrpoOptions) -> StepReport:
@@ -99,21 +104,24 @@ def train_step(groups: Sequence[Group], drawn: int, learner: Learner, options: G
     for start in range(0, len(rows), options.micro_batch):
         sums += _backward(rows[start : start + options.micro_batch], total, learner, options)
     if rows:
-        torch.nn.utils.clip_grad_norm_([each for each in learner.policy.parameters() if each.requires_grad], 1.0)
+        weights = [each for each in learner.policy.parameters() if each.requires_grad]
+        torch.nn.utils.clip_grad_norm_(weights, options.max_grad_norm)
         learner.optimizer.step()
         learner.optimizer.zero_grad()
-        loaded.model.load_state_dict(learner.policy.state_dict())
+        if loaded.model is not learner.policy:
+            loaded.model.load_state_dict(learner.policy.state_dict())
     loss, entropy, kl = (sums / total).tolist()
     return StepReport(tuple(groups), drawn, loss, entropy, kl)
 
 
 def _backward(rows: Sequence[tuple[TokenRow, float]], total: int, learner: Learner, options: GrpoOptions) -> torch.Tensor:
     """Add the gradients of some rows; gives the sums of loss, entropy and KL over their learnt tokens."""
-    batch = collate([row for row, _ in rows], learner.judge.loaded)
-    scores = score_tokens(learner.policy, batch)
-    with torch.no_grad():
-        reference = score_tokens(learner.reference, batch).logprobs
-    kl = kl_to_reference(scores.logprobs, reference)
+    batch = learner.batch([row for row, _ in rows], learner.judge.loaded)
+    with torch.autocast(learner.policy.device.type, torch.bfloat16, enabled=options.bf16):
+        scores = score_tokens(learner.policy, batch)
+        with torch.no_grad():
+            held = scores.logprobs.detach() if learner.reference is None else score_tokens(learner.reference, batch).logprobs
+    kl = kl_to_reference(scores.logprobs, held)
     gains = torch.tensor([advantage for _, advantage in rows])
     # One step a batch of rollouts: the policy that wrote them is the policy that is trained.
     losses = policy_loss(scores, scores.logprobs.detach(), gains, options.clip) + options.kl * kl

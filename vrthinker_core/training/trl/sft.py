@@ -58,7 +58,7 @@ def train_sft(
     checkpoint: Path,
     options: SftOptions,
     folder: Path,
-    report: Callable[[TrainerPace], None] = lambda _: None,
+    report: Callable[[TrainerPace], bool | None] = lambda _: None,
 ) -> Path:
     """Train the judge of `checkpoint` on `rows`; gives `folder/model`, which the product opens.
 

@@ -129,9 +129,9 @@ class TimedCheckpoints(TrainerCallback):
 
 
 class PaceReports(TrainerCallback):
-    """Calls `report` after each step, in the first process."""
+    """Calls `report` after each step, in the first process; where it gives True, training ends there with a checkpoint."""
 
-    def __init__(self, report: Callable[[TrainerPace], None]) -> None:
+    def __init__(self, report: Callable[[TrainerPace], bool | None]) -> None:
         self._report, self._loss = report, None
         self._start = (0, time.monotonic())
 
@@ -149,4 +149,5 @@ class PaceReports(TrainerCallback):
             first, start = self._start
             seconds, done = time.monotonic() - start, state.global_step - first
             left = seconds / done * (state.max_steps - state.global_step) if done else None
-            self._report(TrainerPace(state.global_step, state.max_steps, seconds, left, self._loss))
+            if self._report(TrainerPace(state.global_step, state.max_steps, seconds, left, self._loss)):
+                control.should_training_stop = control.should_save = True

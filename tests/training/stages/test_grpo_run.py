@@ -1,0 +1,124 @@
+"""GRPO as a run: killed at any moment it goes on to the very weights it would have had, and the product opens what it made."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
+from vrthinker_core.errors import BadInput, CheckpointError
+from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
+from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
+from vrthinker_core.training.run import training_memory
+from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig, changed_config, preset_config
+from vrthinker_core.training.run.run_folder import RunState, open_run_folder
+from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
+from vrthinker_core.training.stages.grpo import grpo_options, learning_rate, run_grpo
+
+SHORT = ["settings.max_turns=1", "grpo.pairs=2", "grpo.samples=3", "grpo.steps=2", "grpo.temperature=1.6"]
+RUN = RunState("grpo", "nano", "drawn")
+
+
+def short_config() -> TrainConfig:
+    return changed_config(preset_config("nano"), [*SHORT, "checkpoint_minutes=0.000001", "grpo.optimizer.learning_rate=0.001"])
+
+
+def train(out: Path, sitting: Sitting, *, resume: bool = True) -> Path | None:
+    with open_run_folder(out, RUN, short_config(), resume=resume) as folder:
+        return run_grpo(str(NANO), DrawnPairSet(5), short_config(), folder, sitting)
+
+
+def weights(checkpoint: Path | None) -> dict[str, torch.Tensor]:
+    assert checkpoint is not None
+    return open_checkpoint(str(checkpoint)).model.state_dict()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody stopped."""
+    out = tmp_path_factory.mktemp("grpo") / "whole"
+    train(out, Sitting(), resume=False)
+    return out
+
+
+def test_a_killed_run_ends_with_the_same_weights(whole: Path, tmp_path: Path) -> None:
+    code = f"from tests.training.stages.test_grpo_run import *; train(Path({str(tmp_path)!r}), Sitting())"
+    killed = subprocess.Popen([sys.executable, "-c", code])
+    try:
+        while killed.poll() is None and not list(tmp_path.glob("checkpoints/step-*1.pt")):
+            time.sleep(0.05)
+        time.sleep(random.random())
+    finally:
+        killed.kill()
+        killed.wait()
+    after = weights(train(tmp_path, Sitting()))
+    assert all(torch.equal(value, after[name]) for name, value in weights(whole / "checkpoint").items())
+    figures = [replace(each, seconds=0) for each in read_metrics(tmp_path)]
+    assert figures == [replace(each, seconds=0) for each in read_metrics(whole)]
+
+
+def test_it_learns_with_its_eyes_frozen(whole: Path) -> None:
+    before, after = weights(NANO), weights(whole / "checkpoint")
+    assert all(torch.equal(value, after[name]) for name, value in before.items() if ".visual." in name)
+    assert any(not torch.equal(value, after[name]) for name, value in before.items() if ".visual." not in name)
+    steps = read_metrics(whole)
+    assert [step.step for step in steps] == [1, 2]
+    assert all(step.reward_total is not None and 0 < step.reward_total <= 2.2 for step in steps)
+
+
+def test_the_product_opens_what_it_made(whole: Path) -> None:
+    made = open_checkpoint(str(whole / "checkpoint"))
+    source = open_checkpoint(str(NANO))
+    assert (made.protocol, made.forced_redirect) == (source.protocol, source.forced_redirect)
+    sizes = [path.stat().st_size for path in (whole / "checkpoint").iterdir()]
+    assert max(sizes) < 9_000_000
+    assert sum(sizes) < 25_000_000
+    spoilt = next((whole / "checkpoint").glob("*.safetensors"))
+    data = spoilt.read_bytes()
+    spoilt.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(CheckpointError, match="its checksum differs"):
+        open_checkpoint(str(whole / "checkpoint"))
+    spoilt.write_bytes(data)
+
+
+def test_who_stops_it_finds_a_checkpoint_and_no_result(tmp_path: Path) -> None:
+    heard: list[StepMetrics] = []
+    sitting = Sitting(lambda: bool(heard), tell=lambda step, _: heard.append(step))
+    assert train(tmp_path, sitting) is None
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000001.pt"]
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_when_the_time_is_over_it_is_done_with_what_it_has(tmp_path: Path) -> None:
+    assert train(tmp_path, begin_sitting(never, 0)) == tmp_path / "checkpoint"
+    after = weights(tmp_path / "checkpoint")
+    assert all(torch.equal(value, after[name]) for name, value in weights(NANO).items())
+
+
+def test_too_little_memory_is_said_before_anything_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training_memory, "available_memory", lambda _: 2**30)
+    with pytest.raises(BadInput, match=r"takes about 1\.1 GiB of memory, and 1\.0 GiB are free"):
+        train(tmp_path, Sitting())
+
+
+def test_the_learning_rate_rises_then_stays_or_falls() -> None:
+    constant = OptimizerConfig(1.0, warm_up=0.4)
+    assert [learning_rate(constant, step, 10) for step in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
+    falling = replace(constant, schedule="cosine")
+    values = [learning_rate(falling, step, 10) for step in range(10)]
+    assert values[:4] == [0.25, 0.5, 0.75, 1]
+    assert values[3:] == sorted(values[3:], reverse=True)
+    assert 0 < values[-1] < 0.1
+
+
+def test_every_step_samples_anew() -> None:
+    seeds = {grpo_options(replace(short_config(), seed=seed), step).settings.seed for seed in range(3) for step in range(20)}
+    assert len(seeds) == 60

@@ -1,0 +1,141 @@
+"""The third stage on a processor: GRPO as a run that goes on after a stop, to the very weights it would have had without one."""
+
+import copy
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from math import cos, pi
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.training.frozen_eyes import collate_features, freeze_eyes
+from vrthinker_core.training.grpo_loop import Group, GrpoOptions, Learner, StepReport, draw_groups, train_step
+from vrthinker_core.training.labelled_pairs.pair_set import PairSet, in_training_order
+from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics
+from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.training.run.checkpoints import CheckpointFiles, LoopState
+from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig
+from vrthinker_core.training.run.run_folder import RunFolder, new_checkpoint
+from vrthinker_core.training.run.saved_judge import save_judge
+from vrthinker_core.training.run.sitting import Sitting
+from vrthinker_core.training.run.training_memory import require_training_memory
+from vrthinker_core.training.token_rows import collate
+
+STAGE = "grpo"
+
+
+def run_grpo(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
+    """Train the checkpoint `source` (a folder or hub id); gives the trained one, None where the sitting was stopped before the end.
+
+    Every step follows from seed, number of the step and number of the first pair alone, so a run that was killed and goes on from
+    a checkpoint ends, bit for bit, with the weights of one that was not. Raises BadInput and CheckpointError.
+    """
+    require_training_memory(source)
+    learner = make_learner(source, config)
+    state = LoopState(learner.policy, learner.optimizer)
+    files = CheckpointFiles(folder.checkpoints, config.checkpoint_minutes)
+    files.restore(state)
+    last_saved = state.step
+    ordered = in_training_order(pairs, config.seed)
+    with MetricsWriter(folder.path, config.trackio) as writer:
+        while state.step < config.grpo.steps and not sitting.over:
+            metrics = _step(state, learner, ordered, config)
+            writer.write(metrics)
+            sitting.tell(metrics, config.grpo.steps)
+            if files.due:
+                files.save(state)
+                last_saved = state.step
+    if state.step > last_saved:
+        files.save(state)
+    if sitting.stopped():
+        return None
+    with new_checkpoint(folder) as made:
+        save_judge(learner.policy, source, made)
+    return folder.result
+
+
+def make_learner(source: str, config: TrainConfig) -> Learner:
+    """Policy and rollouts share one model in float32; the reference is a copy of it as it is now."""
+    judge = TransformersBackend.load(source, device="cpu", dtype=torch.float32)
+    policy = judge.loaded.model
+    if config.frozen_eyes:
+        freeze_eyes(policy)
+    reference = copy.deepcopy(policy).requires_grad_(False) if config.grpo.kl else None
+    for name, weight in policy.named_parameters():
+        weight.requires_grad_(not (config.frozen_eyes and ".visual." in name))
+    optimizer = _optimizer(policy, config.grpo.optimizer)
+    return Learner(policy, reference, optimizer, judge, collate_features if config.frozen_eyes else collate)
+
+
+def _optimizer(model: torch.nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
+    weights = [each for each in model.parameters() if each.requires_grad]
+    options = {"lr": config.learning_rate, "betas": (0.9, config.beta2), "weight_decay": config.weight_decay}
+    return torch.optim.AdamW(weights, **options)  # type: ignore[arg-type]
+
+
+def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
+    """The learning rate of step `step` of `steps`, from 0 on: it rises in equal parts, then stays or falls along a cosine."""
+    warm = config.warm_up * steps
+    if step < warm:
+        return config.learning_rate * min(1.0, (step + 1) / warm)
+    if config.schedule == "constant":
+        return config.learning_rate
+    return config.learning_rate * (1 + cos(pi * min(1.0, (step - warm) / max(1.0, steps - warm)))) / 2
+
+
+def grpo_options(config: TrainConfig, step: int) -> GrpoOptions:
+    """What the loop needs for one step; replies are sampled with a seed of that step."""
+    grpo = config.grpo
+    seed = int(np.random.SeedSequence((config.seed, step)).generate_state(1)[0]) % 2**31
+    return GrpoOptions(
+        pairs=grpo.pairs,
+        samples=grpo.samples,
+        redraws=grpo.redraws,
+        clip=grpo.clip,
+        kl=grpo.kl,
+        micro_batch=grpo.micro_batch,
+        max_grad_norm=grpo.optimizer.max_grad_norm,
+        bf16=grpo.bf16,
+        weights=grpo.weights,
+        settings=replace(config.settings, temperature=grpo.temperature, seed=seed),
+    )
+
+
+def _step(state: LoopState, learner: Learner, pairs: PairSet, config: TrainConfig) -> StepMetrics:
+    """Draw, learn, and move the state on by one step."""
+    begun = time.monotonic()
+    # Features depend in their last bits on the pictures they were computed with, so none is kept from one step to the next.
+    learner.judge.close()
+    options = grpo_options(config, state.step)
+    mixed, played = draw_groups(_from(pairs, state), learner.judge, options)
+    rate = learning_rate(config.grpo.optimizer, state.step, config.grpo.steps)
+    for group in learner.optimizer.param_groups:
+        group["lr"] = rate
+    report = train_step(mixed, len(played), learner, options)
+    state.step += 1
+    metrics = StepMetrics(STAGE, state.step, time.monotonic() - begun, report.loss, rate)
+    return _with_groups(metrics, report, played, options)
+
+
+def _from(pairs: PairSet, state: LoopState) -> Iterator[LabelledPair]:
+    """The pairs from the state's position on, which moves with each."""
+    while True:
+        state.position += 1
+        yield pairs.pair(state.position - 1)
+
+
+def _with_groups(metrics: StepMetrics, report: StepReport, played: list[Group], options: GrpoOptions) -> StepMetrics:
+    """The figures of all rollouts that were played, not only of those that taught something."""
+    rollouts = [rollout for group in played for rollout in group.rollouts]
+    rewards = [reward for group in played for reward in group.rewards]
+    known = replace(
+        metrics,
+        entropy=report.entropy,
+        kl=report.kl,
+        mixed=sum(any(group.advantages) for group in played) / max(1, len(played)),
+        redrawn=max(0, len(played) - options.pairs),
+    )
+    return known.with_rollouts(rollouts, rewards)
