@@ -20,6 +20,7 @@ from vrthinker_core.commands.evaluation_commands import evaluate, report
 from vrthinker_core.commands.rank_command import rank
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.commands.training.teacher_command import teacher
+from vrthinker_core.commands.training.train_command import train
 from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VrThinkerError
 from vrthinker_core.types import Settings
 
@@ -130,6 +131,7 @@ app.command()(evaluate)
 app.command()(report)
 app.command()(rank)
 app.command()(teacher)
+app.command()(train)
 
 
 @app.command()

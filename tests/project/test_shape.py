@@ -18,7 +18,8 @@ MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 40
 MAX_MODULES = 10
 MAX_PARAMETERS = 6
-COMMAND_LINE = tuple(f"vrthinker_core/{name}.py" for name in ("cli", "commands/evaluation_commands", "commands/rank_command"))
+COMMANDS = ("cli", "commands/evaluation_commands", "commands/rank_command", "commands/training/train_command")
+COMMAND_LINE = tuple(f"vrthinker_core/{name}.py" for name in (*COMMANDS, "commands/training/teacher_command"))
 """A command has an option for each thing a person may say."""
 
 WHERE = {

@@ -1,0 +1,88 @@
+"""Gates, parts of the data and the division of time: what stands between the stages."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.training.test_token_rows import ANSWER, labelled, look
+from vrthinker_core import ScriptedBackend
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
+from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.training.run.config import GateConfig, TimeShares
+from vrthinker_core.training.stages.gates import HeldOutFigures, check_base, check_cold_start, measure_judge
+from vrthinker_core.training.stages.pair_parts import PARTS, part_of
+from vrthinker_core.training.stages.pipeline import STAGES, share_of
+from vrthinker_core.types import Settings
+
+GATES = GateConfig(pairs=3, samples=2)
+
+
+class FewPairs:
+    """A finite set."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def pair(self, number: int) -> LabelledPair:
+        if not 0 <= number < self.size:
+            raise IndexError(number)
+        return labelled(number)
+
+
+def test_a_judge_that_always_says_tie_is_right_on_ties_alone() -> None:
+    ties = [number for number in range(4000) if set(labelled(number).truth.labels.values()) == {0}][:1]
+    assert ties
+    judge = ScriptedBackend([look(1), ANSWER], protocol="paired")
+
+    class TieThenOthers(FewPairs):
+        def pair(self, number: int) -> LabelledPair:
+            return labelled([*ties, 0, 1][number])
+
+    figures = measure_judge(judge, TieThenOthers(3), Settings(), GATES)
+    assert (figures.pairs, figures.samples, figures.format) == (3, 2, 1.0)
+    assert figures.mean_at_1 == figures.pass_at_k == pytest.approx(1 / 3)
+
+
+def test_no_form_no_passage() -> None:
+    judge = ScriptedBackend(["I like the first one."], protocol="paired")
+    figures = measure_judge(judge, DrawnPairSet(0), Settings(max_turns=2), GATES)
+    assert figures.format == 0
+    with pytest.raises(BadInput, match=r"0\.00 of the rollouts keep to the format on 3 held-out pairs, and 0\.95 are needed"):
+        check_cold_start(figures, GATES)
+
+
+def test_a_judge_that_sampling_does_not_help_stops_the_run() -> None:
+    with pytest.raises(BadInput, match=r"pass@8 is 0\.31 and mean@1 0\.30"):
+        check_cold_start(HeldOutFigures(64, 8, 1.0, 0.30, 0.31), GATES)
+    check_cold_start(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES)
+
+
+def test_a_base_that_reads_motion_badly_stops_the_run() -> None:
+    with pytest.raises(BadInput, match=r"0\.46 of the rare motion words right, and 0\.90 are needed"):
+        check_base(0.46, GATES)
+    check_base(0.9, GATES)
+
+
+@pytest.mark.parametrize("size", [5, 40, 5000])
+def test_no_stage_sees_what_is_held_out(size: int) -> None:
+    parts = {name: part_of(FewPairs(size), name, 64).numbers for name in PARTS}
+    held, trained = set(parts["held-out"] or ()), set(parts["grpo"] or ())
+    assert held
+    assert not held & trained
+    assert held | trained == set(range(size))
+    assert len(held) <= max(1, min(64, size // 10))
+    assert parts["cold-start"] == parts["rejection"] == parts["grpo"]
+
+
+def test_parts_of_endless_pairs_all_differ() -> None:
+    seeds = {part_of(DrawnPairSet(3), name, 64).pair(number).prompt + str(number) for name in PARTS for number in range(3)}
+    assert part_of(DrawnPairSet(3), "grpo", 64).size is None
+    assert len(seeds) > 9
+    with pytest.raises(IndexError):
+        part_of(DrawnPairSet(3), "grpo", 64).pair(-1)
+
+
+def test_time_is_divided_among_what_is_left() -> None:
+    shares = TimeShares(cold_start=0.5, rejection=0.25, grpo=0.25)
+    assert [share_of(STAGES[number:], shares) for number in range(3)] == [0.5, 0.5, 1.0]

@@ -1,0 +1,58 @@
+"""The first stage: a teacher's runs over labelled pairs that pass the paper's two filters, learnt token by token."""
+
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+from vrthinker_core.backends.base import Backend
+from vrthinker_core.training.labelled_pairs.pair_set import PairSet
+from vrthinker_core.training.monitor.metrics import StepMetrics
+from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
+from vrthinker_core.training.run.config import TrainConfig
+from vrthinker_core.training.run.run_folder import RunFolder
+from vrthinker_core.training.run.sitting import Sitting
+from vrthinker_core.training.stages.sft_stages import fine_tune, rows_of
+from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
+
+TEACHER = "teacher"  # Folder of the teacher's runs
+TEACHER_SHARE = 0.4  # Of the time of a sitting: the rest is for learning
+LIVE = 32  # Runs side by side
+HOPELESS = 2_000  # Runs after which a teacher of which none is kept is given up
+
+
+@dataclass(frozen=True, slots=True)
+class Teacher:
+    """Who writes the runs of the cold start."""
+
+    name: str  # As it was chosen
+    judge: Backend | BackendOfPair
+
+
+def cold_start(
+    source: str, pairs: PairSet, teacher: Teacher, config: TrainConfig, folder: RunFolder, sitting: Sitting
+) -> Path | None:
+    """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput."""
+    out = folder.path / TEACHER
+    _let_teach(pairs, teacher, config, out, sitting.part(TEACHER_SHARE))
+    if sitting.stopped():
+        return None
+    kept = [outcome for outcome in read_outcomes(out) if outcome.kept][: config.cold_start.traces]
+    rows = rows_of(out, pairs, kept, source, keep_tokens=False)
+    return fine_tune(rows, source, config.cold_start.sft, config, folder, sitting)
+
+
+def _let_teach(pairs: PairSet, teacher: Teacher, config: TrainConfig, out: Path, sitting: Sitting) -> None:
+    """Play pairs until enough runs are kept, no pair is left, or the sitting is over."""
+    wanted = config.cold_start.traces
+    known = read_outcomes(out) if (out / OUTCOMES).exists() else []
+    kept = sum(outcome.kept for outcome in known)
+    if kept >= wanted:
+        return
+    settings = replace(config.settings, seed=config.seed)
+    job = TeacherJob(teacher.name, "", settings, live=min(LIVE, wanted), keep_all=False)
+    numbers = count() if pairs.size is None else range(pairs.size)
+    for made, outcome in enumerate(run_teacher(pairs, numbers, teacher.judge, job, out), start=1):
+        kept += outcome.kept
+        sitting.tell(StepMetrics("teacher", kept, 0.0, 0.0), wanted)
+        if kept >= wanted or sitting.over or (kept == 0 and made >= HOPELESS):
+            return

@@ -1,0 +1,62 @@
+"""Gates: what a judge must reach on held-out pairs before the next stage begins. What fails one stops with the figure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from vrthinker_core.backends.base import Backend
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.labelled_pairs.pair_set import PairSet
+from vrthinker_core.training.rewards import format_reward
+from vrthinker_core.training.rollouts import LIVE, Rollout, play
+from vrthinker_core.training.run.config import GateConfig
+from vrthinker_core.types import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutFigures:
+    """A judge on held-out pairs, sampled k times each."""
+
+    pairs: int
+    samples: int  # k
+    format: float  # Share of well-formed rollouts
+    mean_at_1: float  # Share of rollouts whose four labels are right
+    pass_at_k: float  # Share of pairs of which at least one rollout is
+
+
+def measure_judge(judge: Backend, pairs: PairSet, settings: Settings, gates: GateConfig) -> HeldOutFigures:
+    """Play the first `gates.pairs` pairs (fewer where there are fewer) `gates.samples` times each at the temperature given."""
+    count = min(gates.pairs, pairs.size or gates.pairs)
+    rollouts = list(play((pairs.pair(number) for number in range(count)), judge, settings, gates.samples, LIVE))
+    return held_out_figures(rollouts, gates.samples)
+
+
+def held_out_figures(rollouts: Sequence[Rollout], samples: int) -> HeldOutFigures:
+    """The figures of rollouts that stand pair by pair, `samples` of each."""
+    right = [rollout.correct for rollout in rollouts]
+    groups = [right[start : start + samples] for start in range(0, len(right), samples)]
+    well_formed = fmean(format_reward(rollout.run) for rollout in rollouts)
+    return HeldOutFigures(len(groups), samples, well_formed, fmean(right), fmean(map(any, groups)))
+
+
+def check_base(rare_words: float, gates: GateConfig) -> None:
+    """`rare_words`: share of right motion words among the rare ones. Raises BadInput below what the gate asks for."""
+    if rare_words < gates.rare_words:
+        raise BadInput(
+            f"The base reads {rare_words:.2f} of the rare motion words right, and {gates.rare_words:.2f} are needed: "
+            "train it longer before the cold start."
+        )
+
+
+def check_cold_start(figures: HeldOutFigures, gates: GateConfig) -> None:
+    """Raises BadInput where the form is not kept, or sampling finds hardly more than one try: then there is nothing to build on."""
+    if figures.format < gates.format:
+        raise BadInput(
+            f"After the cold start {figures.format:.2f} of the rollouts keep to the format on {figures.pairs} held-out pairs, and "
+            f"{gates.format:.2f} are needed: give it more traces or epochs before the next stage."
+        )
+    if figures.pass_at_k - figures.mean_at_1 < gates.headroom:
+        raise BadInput(
+            f"After the cold start pass@{figures.samples} is {figures.pass_at_k:.2f} and mean@1 {figures.mean_at_1:.2f} on "
+            f"{figures.pairs} held-out pairs, and {gates.headroom:.2f} between them are needed: later stages would find nothing."
+        )
