@@ -1,0 +1,42 @@
+"""How long a run may go on, and what a person is told of it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from vrthinker_core.commands.training.step_progress import StepPace
+from vrthinker_core.training.monitor.metrics import StepMetrics
+from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
+
+
+def test_a_sitting_without_a_limit_is_over_only_when_somebody_says_so() -> None:
+    asked: list[bool] = []
+    sitting = Sitting(lambda: bool(asked))
+    assert not sitting.part(0.1).over
+    assert sitting.seconds_left is None
+    asked.append(True)
+    assert sitting.over
+    assert sitting.part(0.5).over
+
+
+def test_a_part_has_its_share_of_what_is_left() -> None:
+    sitting = begin_sitting(never, 10)
+    left = sitting.part(0.25).seconds_left
+    assert left is not None
+    assert 100 < left <= 150
+    assert begin_sitting(never, 0).over
+    assert begin_sitting(never, 0).part(0.5).seconds_left == 0
+
+
+@pytest.mark.parametrize(("minutes", "left"), [(None, "1 min"), (0.0, "0 s")])
+def test_the_line_has_rate_time_left_and_reward(minutes: float | None, left: str) -> None:
+    pace = StepPace(minutes)
+    pace.add(StepMetrics("grpo", 11, 10.0, 0.1), 20)  # ten were done before this start
+    pace.add(StepMetrics("grpo", 12, 10.0, 0.1, reward_total=1.5), 20)
+    pace.stage_begun = time.monotonic() - 20
+    assert pace.line.startswith("grpo: 12 of 20, 10.0 s each, ")
+    assert pace.line.endswith(f"{left} left, reward 1.50")
+    pace.add(StepMetrics("rejection", 1, 1.0, 0.1), 5)
+    assert pace.line.startswith("rejection: 1 of 5, ")
