@@ -10,10 +10,10 @@ import pytest
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.run.config import changed_config, preset_config
-from vrthinker_core.training.run.run_folder import RunFolder, RunState, new_checkpoint, open_run_folder
+from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, new_checkpoint, open_run_folder
 
 CONFIG = preset_config("nano")
-RUN = RunState("grpo", "nano", "drawn")
+RUN = TrainingRun("grpo", "nano", "drawn")
 
 
 def begin(out: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_new_folder_says_what_it_is(tmp_path: Path) -> None:
         (RUN, ["grpo.steps=7"], "with grpo.steps 120 instead of 7"),
     ],
 )
-def test_the_folder_of_another_run_is_refused(run: RunState, changes: list[str], said: str, tmp_path: Path) -> None:
+def test_the_folder_of_another_run_is_refused(run: TrainingRun, changes: list[str], said: str, tmp_path: Path) -> None:
     begin(tmp_path)
     before = sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file())
     for resume in (False, True) if run != RUN or changes else (False,):

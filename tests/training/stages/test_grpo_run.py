@@ -19,12 +19,12 @@ from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
 from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.run import training_memory
 from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig, changed_config, preset_config
-from vrthinker_core.training.run.run_folder import RunState, open_run_folder
+from vrthinker_core.training.run.run_folder import TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
 from vrthinker_core.training.stages.grpo import grpo_options, learning_rate, run_grpo
 
 SHORT = ["settings.max_turns=1", "grpo.pairs=2", "grpo.samples=3", "grpo.steps=2", "grpo.temperature=1.6"]
-RUN = RunState("grpo", "nano", "drawn")
+RUN = TrainingRun("grpo", "nano", "drawn")
 
 
 def short_config() -> TrainConfig:

@@ -14,7 +14,7 @@ from vrthinker_core.text import encodable
 
 if TYPE_CHECKING:
     from vrthinker_core.training.run.config import TrainConfig
-    from vrthinker_core.training.run.run_folder import RunState
+    from vrthinker_core.training.run.run_folder import TrainingRun
     from vrthinker_core.training.stages.pipeline import TrainingData
 
 
@@ -52,12 +52,12 @@ def train(
     Checkpoints are kept every few minutes. A run that was stopped or killed goes on with --resume.
     """
     from vrthinker_core.backends.built_in import NANO
-    from vrthinker_core.training.run.run_folder import RunState
+    from vrthinker_core.training.run.run_folder import TrainingRun
 
     if minutes is not None and not minutes > 0:
         raise BadInput(f"--minutes {minutes} leaves no time: give a number above 0.")
     config = _config(out, preset, seed, changes or [], resume)
-    run = RunState(stage.value, str(NANO) if model == "nano" else model, data)
+    run = TrainingRun(stage.value, str(NANO) if model == "nano" else model, data)
     raise typer.Exit(_train(run, config, out, (teacher, minutes, resume)))
 
 
@@ -71,7 +71,7 @@ def _config(out: Path, preset: PresetOption | None, seed: int | None, changes: l
     return changed_config(preset_config(preset.value if preset else "nano"), [*changes, *seeds])
 
 
-def _train(run: "RunState", config: "TrainConfig", out: Path, start: tuple[str | None, float | None, bool]) -> int:
+def _train(run: "TrainingRun", config: "TrainConfig", out: Path, start: tuple[str | None, float | None, bool]) -> int:
     """Open everything and train; gives the exit status."""
     from vrthinker_core.training.run.run_folder import open_run_folder
     from vrthinker_core.training.run.sitting import begin_sitting
@@ -98,7 +98,7 @@ def _train(run: "RunState", config: "TrainConfig", out: Path, start: tuple[str |
     return 0
 
 
-def _data(run: "RunState", config: "TrainConfig", teacher: str | None) -> "TrainingData":
+def _data(run: "TrainingRun", config: "TrainConfig", teacher: str | None) -> "TrainingData":
     """The pairs, and the teacher where a stage needs one. Raises BadInput and CheckpointError before a weight is read."""
     from vrthinker_core.backends import open_backend
     from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate

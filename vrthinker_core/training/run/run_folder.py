@@ -27,7 +27,7 @@ StageName = Literal["base", "cold-start", "rejection", "grpo", "all"]
 
 
 @dataclass(frozen=True, slots=True)
-class RunState:
+class TrainingRun:
     """Which run a folder holds, and how far it has come."""
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
@@ -62,7 +62,7 @@ class RunFolder:
         return self.path / RESULT
 
     @property
-    def state(self) -> RunState:
+    def state(self) -> TrainingRun:
         """How far the run has come."""
         return read_state(self.path)
 
@@ -82,13 +82,13 @@ class RunFolder:
 
 
 @functools.cache
-def _adapter() -> TypeAdapter[RunState]:
+def _adapter() -> TypeAdapter[TrainingRun]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(RunState)
+    return TypeAdapter(TrainingRun)
 
 
-def read_state(out: Path) -> RunState:
+def read_state(out: Path) -> TrainingRun:
     """The state of the run in a folder. Raises BadInput."""
     from pydantic import ValidationError
 
@@ -101,7 +101,7 @@ def read_state(out: Path) -> RunState:
 
 
 @contextmanager
-def open_run_folder(out: Path, run: RunState, config: TrainConfig, *, resume: bool) -> Iterator[RunFolder]:
+def open_run_folder(out: Path, run: TrainingRun, config: TrainConfig, *, resume: bool) -> Iterator[RunFolder]:
     """The folder of `run`, held until the block ends or the process dies.
 
     `resume` goes on with the same run, and begins it where nothing is there yet. Raises BadInput for a folder that another process
@@ -140,7 +140,7 @@ def new_checkpoint(folder: RunFolder) -> Iterator[Path]:
         raise
 
 
-def _run_there(out: Path, run: RunState, config: TrainConfig, resume: bool) -> RunState | None:
+def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -> TrainingRun | None:
     """The run that is in the folder; None for an empty one, or one that was killed before it was begun. Raises BadInput."""
     there = {path.name for path in out.iterdir()}
     if STATE not in there:
@@ -161,7 +161,7 @@ def _run_there(out: Path, run: RunState, config: TrainConfig, resume: bool) -> R
     return before
 
 
-def _write_state(out: Path, state: RunState) -> None:
+def _write_state(out: Path, state: TrainingRun) -> None:
     write_atomically(out / STATE, _adapter().dump_json(state, indent=1) + b"\n")
 
 

@@ -10,7 +10,7 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.traces import write_atomically
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.run.config import TimeShares, TrainConfig
-from vrthinker_core.training.run.run_folder import RESULT, RunFolder, RunState, new_checkpoint, open_run_folder
+from vrthinker_core.training.run.run_folder import RESULT, RunFolder, TrainingRun, new_checkpoint, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.stages.cold_start import Teacher, cold_start
 from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_start, measure_judge
@@ -54,7 +54,7 @@ def train_all(source: str, data: TrainingData, config: TrainConfig, folder: RunF
     model, begun_with = source, source
     for number, stage in enumerate(STAGES):
         share = share_of(STAGES[number:], config.shares)
-        state = RunState(stage, begun_with, data.name)
+        state = TrainingRun(stage, begun_with, data.name)
         with open_run_folder(folder.path / stage, state, config, resume=True) as inner:
             done = inner.result if inner.state.done else train_stage(stage, model, data, config, inner, sitting.part(share))
             if done is None or (sitting.stopped() and stage != STAGES[-1]):
