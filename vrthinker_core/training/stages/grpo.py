@@ -23,10 +23,12 @@ from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.run.training_memory import require_training_memory
 from vrthinker_core.training.token_rows import collate
+from vrthinker_core.training.trl.trainer_checkpoints import quiet_libraries
 
 STAGE = "grpo"
 
 
+@quiet_libraries()
 def run_grpo(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
     """Train the checkpoint `source` (a folder or hub id); gives the trained one, None where the sitting was stopped before the end.
 
