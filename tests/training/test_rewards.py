@@ -18,6 +18,7 @@ from vrthinker_core.training.rewards import (
     format_reward,
     group_rewards,
     is_mixed,
+    malformation,
 )
 from vrthinker_core.types import FrameRef, Preference, Run, Settings, Side, StopReason, Thumbnail, Turn, Verdict
 from vrthinker_core.types.events import Finished, Started
@@ -94,13 +95,34 @@ def test_a_gain_that_cannot_be_known_is_none() -> None:
     silent = '<snapshot>a</snapshot><think>b</think><tool_call>{"target_frames": [2]}</tool_call>'
     assert cot_gain(run_of(silent, answer(RIGHT)), TRUTH, WEIGHTS) is None
     assert cot_gain(run_of(answer(RIGHT)), TRUTH, WEIGHTS) == 0.0
-    assert group_rewards([run_of(silent, answer(RIGHT))], TRUTH)[0].total == pytest.approx(2.0)
+    assert group_rewards([run_of(silent, answer(RIGHT))], TRUTH)[0].total == pytest.approx(1.0)  # its accuracy alone
 
 
 def test_one_turn_out_of_format_costs_the_format() -> None:
     assert format_reward(run_of(look(RIGHT), answer(RIGHT))) == 1.0
     assert format_reward(run_of("I cannot say.", answer(RIGHT))) == 0.0
     assert format_reward(run_of(look(RIGHT), stop=StopReason.TURN_LIMIT)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("broken", "whole", "what"),
+    [
+        ("<snapshot>a</snapshot>", "", "no closed snapshot"),
+        ("</think>", "", "no closed think"),
+        ("<think>b</think>", "", "no closed think"),
+        ("</tool_call>", "", "no closed tool_call"),
+        (", CF=2", "", "no labels with a confidence"),
+    ],
+)
+def test_what_the_reader_forgives_is_still_not_well_formed(broken: str, whole: str, what: str) -> None:
+    run = run_of(look(RIGHT).replace(broken, whole), answer(RIGHT))
+    assert what in malformation(run.turns[0], "concat")
+    assert format_reward(run) == 0.0
+
+
+def test_an_answer_has_to_be_closed() -> None:
+    run = run_of(look(RIGHT), answer(RIGHT).replace("</final answer>", ""))
+    assert malformation(run.turns[1], "concat") == "it has no closed answer"
 
 
 @pytest.mark.parametrize(("looking", "bonus"), [(0, 0.0), (1, 0.5 * (0.2 - 0.1)), (2, 0.0), (5, 0.0)])

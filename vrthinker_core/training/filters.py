@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from vrthinker_core.training.rewards import format_reward
+from vrthinker_core.training.rewards import format_reward, malformation
 from vrthinker_core.types import Dimension, Preference, Run, StopReason, Verdict
 from vrthinker_core.types.progress import count
 
@@ -50,12 +50,8 @@ def refusal(run: Run, truth: Verdict) -> FilterRefusal | None:
 
 
 def _broken_turn(run: Run) -> str:
-    for turn in run.turns:
-        if turn.problems:
-            return f"Turn {turn.number} does not keep to the format: {turn.problems[0].kind.value}."
-        if turn.completion.stop != "end":
-            return f"Turn {turn.number} was cut short."
-    return "A turn does not keep to the format."
+    broken = ((turn.number, malformation(turn, run.started.dialect)) for turn in run.turns)
+    return next((f"Turn {number} does not keep to the format: {what}." for number, what in broken if what), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ A part that cannot be computed is None, never 0: a run whose turns state no labe
 known has no accuracy.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -13,6 +14,13 @@ from vrthinker_core.types import Dimension, Run, StopReason, Turn, Verdict
 SUB_SCORES = (Dimension.TA, Dimension.VQ, Dimension.MQ)
 OVERALL_SHARE = 0.5  # α: the share of the overall label in the accuracy
 EPSILON = 1e-4  # Beside the standard deviation of a group, as TRL has it
+
+_CLOSED = {
+    "snapshot": re.compile(r"<snapshot>.*?</snapshot>", re.I | re.S),
+    "think": re.compile(r"<think>.*?</think>", re.I | re.S),
+    "tool_call": re.compile(r"<tool_call>.*?</tool_call>", re.I | re.S),
+    "answer": re.compile(r"<(final )?answer>.*?</(final )?answer>", re.I | re.S),
+}
 
 StatedVerdict = Callable[[Turn], Verdict | None]
 """The labels that a turn stands by: a dialect without recommended answers states them in its think text, or nowhere."""
@@ -32,7 +40,7 @@ class RewardWeights:
 class RolloutReward:
     """The parts of one rollout's reward."""
 
-    format: float  # 1 when every turn is well formed and the run was answered, else 0
+    format: float  # 1 when every turn is well formed (`malformation`) and the run was answered, else 0
     accuracy: float | None  # 0 to 1; None where no label of the pair is known
     gain: float | None  # k times (accuracy of the last stated labels − accuracy of the first); None where no labels are stated
     exploration: float  # η times what the group lacks of ω, for a rollout that looked
@@ -66,10 +74,27 @@ def group_rewards(
 
 
 def format_reward(run: Run) -> float:
-    """1 when the run ended with a whole answer and no turn has a problem or was cut short, else 0."""
+    """1 when the run ended with a whole answer and every turn is well formed, else 0."""
     end = run.finished
     answered = end is not None and end.stop is StopReason.ANSWERED and not end.provisional
-    return float(answered and all(turn.completion.stop == "end" and not turn.problems for turn in run.turns))
+    return float(answered and not any(malformation(turn, run.started.dialect) for turn in run.turns))
+
+
+def malformation(turn: Turn, dialect: str) -> str:
+    """What is wrong with the form of a turn's reply, in a few words; "" for one that is well formed.
+
+    The reader of replies forgives what can be understood all the same; here each segment has to be closed, as both cards ask. In
+    `concat` a call stands beside recommended labels with their confidence.
+    """
+    if turn.completion.stop != "end":
+        return "it was cut short"
+    if turn.problems:
+        return turn.problems[0].kind.value
+    wanted = ["snapshot", "think", "answer" if turn.reply.kind == "answer" else "tool_call"]
+    if missing := [name for name in wanted if not _CLOSED[name].search(turn.reply.text)]:
+        return f"it has no closed {missing[0]}"
+    recommends = dialect != "concat" or turn.reply.kind == "answer" or turn.reply.confidence is not None
+    return "" if recommends else "it recommends no labels with a confidence"
 
 
 def accuracy(verdict: Verdict | None, truth: Verdict, overall: float = OVERALL_SHARE) -> float | None:
