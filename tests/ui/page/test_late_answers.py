@@ -127,8 +127,10 @@ def test_what_is_said_of_an_earlier_run_stops_no_later_one(
     answers.release()
     expect(page.locator("#go")).to_be_focused()
     wait_for(page, "Stopped")
+    former = page.evaluate("VRThinker.trace.run")
     page.keyboard.press("Enter")
     expect(page.locator("#stop")).to_be_focused()
+    page.wait_for_function("former => VRThinker.trace.run && VRThinker.trace.run !== former", arg=former)
     wait_for(page, "writing")
     stop = next(body for body in answers.asked if is_stop(body))
     late = page.request.post(f"{server.url}gradio_api/run/predict", data=stop)
@@ -152,6 +154,53 @@ def test_what_is_said_of_an_earlier_run_stops_no_later_one(
     page.locator("#stop").click()
     expect(page.locator("#go")).to_be_visible()
     wait_for(page, "Stopped")
+
+
+HOLD = """() => {
+    const [fetched, held] = [window.fetch, []];
+    let holding = false;
+    const keep = (value, give) => (holding ? held.push([value, give]) : give(value));
+    window.fetch = async (url, options) => {
+        const answer = await fetched(url, options);
+        if (!String(url.url || url).includes("/queue/data")) return answer;
+        const reader = answer.body.getReader();
+        const body = new ReadableStream({ start: async (page) => {
+            for (let part = {}; !part.done; ) {
+                part = await reader.read();
+                keep(part.value, (value) => (value ? page.enqueue(value) : page.close()));
+            }
+        } });
+        return new Response(body, { status: answer.status, headers: answer.headers });
+    };
+    window.hold = () => { holding = true; };
+    window.kept = () => held.filter(([value]) => value && new TextDecoder().decode(value).includes("process_generating")).length;
+    window.release = () => {
+        window.over = [];
+        document.addEventListener("vrt:trace", (event) => over.push(event.detail.over));
+        holding = false;
+        for (const [value, give] of held) give(value);
+    };
+}"""
+"""What the server says of a run reaches the page only after `release`; its other answers come at once."""
+
+
+def test_what_was_said_of_a_run_before_stop_and_comes_after_it_is_not_the_last_word(
+    server: Server, new_page: Open, clips: Clips
+) -> None:
+    page = new_page()
+    page.add_init_script(f"({HOLD})()")
+    page.goto(server.url)
+    start(page, clips)
+    wait_for(page, "writing")
+    page.evaluate("hold()")
+    page.wait_for_function("kept() > 1")
+    page.locator("#stop").click()
+    wait_for(page, "Stopped")
+    page.evaluate("release()")
+    page.wait_for_function("over.includes(false) && over.at(-1)")
+    wait_for(page, "Stopped")
+    expect(page.locator(".vrt-ending")).to_contain_text("Stopped")
+    expect(page.locator("#go")).to_be_visible()
 
 
 def test_a_file_that_is_no_trace_leaves_a_stopped_run_and_its_turns(
