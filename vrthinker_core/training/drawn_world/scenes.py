@@ -23,6 +23,7 @@ from vrthinker_core.training.drawn_world.rendering.wear import Wear, draw_wear
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.second_world import (
     FIRST_WORLD,
+    SECOND_WORLD,
     WorldOptions,
     draw_facts,
     draw_second_scene,
@@ -37,6 +38,7 @@ __all__ = [
     "COLOURS",
     "DIRECTIONS",
     "FIRST_WORLD",
+    "SECOND_WORLD",
     "DrawnPair",
     "Scene",
     "SceneFacts",

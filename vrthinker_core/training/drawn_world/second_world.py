@@ -50,6 +50,7 @@ class WorldOptions:
 
 
 FIRST_WORLD = WorldOptions()
+SECOND_WORLD = WorldOptions(second=True)
 
 
 def draw_facts(rng: np.random.Generator, options: WorldOptions) -> SceneFacts:

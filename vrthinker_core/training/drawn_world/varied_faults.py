@@ -22,6 +22,7 @@ BETWEEN = tuple(
     range(OPENING_FRAMES[0] + 8, OPENING_FRAMES[-1], 8)
 )  # Every eighth frame, between the first and the last of the opening
 COARSE = 16  # Frames between two of a coarse look
+HINT = 4  # Frames that a freeze has lasted, at least, when a coarse look shows it: fewer leave no trace
 GRAINS = (REFERENCE_SIDE // 2, REFERENCE_SIDE, REFERENCE_SIDE, 2 * REFERENCE_SIDE)
 
 
@@ -45,21 +46,22 @@ def draw_varied_motion_fault(rng: np.random.Generator, *, whole: bool, freezes: 
     jump, skip = rng.uniform(0.16, 0.34), 0.0
     if not whole and rng.random() < 0.25:
         jump, skip = 0.0, float(rng.choice([-1, 1])) * rng.uniform(0.22, 0.36)
-    window = _window_with_an_opening_frame(rng, kind) if rng.random() < 0.5 else hidden_window(rng, 12 if kind == "frozen" else 6)
+    least = (12, HINT) if kind == "frozen" else (6, 0)
+    window = _window_with_an_opening_frame(rng, kind) if rng.random() < 0.5 else hidden_window(rng, *least)
     return MotionFault(kind, window, jump, seed, strength, skip, turn)
 
 
-def hidden_window(rng: np.random.Generator, shortest: int = 6) -> range:
-    """A window of `shortest` to 30 frames strictly between two opening frames.
+def hidden_window(rng: np.random.Generator, shortest: int = 6, lead: int = 0) -> range:
+    """A window of `shortest` to 30 frames strictly between two opening frames, `lead` frames of it before one of a coarse look.
 
-    Three in four hold a frame of the coarse look between them; the others begin or end next to it, so that closer looks pay.
+    So a coarse look shows at least a hint of every fault, and no frame more is needed for those that it does not hint at.
     """
     while True:
         middle = int(rng.choice(BETWEEN))
         start, stop = middle - int(rng.integers(1, 16)), middle + int(rng.integers(1, 16))
         inside = any(before < start and stop <= after for before, after in pairwise(OPENING_FRAMES))
-        coarse = any(index % COARSE == 0 for index in range(start, stop))
-        if inside and stop - start >= shortest and (coarse or rng.random() < 1 / 3):
+        coarse = any(index % COARSE == 0 for index in range(start + lead, stop))
+        if inside and stop - start >= shortest and coarse:
             return range(start, stop)
 
 

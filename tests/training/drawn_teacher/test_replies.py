@@ -1,0 +1,118 @@
+"""The scripted teacher: what it writes is read back as it was meant, rests on frames that were shown, and is right."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from vrthinker_core.backends.scripted import ScriptedBackend
+from vrthinker_core.dialects import make_dialect
+from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
+from vrthinker_core.training.base.coded_frames import FrameNames
+from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE
+from vrthinker_core.training.drawn_teacher.replies import play_teacher, write_replies
+from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, WorldOptions, draw_pair
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
+from vrthinker_core.types import Dimension, ProtocolName, Settings, Side
+
+PROTOCOLS: tuple[ProtocolName, ...] = ("paired", "concat")
+SECOND = WorldOptions(second=True, free_prompt=0.3)
+PAIRS = 40
+
+
+def rollout(pair: DrawnPair, protocol: ProtocolName) -> Rollout:
+    backend = ScriptedBackend(write_replies(pair, protocol), protocol, follows_instructions=False)
+    source = FrameNames(pair, make_dialect(Settings(), protocol).grid, 112)
+    return next(play([LabelledPair(pair.prompt, pair.verdict, source)], backend, Settings()))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("world", "least"), [(FIRST_WORLD, 1.0), (SECOND, 0.9)])
+def test_played_through_the_product_it_keeps_to_the_format_and_is_right(
+    protocol: ProtocolName, world: WorldOptions, least: float
+) -> None:
+    rollouts = [rollout(draw_pair(seed, world), protocol) for seed in range(PAIRS)]
+    for each in rollouts:
+        assert not any(turn.reply.problems for turn in each.run.turns)
+        assert each.run.finished is not None
+        assert not each.run.finished.provisional
+    assert sum(each.correct for each in rollouts) >= least * PAIRS
+    asked = [sum(len(turn.frames) for turn in each.run.turns[1:]) / 2 for each in rollouts]
+    assert sum(asked) / PAIRS < 5  # frames of each video, besides the first four
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_label_that_decides_names_frames_that_were_shown(protocol: ProtocolName) -> None:
+    named = 0
+    for seed in range(PAIRS):
+        run = rollout(draw_pair(seed, SECOND), protocol).run
+        shown = {int(frame.number) for turn in run.turns for frame in turn.frames}
+        last = run.turns[-1].reply
+        assert last.verdict is not None
+        for dimension in (Dimension.TA, Dimension.VQ, Dimension.MQ):
+            sentence = find_sentence(dimension, [last.think])
+            assert sentence.startswith(dimension.value)
+            numbers = frame_numbers(sentence)
+            assert shown.issuperset(numbers)
+            if dict(last.verdict)[dimension]:
+                assert numbers
+                named += 1
+    assert named > PAIRS / 2
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_prompt_is_restated_before_anything_is_said_of_the_videos(protocol: ProtocolName) -> None:
+    for seed in range(PAIRS):
+        pair = draw_pair(seed, SECOND)
+        first = write_replies(pair, protocol)[0]
+        restated, _, rest = first.partition("\n")[2].partition("\n")
+        assert restated.startswith("The prompt asks for ")
+        assert rest.startswith("Video 1 shows")
+        for thing in pair.wanted.things:
+            assert thing.colour in restated
+            assert thing.shape in restated
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_is_so_far_is_said_to_be_so_and_only_then(protocol: ProtocolName) -> None:
+    dialect = make_dialect(Settings(), protocol)
+    for seed in range(PAIRS):
+        turns = play_teacher(draw_pair(seed, SECOND), dialect)
+        for text, wanted, evidence in turns:
+            think = dialect.parse(text).think
+            open_sides = [side for side in Side if not evidence.settled(side)]
+            assert ("is better so far." in think) == bool(wanted)
+            assert not wanted or open_sides
+        for (_, _, before), (_, _, after) in pairwise(turns):
+            for side in Side:
+                assert before.picture_flaw(side) in (None, after.picture_flaw(side))
+                assert before.motion_flaw(side) in (None, after.motion_flaw(side))
+
+
+def test_it_looks_between_the_first_frames_and_closer_only_where_the_motion_was_doubtful() -> None:
+    turns = [play_teacher(draw_pair(seed, SECOND), make_dialect(Settings(), "paired")) for seed in range(200)]
+    looks = [[wanted for _, wanted, _ in each if wanted] for each in turns]
+    assert all(look[0] == (32, 64, 96) for look in looks if look)
+    closer = [each for each, look in zip(turns, looks, strict=True) if len(look) == 2]
+    assert 0 < len(closer) < 40
+    for each in closer:
+        text, wanted, evidence = each[1]
+        odd = [frame for side in Side if not evidence.settled(side) for frame in evidence.odd_frames(side)]
+        assert odd
+        assert MAY_HIDE not in text
+        assert all(re.search(r"Video [12] moves oddly near #\d+\.", text) for _ in odd)
+        assert all(min(abs(index - frame.index) for frame in odd) <= 6 for index in wanted)
+
+
+def test_it_stops_at_once_where_the_first_frames_decide() -> None:
+    stops = 0
+    for seed in range(3000):
+        pair = draw_pair(seed)
+        if all(scene.picture_fault and scene.motion_fault for scene in pair.scenes.values()):
+            turns = play_teacher(pair, make_dialect(Settings(), "paired"))
+            settled = all(turns[0][2].settled(side) for side in Side)
+            assert (len(turns) == 1) == settled
+            stops += settled
+    assert stops

@@ -1,0 +1,148 @@
+"""Frames as codes, without a picture: what the language half is taught on. They have the tower's kind of errors.
+
+A restless scene is one whose clock and picture misbehave at many frames, so that every word of a reply has to be read from the
+frames and none can be guessed from what usually happens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vrthinker_core.backends.local.text.chat_template import VisionItem
+from vrthinker_core.training.base.frame_code import CELLS, PARTS, SIZE, TOKENS, encode_facts, fingerprints
+from vrthinker_core.training.base.seen_frames import seen_facts
+from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFault, PictureFault
+from vrthinker_core.training.drawn_world.moving_scene import Scene
+from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
+from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
+from vrthinker_core.training.drawn_world.scenes import DrawnPair
+from vrthinker_core.types import Frame, FrameRef, Side
+from vrthinker_core.types.geometry import Grid
+
+PLACE_NOISE, CELL_NOISE, GAIN_NOISE, NOISE, TOKEN_NOISE = 0.006, 0.03, 0.06, 0.05, 0.05
+UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.08, 0.35)}
+"""How often a class is unsure, and how much of it then goes to another at most."""
+SMALL = 16  # Pixels per side of the pictures of scenes whose motion only their fingerprints show
+RESTLESS = 0.3  # Share of frames at which a restless scene misbehaves
+
+
+@dataclass(frozen=True, slots=True)
+class RestlessMotion(MotionFault):
+    """At many frames held back, ahead of time or off the way."""
+
+    def time_and_offset(self, index: int) -> tuple[float, float]:
+        """See `MotionFault`."""
+        rng = np.random.default_rng((self.seed, index))
+        time, kind = index / (FRAMES - 1), rng.random() / RESTLESS
+        if kind > 1:
+            return time, 0.0
+        if kind < 0.45:
+            return max(0.0, time - rng.uniform(4, 30) / FRAMES), 0.0
+        if kind < 0.65:
+            return float(rng.random()), 0.0
+        return time, float(rng.choice([-1, 1]) * rng.uniform(0.1, 0.34))
+
+    def shift(self, index: int) -> tuple[float, float]:  # noqa: ARG002 - as `MotionFault` has it
+        """None."""
+        return (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RestlessPicture(PictureFault):
+    """At many frames damaged, each time in another way."""
+
+    def state(self, index: int) -> str:
+        """See `PictureFault`."""
+        rng = np.random.default_rng((self.seed, 3, index))
+        return str(rng.choice(list(DAMAGES))) if rng.random() < RESTLESS / 2 else CLEAR
+
+
+def make_restless(pair: DrawnPair, rng: np.random.Generator) -> DrawnPair:
+    """The pair with one or two restless scenes."""
+    scenes = [_restless(scene, rng) if rng.random() < 0.75 else scene for scene in (pair.first, pair.second)]
+    return replace(pair, first=scenes[0], second=scenes[1])
+
+
+def _restless(scene: Scene, rng: np.random.Generator) -> Scene:
+    seed, whole = int(rng.integers(1 << 30)), range(FRAMES)
+    motion = RestlessMotion("jittery", whole, 0.3, seed) if rng.random() < 0.8 else scene.motion_fault
+    picture = RestlessPicture("blurry", whole, 0.5, seed) if rng.random() < 0.5 else scene.picture_fault
+    return replace(scene, motion_fault=motion, picture_fault=picture)
+
+
+class FrameNames:
+    """A `FrameSource` of a pair that draws nothing: a frame's key says which one it is."""
+
+    def __init__(self, pair: DrawnPair, grid: Grid, size: int) -> None:
+        self._seed, self._grid, self._size = pair.seed, grid, size
+
+    def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+        """The frames of the refs without a pixel."""
+        return tuple(self._frame(ref) for ref in refs)
+
+    def _frame(self, ref: FrameRef) -> Frame:
+        index = self._grid.index(ref.slot, FRAMES)
+        return Frame(ref, index, 0.0, 0.0, self._size, self._size, f"{self._seed}:{int(ref.side)}:{index}", b"")
+
+
+class PairCodes:
+    """The codes of a pair's frames; a frame always has the same one."""
+
+    def __init__(self, pair: DrawnPair, rng: np.random.Generator) -> None:
+        self._pair, self._rng = pair, rng
+        self._codes: dict[tuple[Side, int], NDArray[Any]] = {}
+        self._prints = {side: rng.normal(0, 0.35, (TOKENS, CELLS**2)) for side in Side}
+        self._renderers: dict[Side, SceneRenderer] = {}
+
+    def features(self, items: Sequence[VisionItem], directions: torch.Tensor) -> torch.Tensor:
+        """What the tower might give for these items, (tokens, hidden)."""
+        codes = np.concatenate([self._item(item) for item in items]).astype(np.float32)
+        features = torch.from_numpy(codes) @ directions
+        noise = self._rng.normal(0, TOKEN_NOISE, tuple(features.shape)).astype(np.float32)
+        return features + torch.from_numpy(noise)
+
+    def _item(self, item: VisionItem) -> NDArray[Any]:
+        """Four tokens a temporal patch: an image is one frame; of two frames each has half of them."""
+        frames = [self._code(frame.ref.side, frame.index) for frame in item.frames]
+        if item.kind == "image":
+            return frames[0]
+        frames += frames[-1:] * (len(frames) % 2)
+        half = TOKENS // 2
+        pairs = zip(frames[::2], frames[1::2], strict=True)
+        return np.concatenate([part for one, other in pairs for part in (one[:half], other[half:])])
+
+    def _code(self, side: Side, index: int) -> NDArray[Any]:
+        if (side, index) not in self._codes:
+            self._codes[side, index] = self._new_code(side, index)
+        return self._codes[side, index]
+
+    def _new_code(self, side: Side, index: int) -> NDArray[Any]:
+        scene, rng = self._pair.scenes[side], self._rng
+        facts = seen_facts(scene, index)
+        off = rng.normal(0, PLACE_NOISE, (len(facts.things), 2)).tolist()
+        moved = tuple(
+            None if thing is None else replace(thing, x=thing.x + right, y=thing.y + down)
+            for thing, (right, down) in zip(facts.things, off, strict=True)
+        )
+        code = encode_facts(replace(facts, things=moved))
+        for name, (share, most) in UNSURE.items():
+            for part in (PARTS[name], PARTS.get(f"{name} 2")):
+                if part is not None and code[part].any() and rng.random() < share:
+                    given = rng.uniform(0, most)
+                    code[part] *= 1 - given
+                    code[part.start + rng.integers(part.stop - part.start)] += given
+        codes = np.repeat(code[None], TOKENS, axis=0)
+        codes[:, PARTS["fingerprint"]] = self._fingerprint(side, index)
+        return codes * rng.normal(1, GAIN_NOISE, (1, SIZE)) + rng.normal(0, NOISE, (1, SIZE))
+
+    def _fingerprint(self, side: Side, index: int) -> NDArray[Any]:
+        scene = self._pair.scenes[side]
+        if scene.view is None:
+            return self._prints[side] + self._rng.normal(0, CELL_NOISE, (TOKENS, CELLS**2))
+        if side not in self._renderers:
+            self._renderers[side] = SceneRenderer(replace(scene, picture_fault=None), SMALL)
+        return fingerprints(self._renderers[side].frame(index)) + self._rng.normal(0, CELL_NOISE, (TOKENS, CELLS**2))

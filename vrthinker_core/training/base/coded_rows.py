@@ -1,0 +1,100 @@
+"""Conversations over coded frames as training rows: tokens, what is learnt of them and how much, positions, features."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, render_prompt
+from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.training.base.frame_code import TOKENS
+from vrthinker_core.training.base.model_shape import MERGE, PATCH, SIDE
+from vrthinker_core.types import Frame
+from vrthinker_core.types.messages import GeneratedText, Message
+
+GRID = SIDE // PATCH  # Patches per side
+POSITIONS_PER_PATCH = 4  # Along the temporal axis from one temporal patch of a video to the next, as the stock model has it
+
+
+@dataclass(frozen=True, slots=True)
+class CodedRow:
+    """One conversation. Features are in the order of their placeholders."""
+
+    ids: torch.Tensor  # [length]
+    weights: torch.Tensor  # Of each token in the loss, 0 where it is not learnt: [length]
+    positions: torch.Tensor  # [3, length]
+    features: torch.Tensor  # [image tokens, hidden]
+
+
+@dataclass(frozen=True, slots=True)
+class CodedBatch:
+    """Rows padded on the right to one length."""
+
+    ids: torch.Tensor  # [n, length]
+    weights: torch.Tensor
+    positions: torch.Tensor  # [3, n, length]
+    features: torch.Tensor  # [all image tokens, hidden]
+
+
+def picture_item(kind: Literal["image", "video"], frames: tuple[Frame, ...]) -> VisionItem:
+    """The vision item of frames of SIDE pixels, as the small model's image processor has it."""
+    times = (len(frames) + 1) // 2 if kind == "video" else 1
+    return VisionItem(kind, tuple(frame.key for frame in frames), (times, GRID, GRID), times * TOKENS, frames)
+
+
+def conversation_items(messages: Sequence[Message], tokenizer: SafeTokenizer) -> tuple[list[PromptItem], set[int]]:
+    """The whole conversation up to the end of its last reply, and the places of the judge's own tokens in it."""
+    items: list[PromptItem] = []
+    own: set[int] = set()
+    for number, message in enumerate(messages):
+        if message.role != "assistant":
+            continue
+        items = render_prompt(messages[:number], tokenizer, picture_item)
+        text = "".join(part.text for part in message.parts if isinstance(part, GeneratedText))
+        reply = [*tokenizer.encode(text), tokenizer.control.im_end]
+        own |= set(range(len(items), len(items) + len(reply)))
+        items = [*items, *reply]
+    return items, own
+
+
+def coded_row(
+    items: Sequence[PromptItem], own: set[int], features: torch.Tensor, tokenizer: SafeTokenizer, weight_of: torch.Tensor
+) -> CodedRow:
+    """The row of a conversation. `weight_of` has the weight of each token id where it is learnt."""
+    pads = {"image": tokenizer.control.image_pad, "video": tokenizer.control.video_pad}
+    ids: list[int] = []
+    learnt: list[bool] = []
+    for place, item in enumerate(items):
+        new = [item] if isinstance(item, int) else [pads[item.kind]] * item.num_tokens
+        ids += new
+        learnt += [place in own] * len(new)
+    tokens = torch.tensor(ids)
+    return CodedRow(tokens, weight_of[tokens] * torch.tensor(learnt), rope_positions(items), features)
+
+
+def rope_positions(items: Sequence[PromptItem]) -> torch.Tensor:
+    """The M-RoPE positions [3, length] of a conversation, as the stock model computes them."""
+    columns, position = [], 0
+    for item in items:
+        if isinstance(item, int):
+            columns.append(torch.full((3, 1), position))
+            position += 1
+            continue
+        side = GRID // MERGE
+        interval = POSITIONS_PER_PATCH if item.kind == "video" else 1
+        axes = torch.arange(item.grid_thw[0]) * interval, torch.arange(side), torch.arange(side)
+        columns.append(torch.stack(torch.meshgrid(*axes, indexing="ij")).reshape(3, -1) + position)
+        position += side
+    return torch.cat(columns, dim=1)
+
+
+def stack_rows(rows: Sequence[CodedRow], length: int) -> CodedBatch:
+    """One batch; rows that are longer than `length` are an error."""
+    ids = torch.zeros(len(rows), length, dtype=torch.long)
+    weights = torch.zeros(len(rows), length)
+    positions = torch.zeros(3, len(rows), length, dtype=torch.long)
+    for number, row in enumerate(rows):
+        size = len(row.ids)
+        ids[number, :size], weights[number, :size], positions[:, number, :size] = row.ids, row.weights, row.positions
+    return CodedBatch(ids, weights, positions, torch.cat([row.features for row in rows]))

@@ -1,0 +1,95 @@
+"""Conversations about drawn pairs in a dialect's own prompts: described only, as the base learns them, or judged by the teacher."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from vrthinker_core.dialects.base import Dialect
+from vrthinker_core.dialects.factory import make_dialect
+from vrthinker_core.training.base.coded_frames import FrameNames, make_restless
+from vrthinker_core.training.base.model_shape import SIDE
+from vrthinker_core.training.drawn_teacher.evidence import Evidence
+from vrthinker_core.training.drawn_teacher.replies import play_teacher, write_snapshot
+from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, WorldOptions, draw_pair
+from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.types.frames import FrameSource
+from vrthinker_core.types.messages import GeneratedText, Message
+
+FREE_PROMPTS = 0.6  # Share of prompts that owe nothing to the videos: a prompt has to be copied, it cannot be guessed
+RESTLESS_PAIRS, FIRST = 0.5, 0.3  # Shares of restless pairs and of the first world
+OTHER_LOOKS = 0.15  # Share of judged conversations in which the judge asks for other frames than the teacher would
+CONCAT = 0.3  # Share of conversations in that dialect
+MOST = 6  # Frames of a random look
+APART = 3  # Slots between two frames of a random look, at least
+
+Replies = list[tuple[str, tuple[int, ...]]]
+"""Each reply with the numbers of the frames that it is answered with."""
+
+Write = Callable[[DrawnPair, Dialect, np.random.Generator], Replies]
+
+
+def draw_training_pair(number: int, world: WorldOptions) -> DrawnPair:
+    """The pair of that number: of either world, many under another prompt, half of them restless."""
+    rng = np.random.default_rng((4, number))
+    first = rng.random() < FIRST and number % 2 == 0
+    options = FIRST_WORLD if first else replace(world, free_prompt=FREE_PROMPTS)
+    pair = draw_pair(number, options)
+    return make_restless(pair, rng) if rng.random() < RESTLESS_PAIRS else pair
+
+
+def draw_protocol(rng: np.random.Generator) -> ProtocolName:
+    """One of both dialects."""
+    return "concat" if rng.random() < CONCAT else "paired"
+
+
+def describe(pair: DrawnPair, dialect: Dialect, rng: np.random.Generator) -> Replies:
+    """What the first frames show, then what frames of a random look show. Nothing is judged."""
+    evidence = Evidence(pair, dialect)
+    evidence.look(dialect.opening_refs)
+    looks = [random_look(dialect, rng) for _ in range(1 if dialect.window else int(rng.integers(1, 3)))]
+    replies = []
+    for look in (*looks, ()):
+        replies.append((write_snapshot(evidence), look))
+        if look:
+            evidence.look(dialect.frame_refs(look))
+    return replies
+
+
+def judge(pair: DrawnPair, dialect: Dialect, rng: np.random.Generator) -> Replies:
+    """The teacher's replies; sometimes it looks elsewhere than it would."""
+    look = random_look(dialect, rng) if rng.random() < OTHER_LOOKS else ()
+    return [(text, wanted) for text, wanted, _ in play_teacher(pair, dialect, look)]
+
+
+def conversation(pair: DrawnPair, dialect: Dialect, replies: Replies, source: FrameSource) -> list[Message]:
+    """The messages of a conversation with these replies; with a memory window, frames that left it are not in it."""
+    messages = list(dialect.opening_messages(pair.prompt, source(dialect.opening_refs)))
+    for text, wanted in replies:
+        messages.append(Message("assistant", (GeneratedText(text, ()),)))
+        if wanted:
+            messages.append(dialect.tool_result(wanted, source(dialect.frame_refs(wanted))))
+    return messages
+
+
+def random_look(dialect: Dialect, rng: np.random.Generator) -> tuple[int, ...]:
+    """Some frames, in ascending order, none twice and none of the first ones."""
+    first = {int(dialect.frame_number(ref)) for ref in dialect.opening_refs}
+    last = dialect.grid.slots * (2 if dialect.name == "concat" else 1)
+    count = int(rng.integers(2, MOST + 1))
+    numbers: list[int] = []
+    for number in sorted(rng.permutation(last)[: 2 * count].tolist()):
+        shown = number + (1 if dialect.name == "concat" else 0)
+        if shown not in first and (not numbers or shown - numbers[-1] >= APART):
+            numbers.append(shown)
+    return tuple(numbers[:count]) or ((2,) if 2 not in first else (3,))
+
+
+def new_source(pair: DrawnPair, dialect: Dialect) -> FrameNames:
+    """Where a conversation over codes has its frames from."""
+    return FrameNames(pair, dialect.grid, SIDE)
+
+
+def dialect_of(protocol: ProtocolName) -> Dialect:
+    """The dialect with its own settings."""
+    return make_dialect(Settings(), protocol)

@@ -1,0 +1,189 @@
+"""Eyes: the vision tower is trained to emit the frame code of drawn pictures.
+
+AdamW over float32 weights with bfloat16 arithmetic. Training ends when every gate is passed or the time is over, goes on from its
+last checkpoint with the batch it had come to, and says which gates were not passed.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name everybody uses
+from torch import Tensor
+
+from vrthinker_core.atomic_file import atomic_path
+from vrthinker_core.training.base.compiled_layers import picture_features
+from vrthinker_core.training.base.frame_code import PARTS, SIZE, TOKENS, basis, place_of
+from vrthinker_core.training.base.picture_batches import SERIES, PictureBatch, picture_batch
+from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
+
+CLASSES = {"colour": 1.0, "shape": 1.5, "state": 1.5, "count": 1.0, "ground": 0.3, "colour 2": 0.5, "shape 2": 0.7, "count 2": 0.5}
+"""Parts of the code in which one number is 1, and the weights of their cross entropies."""
+PLACES = ("x", "y", "x 2", "y 2")
+SHARPNESS = 8.0  # Of the cross entropy over numbers that are to be 0 and 1
+UNSEEN = 10**9  # Numbers of batches that are never trained on
+GATES = {"colour": 0.97, "shape": 0.96, "state": 0.97, "place": 0.975}
+"""Least shares of unseen frames read right; of places, those within 3 % of the picture."""
+PLACE_ERROR = 0.03
+
+
+@dataclass(frozen=True, slots=True)
+class EyesOptions:
+    """How the tower is trained."""
+
+    minutes: float = 60.0  # At most, over all sittings
+    batch: int = 64
+    rate: float = 1e-3
+    warm_up: int = 60  # Steps
+    decay: float = 0.05
+    seed: int = 1
+    save_seconds: float = 180.0
+    world: WorldOptions = SECOND_WORLD
+
+
+@dataclass(slots=True)
+class EyesState:
+    """The tower, its optimizer and how far it has come."""
+
+    visual: Any
+    optimizer: torch.optim.Optimizer
+    step: int = 0
+    seconds: float = 0.0
+
+    def save(self, path: Path) -> None:
+        """Write it, whole or not at all."""
+        with atomic_path(path) as part:
+            content = {"visual": self.visual.state_dict(), "optimizer": self.optimizer.state_dict()}
+            torch.save(content | {"step": self.step, "seconds": self.seconds}, part)
+
+    def load(self, path: Path) -> None:
+        """Go on from a checkpoint."""
+        content = torch.load(path, weights_only=True)
+        self.visual.load_state_dict(content["visual"])
+        self.optimizer.load_state_dict(content["optimizer"])
+        self.step, self.seconds = content["step"], content["seconds"]
+
+
+def train_eyes(visual: Any, options: EyesOptions, checkpoint: Path) -> Iterator[dict[str, float]]:
+    """Train the tower (float32 weights) in place; yields what it reads right after each save, at last when it is done.
+
+    Goes on from `checkpoint` where that is there.
+    """
+    directions = basis(visual.config.out_hidden_size)
+    optimizer = torch.optim.AdamW(visual.parameters(), lr=options.rate, betas=(0.9, 0.98), weight_decay=options.decay)
+    state = EyesState(visual, optimizer)
+    if checkpoint.is_file():
+        state.load(checkpoint)
+    elif not state.step:
+        _whiten(visual, options)
+    unseen = [picture_batch(UNSEEN + number, options.batch, options.world) for number in range(15, 19)]
+    with _batches(options, state.step) as batches:
+        while True:
+            loss = _train(state, batches, directions, options)
+            state.save(checkpoint)
+            report = {"step": state.step, "minutes": state.seconds / 60, "loss": loss} | measure(visual, unseen, directions)
+            yield report
+            if not missed_gates(report) or state.seconds >= options.minutes * 60:
+                return
+
+
+def missed_gates(report: dict[str, float]) -> list[str]:
+    """The gates that are not passed."""
+    return [name for name, least in GATES.items() if report[name] < least]
+
+
+def _train(state: EyesState, batches: Iterator[PictureBatch], directions: Tensor, options: EyesOptions) -> float:
+    """Steps until it is time to save; the mean loss."""
+    losses, start, before = [], time.monotonic(), state.seconds
+    while time.monotonic() - start < options.save_seconds and state.seconds < options.minutes * 60:
+        share = min(1.0, state.seconds / (options.minutes * 60))
+        for group in state.optimizer.param_groups:
+            warm = min(1.0, (state.step + 1) / options.warm_up)
+            group["lr"] = options.rate * warm * (0.03 + 0.485 * (1 + math.cos(math.pi * share)))
+        batch = next(batches)
+        loss = code_loss(picture_features(state.visual, batch.first, batch.second).float(), batch, directions)
+        state.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(state.visual.parameters(), 2.0)
+        state.optimizer.step()
+        state.step += 1
+        state.seconds = before + time.monotonic() - start
+        losses.append(float(loss.detach()))
+    return float(np.mean(losses))
+
+
+def code_loss(features: Tensor, batch: PictureBatch, directions: Tensor) -> Tensor:
+    """How far features [n, TOKENS, hidden] are from the codes: squares of everything, cross entropies of what is one of many."""
+    target = batch.codes
+    halves = (features @ directions.T).view(-1, 2, TOKENS // 2, SIZE).mean(2)  # What is read of either frame: [n, 2, SIZE]
+    wanted = target[:, :: TOKENS // 2]
+    images = batch.images[:, None, None]
+    read = torch.where(images, halves.mean(1, keepdim=True), halves)
+    loss = 36 * F.mse_loss(features, target @ directions)
+    numbers = torch.cat([torch.arange(SIZE)[PARTS[name]] for name in PLACES])
+    loss = loss + 4 * 4 * ((read - wanted)[..., numbers] ** 2).mean()
+    for name, weight in CLASSES.items():
+        there = wanted[..., PARTS[name]].sum(-1) > 0
+        if there.any():
+            chosen = wanted[..., PARTS[name]].argmax(-1)[there]
+            loss = loss + weight * F.cross_entropy(SHARPNESS * read[..., PARTS[name]][there], chosen)
+    return loss
+
+
+@torch.no_grad()
+def measure(visual: Any, batches: list[PictureBatch], directions: Tensor) -> dict[str, float]:
+    """Shares of frames whose parts are read right. Shapes count where the picture is clear."""
+    right: dict[str, list[bool]] = {name: [] for name in (*CLASSES, "place", "fingerprint")}
+    errors: list[float] = []
+    for batch in batches:
+        read = picture_features(visual, batch.first, batch.second).float() @ directions.T
+        errors += (read - batch.codes)[..., PARTS["fingerprint"]].abs().mean(-1).flatten().tolist()
+        halves = read.view(-1, 2, TOKENS // 2, SIZE).mean(2)
+        wanted = batch.codes[:, :: TOKENS // 2]
+        for name in CLASSES:
+            there = wanted[..., PARTS[name]].sum(-1) > 0
+            if name.startswith("shape"):
+                there = there & (wanted[..., PARTS["state"].start] > 0)
+            right[name] += (halves[..., PARTS[name]].argmax(-1) == wanted[..., PARTS[name]].argmax(-1))[there].tolist()
+        for name in ("x", "y"):
+            there = wanted[..., PARTS["present"].start] > 0
+            read_at, wanted_at = (place_of(each[there][:, PARTS[name]].numpy()) for each in (halves, wanted))
+            right["place"] += (np.abs(read_at - wanted_at) < PLACE_ERROR).tolist()
+    shares = {name: float(np.mean(each)) for name, each in right.items() if each}
+    return shares | {"fingerprint error": float(np.mean(errors))}
+
+
+@torch.no_grad()
+def _whiten(visual: Any, options: EyesOptions) -> None:
+    """Begin with a patch embedding whose outputs are the decorrelated main patterns of patches."""
+    patches = torch.cat([picture_batch(UNSEEN + 100 + k, options.batch, options.world).first.flatten(0, 1) for k in range(3)])
+    centred = patches - patches.mean(0)
+    values, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
+    kernel = visual.patch_embed.proj.weight
+    rows = (vectors / (values.clamp_min(1e-6) + 1e-2).sqrt()).flip(1)[:, : len(kernel)].T
+    noise = torch.randn(rows.shape, generator=torch.Generator().manual_seed(options.seed)) * rows.std() * 0.2
+    kernel.copy_(torch.stack([rows / 2 + noise, rows / 2 - noise], 1).view(len(kernel), 2, 3, *kernel.shape[-2:]).transpose(1, 2))
+
+
+@contextmanager
+def _batches(options: EyesOptions, step: int) -> Iterator[Iterator[PictureBatch]]:
+    """The batches from that step on; the next ones are drawn in a second thread meanwhile."""
+    first = options.seed * SERIES
+
+    def drawn() -> Iterator[PictureBatch]:
+        coming = [pool.submit(picture_batch, first + step + ahead, options.batch, options.world) for ahead in range(2)]
+        number = step + 2
+        while True:
+            yield coming.pop(0).result()
+            coming.append(pool.submit(picture_batch, first + number, options.batch, options.world))
+            number += 1
+
+    with ThreadPoolExecutor(1) as pool:
+        yield drawn()

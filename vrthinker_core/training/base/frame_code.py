@@ -1,0 +1,104 @@
+"""The frame code: what eyes tell words of one frame, as numbers along fixed orthonormal directions of the hidden space.
+
+The vision tower is trained to emit it and the language half to read it. It is fixed, so both can be trained at the same time, the
+language half without a single picture. A frame takes four tokens. All four carry the facts, and each of them a fingerprint of its
+own quadrant, by which two frames can be compared that show no drawn thing at all. Where two frames share four tokens, as in a
+video item, the upper two carry the first frame and the lower two the second.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vrthinker_core.training.drawn_world.faults import CLEAR
+
+Floats = NDArray[np.floating[Any]]
+
+TOKENS = 4  # Of a picture: its quadrants, row by row
+COLOURS = ("red", "green", "blue", "yellow", "purple", "orange", "white", "black")
+SHAPES = ("ball", "cube", "cylinder", "cone", "ring")
+STATES = (CLEAR, "blurry", "noisy", "blocky", "dark", "bright", "banded")
+GROUNDS = ("wood", "tiles", "grass", "sand", "marble", "photo")
+COUNTS = (1, 2, 3, 4)
+BUMPS = 14  # Numbers that say where a thing is along one axis
+BUMP_WIDTH = 0.085  # Standard deviation of a bump, as a share of the picture
+CELLS = 4  # Cells per side of a quadrant's fingerprint
+SEED = 7  # Of the basis
+
+_CENTRES = (np.arange(BUMPS) + 0.5) / BUMPS
+_SIZES = {
+    "colour": 8, "shape": 6, "state": 7, "ground": 6, "x": BUMPS, "y": BUMPS, "fingerprint": CELLS**2, "present": 1, "count": 4,
+    "colour 2": 8, "shape 2": 6, "count 2": 4, "x 2": BUMPS, "y 2": BUMPS, "present 2": 1,
+}  # fmt: skip
+_STARTS = np.cumsum([0, *_SIZES.values()]).tolist()
+PARTS = {name: slice(start, start + size) for (name, size), start in zip(_SIZES.items(), _STARTS, strict=False)}
+"""The numbers of a code by what they say; those of the second thing end in 2."""
+SIZE = _STARTS[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenThing:
+    """A thing as one frame shows it."""
+
+    colour: str
+    shape: str
+    count: int
+    x: float  # The middle of its solids: 0..1 rightwards and downwards in the picture
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class FrameFacts:
+    """What one frame shows."""
+
+    things: tuple[SeenThing | None, ...]  # At most two; None for one that is hidden or out of the picture
+    state: str  # Of the picture: one of STATES
+    ground: str
+
+
+def basis(hidden: int) -> torch.Tensor:
+    """The directions of the code's numbers: orthonormal rows [SIZE, hidden]. `hidden` >= SIZE."""
+    square = torch.randn(hidden, hidden, generator=torch.Generator().manual_seed(SEED), dtype=torch.float64)
+    rows: torch.Tensor = torch.linalg.qr(square)[0][:SIZE].float()
+    return rows
+
+
+def bumps(place: float | Floats) -> Floats:
+    """A place along one axis as BUMPS numbers (a place [n] as [n, BUMPS])."""
+    return np.exp(-0.5 * ((np.asarray(place)[..., None] - _CENTRES) / BUMP_WIDTH) ** 2)
+
+
+def place_of(numbers: Floats) -> Floats:
+    """The places [n] whose bumps are nearest to `numbers` [n, BUMPS]."""
+    grid = np.linspace(0, 1, 201)
+    nearest: Floats = grid[((numbers[:, None] - bumps(grid)[None]) ** 2).sum(-1).argmin(1)]
+    return nearest
+
+
+def encode_facts(facts: FrameFacts) -> Floats:
+    """The code of a frame without its fingerprint, [SIZE]."""
+    code = np.zeros(SIZE, np.float32)
+    code[PARTS["state"].start + STATES.index(facts.state)] = 1
+    code[PARTS["ground"].start + GROUNDS.index(facts.ground)] = 1
+    for suffix, thing in zip(("", " 2"), facts.things, strict=False):
+        if thing is not None:
+            _encode_thing(code, suffix, thing)
+    return code
+
+
+def _encode_thing(code: Floats, suffix: str, thing: SeenThing) -> None:
+    for name, pool, value in (("colour", COLOURS, thing.colour), ("shape", SHAPES, thing.shape), ("count", COUNTS, thing.count)):
+        code[PARTS[name + suffix].start + pool.index(value)] = 1
+    code[PARTS["x" + suffix]], code[PARTS["y" + suffix]] = bumps(thing.x), bumps(thing.y)
+    code[PARTS["present" + suffix]] = 1
+
+
+def fingerprints(picture: NDArray[np.uint8]) -> Floats:
+    """How bright each cell of each quadrant is, about -1..1: [TOKENS, CELLS ** 2] of a picture RGB [h, w, 3]."""
+    cells = cv2.resize(picture, (2 * CELLS, 2 * CELLS), interpolation=cv2.INTER_AREA).astype(np.float32).mean(-1) / 128 - 1
+    quadrants: Floats = cells.reshape(2, CELLS, 2, CELLS).transpose(0, 2, 1, 3).reshape(TOKENS, CELLS**2)
+    return quadrants

@@ -1,0 +1,94 @@
+"""Drawn pictures and their codes, batch by batch, to train the vision tower on. A batch depends on its number alone.
+
+A scene costs far more to draw than to look at again, so each batch brings a few new scenes and takes the others from those of the
+batches before. Damage and codec wear are new every time.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vrthinker_core.training.base.compiled_layers import to_patches
+from vrthinker_core.training.base.frame_code import PARTS, STATES, TOKENS, FrameFacts, encode_facts, fingerprints
+from vrthinker_core.training.base.model_shape import SIDE
+from vrthinker_core.training.base.seen_frames import seen_facts
+from vrthinker_core.training.drawn_world.faults import FRAMES
+from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES, FAINTEST, REFERENCE_SIDE, add_noise
+from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
+from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, WorldOptions, draw_pair
+from vrthinker_core.training.drawn_world.varied_faults import GRAINS
+
+DAMAGED, WORN, VIDEOS, FIRST = 0.7, 0.5, 0.2, 0.15  # Shares of pictures damaged and worn, of two frames in one, of the first world
+LEAST_QUALITY, BEST_QUALITY = 55, 95  # Of the JPEG that stands for what a codec leaves
+NEW_SCENES, KEPT_SCENES, LOOKS = 4, 5000, 4  # Scenes that a batch brings, those that are drawn from, frames of each
+SERIES = 10**6  # Batches that go on from one another; the next series begins with new scenes
+SCENES_FROM = 10**8  # Seed of the first pair whose scenes are trained on
+
+Picture = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class PictureBatch:
+    """Temporal patches of two frames each, which are the same one for an image, and what each token is to say."""
+
+    first: torch.Tensor  # Patches [n, patches, 3 * 14 * 14]
+    second: torch.Tensor
+    codes: torch.Tensor  # [n, TOKENS, SIZE]
+    images: torch.Tensor  # Which are one frame twice, [n]
+
+
+def picture_batch(number: int, size: int, world: WorldOptions) -> PictureBatch:
+    """Batch `number` of `size` temporal patches: images, or two frames of one scene."""
+    rng = np.random.default_rng(number)
+    newest = (number + 1) * NEW_SCENES
+    known = min(KEPT_SCENES, (number % SERIES + 1) * NEW_SCENES)
+    frames: list[tuple[Picture, Picture]] = []
+    codes: list[NDArray[Any]] = []
+    images: list[bool] = []
+    for place in range(size):
+        age = place if place < NEW_SCENES else int(rng.integers(known))
+        looks = _looks(newest - 1 - age, world)
+        chosen = rng.choice(LOOKS, 2, replace=False)
+        one = _damaged(looks[int(chosen[0])], rng)
+        other = _damaged(looks[int(chosen[1])], rng) if rng.random() < VIDEOS else one
+        frames.append((one[0], other[0]))
+        codes.append(np.concatenate([one[1][: TOKENS // 2], other[1][TOKENS // 2 :]]))
+        images.append(one is other)
+    first, second = (to_patches(np.stack(half)) for half in zip(*frames, strict=True))
+    return PictureBatch(first, second, torch.from_numpy(np.stack(codes)), torch.tensor(images))
+
+
+@lru_cache(maxsize=KEPT_SCENES)
+def _looks(number: int, world: WorldOptions) -> list[tuple[Picture, FrameFacts]]:
+    """LOOKS frames of scene `number`, without damage to the picture, and what they show."""
+    rng = np.random.default_rng((2, number))
+    pair = draw_pair(SCENES_FROM + number, FIRST_WORLD if rng.random() < FIRST else world)
+    scene = replace(pair.first if number % 2 else pair.second, picture_fault=None)
+    renderer = SceneRenderer(scene, SIDE)
+    indices = rng.choice(FRAMES, LOOKS, replace=False).tolist()
+    return [(renderer.frame(index), seen_facts(scene, index)) for index in indices]
+
+
+def _damaged(look: tuple[Picture, FrameFacts], rng: np.random.Generator) -> tuple[Picture, NDArray[Any]]:
+    """The frame, damaged and worn at random, and the codes of its tokens."""
+    picture, facts = look
+    if rng.random() < DAMAGED:
+        facts = replace(facts, state=str(rng.choice(STATES[1:])))
+        strength = rng.uniform(FAINTEST, 1)
+        if facts.state == "noisy":
+            grain = int(rng.choice(GRAINS))
+            picture = add_noise(picture, strength + (grain > REFERENCE_SIDE), rng, grain)
+        else:
+            picture = DAMAGES[facts.state](picture, strength, rng)
+    if rng.random() < WORN:
+        quality = int(rng.integers(LEAST_QUALITY, BEST_QUALITY + 1))
+        coded = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
+        picture = np.asarray(cv2.imdecode(coded, cv2.IMREAD_COLOR), np.uint8)
+    codes = np.repeat(encode_facts(facts)[None], TOKENS, axis=0)
+    codes[:, PARTS["fingerprint"]] = fingerprints(picture)
+    return picture, codes

@@ -1,0 +1,207 @@
+"""Words: the language half learns to read the frame code, from conversations over coded frames, without a picture or a tower.
+
+Muon for the weights of its layers, AdamW for the rest; bfloat16 arithmetic over float32 weights. Training ends when every gate is
+passed or the time is over, and goes on from its last checkpoint with the rows it had come to.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name everybody uses
+from torch import Tensor
+
+from vrthinker_core.atomic_file import atomic_path
+from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.training.base import token_kinds
+from vrthinker_core.training.base.coded_frames import PairCodes
+from vrthinker_core.training.base.coded_rows import CodedBatch, CodedRow, coded_row, conversation_items, stack_rows
+from vrthinker_core.training.base.compiled_layers import language_hidden
+from vrthinker_core.training.base.conversations import (
+    Write,
+    conversation,
+    describe,
+    dialect_of,
+    draw_protocol,
+    draw_training_pair,
+    new_source,
+)
+from vrthinker_core.training.base.frame_code import basis
+from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
+
+UNSEEN = 1_500_000_000  # Numbers of pairs that are never trained on
+GATES = {"rare motion": 0.9, "damage": 0.95, "words": 0.97}
+"""Least shares of tokens of unseen conversations that are predicted right."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordsOptions:
+    """How the language half is trained."""
+
+    minutes: float = 60.0  # At most, over all sittings
+    batch: int = 8
+    length: int = 512  # Tokens of a row; longer conversations are left out
+    rate: float = 1.5e-3
+    warm_up: int = 40  # Steps
+    decay: float = 0.05
+    seed: int = 1
+    save_seconds: float = 180.0
+    world: WorldOptions = SECOND_WORLD
+    write: Write = describe
+
+
+class RowSource:
+    """Rows by number."""
+
+    def __init__(self, tokenizer: SafeTokenizer, hidden: int, options: WordsOptions) -> None:
+        self._tokenizer, self._options = tokenizer, options
+        self._directions = basis(hidden)
+        self._weight_of = token_kinds.weights(tokenizer)
+
+    def batch(self, first: int, count: int) -> CodedBatch:
+        """`count` rows from number `first` on."""
+        rows: list[CodedRow] = []
+        number = first
+        while len(rows) < count:
+            row = self.row(number)
+            number += UNSEEN // 2 if len(row.ids) > self._options.length else 1
+            rows += [row] if len(row.ids) <= self._options.length else []
+        return stack_rows(rows, self._options.length)
+
+    def row(self, number: int) -> CodedRow:
+        """Row `number`."""
+        rng = np.random.default_rng((5, number))
+        pair = draw_training_pair(number, self._options.world)
+        dialect = dialect_of(draw_protocol(rng))
+        messages = conversation(pair, dialect, self._options.write(pair, dialect, rng), new_source(pair, dialect))
+        items, own = conversation_items(messages, self._tokenizer)
+        seen = [item for item in items if not isinstance(item, int)]
+        features = PairCodes(pair, rng).features(seen, self._directions)
+        return coded_row(items, own, features, self._tokenizer, self._weight_of)
+
+
+@dataclass(slots=True)
+class WordsState:
+    """The language half, its optimizers and how far it has come."""
+
+    language: Any
+    optimizers: list[torch.optim.Optimizer]
+    step: int = 0
+    seconds: float = 0.0
+
+    def save(self, path: Path) -> None:
+        """Write it, whole or not at all."""
+        content = {"language": self.language.state_dict(), "step": self.step, "seconds": self.seconds}
+        with atomic_path(path) as part:
+            torch.save(content | {"optimizers": [each.state_dict() for each in self.optimizers]}, part)
+
+    def load(self, path: Path) -> None:
+        """Go on from a checkpoint."""
+        content = torch.load(path, weights_only=True)
+        self.language.load_state_dict(content["language"])
+        for optimizer, saved in zip(self.optimizers, content["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.step, self.seconds = content["step"], content["seconds"]
+
+
+def train_words(language: Any, tokenizer: SafeTokenizer, options: WordsOptions, checkpoint: Path) -> Iterator[dict[str, float]]:
+    """Train the language half (float32 weights) in place; yields what it predicts right after each save.
+
+    Goes on from `checkpoint` where that is there.
+    """
+    source = RowSource(tokenizer, language.config.hidden_size, options)
+    state = WordsState(language, _optimizers(language, options))
+    if checkpoint.is_file():
+        state.load(checkpoint)
+    unseen = [source.batch(UNSEEN + 100 * number, options.batch) for number in range(6)]
+    kinds = token_kinds.kinds(tokenizer)
+    pads = torch.tensor([tokenizer.control.image_pad, tokenizer.control.video_pad])
+    with _ahead(lambda step: source.batch(options.seed * 10**7 + step * options.batch, options.batch), state.step) as batches:
+        while True:
+            loss, rows = _train(state, batches, pads, options)
+            state.save(checkpoint)
+            report = {"step": state.step, "minutes": state.seconds / 60, "rows a second": rows, "loss": loss}
+            report |= measure(language, unseen, pads, kinds)
+            yield report
+            if not missed_gates(report) or state.seconds >= options.minutes * 60:
+                return
+
+
+def missed_gates(report: dict[str, float]) -> list[str]:
+    """The gates that are not passed."""
+    return [name for name, least in GATES.items() if report.get(name, 0.0) < least]
+
+
+def predictions(language: Any, batch: CodedBatch, pads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Logits of the learnt tokens [n, vocabulary], these tokens, and their weights."""
+    embeddings = language.embed_tokens.weight[batch.ids]
+    pictures = torch.isin(batch.ids, pads)
+    embeddings = embeddings.masked_scatter(pictures[..., None], batch.features.to(embeddings.dtype))
+    hidden = language_hidden(language, embeddings, batch.positions)[:, :-1]
+    learnt = batch.weights[:, 1:] > 0
+    logits = hidden[learnt] @ language.embed_tokens.weight.to(hidden.dtype).T
+    return logits.float(), batch.ids[:, 1:][learnt], batch.weights[:, 1:][learnt]
+
+
+@torch.no_grad()
+def measure(language: Any, batches: list[CodedBatch], pads: Tensor, kinds: dict[str, Tensor]) -> dict[str, float]:
+    """Shares of learnt tokens of each kind that are predicted right."""
+    right: dict[str, list[bool]] = {name: [] for name in kinds}
+    for batch in batches:
+        logits, tokens, _ = predictions(language, batch, pads)
+        correct = logits.argmax(-1) == tokens
+        for name, members in kinds.items():
+            right[name] += correct[members[tokens]].tolist()
+    return {name: float(np.mean(each)) for name, each in right.items() if each}
+
+
+def _train(state: WordsState, batches: Iterator[CodedBatch], pads: Tensor, options: WordsOptions) -> tuple[float, float]:
+    """Steps until it is time to save; the mean loss, and the rows a second."""
+    losses, start, before = [], time.monotonic(), state.seconds
+    while time.monotonic() - start < options.save_seconds and state.seconds < options.minutes * 60:
+        share = min(1.0, state.seconds / (options.minutes * 60))
+        rate = options.rate * min(1.0, (state.step + 1) / options.warm_up) * (0.05 + 0.475 * (1 + math.cos(math.pi * share)))
+        logits, tokens, weights = predictions(state.language, next(batches), pads)
+        loss = (F.cross_entropy(logits, tokens, reduction="none") * weights).sum() / weights.sum()
+        state.language.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(state.language.parameters(), 1.0)
+        for optimizer in state.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+        state.step += 1
+        state.seconds = before + time.monotonic() - start
+        losses.append(float(loss.detach()))
+    return float(np.mean(losses)), len(losses) * options.batch / (state.seconds - before)
+
+
+def _optimizers(language: Any, options: WordsOptions) -> list[torch.optim.Optimizer]:
+    matrices = [weight for name, weight in language.named_parameters() if weight.ndim == 2 and "embed" not in name]
+    chosen = set(map(id, matrices))
+    rest = [weight for weight in language.parameters() if id(weight) not in chosen]
+    muon = torch.optim.Muon(matrices, lr=options.rate, weight_decay=options.decay, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    return [muon, torch.optim.AdamW(rest, lr=options.rate, betas=(0.9, 0.98), weight_decay=0.0)]
+
+
+@contextmanager
+def _ahead(batch: Callable[[int], CodedBatch], step: int) -> Iterator[Iterator[CodedBatch]]:
+    """The batches from that step on; the next one is made in a second thread meanwhile."""
+
+    def made() -> Iterator[CodedBatch]:
+        number = step
+        coming = pool.submit(batch, number)
+        while True:
+            number += 1
+            ready, coming = coming.result(), pool.submit(batch, number)
+            yield ready
+
+    with ThreadPoolExecutor(1) as pool:
+        yield made()

@@ -1,0 +1,116 @@
+"""What the frames that were seen so far show of both clips: of each frame its picture and how it follows its neighbours."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vrthinker_core.dialects.base import Dialect
+from vrthinker_core.training.base.seen_frames import followed_place, trace
+from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
+from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES
+from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene
+from vrthinker_core.training.drawn_world.scenes import DrawnPair, verdict_from_flaws
+from vrthinker_core.types import FrameRef, Side, Verdict
+
+ODDLY_OFF = 0.015  # A step that ends so far from where it should, in the clip's own lengths, is doubtful
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFrame:
+    """One frame of one video, as it is noted."""
+
+    side: Side
+    number: str  # The dialect's
+    index: int  # Of the 128 frames of the clip
+    place: tuple[float, float] | None
+    state: str
+    motion: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """A flaw, and the frame that shows it."""
+
+    word: str
+    number: str
+
+
+@dataclass(slots=True)
+class Evidence:
+    """All looks at a pair so far. `looks` are in their order, the frames of each in the order of the message."""
+
+    pair: DrawnPair
+    dialect: Dialect
+    looks: list[list[SeenFrame]] = field(default_factory=list)
+
+    def look(self, refs: Sequence[FrameRef]) -> None:
+        """Note more frames; each is held against the nearest ones that were seen on either side of it."""
+        indices = {side: self._indices(side, refs) for side in Side}
+        self.looks.append([self._note(ref, indices[ref.side]) for ref in refs])
+
+    def frames(self, side: Side) -> Iterator[SeenFrame]:
+        """All frames seen of a video, in the order in which they were."""
+        return (frame for look in self.looks for frame in look if frame.side is side)
+
+    def picture_flaw(self, side: Side) -> Flaw | None:
+        """The first flaw of the picture that was seen."""
+        return next((Flaw(frame.state, frame.number) for frame in self.frames(side) if frame.state != CLEAR), None)
+
+    def motion_flaw(self, side: Side) -> Flaw | None:
+        """The first flaw of the motion that was seen."""
+        return next((Flaw(frame.motion, frame.number) for frame in self.frames(side) if frame.motion in MOTION_FLAWS), None)
+
+    def odd_frames(self, side: Side) -> list[SeenFrame]:
+        """Where the motion is doubtful, as long as no flaw of it was seen."""
+        return [] if self.motion_flaw(side) else [frame for frame in self.frames(side) if frame.motion == ODDLY]
+
+    def settled(self, side: Side) -> bool:
+        """Nothing that is still to be seen of this video can change a label."""
+        return self.picture_flaw(side) is not None and self.motion_flaw(side) is not None
+
+    @property
+    def wrong(self) -> Mapping[Side, int]:
+        """How many facts of each video are not as the prompt asks."""
+        return {side: self.pair.wanted.count_wrong(scene.facts) for side, scene in self.pair.scenes.items()}
+
+    @property
+    def verdict(self) -> Verdict:
+        """The labels as far as these frames show them."""
+        picture, motion = ([flaw(side) is not None for side in Side] for flaw in (self.picture_flaw, self.motion_flaw))
+        wrong = self.wrong
+        return verdict_from_flaws((wrong[Side.FIRST], wrong[Side.SECOND]), (picture[0], picture[1]), (motion[0], motion[1]))
+
+    def index(self, ref: FrameRef) -> int:
+        """Which of the clip's frames a slot means."""
+        return self.dialect.grid.index(ref.slot, FRAMES)
+
+    def _indices(self, side: Side, refs: Sequence[FrameRef]) -> list[int]:
+        return sorted({frame.index for frame in self.frames(side)} | {self.index(ref) for ref in refs if ref.side is side})
+
+    def _note(self, ref: FrameRef, indices: list[int]) -> SeenFrame:
+        index, scene = self.index(ref), self.pair.scenes[ref.side]
+        place = followed_place(scene, index)
+        position = indices.index(index)
+        before = indices[position - 1 : position]
+        after = indices[position + 1 : position + 2] if self.looks else []  # Of the first frames each follows the one before
+        motion = motion_word(scene, index, [*before, *after])
+        return SeenFrame(ref.side, self.dialect.frame_number(ref), index, place, scene.picture_state(index), motion)
+
+
+def motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:
+    """How a frame follows its neighbours; PLAIN where it has none."""
+    words = [step_word(scene, *sorted((index, other))) for other in neighbours]
+    flaws = [word for word in words if word in MOTION_FLAWS]
+    return flaws[0] if flaws else ODDLY if ODDLY in words else MOVES if words else PLAIN
+
+
+def step_word(scene: Scene, start: int, end: int) -> str:
+    """How the clip goes on from one frame to another, against how it would without a fault of its motion."""
+    word = scene.motion_words((start, end))[0]
+    if word != GO:
+        return HARDLY if word == STAY else JUMPS
+    path = np.array(scene.view.travel if scene.view else (*scene.travel, 0.0))
+    due = path * ((end - start) / (FRAMES - 1))
+    off = float(np.linalg.norm(trace(scene, end) - trace(scene, start) - due))
+    return ODDLY if off > ODDLY_OFF else MOVES

@@ -1,0 +1,100 @@
+"""The words of the teacher, in plain English. The small model's vocabulary has one token for each of them."""
+
+from types import MappingProxyType
+
+from vrthinker_core.dialects.base import Dialect
+from vrthinker_core.training.base.frame_code import COLOURS, GROUNDS, SHAPES, STATES
+
+DIRECTIONS = ("right", "left", "away", "closer")
+COUNT_WORDS = ("one", "two", "three", "four")
+FACT_WORDS = tuple(
+    f" {word}"
+    for word in ("no fact", "one fact", *(f"{count} facts" for count in ("two", "three", "four", "five", "six", "seven", "eight")))
+)
+"""How many facts of a video are not as the prompt asks."""
+
+PLAIN, MOVES, HARDLY, JUMPS, ODDLY = "", "moves", "hardly moves", "jumps", "moves oddly"
+MOTIONS = (PLAIN, MOVES, HARDLY, JUMPS, ODDLY)
+"""How a frame follows those around it that were seen. The first one of a video follows none."""
+MOTION_FLAWS = (HARDLY, JUMPS)
+SMOOTHLY = "moves smoothly"
+PLACE_STEP = 4  # Per cent between two places that can be written
+PLACES = tuple(range(0, 101, PLACE_STEP))
+
+ASKS, SHOWS, REAL_SCENE = "The prompt asks for", "Video {side} shows", " a real scene"
+BOTH_VIDEOS, ONE_LIST = "Video 1, then video 2: ", "Video 1, from #49 on video 2: "
+SO_FAR, SO_FAR_OF = "so far", "so far video {side}:"
+AS_ASKED, NOT_AS_ASKED, MISSING = ", as asked", ", not as asked", " none"
+BETTER = ("so neither is better", "so video 1 is better", "so video 2 is better")
+"""By label."""
+LEADS = ("neither leads", "video 1 leads", "video 2 leads")
+TOPICS = (" on the prompt", " on the picture", " on the motion")
+"""Of text alignment, visual quality and motion quality."""
+MAY_HIDE = "Flaws may hide between these frames.\n"
+NEAR = "Video {side} moves oddly near "
+MORE = "More frames are needed.\n"
+FACT_NAMES = MappingProxyType({"count": "Count", "colour": "Colour", "shape": "Shape", "direction": "Direction"})
+SECOND_THING = "Second thing's "
+
+
+def alignment_head(dialect: Dialect) -> str:
+    """How the sentence on text alignment begins: it names the first frames, in `paired` each number once for both videos."""
+    numbers = dict.fromkeys(dialect.frame_number(ref) for ref in dialect.opening_refs)
+    return f"TA ({', '.join(f'#{number}' for number in numbers)}): video 1 has"
+
+
+def better(label: int, *, settled: bool) -> str:
+    """What a dimension's facts come to; `settled` when no further frame can change it or none will be seen."""
+    return f", {BETTER[label]}{'' if settled else ' so far'}.\n"
+
+
+def entry(number: str, place: tuple[float, float] | None, state: str, motion: str) -> str:
+    """One frame in four words: its number, where the thing is, picture and motion."""
+    return f"{number}{where(place)} {state}{f', {motion}' if motion else ''}; "
+
+
+def where(place: tuple[float, float] | None) -> str:
+    """A place in the picture in per cent, rightwards and downwards."""
+    if place is None:
+        return " with nothing to follow"
+    across, down = (PLACE_STEP * min(max(round(25 * share), 0), 25) for share in place)
+    return f" at {across}%,{down}%"
+
+
+def name_thing(colour: str, shape: str, count: int) -> str:
+    """A thing in words: " an orange ball", " three red balls"."""
+    if count == 1:
+        return f" {'an' if colour[0] in 'aeiou' else 'a'} {colour} {shape}"
+    return f" {COUNT_WORDS[count - 1]} {colour} {shape}s"
+
+
+def all_phrases() -> tuple[str, ...]:
+    """Everything that is to be one token, but for words and numbers that stand alone."""
+    sides = (1, 2)
+    fixed = [ASKS, REAL_SCENE, BOTH_VIDEOS, ONE_LIST, SO_FAR, AS_ASKED, NOT_AS_ASKED, MAY_HIDE, MORE]
+    fixed += [
+        "VQ: video 1",
+        "MQ: video 1",
+        ", video 2",
+        ": video 1",
+        "; video 2",
+        "video 2",
+        "; so far video 2:",
+        " at ",
+        f" {SMOOTHLY}",
+    ]
+    fixed += [f" {word}" for word in (*MOTION_FLAWS, ODDLY)] + [f"{count} wrong" for count in FACT_WORDS]
+    fixed += [f"{start}{lead}{topic}" for lead in LEADS for start, topic in zip(("OA: ", ", ", ", "), TOPICS, strict=True)]
+    fixed += [phrase.format(side=side) for phrase in (SHOWS, SO_FAR_OF, NEAR) for side in sides]
+    fixed += [better(label, settled=settled) for label in range(3) for settled in (True, False)]
+    entries = [f" {state}{f', {motion}' if motion else ''}; " for state in STATES for motion in MOTIONS]
+    places = [f" at {place}%" for place in PLACES] + [f",{place}%" for place in PLACES] + [" with nothing", " to follow"]
+    facts = [f"{second}{name}" for name in FACT_NAMES.values() for second in ("", SECOND_THING)]
+    return (*fixed, *entries, *places, *facts)
+
+
+def words() -> tuple[str, ...]:
+    """Words that are to be one token with the blank before them."""
+    shapes = [form for shape in SHAPES for form in (shape, f"{shape}s")]
+    pools = (COLOURS, shapes, GROUNDS, STATES, DIRECTIONS, COUNT_WORDS)
+    return tuple(f" {word}" for pool in pools for word in pool)

@@ -1,0 +1,122 @@
+"""The teacher's replies to a drawn pair, in the words of either dialect."""
+
+from vrthinker_core.dialects.base import Dialect
+from vrthinker_core.dialects.factory import make_dialect
+from vrthinker_core.training.drawn_teacher import phrases
+from vrthinker_core.training.drawn_teacher.evidence import Evidence, Flaw, SeenFrame
+from vrthinker_core.training.drawn_teacher.looking import next_indices
+from vrthinker_core.training.drawn_teacher.shown_facts import compare_facts, describe, restate
+from vrthinker_core.training.drawn_world.scenes import DrawnPair
+from vrthinker_core.types import Dimension, ProtocolName, Settings, Side, Verdict
+
+FIRST_CONFIDENCE, LATER_CONFIDENCE = 2, 3  # CF of a recommended answer after the first frames, and after a coarse look
+RATED = (Dimension.TA, Dimension.VQ, Dimension.MQ)
+ORDER = (*RATED, Dimension.OA)
+
+
+def write_replies(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
+    """All replies of a run that ends with the labels which the frames show that it asked for."""
+    return tuple(text for text, _, _ in play_teacher(pair, make_dialect(Settings(), protocol)))
+
+
+def play_teacher(
+    pair: DrawnPair, dialect: Dialect, first_look: tuple[int, ...] = ()
+) -> list[tuple[str, tuple[int, ...], Evidence]]:
+    """Each reply, the frames it calls for, and the evidence it rests on; the last one is a final answer.
+
+    `first_look`: what to call for first, in place of a coarse look.
+    """
+    evidence = Evidence(pair, dialect)
+    evidence.look(dialect.opening_refs)
+    turns = []
+    while True:
+        wanted = next_indices(evidence)
+        if wanted and first_look and len(evidence.looks) == 1:
+            wanted = first_look
+        seen = Evidence(pair, dialect, list(evidence.looks))
+        turns.append((write_reply(seen, wanted), wanted, seen))
+        if not wanted:
+            return turns
+        evidence.look(dialect.frame_refs(wanted))
+
+
+def write_reply(evidence: Evidence, wanted: tuple[int, ...]) -> str:
+    """The reply after the last look; `wanted` are the frames it calls for, () for the final answer."""
+    dialect = evidence.dialect
+    snapshot, think = write_snapshot(evidence), write_think(evidence, more=bool(wanted))
+    if dialect.name == "paired":
+        end = dialect.call(wanted) if wanted else f"<Answer>{_labels(evidence.verdict)}</Answer>"
+        return f"<Snapshot>\n{snapshot}</Snapshot>\n<Think>\n{think}</Think>\n{end}"
+    end = f"<final answer>{_labels(evidence.verdict)}</final answer>"
+    if wanted:
+        confidence = FIRST_CONFIDENCE if len(evidence.looks) == 1 else LATER_CONFIDENCE
+        labels = f"{_labels(evidence.verdict)}, CF={confidence}"
+        end = f"<recommend answer>{labels}</recommend answer>\n{dialect.call(wanted)}"
+    return f"<snapshot>\n{snapshot}</snapshot>\n<think>\n{think}</think>\n{end}"
+
+
+def write_snapshot(evidence: Evidence) -> str:
+    """What the frames of the last look show. First the prompt is restated, before anything is said of what was seen."""
+    look = evidence.looks[-1]
+    if len(evidence.looks) == 1:
+        lines = [restate(evidence.pair.wanted)]
+        for side, scene in evidence.pair.scenes.items():
+            noted = "".join(map(_entry, (frame for frame in look if frame.side is side)))
+            lines.append(f"{describe(side, scene.facts)}: {noted}{phrases.SO_FAR}{_state(evidence, side)}.\n")
+        return "".join(lines)
+    head = phrases.BOTH_VIDEOS if evidence.dialect.name == "paired" else phrases.ONE_LIST
+    noted = "".join(_entry(frame, paired=evidence.dialect.name == "paired") for frame in look)
+    states = [phrases.SO_FAR_OF.format(side=int(side)) + _state(evidence, side) for side in Side]
+    return f"{head}{noted}{'; '.join(states)}.\n"
+
+
+def write_think(evidence: Evidence, *, more: bool) -> str:
+    """Each dimension in one sentence, right behind its facts, and at last why more frames are needed."""
+    labels = {dimension: int(label) for dimension, label in evidence.verdict if label is not None}
+    lines = [compare_facts(evidence.pair)] if len(evidence.looks) == 1 else []
+    wrong = [phrases.FACT_WORDS[count] for count in evidence.wrong.values()]
+    lines.append(f"{phrases.alignment_head(evidence.dialect)}{wrong[0]} wrong, video 2 has{wrong[1]} wrong")
+    lines.append(phrases.better(labels[Dimension.TA], settled=True))
+    for dimension, flaw, none in (
+        (Dimension.VQ, evidence.picture_flaw, " is clear"),
+        (Dimension.MQ, evidence.motion_flaw, f" {phrases.SMOOTHLY}"),
+    ):
+        flaws = [flaw(side) for side in Side]
+        verb = " is" if dimension is Dimension.VQ else ""
+        said = [f"{verb} {_at(each)}" if each else none for each in flaws]
+        lines.append(f"{dimension.value}: video 1{said[0]}, video 2{said[1]}")
+        lines.append(phrases.better(labels[dimension], settled=not more or None not in flaws))
+    lines.append(_overall(labels, more=more))
+    return "".join(lines) + (_why_more(evidence) + phrases.MORE if more else "")
+
+
+def _overall(labels: dict[Dimension, int], *, more: bool) -> str:
+    leads = ", ".join(f"{phrases.LEADS[labels[name]]}{topic}" for name, topic in zip(RATED, phrases.TOPICS, strict=True))
+    return f"OA: {leads}{phrases.better(labels[Dimension.OA], settled=not more)}"
+
+
+def _why_more(evidence: Evidence) -> str:
+    if len(evidence.looks) == 1:
+        return phrases.MAY_HIDE
+    odd = [(side, evidence.odd_frames(side)) for side in Side if not evidence.settled(side)]
+    return "".join(f"{phrases.NEAR.format(side=int(side))}#{frames[0].number}.\n" for side, frames in odd if frames)
+
+
+def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
+    number = "video 2" if paired and frame.side is Side.SECOND else f"#{frame.number}"
+    return phrases.entry(number, frame.place, frame.state, frame.motion)
+
+
+def _state(evidence: Evidence, side: Side) -> str:
+    """Picture and motion of a video so far."""
+    picture, motion = evidence.picture_flaw(side), evidence.motion_flaw(side)
+    return f" {_at(picture) or 'clear'}, {_at(motion) or phrases.SMOOTHLY}"
+
+
+def _at(flaw: Flaw | None) -> str:
+    return f"{flaw.word} at #{flaw.number}" if flaw else ""
+
+
+def _labels(verdict: Verdict) -> str:
+    labels = dict(verdict)
+    return ", ".join(f"{dimension.value}={int(labels[dimension] or 0)}" for dimension in ORDER)
