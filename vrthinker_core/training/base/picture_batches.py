@@ -25,7 +25,7 @@ from vrthinker_core.training.drawn_world.varied_faults import GRAINS
 
 DAMAGED, WORN, VIDEOS, FIRST = 0.7, 0.5, 0.2, 0.15  # Shares of pictures damaged and worn, of two frames in one, of the first world
 LEAST_QUALITY, BEST_QUALITY = 55, 95  # Of the JPEG that stands for what a codec leaves
-NEW_SCENES, KEPT_SCENES, LOOKS = 4, 5000, 4  # Scenes that a batch brings, those that are drawn from, frames of each
+NEW_SCENES, KEPT_SCENES, LOOKS = 3, 5000, 4  # Scenes that a batch brings, those that are drawn from, frames of each
 SERIES = 10**6  # Batches that go on from one another; the next series begins with new scenes
 SCENES_FROM = 10**8  # Seed of the first pair whose scenes are trained on
 
@@ -75,8 +75,8 @@ def _looks(number: int, world: WorldOptions) -> list[tuple[Picture, FrameFacts]]
 
 
 def _damaged(look: tuple[Picture, FrameFacts], rng: np.random.Generator) -> tuple[Picture, NDArray[Any]]:
-    """The frame, damaged and worn at random, and the codes of its tokens."""
-    picture, facts = look
+    """The frame, mirrored, damaged and worn at random, and the codes of its tokens."""
+    picture, facts = _mirrored(*look) if rng.random() < 0.5 else look
     if rng.random() < DAMAGED:
         facts = replace(facts, state=str(rng.choice(STATES[1:])))
         strength = rng.uniform(FAINTEST, 1)
@@ -92,3 +92,9 @@ def _damaged(look: tuple[Picture, FrameFacts], rng: np.random.Generator) -> tupl
     codes = np.repeat(encode_facts(facts)[None], TOKENS, axis=0)
     codes[:, PARTS["fingerprint"]] = fingerprints(picture)
     return picture, codes
+
+
+def _mirrored(picture: Picture, facts: FrameFacts) -> tuple[Picture, FrameFacts]:
+    """Left and right exchanged."""
+    things = tuple(thing and replace(thing, x=1 - thing.x) for thing in facts.things)
+    return np.ascontiguousarray(picture[:, ::-1]), replace(facts, things=things)
