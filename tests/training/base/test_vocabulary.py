@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from vrthinker_core.backends.factory import NANO
+from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base.vocabulary import PROTOCOLS, fixed_phrases, make_tokenizer, save_tokenizer
 from vrthinker_core.training.drawn_teacher.phrases import words

@@ -99,21 +99,12 @@ class PairCodes:
         self._renderers: dict[Side, SceneRenderer] = {}
 
     def features(self, items: Sequence[VisionItem], directions: torch.Tensor) -> torch.Tensor:
-        """What the tower might give for these items, (tokens, hidden)."""
-        codes = np.concatenate([self._item(item) for item in items]).astype(np.float32)
+        """What the tower might give for these images, (tokens, hidden)."""
+        frames = [item.frames[0] for item in items]
+        codes = np.concatenate([self._code(frame.ref.side, frame.index) for frame in frames]).astype(np.float32)
         features = torch.from_numpy(codes) @ directions
         noise = self._rng.normal(0, TOKEN_NOISE, tuple(features.shape)).astype(np.float32)
         return features + torch.from_numpy(noise)
-
-    def _item(self, item: VisionItem) -> NDArray[Any]:
-        """Four tokens a temporal patch: an image is one frame; of two frames each has half of them."""
-        frames = [self._code(frame.ref.side, frame.index) for frame in item.frames]
-        if item.kind == "image":
-            return frames[0]
-        frames += frames[-1:] * (len(frames) % 2)
-        half = TOKENS // 2
-        pairs = zip(frames[::2], frames[1::2], strict=True)
-        return np.concatenate([part for one, other in pairs for part in (one[:half], other[half:])])
 
     def _code(self, side: Side, index: int) -> NDArray[Any]:
         if (side, index) not in self._codes:

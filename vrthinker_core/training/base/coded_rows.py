@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, render_prompt
+from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, render_prompt, videos_as_images
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base.frame_code import TOKENS
 from vrthinker_core.training.base.model_shape import MERGE, PATCH, SIDE
@@ -14,7 +14,6 @@ from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Message
 
 GRID = SIDE // PATCH  # Patches per side
-POSITIONS_PER_PATCH = 4  # Along the temporal axis from one temporal patch of a video to the next, as the stock model has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +37,16 @@ class CodedBatch:
 
 
 def picture_item(kind: Literal["image", "video"], frames: tuple[Frame, ...]) -> VisionItem:
-    """The vision item of frames of SIDE pixels, as the small model's image processor has it."""
-    times = (len(frames) + 1) // 2 if kind == "video" else 1
-    return VisionItem(kind, tuple(frame.key for frame in frames), (times, GRID, GRID), times * TOKENS, frames)
+    """The vision item of an image of SIDE pixels, as the small model's image processor has it."""
+    return VisionItem(kind, tuple(frame.key for frame in frames), (1, GRID, GRID), TOKENS, frames)
 
 
 def conversation_items(messages: Sequence[Message], tokenizer: SafeTokenizer) -> tuple[list[PromptItem], set[int]]:
-    """The whole conversation up to the end of its last reply, and the places of the judge's own tokens in it."""
+    """The whole conversation up to the end of its last reply, and the places of the judge's own tokens in it.
+
+    Every frame is an image: the small model knows no video items.
+    """
+    messages = videos_as_images(messages)
     items: list[PromptItem] = []
     own: set[int] = set()
     for number, message in enumerate(messages):
@@ -62,11 +64,10 @@ def coded_row(
     items: Sequence[PromptItem], own: set[int], features: torch.Tensor, tokenizer: SafeTokenizer, weight_of: torch.Tensor
 ) -> CodedRow:
     """The row of a conversation. `weight_of` has the weight of each token id where it is learnt."""
-    pads = {"image": tokenizer.control.image_pad, "video": tokenizer.control.video_pad}
     ids: list[int] = []
     learnt: list[bool] = []
     for place, item in enumerate(items):
-        new = [item] if isinstance(item, int) else [pads[item.kind]] * item.num_tokens
+        new = [item] if isinstance(item, int) else [tokenizer.control.image_pad] * item.num_tokens
         ids += new
         learnt += [place in own] * len(new)
     tokens = torch.tensor(ids)
@@ -82,8 +83,7 @@ def rope_positions(items: Sequence[PromptItem]) -> torch.Tensor:
             position += 1
             continue
         side = GRID // MERGE
-        interval = POSITIONS_PER_PATCH if item.kind == "video" else 1
-        axes = torch.arange(item.grid_thw[0]) * interval, torch.arange(side), torch.arange(side)
+        axes = torch.zeros(1, dtype=torch.long), torch.arange(side), torch.arange(side)
         columns.append(torch.stack(torch.meshgrid(*axes, indexing="ij")).reshape(3, -1) + position)
         position += side
     return torch.cat(columns, dim=1)

@@ -4,6 +4,7 @@ Each layer is one compiled function over weights that are cast to bfloat16 on th
 Shapes are fixed: pictures of one size, batches of one length, padded on the right where causal attention never looks.
 """
 
+import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -31,16 +32,12 @@ def to_patches(pictures: NDArray[np.uint8]) -> Tensor:
     return ((patches - torch.tensor(MEAN)[:, None]) / torch.tensor(STD)[:, None]).flatten(2)
 
 
-def picture_features(visual: Any, first: Tensor, second: Tensor) -> Tensor:
-    """What the vision tower gives for two frames in one temporal patch (an image is the same frame twice).
-
-    Patches [n, patches, 3 * PATCH * PATCH] of each; features [n, tokens, hidden].
-    """
-    kernel = visual.patch_embed.proj.weight
-    early, late = (kernel[:, :, half].flatten(1).to(ARITHMETIC) for half in (0, 1))
-    hidden = F.linear(first.to(ARITHMETIC), early) + F.linear(second.to(ARITHMETIC), late)
+def picture_features(visual: Any, patches: Tensor) -> Tensor:
+    """What the vision tower gives for images: patches [n, patches, 3 * PATCH * PATCH] to features [n, tokens, hidden]."""
+    kernel = visual.patch_embed.proj.weight.sum(2).flatten(1)  # Both temporal halves see the same picture
+    hidden = F.linear(patches.to(ARITHMETIC), _cast(kernel))
     heads = visual.blocks[0].attn.num_heads
-    cos, sin = _picture_rotary(first.shape[1], hidden.shape[-1] // heads)
+    cos, sin = _picture_rotary(patches.shape[1], hidden.shape[-1] // heads)
     layer = _compiled(_vision_layer)
     for block in visual.blocks:
         hidden = layer(hidden, cos, sin, heads, *map(_cast, _vision_weights(block)))
@@ -48,7 +45,7 @@ def picture_features(visual: Any, first: Tensor, second: Tensor) -> Tensor:
     merged = F.rms_norm(hidden, (hidden.shape[-1],), _cast(merger.ln_q.weight), 1e-6).reshape(-1, merger.hidden_size)
     up, down = merger.mlp[0], merger.mlp[2]
     merged = F.gelu(F.linear(merged, _cast(up.weight), _cast(up.bias)))
-    return F.linear(merged, _cast(down.weight), _cast(down.bias)).view(len(first), -1, down.out_features)
+    return F.linear(merged, _cast(down.weight), _cast(down.bias)).view(len(patches), -1, down.out_features)
 
 
 def language_hidden(language: Any, embeddings: Tensor, positions: Tensor) -> Tensor:
@@ -62,7 +59,8 @@ def language_hidden(language: Any, embeddings: Tensor, positions: Tensor) -> Ten
 
 @cache
 def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return torch.compile(function, dynamic=False)
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # Of torch's own modules, which it loads now
+        return torch.compile(function, dynamic=False)
 
 
 def _cast(weight: Tensor) -> Tensor:

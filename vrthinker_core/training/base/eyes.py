@@ -20,7 +20,7 @@ from torch import Tensor
 
 from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.training.base.compiled_layers import picture_features
-from vrthinker_core.training.base.frame_code import PARTS, SIZE, TOKENS, basis, place_of
+from vrthinker_core.training.base.frame_code import PARTS, SIZE, basis, place_of
 from vrthinker_core.training.base.picture_batches import SERIES, PictureBatch, picture_batch
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
 
@@ -100,15 +100,16 @@ def missed_gates(report: dict[str, float]) -> list[str]:
 
 
 def _train(state: EyesState, batches: Iterator[PictureBatch], directions: Tensor, options: EyesOptions) -> float:
-    """Steps until it is time to save; the mean loss."""
-    losses, start, before = [], time.monotonic(), state.seconds
-    while time.monotonic() - start < options.save_seconds and state.seconds < options.minutes * 60:
+    """Steps until it is time to save, one at least; the mean loss."""
+    losses: list[float] = []
+    start, before = time.monotonic(), state.seconds
+    while not losses or (time.monotonic() - start < options.save_seconds and state.seconds < options.minutes * 60):
         share = min(1.0, state.seconds / (options.minutes * 60))
         for group in state.optimizer.param_groups:
             warm = min(1.0, (state.step + 1) / options.warm_up)
             group["lr"] = options.rate * warm * (0.03 + 0.485 * (1 + math.cos(math.pi * share)))
         batch = next(batches)
-        loss = code_loss(picture_features(state.visual, batch.first, batch.second).float(), batch, directions)
+        loss = code_loss(picture_features(state.visual, batch.patches).float(), batch, directions)
         state.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(state.visual.parameters(), 2.0)
@@ -122,10 +123,7 @@ def _train(state: EyesState, batches: Iterator[PictureBatch], directions: Tensor
 def code_loss(features: Tensor, batch: PictureBatch, directions: Tensor) -> Tensor:
     """How far features [n, TOKENS, hidden] are from the codes: squares of everything, cross entropies of what is one of many."""
     target = batch.codes
-    halves = (features @ directions.T).view(-1, 2, TOKENS // 2, SIZE).mean(2)  # What is read of either frame: [n, 2, SIZE]
-    wanted = target[:, :: TOKENS // 2]
-    images = batch.images[:, None, None]
-    read = torch.where(images, halves.mean(1, keepdim=True), halves)
+    read, wanted = (features @ directions.T).mean(1), target[:, 0]  # [n, SIZE]
     loss = 36 * F.mse_loss(features, target @ directions)
     numbers = torch.cat([torch.arange(SIZE)[PARTS[name]] for name in PLACES])
     loss = loss + 4 * 4 * ((read - wanted)[..., numbers] ** 2).mean()
@@ -143,18 +141,17 @@ def measure(visual: Any, batches: list[PictureBatch], directions: Tensor) -> dic
     right: dict[str, list[bool]] = {name: [] for name in (*CLASSES, "place", "fingerprint")}
     errors: list[float] = []
     for batch in batches:
-        read = picture_features(visual, batch.first, batch.second).float() @ directions.T
+        read = picture_features(visual, batch.patches).float() @ directions.T
         errors += (read - batch.codes)[..., PARTS["fingerprint"]].abs().mean(-1).flatten().tolist()
-        halves = read.view(-1, 2, TOKENS // 2, SIZE).mean(2)
-        wanted = batch.codes[:, :: TOKENS // 2]
+        mean, wanted = read.mean(1), batch.codes[:, 0]
         for name in CLASSES:
             there = wanted[..., PARTS[name]].sum(-1) > 0
             if name.startswith("shape"):
                 there = there & (wanted[..., PARTS["state"].start] > 0)
-            right[name] += (halves[..., PARTS[name]].argmax(-1) == wanted[..., PARTS[name]].argmax(-1))[there].tolist()
+            right[name] += (mean[..., PARTS[name]].argmax(-1) == wanted[..., PARTS[name]].argmax(-1))[there].tolist()
         for name in ("x", "y"):
             there = wanted[..., PARTS["present"].start] > 0
-            read_at, wanted_at = (place_of(each[there][:, PARTS[name]].numpy()) for each in (halves, wanted))
+            read_at, wanted_at = (place_of(each[there][:, PARTS[name]].numpy()) for each in (mean, wanted))
             right["place"] += (np.abs(read_at - wanted_at) < PLACE_ERROR).tolist()
     shares = {name: float(np.mean(each)) for name, each in right.items() if each}
     return shares | {"fingerprint error": float(np.mean(errors))}
@@ -163,7 +160,7 @@ def measure(visual: Any, batches: list[PictureBatch], directions: Tensor) -> dic
 @torch.no_grad()
 def _whiten(visual: Any, options: EyesOptions) -> None:
     """Begin with a patch embedding whose outputs are the decorrelated main patterns of patches."""
-    patches = torch.cat([picture_batch(UNSEEN + 100 + k, options.batch, options.world).first.flatten(0, 1) for k in range(3)])
+    patches = torch.cat([picture_batch(UNSEEN + 100 + k, options.batch, options.world).patches.flatten(0, 1) for k in range(3)])
     centred = patches - patches.mean(0)
     values, vectors = torch.linalg.eigh(centred.T @ centred / len(centred))
     kernel = visual.patch_embed.proj.weight

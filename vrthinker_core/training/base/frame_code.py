@@ -2,8 +2,7 @@
 
 The vision tower is trained to emit it and the language half to read it. It is fixed, so both can be trained at the same time, the
 language half without a single picture. A frame takes four tokens. All four carry the facts, and each of them a fingerprint of its
-own quadrant, by which two frames can be compared that show no drawn thing at all. Where two frames share four tokens, as in a
-video item, the upper two carry the first frame and the lower two the second.
+own quadrant, by which two frames can be compared that show no drawn thing at all.
 """
 
 from dataclasses import dataclass

@@ -23,7 +23,7 @@ from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, WorldOptions, draw_pair
 from vrthinker_core.training.drawn_world.varied_faults import GRAINS
 
-DAMAGED, WORN, VIDEOS, FIRST = 0.7, 0.5, 0.2, 0.15  # Shares of pictures damaged and worn, of two frames in one, of the first world
+DAMAGED, WORN, FIRST = 0.7, 0.5, 0.15  # Shares of pictures that are damaged and worn, and of scenes of the first world
 LEAST_QUALITY, BEST_QUALITY = 55, 95  # Of the JPEG that stands for what a codec leaves
 NEW_SCENES, KEPT_SCENES, LOOKS = 3, 5000, 4  # Scenes that a batch brings, those that are drawn from, frames of each
 SERIES = 10**6  # Batches that go on from one another; the next series begins with new scenes
@@ -34,33 +34,26 @@ Picture = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class PictureBatch:
-    """Temporal patches of two frames each, which are the same one for an image, and what each token is to say."""
+    """Pictures, and what each of their tokens is to say."""
 
-    first: torch.Tensor  # Patches [n, patches, 3 * 14 * 14]
-    second: torch.Tensor
+    patches: torch.Tensor  # [n, patches, 3 * 14 * 14]
     codes: torch.Tensor  # [n, TOKENS, SIZE]
-    images: torch.Tensor  # Which are one frame twice, [n]
 
 
 def picture_batch(number: int, size: int, world: WorldOptions) -> PictureBatch:
-    """Batch `number` of `size` temporal patches: images, or two frames of one scene."""
+    """Batch `number` of `size` pictures."""
     rng = np.random.default_rng(number)
     newest = (number + 1) * NEW_SCENES
     known = min(KEPT_SCENES, (number % SERIES + 1) * NEW_SCENES)
-    frames: list[tuple[Picture, Picture]] = []
+    pictures: list[Picture] = []
     codes: list[NDArray[Any]] = []
-    images: list[bool] = []
     for place in range(size):
         age = place if place < NEW_SCENES else int(rng.integers(known))
         looks = _looks(newest - 1 - age, world)
-        chosen = rng.choice(LOOKS, 2, replace=False)
-        one = _damaged(looks[int(chosen[0])], rng)
-        other = _damaged(looks[int(chosen[1])], rng) if rng.random() < VIDEOS else one
-        frames.append((one[0], other[0]))
-        codes.append(np.concatenate([one[1][: TOKENS // 2], other[1][TOKENS // 2 :]]))
-        images.append(one is other)
-    first, second = (to_patches(np.stack(half)) for half in zip(*frames, strict=True))
-    return PictureBatch(first, second, torch.from_numpy(np.stack(codes)), torch.tensor(images))
+        picture, code = _damaged(looks[int(rng.integers(LOOKS))], rng)
+        pictures.append(picture)
+        codes.append(code)
+    return PictureBatch(to_patches(np.stack(pictures)), torch.from_numpy(np.stack(codes)))
 
 
 @lru_cache(maxsize=KEPT_SCENES)

@@ -19,6 +19,7 @@ import torch.nn.functional as F  # noqa: N812 - the name everybody uses
 from torch import Tensor
 
 from vrthinker_core.atomic_file import atomic_path
+from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base import token_kinds
 from vrthinker_core.training.base.coded_frames import PairCodes
@@ -34,7 +35,8 @@ from vrthinker_core.training.base.conversations import (
     new_source,
 )
 from vrthinker_core.training.base.frame_code import basis
-from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
+from vrthinker_core.training.base.seen_features import PairFeatures
+from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, DrawnPair, WorldOptions
 
 UNSEEN = 1_500_000_000  # Numbers of pairs that are never trained on
 GATES = {"rare motion": 0.9, "damage": 0.95, "words": 0.97}
@@ -60,19 +62,21 @@ class WordsOptions:
 class RowSource:
     """Rows by number."""
 
-    def __init__(self, tokenizer: SafeTokenizer, hidden: int, options: WordsOptions) -> None:
-        self._tokenizer, self._options = tokenizer, options
+    def __init__(self, tokenizer: SafeTokenizer, hidden: int, options: WordsOptions, visual: Any = None) -> None:
+        """With `visual`, frames are drawn and seen by that tower; else they are codes."""
+        self._tokenizer, self._options, self._visual = tokenizer, options, visual
         self._directions = basis(hidden)
         self._weight_of = token_kinds.weights(tokenizer)
 
     def batch(self, first: int, count: int) -> CodedBatch:
-        """`count` rows from number `first` on."""
-        rows: list[CodedRow] = []
-        number = first
-        while len(rows) < count:
+        """`count` rows from number `first` on; for one that is too long a distant one stands in."""
+        rows = []
+        for number in range(first, first + count):
             row = self.row(number)
-            number += UNSEEN // 2 if len(row.ids) > self._options.length else 1
-            rows += [row] if len(row.ids) <= self._options.length else []
+            while len(row.ids) > self._options.length:
+                number += UNSEEN // 2
+                row = self.row(number)
+            rows.append(row)
         return stack_rows(rows, self._options.length)
 
     def row(self, number: int) -> CodedRow:
@@ -82,9 +86,13 @@ class RowSource:
         dialect = dialect_of(draw_protocol(rng))
         messages = conversation(pair, dialect, self._options.write(pair, dialect, rng), new_source(pair, dialect))
         items, own = conversation_items(messages, self._tokenizer)
-        seen = [item for item in items if not isinstance(item, int)]
-        features = PairCodes(pair, rng).features(seen, self._directions)
-        return coded_row(items, own, features, self._tokenizer, self._weight_of)
+        images = [item for item in items if not isinstance(item, int)]
+        return coded_row(items, own, self._features(pair, images, rng), self._tokenizer, self._weight_of)
+
+    def _features(self, pair: DrawnPair, images: list[VisionItem], rng: np.random.Generator) -> Tensor:
+        if self._visual is None:
+            return PairCodes(pair, rng).features(images, self._directions)
+        return PairFeatures(pair, self._visual).features(images)
 
 
 @dataclass(slots=True)
@@ -111,12 +119,14 @@ class WordsState:
         self.step, self.seconds = content["step"], content["seconds"]
 
 
-def train_words(language: Any, tokenizer: SafeTokenizer, options: WordsOptions, checkpoint: Path) -> Iterator[dict[str, float]]:
+def train_words(
+    language: Any, tokenizer: SafeTokenizer, options: WordsOptions, checkpoint: Path, visual: Any = None
+) -> Iterator[dict[str, float]]:
     """Train the language half (float32 weights) in place; yields what it predicts right after each save.
 
-    Goes on from `checkpoint` where that is there.
+    Goes on from `checkpoint` where that is there. With `visual`, a trained tower, it learns from what that sees.
     """
-    source = RowSource(tokenizer, language.config.hidden_size, options)
+    source = RowSource(tokenizer, language.config.hidden_size, options, visual)
     state = WordsState(language, _optimizers(language, options))
     if checkpoint.is_file():
         state.load(checkpoint)
@@ -163,9 +173,10 @@ def measure(language: Any, batches: list[CodedBatch], pads: Tensor, kinds: dict[
 
 
 def _train(state: WordsState, batches: Iterator[CodedBatch], pads: Tensor, options: WordsOptions) -> tuple[float, float]:
-    """Steps until it is time to save; the mean loss, and the rows a second."""
-    losses, start, before = [], time.monotonic(), state.seconds
-    while time.monotonic() - start < options.save_seconds and state.seconds < options.minutes * 60:
+    """Steps until it is time to save, one at least; the mean loss, and the rows a second."""
+    losses: list[float] = []
+    start, before = time.monotonic(), state.seconds
+    while not losses or (time.monotonic() - start < options.save_seconds and state.seconds < options.minutes * 60):
         share = min(1.0, state.seconds / (options.minutes * 60))
         rate = options.rate * min(1.0, (state.step + 1) / options.warm_up) * (0.05 + 0.475 * (1 + math.cos(math.pi * share)))
         logits, tokens, weights = predictions(state.language, next(batches), pads)

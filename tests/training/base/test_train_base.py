@@ -1,0 +1,126 @@
+"""The stage `base`: both halves compute what the stock model computes, training moves them, and the product opens the result."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files
+from vrthinker_core.backends.local.checkpoint.marker import read_marker
+from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.training.base.base_checkpoint import write_checkpoint
+from vrthinker_core.training.base.compiled_layers import language_hidden, picture_features, to_patches
+from vrthinker_core.training.base.conversations import describe, judge
+from vrthinker_core.training.base.eyes import EyesOptions, missed_gates, train_eyes
+from vrthinker_core.training.base.frame_code import basis
+from vrthinker_core.training.base.model_shape import model_config, new_model
+from vrthinker_core.training.base.picture_batches import picture_batch
+from vrthinker_core.training.base.vocabulary import control_ids, make_tokenizer
+from vrthinker_core.training.base.words import RowSource, WordsOptions, predictions, train_words
+from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
+
+UNCOMPILED = "force_eager"  # The same functions, without half a minute of compiling
+
+
+@pytest.fixture(autouse=True)
+def eager() -> object:
+    with torch.compiler.set_stance(UNCOMPILED):
+        yield
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return make_tokenizer(["A red ball moves right across the sand.", "Video of two green cubes going away on marble."])
+
+
+def small_model(tokenizer: Tokenizer):  # type: ignore[no-untyped-def]
+    return new_model(model_config(tokenizer.get_vocab_size(), control_ids(tokenizer), layers=2), 0)
+
+
+def test_pictures_give_the_features_of_the_stock_tower(tokenizer: Tokenizer) -> None:
+    model = small_model(tokenizer)
+    pictures = np.random.default_rng(0).integers(0, 256, (3, 112, 112, 3), np.uint8)
+    patches = to_patches(pictures)
+    stock = patches.view(3, 64, 3, 1, 196).expand(-1, -1, -1, 2, -1).reshape(3 * 64, -1)
+    with torch.no_grad():
+        wanted = model.model.visual(stock, grid_thw=torch.tensor([[1, 8, 8]] * 3)).pooler_output
+        found = picture_features(model.model.visual, patches).float().flatten(0, 1)
+    assert torch.cosine_similarity(found, wanted, dim=-1).min() > 0.999
+
+
+def test_rows_give_the_hidden_states_of_the_stock_model(tokenizer: Tokenizer) -> None:
+    model, safe = small_model(tokenizer), SafeTokenizer(tokenizer)
+    row = RowSource(safe, 192, WordsOptions(write=judge)).row(11)
+    pictures = row.ids == safe.control.image_pad
+    grid = torch.tensor([[1, 8, 8]] * (int(pictures.sum()) // 4))
+    with torch.no_grad():
+        positions, _ = model.model.get_rope_index(row.ids[None], mm_token_type_ids=pictures[None].int(), image_grid_thw=grid)
+        assert torch.equal(positions[:, 0], row.positions)
+        language = model.model.language_model
+        embeddings = language.embed_tokens(row.ids)
+        embeddings[pictures] = row.features
+        wanted = language(inputs_embeds=embeddings[None], position_ids=positions).last_hidden_state
+        found = language_hidden(language, embeddings[None], row.positions[:, None]).float()
+    assert torch.cosine_similarity(found, wanted, dim=-1).min() > 0.995
+
+
+@pytest.mark.parametrize("write", [describe, judge])
+def test_only_the_judges_own_words_are_learnt(tokenizer: Tokenizer, write) -> None:  # type: ignore[no-untyped-def]
+    safe = SafeTokenizer(tokenizer)
+    row = RowSource(safe, 192, WordsOptions(write=write)).row(5)
+    said = safe.decode([int(token) for token, weight in zip(row.ids, row.weights, strict=True) if weight > 0])
+    assert said.count("<|im_end|>") >= 1
+    assert "Video 1 shows" in said
+    assert "is better" in said if write is judge else "better" not in said and "nswer>" not in said
+    assert len(row.features) == int((row.ids == safe.control.image_pad).sum())
+
+
+def test_eyes_learn_and_go_on_where_they_stopped(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    options = EyesOptions(batch=8, rate=3e-5, warm_up=1, save_seconds=0)  # a step a report
+    model, file = small_model(tokenizer), tmp_path / "eyes.pt"
+    reports = list(islice(train_eyes(model.model.visual, options, file), 3))
+    assert [report["step"] for report in reports] == [1, 2, 3]
+    assert reports[-1]["loss"] < reports[0]["loss"]
+    assert missed_gates(reports[-1])
+    other = small_model(tokenizer)
+    assert next(train_eyes(other.model.visual, options, file))["step"] == 4
+    batch = picture_batch(1, 8, SECOND_WORLD)
+    assert torch.equal(batch.codes, picture_batch(1, 8, SECOND_WORLD).codes)
+    assert (batch.codes @ basis(192)).shape == (8, 4, 192)
+
+
+def test_words_learn_and_go_on_where_they_stopped(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    options = WordsOptions(batch=2, length=1100, rate=3e-3, warm_up=1, save_seconds=0)
+    safe, file = SafeTokenizer(tokenizer), tmp_path / "words.pt"
+    reports = list(islice(train_words(small_model(tokenizer).model.language_model, safe, options, file), 3))
+    assert reports[-1]["loss"] < reports[0]["loss"]
+    language = small_model(tokenizer).model.language_model
+    assert next(train_words(language, safe, options, file))["step"] == 4
+    batch = RowSource(safe, 192, options).batch(3, 2)
+    logits, tokens, weights = predictions(language, batch, torch.tensor([safe.control.image_pad]))
+    assert logits.shape == (len(tokens), tokenizer.get_vocab_size())
+    assert len(weights) == len(tokens)
+
+
+def test_what_the_tower_sees_can_stand_in_for_codes(tokenizer: Tokenizer) -> None:
+    safe, visual = SafeTokenizer(tokenizer), small_model(tokenizer).model.visual
+    seen, coded = (RowSource(safe, 192, WordsOptions(write=judge), tower).row(7) for tower in (visual, None))
+    assert torch.equal(seen.ids, coded.ids)
+    assert seen.features.shape == coded.features.shape
+    assert not torch.allclose(seen.features, coded.features, atol=0.1)
+
+
+def test_the_product_finds_a_whole_checkpoint_of_both_dialects(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    write_checkpoint(small_model(tokenizer), tokenizer, tmp_path)
+    assert check_files(tmp_path)
+    marker = read_marker(tmp_path, str(tmp_path))
+    assert marker.protocols == ("paired", "concat")
+    assert set(marker.forced) == {"paired", "concat"}
+    assert not marker.video_items
+    assert max(path.stat().st_size for path in tmp_path.glob("*.safetensors")) < 9e6
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 25e6

@@ -1,0 +1,37 @@
+"""Frames as the trained tower sees them: the language half learns to read its own kind of errors, once it can read the code."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from vrthinker_core.backends.local.text.chat_template import VisionItem
+from vrthinker_core.training.base.compiled_layers import picture_features, to_patches
+from vrthinker_core.training.base.model_shape import SIDE
+from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
+from vrthinker_core.training.drawn_world.scenes import DrawnPair
+from vrthinker_core.types import Side
+
+
+class PairFeatures:
+    """The tower's features of a pair's frames; each is drawn and seen once."""
+
+    def __init__(self, pair: DrawnPair, visual: Any) -> None:
+        self._pair, self._visual = pair, visual
+        self._renderers: dict[Side, SceneRenderer] = {}
+        self._known: dict[str, torch.Tensor] = {}
+
+    @torch.no_grad()
+    def features(self, items: Sequence[VisionItem]) -> torch.Tensor:
+        """The features of these images, (tokens, hidden)."""
+        new = {item.frame_keys[0]: item.frames[0] for item in items if item.frame_keys[0] not in self._known}
+        if new:
+            pictures = np.stack([self._draw(frame.ref.side, frame.index) for frame in new.values()])
+            self._known |= dict(zip(new, picture_features(self._visual, to_patches(pictures)).float(), strict=True))
+        return torch.cat([self._known[item.frame_keys[0]] for item in items])
+
+    def _draw(self, side: Side, index: int) -> np.ndarray:
+        if side not in self._renderers:
+            self._renderers[side] = SceneRenderer(self._pair.scenes[side], SIDE, wear=self._pair.wear)
+        return self._renderers[side].frame(index)
