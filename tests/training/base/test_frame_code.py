@@ -5,8 +5,18 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from vrthinker_core.training.base.frame_code import COLOURS, GROUNDS, PARTS, SHAPES, SIZE, STATES, basis, encode_facts, place_of
-from vrthinker_core.training.base.seen_frames import seen_facts
+from vrthinker_core.training.base.frames.frame_code import (
+    COLOURS,
+    GROUNDS,
+    PARTS,
+    SHAPES,
+    SIZE,
+    STATES,
+    basis,
+    encode_facts,
+    place_of,
+)
+from vrthinker_core.training.base.frames.seen_frames import seen_facts
 from vrthinker_core.training.drawn_world import facts, faults
 from vrthinker_core.training.drawn_world.rendering import damage, photographs, solids, textures
 from vrthinker_core.training.drawn_world.scenes import WorldOptions, draw_pair

@@ -13,14 +13,14 @@ from tokenizers import Tokenizer
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base.base_checkpoint import write_checkpoint
-from vrthinker_core.training.base.compiled_layers import language_hidden, picture_features, to_patches
 from vrthinker_core.training.base.conversations import describe, judge
 from vrthinker_core.training.base.eyes import EyesOptions, missed_gates, train_eyes
-from vrthinker_core.training.base.frame_code import basis
-from vrthinker_core.training.base.model_shape import model_config, new_model
-from vrthinker_core.training.base.picture_batches import picture_batch
-from vrthinker_core.training.base.vocabulary import control_ids, make_tokenizer
+from vrthinker_core.training.base.frames.frame_code import basis
+from vrthinker_core.training.base.frames.picture_batches import picture_batch
+from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
+from vrthinker_core.training.base.model.compiled_layers import language_hidden, picture_features, to_patches
+from vrthinker_core.training.base.model.model_shape import model_config, new_model
+from vrthinker_core.training.base.model.vocabulary import control_ids, make_tokenizer
 from vrthinker_core.training.base.words import RowSource, WordsOptions, predictions, train_words
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
 

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base.vocabulary import PROTOCOLS, fixed_phrases, make_tokenizer, save_tokenizer
+from vrthinker_core.training.base.model.vocabulary import PROTOCOLS, fixed_phrases, make_tokenizer, save_tokenizer
 from vrthinker_core.training.drawn_teacher.phrases import words
 from vrthinker_core.training.drawn_teacher.replies import write_replies
 from vrthinker_core.training.drawn_world.scenes import WorldOptions, draw_pair

@@ -10,7 +10,7 @@ import pytest
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
-from vrthinker_core.training.base.coded_frames import FrameNames
+from vrthinker_core.training.base.frames.coded_frames import FrameNames
 from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE
 from vrthinker_core.training.drawn_teacher.replies import play_teacher, write_replies
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, WorldOptions, draw_pair

@@ -8,8 +8,8 @@ import torch
 
 from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, render_prompt, videos_as_images
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base.frame_code import TOKENS
-from vrthinker_core.training.base.model_shape import MERGE, PATCH, SIDE
+from vrthinker_core.training.base.frames.frame_code import TOKENS
+from vrthinker_core.training.base.model.model_shape import MERGE, PATCH, SIDE
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Message
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.dialects.factory import make_dialect
-from vrthinker_core.training.base.coded_frames import FrameNames, make_restless
-from vrthinker_core.training.base.model_shape import SIDE
+from vrthinker_core.training.base.frames.coded_frames import FrameNames, make_restless
+from vrthinker_core.training.base.model.model_shape import SIDE
 from vrthinker_core.training.drawn_teacher.evidence import Evidence
 from vrthinker_core.training.drawn_teacher.replies import play_teacher, write_snapshot
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, WorldOptions, draw_pair
@@ -18,7 +18,7 @@ from vrthinker_core.types.messages import GeneratedText, Message
 
 FREE_PROMPTS = 0.6  # Share of prompts that owe nothing to the videos: a prompt has to be copied, it cannot be guessed
 RESTLESS_PAIRS, FIRST = 0.5, 0.3  # Shares of restless pairs and of the first world
-OTHER_LOOKS = 0.15  # Share of judged conversations in which the judge asks for other frames than the teacher would
+OTHER_LOOKS = 0.25  # Share of judged conversations in which the judge asks for other frames than the teacher would
 CONCAT = 0.3  # Share of conversations in that dialect
 MOST = 6  # Frames of a random look
 APART = 3  # Slots between two frames of a random look, at least

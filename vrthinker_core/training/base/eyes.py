@@ -19,9 +19,9 @@ import torch.nn.functional as F  # noqa: N812 - the name everybody uses
 from torch import Tensor
 
 from vrthinker_core.atomic_file import atomic_path
-from vrthinker_core.training.base.compiled_layers import picture_features
-from vrthinker_core.training.base.frame_code import PARTS, SIZE, basis, place_of
-from vrthinker_core.training.base.picture_batches import SERIES, PictureBatch, picture_batch
+from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, basis, place_of
+from vrthinker_core.training.base.frames.picture_batches import SERIES, PictureBatch, picture_batch
+from vrthinker_core.training.base.model.compiled_layers import picture_features
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
 
 CLASSES = {"colour": 1.0, "shape": 1.5, "state": 1.5, "count": 1.0, "ground": 0.3, "colour 2": 0.5, "shape 2": 0.7, "count 2": 0.5}

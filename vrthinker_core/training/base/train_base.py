@@ -18,11 +18,11 @@ from tokenizers import Tokenizer
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base import eyes, words
-from vrthinker_core.training.base.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.conversations import draw_training_pair
 from vrthinker_core.training.base.eyes import EyesOptions
-from vrthinker_core.training.base.model_shape import model_config, new_model
-from vrthinker_core.training.base.vocabulary import PROTOCOLS, control_ids, make_tokenizer
+from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
+from vrthinker_core.training.base.model.model_shape import model_config, new_model
+from vrthinker_core.training.base.model.vocabulary import PROTOCOLS, control_ids, make_tokenizer
 from vrthinker_core.training.base.words import WordsOptions
 from vrthinker_core.training.drawn_teacher.replies import write_replies
 

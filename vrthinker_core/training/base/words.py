@@ -21,10 +21,7 @@ from torch import Tensor
 from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base import token_kinds
-from vrthinker_core.training.base.coded_frames import PairCodes
 from vrthinker_core.training.base.coded_rows import CodedBatch, CodedRow, coded_row, conversation_items, stack_rows
-from vrthinker_core.training.base.compiled_layers import language_hidden
 from vrthinker_core.training.base.conversations import (
     Write,
     conversation,
@@ -34,8 +31,11 @@ from vrthinker_core.training.base.conversations import (
     draw_training_pair,
     new_source,
 )
-from vrthinker_core.training.base.frame_code import basis
-from vrthinker_core.training.base.seen_features import PairFeatures
+from vrthinker_core.training.base.frames.coded_frames import PairCodes
+from vrthinker_core.training.base.frames.frame_code import basis
+from vrthinker_core.training.base.frames.seen_features import PairFeatures
+from vrthinker_core.training.base.model import token_kinds
+from vrthinker_core.training.base.model.compiled_layers import language_hidden
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, DrawnPair, WorldOptions
 
 UNSEEN = 1_500_000_000  # Numbers of pairs that are never trained on

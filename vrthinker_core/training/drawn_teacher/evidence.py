@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.base.seen_frames import followed_place, trace
+from vrthinker_core.training.base.frames.seen_frames import followed_place, trace
 from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES
 from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene

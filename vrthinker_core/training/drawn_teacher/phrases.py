@@ -3,7 +3,7 @@
 from types import MappingProxyType
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.base.frame_code import COLOURS, GROUNDS, SHAPES, STATES
+from vrthinker_core.training.base.frames.frame_code import COLOURS, GROUNDS, SHAPES, STATES
 
 DIRECTIONS = ("right", "left", "away", "closer")
 COUNT_WORDS = ("one", "two", "three", "four")

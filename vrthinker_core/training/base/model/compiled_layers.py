@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812 - the name everybody uses
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vrthinker_core.training.base.model_shape import MERGE, PATCH
+from vrthinker_core.training.base.model.model_shape import MERGE, PATCH
 
 ROWS = 170  # Rows of the attention matrix in one block: so the upper triangle is mostly never computed
 MEAN = (0.48145466, 0.4578275, 0.40821073)

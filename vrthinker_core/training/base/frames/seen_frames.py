@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.training.base.frame_code import FrameFacts, SeenThing
+from vrthinker_core.training.base.frames.frame_code import FrameFacts, SeenThing
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 
 

@@ -5,7 +5,7 @@ import re
 import torch
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base.frame_code import COLOURS, SHAPES, STATES
+from vrthinker_core.training.base.frames.frame_code import COLOURS, SHAPES, STATES
 from vrthinker_core.training.drawn_teacher import phrases
 
 _RARE = "|".join((*phrases.MOTION_FLAWS, phrases.ODDLY))

@@ -10,8 +10,8 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
-from vrthinker_core.training.base.model_shape import to_bfloat16
-from vrthinker_core.training.base.vocabulary import PROTOCOLS, TEMPLATE, control_ids, save_tokenizer
+from vrthinker_core.training.base.model.model_shape import to_bfloat16
+from vrthinker_core.training.base.model.vocabulary import PROTOCOLS, TEMPLATE, control_ids, save_tokenizer
 from vrthinker_core.training.drawn_teacher.phrases import MORE
 
 SHARDS = "8MB"  # Small enough for any repository

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from vrthinker_core.backends.local.text.chat_template import VisionItem
-from vrthinker_core.training.base.frame_code import CELLS, PARTS, SIZE, TOKENS, encode_facts, fingerprints
-from vrthinker_core.training.base.seen_frames import seen_facts
+from vrthinker_core.training.base.frames.frame_code import CELLS, PARTS, SIZE, TOKENS, encode_facts, fingerprints
+from vrthinker_core.training.base.frames.seen_frames import seen_facts
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from vrthinker_core.backends.local.text.chat_template import VisionItem
-from vrthinker_core.training.base.compiled_layers import picture_features, to_patches
-from vrthinker_core.training.base.model_shape import SIDE
+from vrthinker_core.training.base.model.compiled_layers import picture_features, to_patches
+from vrthinker_core.training.base.model.model_shape import SIDE
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Side

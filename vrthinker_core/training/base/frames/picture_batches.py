@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vrthinker_core.training.base.compiled_layers import to_patches
-from vrthinker_core.training.base.frame_code import PARTS, STATES, TOKENS, FrameFacts, encode_facts, fingerprints
-from vrthinker_core.training.base.model_shape import SIDE
-from vrthinker_core.training.base.seen_frames import seen_facts
+from vrthinker_core.training.base.frames.frame_code import PARTS, STATES, TOKENS, FrameFacts, encode_facts, fingerprints
+from vrthinker_core.training.base.frames.seen_frames import seen_facts
+from vrthinker_core.training.base.model.compiled_layers import to_patches
+from vrthinker_core.training.base.model.model_shape import SIDE
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES, FAINTEST, REFERENCE_SIDE, add_noise
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
