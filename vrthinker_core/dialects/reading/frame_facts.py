@@ -3,6 +3,10 @@
 A line of its snapshot is `Video 1: 21 20 7 clear first: clear smooth 32 18 7 blurry leap: blurry leap`: the frame, where the solid
 stands (two numbers), the picture and the motion of that frame, and, behind the colon, picture and motion of the video so far. In
 the first turn, where every pair has the same frames, the line leaves out their numbers and says what the video shows.
+
+In plain English the same is `Video 1 shows a red ball moving right: #16 at 36%,28% clear; #48 at 52%,28% blocky, jumps; so far …`.
+Later frames stand in one line for both videos, as pairs (`#32 at … clear, moves; video 2 at … clear, moves; so far …`), or in one
+list of which it says from which number on they are of video 2.
 """
 
 import re
@@ -12,13 +16,18 @@ from dataclasses import dataclass
 from vrthinker_core.types import Side
 
 PICTURES = ("clear", "blurry", "noisy", "blocky", "dark", "bright", "banded")
-MOTIONS = ("first", "go", "stay", "leap")
+MOTIONS = ("first", "go", "stay", "leap", "odd")
 
 _LINE = re.compile(r"^\s*Video ([12]):\s*(.*)$", re.MULTILINE)
-_PICTURE, _MOTION = "|".join(PICTURES), "|".join(MOTIONS)
+_PICTURE, _MOTION = "|".join(PICTURES), "|".join(MOTIONS[:-1])
 _FACT = re.compile(rf"(?:(\d{{1,3}}) )?(\d{{1,2}}) (\d{{1,2}}) ({_PICTURE}) ({_MOTION})(?:: \w+ \w+)?(?=\s|$)")
 _SHOWS = re.compile(r"([a-z]+(?: [a-z]+){0,7})\.\s*")
 _SO_FAR = re.compile(r":\s*\w+ \w+\s*$")
+_PLAIN_MOTIONS = {"": "first", "moves": "go", "hardly moves": "stay", "jumps": "leap", "moves oddly": "odd"}
+_PLACE = r"at \d{1,3}%,\d{1,3}%|with nothing to follow"
+_PLAIN_FACT = re.compile(rf"(#\d{{1,3}}|video 2) (?:{_PLACE}) ({_PICTURE})(?:, ({'|'.join(filter(None, _PLAIN_MOTIONS))}))?; ")
+_PLAIN_HEAD = re.compile(r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: |^Video 1, from #(\d{1,3}) on video 2: ")
+_PLAIN_SO_FAR = re.compile(r"so far[^\n]{0,200}$")
 _MAX_TEXT = 20_000
 _MAX_FACTS = 64  # of one video
 
@@ -44,6 +53,8 @@ class VideoFacts:
 
 def read_frame_facts(snapshot: str, shown: Sequence[str] = ()) -> tuple[VideoFacts, ...]:
     """The facts of each video; () for a snapshot that holds anything else. `shown`: the numbers of the frames of each video."""
+    if plain := _read_plain(snapshot[:_MAX_TEXT]):
+        return plain
     lines = [(Side(int(match[1])), match[2]) for match in _LINE.finditer(snapshot[:_MAX_TEXT])]
     videos = [_video(side, text, shown) for side, text in lines]
     whole = [video for video in videos if video is not None and video.frames]
@@ -60,3 +71,31 @@ def _video(side: Side, text: str, shown: Sequence[str]) -> VideoFacts | None:
     numbers: Iterable[str] = shown if len(shown) == len(found) else ("",) * len(found)
     facts = (FrameFact(side, match[1] or number, match[4], match[5]) for match, number in zip(found, numbers, strict=True))
     return VideoFacts(side, subject[1] if subject else "", tuple(facts))
+
+
+def _read_plain(snapshot: str) -> tuple[VideoFacts, ...]:
+    """The facts of a snapshot in plain English; () for any other."""
+    shows = dict.fromkeys(Side, "")
+    found: dict[Side, list[FrameFact]] = {side: [] for side in Side}
+    for line in snapshot.splitlines():
+        head = _PLAIN_HEAD.match(line)
+        if head is None:
+            continue
+        facts = list(_PLAIN_FACT.finditer(line, head.end()))
+        if len(facts) > 2 * _MAX_FACTS or not _PLAIN_SO_FAR.fullmatch(_PLAIN_FACT.sub("", line[head.end() :])):
+            return ()
+        if head[1]:
+            shows[Side(int(head[1]))] = head[2]
+        number = ""
+        for fact in facts:
+            second = fact[1] == "video 2"
+            number = number if second else fact[1][1:]
+            side = (
+                Side(int(head[1]))
+                if head[1]
+                else Side.SECOND
+                if second or (head[3] and int(number) >= int(head[3]))
+                else Side.FIRST
+            )
+            found[side].append(FrameFact(side, number, fact[2], _PLAIN_MOTIONS[fact[3] or ""]))
+    return tuple(VideoFacts(side, shows[side], tuple(found[side])) for side in Side) if any(found.values()) else ()

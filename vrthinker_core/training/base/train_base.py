@@ -46,9 +46,10 @@ class BaseOptions:
 
 @dataclass(frozen=True, slots=True)
 class TrainedBase:
-    """The checkpoint, and which gates each part has not passed."""
+    """The checkpoint, what each part read right at last, and which gates it has not passed."""
 
     model: Path
+    reports: dict[str, dict[str, float]]
     missed: dict[str, list[str]]
 
 
@@ -76,7 +77,7 @@ def train_base(options: BaseOptions, folder: Path, report: Report = lambda _, __
         report("settling", each)
     write_checkpoint(model, tokenizer, folder / MODEL)
     missed = {"eyes": eyes.missed_gates(last["eyes"]), "words": words.missed_gates(last["words"])}
-    return TrainedBase(folder / MODEL, {name: gates for name, gates in missed.items() if gates})
+    return TrainedBase(folder / MODEL, last, {name: gates for name, gates in missed.items() if gates})
 
 
 def _run_part(name: str, options: BaseOptions, folder: Path) -> dict[str, float]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.base.frames.seen_frames import followed_place, trace
+from vrthinker_core.training.base.frames.seen_frames import followed_place
 from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES
 from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene
@@ -110,7 +110,6 @@ def step_word(scene: Scene, start: int, end: int) -> str:
     word = scene.motion_words((start, end))[0]
     if word != GO:
         return HARDLY if word == STAY else JUMPS
-    path = np.array(scene.view.travel if scene.view else (*scene.travel, 0.0))
-    due = path * ((end - start) / (FRAMES - 1))
-    off = float(np.linalg.norm(trace(scene, end) - trace(scene, start) - due))
+    due = scene.pace * ((end - start) / (FRAMES - 1))
+    off = float(np.linalg.norm(scene.trace(end) - scene.trace(start) - due))
     return ODDLY if off > ODDLY_OFF else MOVES

@@ -99,8 +99,7 @@ class Scene:
         return tuple(self._word(before, after) for before, after in pairwise(indices))
 
     def _word(self, before: int, after: int) -> str:
-        path = np.array(self.view.pace if self.view else (*self.travel, 0.0))
-        moved, expected = self._trace(after) - self._trace(before), path * ((after - before) / (FRAMES - 1))
+        moved, expected = self.trace(after) - self.trace(before), self.pace * ((after - before) / (FRAMES - 1))
         square = float(expected @ expected)
         along = float(moved @ expected) / square if square else 1.0
         across, off = np.linalg.norm(moved - along * expected), np.linalg.norm(moved - expected)
@@ -108,7 +107,12 @@ class Scene:
             return LEAP
         return STAY if along < SHORT else GO
 
-    def _trace(self, index: int) -> NDArray[np.float64]:
+    @property
+    def pace(self) -> NDArray[np.float64]:
+        """How far `trace` goes during a clip without a motion fault, [3]."""
+        return np.array(self.view.pace if self.view else (*self.travel, 0.0), np.float64)
+
+    def trace(self, index: int) -> NDArray[np.float64]:
         """What moves evenly in a clip without a motion fault, [3]: the things on the ground, or the camera."""
         place = self.view.trace(*self.time_and_offset(index)) if self.view else (*self.position(index), 0.0)
         traced: NDArray[np.float64] = np.array(place, np.float64) + np.array((*self.shift(index), 0.0))

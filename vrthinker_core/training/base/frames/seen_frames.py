@@ -1,8 +1,5 @@
 """What a frame of the drawn world shows, as the frame code says it: things by their place in the picture, its state, the ground."""
 
-import numpy as np
-from numpy.typing import NDArray
-
 from vrthinker_core.training.base.frames.frame_code import FrameFacts, SeenThing
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 
@@ -20,10 +17,3 @@ def seen_facts(scene: Scene, index: int) -> FrameFacts:
 def followed_place(scene: Scene, index: int) -> tuple[float, float] | None:
     """Where in the picture the first thing is that can be seen; None where there is none."""
     return next((place for place in scene.thing_positions(index) if place is not None), None)
-
-
-def trace(scene: Scene, index: int) -> NDArray[np.float64]:
-    """What moves evenly in a clip without a fault of its motion, [3]: the things on the ground, or the camera."""
-    moved = scene.place(index) if scene.view else (*scene.position(index), 0.0)
-    place: NDArray[np.float64] = np.array(moved, np.float64) + np.array((*scene.shift(index), 0.0))
-    return place

@@ -1,0 +1,35 @@
+"""The teacher's snapshots are read into the same table of frames as those of the first built-in judge."""
+
+from __future__ import annotations
+
+import pytest
+
+from vrthinker_core.dialects import make_dialect
+from vrthinker_core.dialects.reading.frame_facts import MOTIONS, read_frame_facts
+from vrthinker_core.training.drawn_teacher.replies import play_teacher
+from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, draw_pair
+from vrthinker_core.types import ProtocolName, Settings, Side
+
+WORDS = dict(zip(MOTIONS, ("", "moves", "hardly moves", "jumps", "moves oddly"), strict=True))
+
+
+@pytest.mark.parametrize("protocol", ["paired", "concat"])
+def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
+    dialect = make_dialect(Settings(), protocol)
+    for seed in range(30):
+        for text, _, evidence in play_teacher(draw_pair(seed, SECOND_WORLD), dialect):
+            snapshot = dialect.parse(text).snapshot
+            read = read_frame_facts(snapshot)
+            assert [video.side for video in read] == list(Side)
+            for video in read:
+                noted = [frame for frame in evidence.looks[-1] if frame.side is video.side]
+                facts = [(fact.frame, fact.picture, WORDS[fact.motion]) for fact in video.frames]
+                assert facts == [(frame.number, frame.state, frame.motion) for frame in noted]
+                assert bool(video.shows) == (len(evidence.looks) == 1)
+
+
+def test_a_snapshot_that_holds_anything_else_is_no_table() -> None:
+    whole = "Video 1 shows a red ball moving right: #16 at 36%,28% clear; so far clear, moves smoothly.\n"
+    assert read_frame_facts(whole)
+    assert not read_frame_facts(whole.replace("; so far", "; and a cat; so far"))
+    assert not read_frame_facts(whole.replace("clear;", "splendid;"))
