@@ -12,6 +12,7 @@ from tests.support.waiting import until
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, start, status, wait_for
 from tests.ui.page.test_saved_runs import open_trace, show_example
+from tests.ui.support.held_stream import hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import write_example
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -156,47 +157,18 @@ def test_what_is_said_of_an_earlier_run_stops_no_later_one(
     wait_for(page, "Stopped")
 
 
-HOLD = """() => {
-    const [fetched, held] = [window.fetch, []];
-    let holding = false;
-    const keep = (value, give) => (holding ? held.push([value, give]) : give(value));
-    window.fetch = async (url, options) => {
-        const answer = await fetched(url, options);
-        if (!String(url.url || url).includes("/queue/data")) return answer;
-        const reader = answer.body.getReader();
-        const body = new ReadableStream({ start: async (page) => {
-            for (let part = {}; !part.done; ) {
-                part = await reader.read();
-                keep(part.value, (value) => (value ? page.enqueue(value) : page.close()));
-            }
-        } });
-        return new Response(body, { status: answer.status, headers: answer.headers });
-    };
-    window.hold = () => { holding = true; };
-    window.kept = () => held.filter(([value]) => value && new TextDecoder().decode(value).includes("process_generating")).length;
-    window.release = () => {
-        window.over = [];
-        document.addEventListener("vrt:trace", (event) => over.push(event.detail.over));
-        holding = false;
-        for (const [value, give] of held) give(value);
-    };
-}"""
-"""What the server says of a run reaches the page only after `release`; its other answers come at once."""
-
-
 def test_what_was_said_of_a_run_before_stop_and_comes_after_it_is_not_the_last_word(
     server: Server, new_page: Open, clips: Clips
 ) -> None:
-    page = new_page()
-    page.add_init_script(f"({HOLD})()")
-    page.goto(server.url)
+    page = open_held(new_page, server.url)
     start(page, clips)
     wait_for(page, "writing")
-    page.evaluate("hold()")
-    page.wait_for_function("kept() > 1")
+    hold_when(page)
+    wait_until_held(page, 2)
     page.locator("#stop").click()
     wait_for(page, "Stopped")
-    page.evaluate("release()")
+    page.evaluate("() => { window.over = []; document.addEventListener('vrt:trace', (event) => over.push(event.detail.over)); }")
+    release(page)
     page.wait_for_function("over.includes(false) && over.at(-1)")
     wait_for(page, "Stopped")
     expect(page.locator(".vrt-ending")).to_contain_text("Stopped")
@@ -204,13 +176,18 @@ def test_what_was_said_of_a_run_before_stop_and_comes_after_it_is_not_the_last_w
 
 
 def test_a_file_that_is_no_trace_leaves_a_stopped_run_and_its_turns(
-    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+    server: Server, new_page: Open, clips: Clips, tmp_path: Path
 ) -> None:
-    page = open_page(server.url)
+    page = open_held(new_page, server.url)
     start(page, clips)
     wait_for(page, "writing")
     (tmp_path / "other.json").write_text("{}")
+    hold_when(page)
     open_trace(page, tmp_path / "other.json")
+    said = "document.querySelector('#status textarea').value"
+    page.wait_for_function(f"[{said}, ...heldStream.held.map(([text]) => text)].join().includes('not a VR-Thinker trace')")
+    release(page)
+    page.wait_for_function("heldStream.held.length === 0 && VRThinker.trace.over")
     wait_for(page, "not a VR-Thinker trace")
     expect(page.locator("#go")).to_be_visible()
     page.get_by_role("tab", name="Trace").click()

@@ -11,6 +11,7 @@ import pytest
 from tests.support.waiting import until
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
+from tests.ui.support.held_stream import hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import THINK
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ REASONS = (
     "Overall video 1 is better at frame 60."
 )
 ANSWER = f"<Think>{REASONS}</Think><Answer>TA=0, VQ=2, MQ=0, OA=1</Answer>"
+SOME_WORDS = "document.querySelector('.vrt-turn:nth-child({}) .vrt-text')?.textContent.length > 200"
 IN_VIEW = """(node) => {
     const box = node.getBoundingClientRect();
     const line = document.querySelector("#rail .vrt-line");
@@ -66,19 +68,22 @@ def endless(serve: Callable[..., Server]) -> Server:
 
 @pytest.mark.parametrize("screen", SCREENS.values(), ids=SCREENS)
 def test_the_first_screen_holds_the_newest_words_then_the_verdict(
-    server: Server, open_page: Open, clips: Clips, screen: dict[str, Any]
+    server: Server, new_page: Open, clips: Clips, screen: dict[str, Any]
 ) -> None:
-    page = open_page(server.url, **screen)
+    page = open_held(new_page, server.url, **screen)
+    hold_when(page, SOME_WORDS.format(1))
     start(page, clips)
-    page.wait_for_selector(".vrt-turn:nth-child(1) .vrt-text p")
+    wait_until_held(page)
     page.wait_for_timeout(600)
     until(lambda: page.locator(".vrt-turn:nth-child(1) .vrt-tile").first.evaluate(IN_VIEW))
     until(lambda: page.evaluate(LAST_WORD_IN_VIEW))
-    page.wait_for_selector(".vrt-turn:nth-child(2) .vrt-text p")
+    hold_when(page, SOME_WORDS.format(2))
+    wait_until_held(page)
     page.wait_for_timeout(600)
     until(lambda: page.locator(".vrt-turn:nth-child(2) .vrt-tile").last.evaluate(IN_VIEW))
     until(lambda: page.evaluate(LAST_WORD_IN_VIEW))
     until(lambda: page.evaluate(PLAYERS_IN_VIEW))
+    release(page)
     wait_for(page, "Finished")
     page.wait_for_timeout(600)
     until(lambda: page.locator(".vrt-headline").evaluate(IN_VIEW))

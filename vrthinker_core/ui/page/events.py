@@ -114,7 +114,7 @@ def _connect_uploads(parts: PageComponents, services: Services, runs: Handlers) 
 def _connect_saved(blocks: CheckedBlocks, parts: PageComponents, saved: HistoryHandlers, cancels: list[Any]) -> None:
     """Beside the judge's queue: a run that goes on may be followed for as long as it takes, by any number of pages."""
     shown, beside = parts.shown_run, {"concurrency_limit": None, **QUIET_EVENT}
-    parts.open_button.upload(saved.handlers.open_trace, parts.open_button, shown, queue=False, cancels=cancels, **QUIET_EVENT)
+    parts.open_button.upload(saved.handlers.open_trace, parts.open_button, shown, cancels=cancels, **beside)
     chosen = parts.examples.click(saved.open, None, shown, trigger_mode="multiple", cancels=cancels, **beside)
     opened = blocks.load(saved.on_load, None, shown, **beside)
     for asked in (chosen, opened):

@@ -11,6 +11,7 @@ from vrthinker_core.ui.fetch.uploads import Uploads
 from vrthinker_core.ui.history.shared_traces import find_saved
 from vrthinker_core.ui.page.services import Services
 from vrthinker_core.ui.server.gradio_blocks import upload_place
+from vrthinker_core.ui.sessions.player_files import Digests
 from vrthinker_core.ui.sessions.replay import matching_videos
 from vrthinker_core.ui.sessions.sessions import Videos
 
@@ -54,3 +55,12 @@ def _among_uploads(uploads: Uploads, path: Path | None, name: str) -> Path | Non
         uploads.make_playable(file)
         return file
     return None
+
+
+def digests_at_hand(trace: Trace, videos: Videos) -> Digests:
+    """Of the files that are shown for both sides of a saved run; None for one that is not at hand."""
+    first, second = (
+        clip.digest if clip is not None and path is not None else None
+        for clip, path in zip(trace.started.clips, videos, strict=True)
+    )
+    return first, second

@@ -15,7 +15,7 @@ from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui.branches.strip_json import strip_json
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
-from vrthinker_core.ui.page.saved_run import SavedRun, shown_videos, stored_run
+from vrthinker_core.ui.page.saved_run import SavedRun, digests_at_hand, shown_videos, stored_run
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of, visitor_of
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
@@ -199,7 +199,14 @@ class Handlers:
         if session is None:
             return self._left_queue(request)
         await asyncio.to_thread(session.run.stop)
+        await self._end_of_stream(session_id_of(request))
         return self.finished_run(session, request)
+
+    async def _end_of_stream(self, session_id: str) -> None:
+        """Until a run that was stopped has said so on the page, within a second: what is shown next stays."""
+        for _ in range(round(1 / POLL_SECONDS)):
+            if self._blocks.limited_queue.has_comparison(session_id):
+                await asyncio.sleep(POLL_SECONDS)
 
     def _left_queue(self, request: gr.Request) -> Updates:
         """Whatever ran or waited is no longer wanted: the buttons of a page that shows something else."""
@@ -245,7 +252,7 @@ class Handlers:
         session = services.sessions.start_replay(session_id, trace, saved.link, videos, owner, saved.kept)
         session.disclosure.begin(votes_first(request.cookies), bool(saved.kept and trace.vote))
         updates: Updates = {parts.first: first, parts.second: second, parts.prompt: trace.started.prompt}
-        services.player_files.put_both(session_id, (_digest(trace, videos, Side.FIRST), _digest(trace, videos, Side.SECOND)))
+        services.player_files.put_both(session_id, digests_at_hand(trace, videos))
         return {**updates, **self.finished_run(session, request)}
 
     def run_updates(self, session: Session, session_id: str) -> Updates:
@@ -274,12 +281,6 @@ class Handlers:
         if not self._services.judges.is_loaded(session.judge):
             return words.LOADING
         return status_line(session.run.state, session.run.seconds, session.run.pace)
-
-
-def _digest(trace: Trace, videos: tuple[Path | None, Path | None], side: Side) -> str | None:
-    """Of the file that is shown for that side of a saved run; None where it is not at hand."""
-    clip = trace.started.clips[side - 1]
-    return clip.digest if clip is not None and videos[side - 1] is not None else None
 
 
 def _changed_videos(started: Started | None, digests: Digests) -> str:
