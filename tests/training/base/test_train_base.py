@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tokenizers import Tokenizer
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.training.base import eyes, words
 from vrthinker_core.training.base.conversations import describe, judge
 from vrthinker_core.training.base.eyes import EyesOptions, missed_gates, train_eyes
 from vrthinker_core.training.base.frames.frame_code import basis
@@ -21,6 +23,7 @@ from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.compiled_layers import language_hidden, picture_features, to_patches
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
 from vrthinker_core.training.base.model.vocabulary import control_ids, make_tokenizer
+from vrthinker_core.training.base.train_base import BaseOptions, train_part
 from vrthinker_core.training.base.words import RowSource, WordsOptions, predictions, train_words
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
 
@@ -124,3 +127,13 @@ def test_the_product_finds_a_whole_checkpoint_of_both_dialects(tokenizer: Tokeni
     assert not marker.video_items
     assert max(path.stat().st_size for path in tmp_path.glob("*.safetensors")) < 9e6
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 25e6
+
+
+def test_a_part_that_is_done_is_not_trained_again(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    passed = {"minutes": 0.5, **dict.fromkeys((*eyes.GATES, *words.GATES), 1.0)}
+    for name in ("eyes", "words"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(passed) + "\n", "utf-8")
+        (tmp_path / f"{name}.pt").write_bytes(b"never read")
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    for name in ("eyes", "words"):
+        assert train_part(name, BaseOptions(), tmp_path) == passed

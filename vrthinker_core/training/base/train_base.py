@@ -64,7 +64,7 @@ def train_base(options: BaseOptions, folder: Path, report: Report = lambda _, __
         words=replace(options.words, minutes=side_by_side),
     )
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        parts = {name: pool.submit(_run_part, name, timed, folder) for name in ("eyes", "words")}
+        parts = {name: pool.submit(train_part, name, timed, folder) for name in ("eyes", "words")}
         last = {name: future.result() for name, future in parts.items()}
     for name, reports in last.items():
         report(name, reports)
@@ -80,8 +80,12 @@ def train_base(options: BaseOptions, folder: Path, report: Report = lambda _, __
     return TrainedBase(folder / MODEL, last, {name: gates for name, gates in missed.items() if gates})
 
 
-def _run_part(name: str, options: BaseOptions, folder: Path) -> dict[str, float]:
+def train_part(name: str, options: BaseOptions, folder: Path) -> dict[str, float]:
     """Train one half in this process; what it read right at last. Each report is a line of `<name>.jsonl`."""
+    done = _last_report(folder / f"{name}.jsonl")
+    missed, minutes = (eyes.missed_gates, options.eyes.minutes) if name == "eyes" else (words.missed_gates, options.words.minutes)
+    if done and (done["minutes"] >= minutes or not missed(done)):
+        return done
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
     tokenizer = _tokenizer(options, folder)
@@ -91,6 +95,13 @@ def _run_part(name: str, options: BaseOptions, folder: Path) -> dict[str, float]
         with (folder / f"{name}.jsonl").open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(last) + "\n")
     return last
+
+
+def _last_report(path: Path) -> dict[str, float]:
+    """The last line of a file of reports; {} where there is none."""
+    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    report: dict[str, float] = json.loads(lines[-1]) if lines else {}
+    return report
 
 
 def _reports(name: str, model: Any, options: BaseOptions, folder: Path, tokenizer: Tokenizer) -> Iterator[dict[str, float]]:
