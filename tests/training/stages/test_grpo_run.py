@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -12,28 +13,37 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.training.stages.file_limit import file_limit
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
 from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
+from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run import training_memory
 from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig, changed_config, preset_config
-from vrthinker_core.training.run.run_folder import TrainingRun, open_run_folder
+from vrthinker_core.training.run.processes import Processes
+from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
+from vrthinker_core.training.stages import grpo
 from vrthinker_core.training.stages.grpo import grpo_options, learning_rate, run_grpo
+from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
-SHORT = ["settings.max_turns=1", "grpo.pairs=2", "grpo.samples=3", "grpo.steps=2", "grpo.temperature=1.6"]
+SHORT = [
+    *("settings.max_turns=1", "grpo.pairs=1", "grpo.samples=3", "grpo.steps=2", "grpo.redraws=1", "grpo.temperature=1.6"),
+    *("checkpoint_minutes=0.000001", "grpo.optimizer.learning_rate=0.001", "grpo.shown_every=2"),
+]
+PAIRS = DrawnPairSet(5, frame_size=56)
 RUN = TrainingRun("grpo", "nano", "drawn")
 
 
 def short_config() -> TrainConfig:
-    return changed_config(preset_config("nano"), [*SHORT, "checkpoint_minutes=0.000001", "grpo.optimizer.learning_rate=0.001"])
+    return changed_config(preset_config("nano"), SHORT)
 
 
-def train(out: Path, sitting: Sitting, *, resume: bool = True) -> Path | None:
+def train(out: Path, sitting: Sitting, *, resume: bool = True, shown: LabelledPair | None = None) -> Path | None:
     with open_run_folder(out, RUN, short_config(), resume=resume) as folder:
-        return run_grpo(str(NANO), DrawnPairSet(5), short_config(), folder, sitting)
+        return run_grpo(str(NANO), PAIRS, short_config(), folder, sitting, shown)
 
 
 def weights(checkpoint: Path | None) -> dict[str, torch.Tensor]:
@@ -43,9 +53,9 @@ def weights(checkpoint: Path | None) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody stopped."""
+    """A run that nobody stopped, and that keeps rollouts."""
     out = tmp_path_factory.mktemp("grpo") / "whole"
-    train(out, Sitting(), resume=False)
+    train(out, Sitting(), resume=False, shown=PAIRS.pair(1000))
     return out
 
 
@@ -71,7 +81,18 @@ def test_it_learns_with_its_eyes_frozen(whole: Path) -> None:
     assert any(not torch.equal(value, after[name]) for name, value in before.items() if ".visual." not in name)
     steps = read_metrics(whole)
     assert [step.step for step in steps] == [1, 2]
-    assert all(step.reward_total is not None and 0 < step.reward_total <= 2.2 for step in steps)
+    assert all(step.reward_total is not None and 0 <= step.reward_total <= 2.2 for step in steps)
+    assert all(
+        None not in (step.entropy, step.kl, step.mixed, step.tokens, step.frames, step.calls, step.redrawn) for step in steps
+    )
+
+
+def test_the_page_lists_the_rollouts_of_one_pair(whole: Path) -> None:
+    rows = [row for _, row in TraceFiles(whole / "rollouts").news() if row is not None]
+    named = [f"grpo-step-{step:05d}-sample-{sample}.json" for step in (0, 2) for sample in (0, 1)]
+    assert [row.source for row in rows] == named
+    assert not any(row.error for row in rows)
+    assert {row.prompt for row in rows} == {PAIRS.pair(1000).prompt}
 
 
 def test_the_product_opens_what_it_made(whole: Path) -> None:
@@ -107,6 +128,34 @@ def test_too_little_memory_is_said_before_anything_is_loaded(tmp_path: Path, mon
     monkeypatch.setattr(training_memory, "available_memory", lambda _: 2**30)
     with pytest.raises(BadInput, match=r"takes about 1\.1 GiB of memory, and 1\.0 GiB are free"):
         train(tmp_path, Sitting())
+    monkeypatch.setattr(training_memory, "available_memory", lambda _: 2**30 + 140 * 2**20)
+    training_memory.require_training_memory(str(NANO), reference=False)
+    with pytest.raises(BadInput, match="takes about"):
+        training_memory.require_training_memory(str(NANO), reference=True)
+
+
+def test_a_disk_that_fills_while_the_result_is_written_leaves_the_checkpoint(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoint")
+    with file_limit(2**20), pytest.raises(BadInput, match="What was saved before is there still"):
+        train(tmp_path / "run", Sitting())
+    assert not (tmp_path / "run" / "checkpoint").exists()
+    assert train(tmp_path / "run", Sitting()) == tmp_path / "run" / "checkpoint"
+    assert len(read_metrics(tmp_path / "run")) == 2
+
+
+def test_a_loop_of_one_process_is_not_launched_several_times(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="trains in one process"):
+        run_grpo(str(NANO), PAIRS, short_config(), RunFolder(tmp_path, Processes(8, 0)), Sitting())
+
+
+@pytest.mark.parametrize(("cuda", "trl", "chosen"), [(True, True, "trl"), (True, False, "own"), (False, True, "own")])
+def test_trl_is_taken_where_there_is_a_gpu(cuda: bool, trl: bool, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(grpo, "has_trl", lambda: trl)
+    assert grpo.chosen_engine(preset_config("7b")) == chosen
+    assert grpo.chosen_engine(changed_config(preset_config("7b"), ["grpo.engine=trl"])) == "trl"
+    assert grpo.chosen_engine(changed_config(preset_config("7b"), ["grpo.engine=own"])) == "own"
 
 
 def test_the_learning_rate_rises_then_stays_or_falls() -> None:

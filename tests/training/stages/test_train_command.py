@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
+import shutil
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
+from vrthinker_core.cli import main
+from vrthinker_core.commands.training.training_data import open_training_data
+from vrthinker_core.training.run.config import preset_config
+from vrthinker_core.training.run.run_folder import TrainingRun
+from vrthinker_core.training.teacher import TeacherJob, run_teacher
+from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
-ROOT = Path(__file__).resolve().parents[3]
 FEW = (
     *("settings.max_turns=1", "cold_start.traces=2", "cold_start.sft.epochs=1", "cold_start.sft.batch=2"),
     *("rejection.pairs=4", "rejection.samples=2", "rejection.sft.epochs=1", "rejection.sft.batch=2"),
@@ -20,9 +28,13 @@ FEW = (
 
 
 def train(*arguments: object) -> tuple[int, list[str]]:
-    command = [sys.executable, "-m", "vrthinker_core", "train", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.returncode, (done.stderr + done.stdout).strip().splitlines()
+    """In this process: what a person types, and the lines that are printed."""
+    out, patch = io.StringIO(), pytest.MonkeyPatch()
+    patch.setattr(sys, "argv", ["vrthinker_core", "train", *map(str, arguments)])
+    with patch.context(), redirect_stdout(out), redirect_stderr(out), pytest.raises(SystemExit) as ended:
+        main()
+    patch.undo()
+    return int(ended.value.code or 0), out.getvalue().strip().splitlines()
 
 
 def refused(*arguments: object) -> str:
@@ -41,7 +53,11 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     assert open_checkpoint(str(out / "checkpoint")).folder == out / "checkpoint"
     states = {stage: json.loads((out / stage / "state.json").read_text()) for stage in ("cold-start", "rejection", "grpo")}
     assert all(state["done"] for state in states.values())
-    assert all((out / stage / "metrics.jsonl").stat().st_size for stage in states)
+    assert [states[stage]["model"] for stage in states] == ["nano", "the result of cold-start", "the result of rejection"]
+    for stage in states:
+        assert (out / stage / "metrics.jsonl").stat().st_size
+        assert [row.error for _, row in TraceFiles(out / stage / "rollouts").news() if row is not None] == [""] * 2
+    assert any(line.startswith("GRPO runs in the loop of this package") for line in lines)
     assert train(*begun, "--resume") == (0, [f"This run is done: {out / 'checkpoint'}"])
     assert "holds this run already" in refused(*begun, *chosen)
 
@@ -52,6 +68,11 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
         (("grpo", "--model", "nano", "--data", "drawn:x"), "drawn:x names no seed"),
         (("grpo", "--model", "nano", "--data", "nowhere.csv"), "There is no file or folder"),
         (("cold-start", "--model", "nano", "--data", "drawn:1"), "name it with --teacher"),
+        (("all", "--model", "nano", "--data", "drawn:1", "--teacher", "scripted:nowhere.jsonl"), "nowhere.jsonl"),
+        (("grpo", "--data", "drawn:1"), "--model is missing"),
+        (("grpo", "--model", "nano"), "--data is missing"),
+        (("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.engine=mine"), "'auto', 'own' or 'trl'"),
+        (("grpo", "--estimate", "--gpus", "0"), "--gpus 0"),
         (("grpo", "--model", "missing-folder", "--data", "drawn:1"), "There is no folder missing-folder"),
         (("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.stepps=3"), "names no setting"),
         (("grpo", "--model", "nano", "--data", "drawn:1", "--minutes", "0"), "leaves no time"),
@@ -78,3 +99,40 @@ def test_broken_data_are_refused_in_one_line(rows: str, said: str, clips: tuple[
 def test_a_model_of_another_kind_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     assert "is a 'llama' model" in refused("grpo", "--model", tmp_path, "--data", "drawn:1", "--out", tmp_path / "run")
+
+
+def test_the_scripted_teacher_is_kept_on_drawn_pairs(tmp_path: Path) -> None:
+    data = open_training_data(TrainingRun("cold-start", "nano", "drawn:1"), preset_config("nano"), "scripted")
+    assert data.pairs is not None
+    assert data.teacher is not None
+    job = TeacherJob("scripted", "drawn:1")
+    made = list(run_teacher(data.pairs, range(3), data.teacher.judge, job, tmp_path))
+    assert [(outcome.pair, outcome.kept) for outcome in made] == [(0, True), (1, True), (2, True)]
+
+
+def test_the_scripted_teacher_knows_drawn_pairs_alone(clips: tuple[Path, Path], tmp_path: Path) -> None:
+    table = tmp_path / "pairs.csv"
+    table.write_text(f"video1,video2,prompt,OA\n{clips[0]},{clips[1]},A ball.,1\n")
+    said = refused("cold-start", "--model", "nano", "--data", table, "--teacher", "scripted", "--out", tmp_path / "run")
+    assert "knows drawn pairs alone" in said
+
+
+def test_a_model_without_a_known_protocol_is_refused_in_one_line(tmp_path: Path) -> None:
+    for path in NANO.iterdir():
+        (tmp_path / "model").mkdir(exist_ok=True)
+        shutil.copy(path, tmp_path / "model")
+    marker = tmp_path / "model" / "vrthinker.json"
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"protocol": "spoken"}))
+    assert "spoken" in refused("grpo", "--model", tmp_path / "model", "--data", "drawn:1", "--out", tmp_path / "run")
+
+
+def test_an_estimate_needs_neither_model_nor_data() -> None:
+    code, lines = train("all", "--preset", "7b", "--estimate", "--gpus", "4", "--set", "grpo.kl=0")
+    assert code == 0
+    heads = [line for line in lines if "on 4 GPUs" in line]
+    assert [line.split()[0] for line in heads] == ["cold-start", "rejection", "grpo"]
+    assert not any(line.split()[0] == "reference" for line in lines)
+    with_reference = train("grpo", "--preset", "7b", "--estimate")[1]
+    assert any(line.split()[0] == "reference" for line in with_reference)
+    small = train("grpo", "--model", "nano", "--estimate", "--gpus", "1")[1]
+    assert any("fits" in line for line in small)

@@ -70,7 +70,8 @@ def step(unsure: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     reports: list[StepReport] = []
     with pytest.MonkeyPatch.context() as patch:
         watched = Watched(patch)
-        made = train_grpo(PAIRS, unsure, OPTIONS, tmp_path_factory.mktemp("grpo"), reports.append)
+        folder = tmp_path_factory.mktemp("grpo")
+        made = train_grpo(PAIRS, unsure, OPTIONS, folder, lambda step: reports.append(step.report))
     (report,) = reports
     return made, report, watched
 

@@ -1,6 +1,8 @@
 """The command `train`: a stage of the paper's training, or all of them, as a run in a folder that goes on after a stop."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,12 +11,15 @@ import typer
 
 from vrthinker_core.commands.arguments import INTERRUPTED, print_error, stop_on_signal
 from vrthinker_core.commands.training.step_progress import StepPace, step_progress
+from vrthinker_core.commands.training.training_data import open_training_data, resolved_model
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 
 if TYPE_CHECKING:
     from vrthinker_core.training.run.config import TrainConfig
-    from vrthinker_core.training.run.run_folder import TrainingRun
+    from vrthinker_core.training.run.processes import Processes
+    from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun
+    from vrthinker_core.training.run.sitting import Listener, Sitting
     from vrthinker_core.training.stages.pipeline import TrainingData
 
 
@@ -34,86 +39,122 @@ class PresetOption(StrEnum):
     SEVEN_B = "7b"
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What concerns one start of a run alone."""
+
+    teacher: str | None
+    minutes: float | None
+    resume: bool
+
+
 def train(
     stage: Annotated[StageOption, typer.Argument(help="The stage; all begins with the cold start.")],
     *,
-    model: Annotated[str, typer.Option(help="Checkpoint to begin with: a folder, a hub id, or nano for the built-in judge.")],
-    data: Annotated[str, typer.Option(help="drawn:SEED, a data set, a table, rows, or a folder of traces.")],
-    out: Annotated[Path, typer.Option(help="Folder of the run: a new one, or that of a run to --resume.")],
-    teacher: Annotated[str | None, typer.Option(help="Judge whose runs the cold start learns from, as --judge elsewhere.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Checkpoint to begin with: a folder, a hub id, or nano for the built-in judge.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="drawn:SEED, a data set, a table, rows, a folder of traces, or that of a teacher.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run: a new one, or that of a run to --resume.")] = None,
+    teacher: Annotated[
+        str | None, typer.Option(help="Judge whose runs the cold start learns from, as --judge elsewhere; scripted on drawn pairs.")
+    ] = None,
     preset: Annotated[PresetOption | None, typer.Option(help="The figures of a size. [default: nano]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out was stopped or killed.")] = False,
     minutes: Annotated[float | None, typer.Option(help="End after so many minutes, with what there is then.")] = None,
     seed: Annotated[int | None, typer.Option(help="Equal seeds train equal judges. [default: 0]")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: grpo.steps=30. May come again.")] = None,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Only say what it takes on GPUs in memory and hours.")] = False,
+    gpus: Annotated[int, typer.Option(help="With --estimate: how many, of 80 GiB each.")] = 8,
 ) -> None:
     """Train a judge: cold start, rejection sampling, GRPO, or all in turn.
 
     Checkpoints are kept every few minutes. A run that was stopped or killed goes on with --resume.
     """
-    from vrthinker_core.backends.built_in import NANO
     from vrthinker_core.training.run.run_folder import TrainingRun
 
     if minutes is not None and not minutes > 0:
         raise BadInput(f"--minutes {minutes} leaves no time: give a number above 0.")
     config = _config(out, preset, seed, changes or [], resume)
-    run = TrainingRun(stage.value, str(NANO) if model == "nano" else model, data)
-    raise typer.Exit(_train(run, config, out, (teacher, minutes, resume)))
+    if estimate:
+        _print_estimate(stage, model, config, gpus)
+        raise typer.Exit(0)
+    if model is None or data is None or out is None:
+        missing = next(name for name, given in (("--model", model), ("--data", data), ("--out", out)) if given is None)
+        raise BadInput(f"{missing} is missing: training takes --model, --data and --out.")
+    run = TrainingRun(stage.value, model, data)
+    raise typer.Exit(_train(run, config, out, Start(teacher, minutes, resume)))
 
 
-def _config(out: Path, preset: PresetOption | None, seed: int | None, changes: list[str], resume: bool) -> "TrainConfig":
+def _print_estimate(stage: StageOption, model: str | None, config: "TrainConfig", gpus: int) -> None:
+    """Memory and hours of the stages; without a model those of Qwen2.5-VL-7B. Raises BadInput and CheckpointError."""
+    from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
+    from vrthinker_core.training.stages.pipeline import STAGES
+    from vrthinker_core.training.trl.estimate import config_plan, estimate, model_shape
+
+    if gpus < 1:
+        raise BadInput(f"--gpus {gpus} trains nothing: give a number from 1 up.")
+    folder = locate(resolved_model(model)) if model is not None else None
+    if folder is not None:
+        check_files(folder)
+    shape = model_shape(folder)
+    for name in STAGES:
+        if stage.value in (name, "all"):
+            for line in estimate(shape, config_plan(name, config, gpus)).lines():
+                print(line)
+
+
+def _config(out: Path | None, preset: PresetOption | None, seed: int | None, changes: list[str], resume: bool) -> "TrainConfig":
     """What was chosen; that of the run which goes on, where nothing was."""
     from vrthinker_core.training.run.config import CONFIG, changed_config, preset_config, read_config
 
-    if resume and preset is None and seed is None and not changes and (out / CONFIG).is_file():
+    if resume and out is not None and preset is None and seed is None and not changes and (out / CONFIG).is_file():
         return read_config(out)
     seeds = [] if seed is None else [f"seed={seed}"]
     return changed_config(preset_config(preset.value if preset else "nano"), [*changes, *seeds])
 
 
-def _train(run: "TrainingRun", config: "TrainConfig", out: Path, start: tuple[str | None, float | None, bool]) -> int:
+def _train(run: "TrainingRun", config: "TrainConfig", out: Path, start: Start) -> int:
     """Open everything and train; gives the exit status."""
+    from vrthinker_core.training.run.processes import launched_processes
     from vrthinker_core.training.run.run_folder import open_run_folder
-    from vrthinker_core.training.run.sitting import begin_sitting
-    from vrthinker_core.training.stages.pipeline import train_all, train_stage
 
-    teacher, minutes, resume = start
-    data = _data(run, config, teacher)
+    data = open_training_data(run, config, start.teacher)
     files = data.pairs if isinstance(data.pairs, AbstractContextManager) else nullcontext()
-    with files, open_run_folder(out, run, config, resume=resume) as folder, stop_on_signal() as stopped:
+    processes = launched_processes()
+    opened = open_run_folder(out, run, config, resume=start.resume, processes=processes)
+    with files, opened as folder, stop_on_signal() as stopped:
         if folder.state.done:
-            print(encodable(f"This run is done: {folder.result}"))
+            _say(processes, f"This run is done: {folder.result}")
             return 0
-        with step_progress(StepPace(minutes)) as tell:
-            sitting = begin_sitting(stopped, minutes, tell)
-            if run.stage == "all":
-                made = train_all(run.model, data, config, folder, sitting)
-            else:
-                assert run.stage != "base", "no choice of the command"
-                made = train_stage(run.stage, run.model, data, config, folder, sitting)
+        with step_progress(StepPace(start.minutes)) as tell:
+            made = _run_stages(data, config, folder, _sitting(stopped, start, tell, processes))
     if made is None:
-        print_error(f"Stopped; go on with --resume --out {encodable(str(out))}.")
+        print_error(f"Stopped; go on with --resume --out {encodable(str(out))}." if processes.main else "")
         return INTERRUPTED
-    print(encodable(f"Trained: {made}"))
+    _say(processes, f"Trained: {made}")
     return 0
 
 
-def _data(run: "TrainingRun", config: "TrainConfig", teacher: str | None) -> "TrainingData":
-    """The pairs, and the teacher where a stage needs one. Raises BadInput and CheckpointError before a weight is read."""
-    from vrthinker_core.backends import open_backend
-    from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
-    from vrthinker_core.backends.local.checkpoint.marker import read_marker
-    from vrthinker_core.dialects import make_dialect
-    from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
-    from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
-    from vrthinker_core.training.stages.cold_start import Teacher
-    from vrthinker_core.training.stages.pipeline import TrainingData
+def _run_stages(data: "TrainingData", config: "TrainConfig", folder: "RunFolder", sitting: "Sitting") -> Path | None:
+    from vrthinker_core.training.stages.pipeline import train_all, train_stage
 
-    if teacher is None and run.stage in ("cold-start", "all"):
-        raise BadInput("The cold start learns from the runs of another judge: name it with --teacher.")
-    folder = locate(run.model)
-    check_files(folder)
-    protocol = chosen_protocol(config.settings, read_marker(folder, run.model).protocols)
-    pairs = open_pairs(run.data, frame_layout(make_dialect(config.settings, protocol)))
-    judge = Teacher(teacher, open_backend(teacher)) if teacher is not None else None
-    return TrainingData(run.data, pairs, judge)
+    stage, source = folder.state.stage, resolved_model(folder.state.model)
+    if stage == "all":
+        return train_all(source, data, config, folder, sitting)
+    assert stage != "base", "no choice of the command"
+    return train_stage(stage, source, data, config, folder, sitting)
+
+
+def _sitting(stopped: Callable[[], bool], start: Start, tell: "Listener", processes: "Processes") -> "Sitting":
+    from vrthinker_core.training.run.sitting import begin_sitting
+
+    return begin_sitting(stopped, start.minutes, tell, print_error) if processes.main else begin_sitting(stopped, start.minutes)
+
+
+def _say(processes: "Processes", line: str) -> None:
+    """A line on standard output, once."""
+    if processes.main:
+        print(encodable(line))

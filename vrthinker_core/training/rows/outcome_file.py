@@ -67,6 +67,19 @@ def read_outcomes(folder: Path) -> list[Outcome]:
     return _outcomes(lines[1:], path)
 
 
+def read_job(folder: Path) -> dict[str, Any]:
+    """Whose runs a folder holds: the values its first line says. Raises BadInput."""
+    try:
+        head = json.loads(_lines(folder / OUTCOMES)[0])
+    except OSError as error:
+        raise BadInput(f"{folder} holds no runs of a teacher: {error.strerror or error}.") from None
+    except (ValueError, IndexError):
+        head = None
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise BadInput(f"{folder / OUTCOMES} is no list of outcomes that is known here.")
+    return head
+
+
 def _outcomes(lines: list[bytes], path: Path) -> list[Outcome]:
     found: dict[tuple[int, int], Outcome] = {}
     for number, line in enumerate(lines, start=2):

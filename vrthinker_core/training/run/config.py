@@ -27,6 +27,7 @@ Positive = Annotated[float, Gt(0)]
 Share = Annotated[float, Ge(0), Le(1)]
 NotNegative = Annotated[float, Ge(0)]
 PresetName = Literal["nano", "7b"]
+EngineName = Literal["auto", "own", "trl"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +73,25 @@ class RejectionConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class TrlConfig:
+    """What only GRPO in TRL has."""
+
+    tokens: Count = 16_384  # Of a rollout after its first prompt: replies, and the frames that were asked for
+    lora: Annotated[int, Ge(0)] = 0  # Rank of adapters in the language half, merged at the end; 0 trains all weights
+    vllm: Literal["", "colocate", "server"] = ""  # Where rollouts are generated; "" by the trainer itself
+    vllm_memory: Share = 0.3  # Of each GPU, with colocate
+    vllm_url: str = "http://127.0.0.1:8000"  # With server
+
+
+@dataclass(frozen=True, slots=True)
 class GrpoConfig:
     """Stage 3: group relative policy optimisation with the paper's reward."""
 
     optimizer: OptimizerConfig
     pairs: Count  # With mixed rewards, a step (paper: 64)
     micro_batch: Count  # Rows in one forward pass
+    engine: EngineName = "auto"  # TRL's trainer or a loop of our own; auto: TRL where there is a GPU and TRL is installed
+    trl: TrlConfig = field(default_factory=TrlConfig)
     samples: Annotated[int, Ge(2)] = 8  # Of each pair
     steps: Count = 300
     redraws: Count = 3  # Batches of pairs drawn at most for a step, until enough groups are mixed
@@ -123,6 +137,7 @@ class TrainConfig:
     seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
     settings: Settings = field(default_factory=Settings)  # Of every deliberation; the stages choose the temperature
     frozen_eyes: bool = True  # The vision tower is not trained after `base`
+    gradient_checkpointing: bool = False  # Layers are computed again in the backward pass; not in the loop of our own
     checkpoint_minutes: Positive = 3.0  # Between two checkpoints
     gates: GateConfig = field(default_factory=GateConfig)
     shares: TimeShares = field(default_factory=TimeShares)
@@ -155,6 +170,7 @@ def _seven_billion() -> TrainConfig:
         cold_start=ColdStartConfig(sft),
         rejection=RejectionConfig(sft, pairs=20_000, samples=8),
         grpo=GrpoConfig(OptimizerConfig(1e-6, warm_up=0.0, beta2=0.999), pairs=64, micro_batch=1, steps=300, bf16=True),
+        gradient_checkpointing=True,
         checkpoint_minutes=15.0,
     )
 

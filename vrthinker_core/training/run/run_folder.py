@@ -11,11 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from safetensors import SafetensorError
+
 from vrthinker_core.atomic_file import hold_folder, remove_parts
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import write_atomically
 from vrthinker_core.training.run.config import CONFIG, TrainConfig, config_difference, read_config, write_config
+from vrthinker_core.training.run.processes import ALONE, Processes
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -45,6 +48,7 @@ class RunFolder:
     """A folder of a training run, made ready."""
 
     path: Path
+    processes: Processes = ALONE  # That train together; the main one alone writes here
 
     @property
     def checkpoints(self) -> Path:
@@ -73,11 +77,13 @@ class RunFolder:
 
     def finish(self, made: Path) -> Path:
         """Put the checkpoint in `made`, a folder beside the result, in its place, whole; the run is done then. Raises OSError."""
-        if self.result.exists():
-            shutil.rmtree(self.result)
-        made.rename(self.result)
-        _sync(self.path)
-        _write_state(self.path, replace(self.state, done=True))
+        if self.processes.main:
+            if self.result.exists():
+                shutil.rmtree(self.result)
+            made.rename(self.result)
+            _sync(self.path)
+            _write_state(self.path, replace(self.state, done=True))
+        self.processes.wait()
         return self.result
 
 
@@ -101,12 +107,18 @@ def read_state(out: Path) -> TrainingRun:
 
 
 @contextmanager
-def open_run_folder(out: Path, run: TrainingRun, config: TrainConfig, *, resume: bool) -> Iterator[RunFolder]:
-    """The folder of `run`, held until the block ends or the process dies.
+def open_run_folder(
+    out: Path, run: TrainingRun, config: TrainConfig, *, resume: bool, processes: Processes = ALONE
+) -> Iterator[RunFolder]:
+    """The folder of `run`, held by the main process until the block ends or it dies.
 
     `resume` goes on with the same run, and begins it where nothing is there yet. Raises BadInput for a folder that another process
     writes, that holds anything else, or that holds this run and is not to be resumed; and when the disk is full.
     """
+    if not processes.main:
+        processes.wait()  # until the main process has made it ready; where it is refused, the launcher ends all of them
+        yield RunFolder(out, processes)
+        return
     try:
         out.mkdir(parents=True, exist_ok=True)
         with hold_folder(out):
@@ -115,13 +127,15 @@ def open_run_folder(out: Path, run: TrainingRun, config: TrainConfig, *, resume:
             if before is None:
                 write_config(out, config)
             _write_state(out, replace(before or run, starts=(before or run).starts + 1))
-            folder = RunFolder(out)
+            folder = RunFolder(out, processes)
             for inside in (folder.checkpoints, folder.rollouts):
                 inside.mkdir(exist_ok=True)
                 remove_parts(inside)
+            processes.wait()
             yield folder
-    except OSError as error:
-        raise BadInput(f"Cannot write to {out}: {error.strerror or error}. What was saved before is there still.") from None
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
+        raise BadInput(f"Cannot write to {out}: {reason}. What was saved before is there still.") from None
 
 
 @contextmanager

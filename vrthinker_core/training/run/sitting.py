@@ -18,6 +18,10 @@ def nobody(_: StepMetrics, __: int) -> None:
     """Nobody listens."""
 
 
+def silence(_: str) -> None:
+    """Nobody hears it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sitting:
     """One start of a run, or of one stage of it."""
@@ -25,6 +29,7 @@ class Sitting:
     stopped: Callable[[], bool] = never  # Whether somebody asked it to stop: what is left is for another sitting
     deadline: float | None = None  # On the clock of `time.monotonic`; the stage is done with what it has then. None for no limit
     tell: Listener = nobody
+    say: Callable[[str], None] = silence  # Hears sentences: how the stage is run, and alarms
 
     @property
     def over(self) -> bool:
@@ -42,6 +47,8 @@ class Sitting:
         return self if left is None else replace(self, deadline=time.monotonic() + left * share)
 
 
-def begin_sitting(stopped: Callable[[], bool], minutes: float | None, tell: Listener = nobody) -> Sitting:
+def begin_sitting(
+    stopped: Callable[[], bool], minutes: float | None, tell: Listener = nobody, say: Callable[[str], None] = silence
+) -> Sitting:
     """A sitting that begins now and lasts so many minutes, None for as long as it takes."""
-    return Sitting(stopped, None if minutes is None else time.monotonic() + minutes * 60, tell)
+    return Sitting(stopped, None if minutes is None else time.monotonic() + minutes * 60, tell, say)

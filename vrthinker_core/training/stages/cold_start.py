@@ -6,13 +6,14 @@ from pathlib import Path
 
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
+from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
-from vrthinker_core.training.run.sitting import Sitting
+from vrthinker_core.training.run.sitting import Sitting, silence
 from vrthinker_core.training.stages.sft_stages import fine_tune, rows_of
-from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
+from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, kept_rollouts, run_teacher
 
 TEACHER = "teacher"  # Folder of the teacher's runs
 TEACHER_SHARE = 0.4  # Of the time of a sitting: the rest is for learning
@@ -28,16 +29,27 @@ class Teacher:
     judge: Backend | BackendOfPair
 
 
-def cold_start(
-    source: str, pairs: PairSet, teacher: Teacher, config: TrainConfig, folder: RunFolder, sitting: Sitting
-) -> Path | None:
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """A teacher, and the pairs that it is given."""
+
+    pairs: PairSet
+    teacher: Teacher
+
+
+def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
     """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput."""
-    out = folder.path / TEACHER
-    _let_teach(pairs, teacher, config, out, sitting.part(TEACHER_SHARE))
-    if sitting.stopped():
-        return None
-    kept = [outcome for outcome in read_outcomes(out) if outcome.kept][: config.cold_start.traces]
-    rows = rows_of(out, pairs, kept, source, keep_tokens=False)
+    if isinstance(lessons, ReadyRuns):
+        rollouts = lessons.kept(config.cold_start.traces, sitting.say if folder.processes.main else silence)
+    else:
+        out = folder.path / TEACHER
+        if folder.processes.main:
+            _let_teach(lessons.pairs, lessons.teacher, config, out, sitting.part(TEACHER_SHARE))
+        if folder.processes.agreed(sitting.stopped()):
+            return None
+        kept = [outcome for outcome in read_outcomes(out) if outcome.kept]
+        rollouts = kept_rollouts(out, lessons.pairs, kept[: config.cold_start.traces], keep_tokens=False)
+    rows = rows_of(rollouts, source)
     return fine_tune(rows, source, config.cold_start.sft, config, folder, sitting)
 
 

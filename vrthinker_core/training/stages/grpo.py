@@ -1,4 +1,7 @@
-"""The third stage on a processor: GRPO as a run that goes on after a stop, to the very weights it would have had without one."""
+"""The third stage: GRPO in TRL where there is a GPU, else in a loop of our own, a run that goes on after a stop.
+
+Ours goes on to the very weights it would have had without one.
+"""
 
 import copy
 import time
@@ -11,42 +14,77 @@ import numpy as np
 import torch
 
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.errors import BadInput
 from vrthinker_core.training.frozen_eyes import collate_features, freeze_eyes
-from vrthinker_core.training.grpo_loop import Group, GrpoOptions, Learner, StepReport, draw_groups, train_step
+from vrthinker_core.training.grpo_loop import GrpoOptions, Learner, draw_groups, train_step
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet, in_training_order
-from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics
+from vrthinker_core.training.monitor.metrics import StepMetrics
+from vrthinker_core.training.monitor.rollout_traces import RolloutTraces
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run.checkpoints import CheckpointFiles, LoopState
-from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig
+from vrthinker_core.training.run.config import EngineName, OptimizerConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder, new_checkpoint
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.run.training_memory import require_training_memory
+from vrthinker_core.training.stages.group_figures import with_groups
+from vrthinker_core.training.stages.stage_record import StageRecord
+from vrthinker_core.training.stages.trl_grpo import STAGE, train_with_trl
 from vrthinker_core.training.token_rows import collate
+from vrthinker_core.training.trl.sft import has_trl
 from vrthinker_core.training.trl.trainer_checkpoints import quiet_libraries
 
-STAGE = "grpo"
+SENTENCES = {
+    "trl": "GRPO runs in TRL, in {processes}.",
+    "own": "GRPO runs in the loop of this package, which is quicker on a processor; grpo.engine=trl takes TRL.",
+}
+
+
+def run_grpo(
+    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting, shown: LabelledPair | None = None
+) -> Path | None:
+    """Train the checkpoint `source` (a folder or hub id); gives the trained one, None where the sitting was stopped before the end.
+
+    `shown`: the pair whose rollouts are kept now and then as traces. Raises BadInput and CheckpointError.
+    """
+    engine, processes = chosen_engine(config), folder.processes.count
+    if folder.processes.main:
+        sitting.say(SENTENCES[engine].format(processes="one process" if processes == 1 else f"{processes} processes"))
+    ordered = in_training_order(pairs, config.seed)
+    if engine == "trl":
+        return train_with_trl(source, ordered, config, folder, sitting)
+    if processes > 1:
+        raise BadInput("The loop of this package trains in one process: start one, or choose TRL with --set grpo.engine=trl.")
+    return _train_here(source, ordered, config, folder, sitting, shown)
+
+
+def chosen_engine(config: TrainConfig) -> EngineName:
+    """Which of both trains: never "auto"."""
+    if config.grpo.engine != "auto":
+        return config.grpo.engine
+    return "trl" if torch.cuda.is_available() and has_trl() else "own"
 
 
 @quiet_libraries()
-def run_grpo(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
-    """Train the checkpoint `source` (a folder or hub id); gives the trained one, None where the sitting was stopped before the end.
+def _train_here(
+    source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting, shown: LabelledPair | None
+) -> Path | None:
+    """Every step follows from seed, number of the step and number of the first pair alone.
 
-    Every step follows from seed, number of the step and number of the first pair alone, so a run that was killed and goes on from
-    a checkpoint ends, bit for bit, with the weights of one that was not. Raises BadInput and CheckpointError.
+    So a run that was killed and goes on from a checkpoint ends, bit for bit, with the weights of one that was not.
     """
-    require_training_memory(source)
+    require_training_memory(source, reference=config.grpo.kl > 0)
     learner = make_learner(source, config)
     state = LoopState(learner.policy, learner.optimizer)
     files = CheckpointFiles(folder.checkpoints, config.checkpoint_minutes)
     files.restore(state)
     last_saved = state.step
-    ordered = in_training_order(pairs, config.seed)
-    with MetricsWriter(folder.path, config.trackio) as writer:
+    with StageRecord(folder, config, sitting, state.step) as record:
+        if state.step == 0:
+            _show(shown, state, learner, config, folder)
         while state.step < config.grpo.steps and not sitting.over:
-            metrics = _step(state, learner, ordered, config)
-            writer.write(metrics)
-            sitting.tell(metrics, config.grpo.steps)
+            record.add(_step(state, learner, pairs, config), config.grpo.steps)
+            _show(shown, state, learner, config, folder)
             if files.due:
                 files.save(state)
                 last_saved = state.step
@@ -119,7 +157,15 @@ def _step(state: LoopState, learner: Learner, pairs: PairSet, config: TrainConfi
     report = train_step(mixed, len(played), learner, options)
     state.step += 1
     metrics = StepMetrics(STAGE, state.step, time.monotonic() - begun, report.loss, rate)
-    return _with_groups(metrics, report, played, options)
+    return with_groups(metrics, report, played, options.pairs)
+
+
+def _show(pair: LabelledPair | None, state: LoopState, learner: Learner, config: TrainConfig, folder: RunFolder) -> None:
+    """Keep rollouts of the pair, where it is time."""
+    traces = RolloutTraces(folder.path, pair, config.grpo.shown_every) if pair is not None else None
+    if traces is not None and traces.is_due(state.step):
+        settings = replace(config.settings, temperature=config.grpo.temperature, seed=config.seed)
+        traces.keep(STAGE, state.step, learner.judge, settings)
 
 
 def _from(pairs: PairSet, state: LoopState) -> Iterator[LabelledPair]:
@@ -127,17 +173,3 @@ def _from(pairs: PairSet, state: LoopState) -> Iterator[LabelledPair]:
     while True:
         state.position += 1
         yield pairs.pair(state.position - 1)
-
-
-def _with_groups(metrics: StepMetrics, report: StepReport, played: list[Group], options: GrpoOptions) -> StepMetrics:
-    """The figures of all rollouts that were played, not only of those that taught something."""
-    rollouts = [rollout for group in played for rollout in group.rollouts]
-    rewards = [reward for group in played for reward in group.rewards]
-    known = replace(
-        metrics,
-        entropy=report.entropy,
-        kl=report.kl,
-        mixed=sum(any(group.advantages) for group in played) / max(1, len(played)),
-        redrawn=max(0, len(played) - options.pairs),
-    )
-    return known.with_rollouts(rollouts, rewards)

@@ -6,13 +6,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.traces import write_atomically
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
+from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
+from vrthinker_core.training.monitor.metrics import read_metrics
+from vrthinker_core.training.monitor.rollout_traces import RolloutTraces
+from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run.config import TimeShares, TrainConfig
 from vrthinker_core.training.run.run_folder import RESULT, RunFolder, TrainingRun, new_checkpoint, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.stages.cold_start import Teacher, cold_start
+from vrthinker_core.training.run.training_memory import require_training_memory
+from vrthinker_core.training.stages.cold_start import Lessons, Teacher, cold_start
 from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_start, measure_judge
 from vrthinker_core.training.stages.grpo import run_grpo
 from vrthinker_core.training.stages.pair_parts import part_of
@@ -29,21 +36,50 @@ class TrainingData:
     """What the stages learn from."""
 
     name: str  # As it was given
-    pairs: PairSet
-    teacher: Teacher | None = None  # Needed by the cold start
+    pairs: PairSet | None  # None where only the cold start is wanted, and its runs are there already
+    teacher: Teacher | None = None  # The cold start learns from its runs over the pairs,
+    ready: ReadyRuns | None = None  # or from these
 
 
 def train_stage(
     stage: TrainedStage, source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, sitting: Sitting
 ) -> Path | None:
     """One stage over its part of the data; gives the trained checkpoint, None where the sitting was stopped. Raises BadInput."""
-    pairs = part_of(data.pairs, stage, config.gates.pairs)
+    part, shown = None, None
+    if data.pairs is not None:
+        part = part_of(data.pairs, stage, config.gates.pairs)
+        shown = part_of(data.pairs, "held-out", config.gates.pairs).pair(0)
     if stage == "grpo":
-        return run_grpo(source, pairs, config, folder, sitting)
+        assert part is not None, "the command opens them"
+        return run_grpo(source, part, config, folder, sitting, shown)
+    alone = folder.processes.count == 1
+    if alone:
+        require_training_memory(source, reference=False, device="cuda" if torch.cuda.is_available() else "cpu")
     if stage == "rejection":
-        return rejection(source, pairs, config, folder, sitting)
+        assert part is not None, "the command opens them"
+        made = rejection(source, part, config, folder, sitting)
+    else:
+        made = cold_start(source, _lessons(data, part), config, folder, sitting)
+    if made is not None and shown is not None and alone:
+        _show_result(made, shown, config, folder)
+    return made
+
+
+def _lessons(data: TrainingData, part: PairSet | None) -> Lessons | ReadyRuns:
+    if data.ready is not None:
+        return data.ready
+    assert part is not None, "the command opens them"
     assert data.teacher is not None, "the command asks for one"
-    return cold_start(source, pairs, data.teacher, config, folder, sitting)
+    return Lessons(part, data.teacher)
+
+
+def _show_result(made: Path, pair: LabelledPair, config: TrainConfig, folder: RunFolder) -> None:
+    """Keep rollouts of what a stage trained, named by its last step."""
+    steps = [metrics.step for metrics in read_metrics(folder.path)]
+    judge = TransformersBackend.load(str(made))
+    settings = replace(config.settings, temperature=config.grpo.temperature, seed=config.seed)
+    RolloutTraces(folder.path, pair).keep(folder.state.stage, max(steps, default=0), judge, settings)
+    judge.close()
 
 
 def train_all(source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
@@ -51,19 +87,23 @@ def train_all(source: str, data: TrainingData, config: TrainConfig, folder: RunF
 
     Each has its share of the time that is left. Raises BadInput where a gate is not passed.
     """
-    model, begun_with = source, source
+    model, begun_with = source, folder.state.model
+    assert data.pairs is not None, "the command opens them"
     for number, stage in enumerate(STAGES):
         share = share_of(STAGES[number:], config.shares)
         state = TrainingRun(stage, begun_with, data.name)
-        with open_run_folder(folder.path / stage, state, config, resume=True) as inner:
+        with open_run_folder(folder.path / stage, state, config, resume=True, processes=folder.processes) as inner:
             done = inner.result if inner.state.done else train_stage(stage, model, data, config, inner, sitting.part(share))
-            if done is None or (sitting.stopped() and stage != STAGES[-1]):
+            if done is None or (folder.processes.agreed(sitting.stopped()) and stage != STAGES[-1]):
                 return None
             if stage == "cold-start":
                 check_cold_start(_held_out(inner, data.pairs, config), config.gates)
         model, begun_with = str(done), f"the result of {stage}"
-    with new_checkpoint(folder) as made:
-        shutil.copytree(model, made, dirs_exist_ok=True)
+    if folder.processes.main:
+        with new_checkpoint(folder) as made:
+            shutil.copytree(model, made, dirs_exist_ok=True)
+    else:
+        folder.processes.wait()
     return folder.result
 
 
@@ -76,10 +116,14 @@ def share_of(stages: tuple[TrainedStage, ...], shares: TimeShares) -> float:
 def _held_out(folder: RunFolder, pairs: PairSet, config: TrainConfig) -> HeldOutFigures:
     """The figures of a stage's result, measured once."""
     path = folder.path / FIGURES
-    if path.exists():
-        return HeldOutFigures(**json.loads(path.read_bytes()))
+    if folder.processes.main and not path.exists():
+        _measure(folder, pairs, config)
+    folder.processes.wait()
+    return HeldOutFigures(**json.loads(path.read_bytes()))
+
+
+def _measure(folder: RunFolder, pairs: PairSet, config: TrainConfig) -> None:
     judge = TransformersBackend.load(str(folder.path / RESULT))
     settings = replace(config.settings, temperature=1.0, seed=config.seed)
     figures = measure_judge(judge, part_of(pairs, "held-out", config.gates.pairs), settings, config.gates)
-    write_atomically(path, json.dumps(asdict(figures), indent=1).encode())
-    return figures
+    write_atomically(folder.path / FIGURES, json.dumps(asdict(figures), indent=1).encode())

@@ -1,30 +1,42 @@
 """What the first two stages share: runs that passed the filters become token rows, and token rows train the judge."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import nan
 from pathlib import Path
 
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.filters import Outcome
-from vrthinker_core.training.labelled_pairs.pair_set import PairSet
-from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics
+from vrthinker_core.training.monitor.metrics import StepMetrics
+from vrthinker_core.training.rollouts import Rollout
+from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.training.run.config import SftConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.teacher import kept_rollouts
+from vrthinker_core.training.stages.stage_record import stage_record
 from vrthinker_core.training.token_rows import TokenRow, token_rows
 from vrthinker_core.training.trl.sft import SftOptions, train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 
 
-def rows_of(out: Path, pairs: PairSet, chosen: Sequence[Outcome], source: str, *, keep_tokens: bool) -> list[TokenRow]:
-    """The token rows of chosen runs, as the tokenizer of `source` has them. Raises BadInput where there are none."""
+def rows_of(rollouts: Iterable[Rollout], source: str) -> list[TokenRow]:
+    """The token rows of the rollouts, as the tokenizer of `source` has them.
+
+    Raises BadInput where there are none, or one is of a protocol that the model was not made for.
+    """
     judge = TransformersBackend.load(source, device="cpu")
-    rollouts = kept_rollouts(out, pairs, chosen, keep_tokens=keep_tokens)
-    rows = [row for rollout in rollouts for row in token_rows(rollout, judge.loaded)]
+    rows: list[TokenRow] = []
+    try:
+        for rollout in rollouts:
+            if rollout.run.started.dialect not in judge.protocols:
+                raise BadInput(
+                    f"A run speaks {rollout.run.started.dialect}, and the model was made for {' and '.join(judge.protocols)}: "
+                    "take runs of that protocol."
+                )
+            rows += token_rows(rollout, judge.loaded)
+    except NotForTraining as error:
+        raise BadInput(f"A kept run cannot be learnt from: {error}.") from None
     if not rows:
         raise BadInput("No run passes the filters, so there is nothing to learn from: give more pairs, or a better teacher.")
     return rows
@@ -34,26 +46,26 @@ def fine_tune(
     rows: Sequence[TokenRow], source: str, sft: SftConfig, config: TrainConfig, folder: RunFolder, sitting: Sitting
 ) -> Path | None:
     """Train on the rows; gives the result, None where the sitting was stopped before the end. Raises BadInput."""
-    options = sft_options(sft, config)
+    options = sft_options(sft, config, folder.processes.count)
     stage = folder.state.stage
-    with MetricsWriter(folder.path, config.trackio) as writer:
+    with stage_record(folder, config, sitting) as record:
         last = time.monotonic()
 
         def report(pace: TrainerPace) -> bool:
             nonlocal last
+            assert record is not None, "only the main process reports"
             now = time.monotonic()
-            metrics = StepMetrics(stage, pace.step, now - last, nan if pace.loss is None else pace.loss)
+            loss = nan if pace.loss is None else pace.loss
+            record.add(StepMetrics(stage, pace.step, now - last, loss, pace.learning_rate, entropy=pace.entropy), pace.steps)
             last = now
-            writer.write(metrics)
-            sitting.tell(metrics, pace.steps)
             return sitting.over
 
         made = train_sft(rows, locate(source), options, folder.checkpoints, report)
-    return None if sitting.stopped() else folder.finish(made)
+    return None if folder.processes.agreed(sitting.stopped()) else folder.finish(made)
 
 
-def sft_options(sft: SftConfig, config: TrainConfig) -> SftOptions:
-    """What the trainer is told."""
+def sft_options(sft: SftConfig, config: TrainConfig, processes: int = 1) -> SftOptions:
+    """What the trainer is told in each of so many processes."""
     optimizer = sft.optimizer
     return SftOptions(
         epochs=sft.epochs,
@@ -61,10 +73,14 @@ def sft_options(sft: SftConfig, config: TrainConfig) -> SftOptions:
         warmup=optimizer.warm_up,
         batch=sft.batch,
         accumulate=sft.accumulation,
+        schedule=optimizer.schedule,
+        beta2=optimizer.beta2,
         weight_decay=optimizer.weight_decay,
+        max_grad_norm=optimizer.max_grad_norm,
         bf16=sft.bf16,
         frozen_eyes=config.frozen_eyes,
-        features=config.frozen_eyes and config.preset == "nano",
+        features=config.frozen_eyes and config.preset == "nano" and processes == 1,
+        gradient_checkpointing=config.gradient_checkpointing,
         save_minutes=config.checkpoint_minutes,
         seed=config.seed,
     )

@@ -5,12 +5,14 @@ gradients and optimizer evenly; layers are computed again in the backward pass.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+from vrthinker_core.training.run.config import TrainConfig
 
 GIB = 2**30
 FLOAT, HALF = 4, 2  # Bytes
@@ -52,6 +54,7 @@ class TrainingPlan:
     batch: int = 1  # Rows in one forward pass
     frozen_eyes: bool = True
     lora: int = 0  # Weights of adapters; 0 trains all
+    reference: bool = True  # With `grpo` and without adapters: a second model, which the KL term compares with
     live: int = 32  # Rollouts that one GPU generates at a time
     flops: float = 989e12  # Of a GPU in bfloat16, as its maker says
     share: float = 0.3  # Of them that training reaches
@@ -68,6 +71,22 @@ def stage_plan(stage: StageName, gpus: int = 8, gpu_gib: float = 80.0) -> Traini
     sizes = {"cold-start": (1200, 1, 0), "rejection": (20_000, 1, 160_000), "grpo": (512, 300, 0)}
     rollouts, steps, played = sizes[stage]
     return TrainingPlan(stage, gpus, gpu_gib, rollouts, steps, played)
+
+
+def config_plan(stage: StageName, config: TrainConfig, gpus: int, gpu_gib: float = 80.0) -> TrainingPlan:
+    """What a configuration asks for."""
+    plan = replace(stage_plan(stage, gpus, gpu_gib), frozen_eyes=config.frozen_eyes)
+    if stage == "grpo":
+        grpo = config.grpo
+        plan = replace(plan, rollouts=grpo.pairs * grpo.samples, steps=grpo.steps)
+        return replace(plan, batch=grpo.micro_batch, reference=grpo.kl > 0)
+    if stage == "cold-start":
+        sft = config.cold_start.sft
+        return replace(plan, rollouts=round(config.cold_start.traces * sft.epochs), batch=sft.batch)
+    rejection, sft = config.rejection, config.rejection.sft
+    played = rejection.pairs * rejection.samples
+    rows = round(min(played, rejection.pairs * rejection.per_pair) * sft.epochs)
+    return replace(plan, rollouts=rows, played=played, batch=sft.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +154,7 @@ def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]
     yield "weights", shape.weights * FLOAT / plan.gpus / GIB
     yield "gradients", learning * FLOAT / plan.gpus / GIB
     yield "optimizer", 2 * learning * FLOAT / plan.gpus / GIB
-    if plan.stage == "grpo" and not plan.lora:
+    if plan.stage == "grpo" and plan.reference and not plan.lora:
         yield "reference", shape.weights * FLOAT / plan.gpus / GIB
     inputs = shape.layers * shape.hidden * HALF  # What each layer was given, of one token
     one_layer = (12 * shape.hidden + 4 * shape.inner) * HALF  # That is computed again
@@ -151,7 +170,7 @@ def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]
     patches = 4 * plan.pictures * plan.picture_tokens
     passes = 8 if plan.lora == 0 else 6  # FLOPs a weight and token: forward, again, backward
     look = (2 if plan.frozen_eyes else 8) * shape.vision * patches
-    reference = (2 * shape.language * plan.tokens + 2 * shape.vision * patches) if plan.stage == "grpo" else 0
+    reference = (2 * shape.language * plan.tokens + 2 * shape.vision * patches) if plan.stage == "grpo" and plan.reference else 0
     speed = plan.gpus * plan.flops * plan.share * 3600
     yield "training", rows * (passes * shape.language * plan.tokens + look + reference) / speed
     played = rows if plan.stage == "grpo" else plan.played

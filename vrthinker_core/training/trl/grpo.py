@@ -27,8 +27,8 @@ from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.training.trl.chat_template import picture_processor
 from vrthinker_core.training.trl.rollout_rewards import RolloutRewards
-from vrthinker_core.training.trl.sft import has_trl, save_trained
-from vrthinker_core.training.trl.trainer_checkpoints import TimedCheckpoints, last_whole, quiet_libraries, train_from
+from vrthinker_core.training.trl.sft import SCHEDULES, has_trl, save_trained
+from vrthinker_core.training.trl.trainer_checkpoints import TimedCheckpoints, agreed_end, last_whole, quiet_libraries, train_from
 from vrthinker_core.types import Settings
 
 LORA_LAYERS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
@@ -43,6 +43,10 @@ class TrlGrpoOptions:
     samples: int = 8  # Of each pair
     learning_rate: float = 1e-6
     warmup: float = 0.0  # Share of the steps
+    schedule: Literal["cosine", "constant"] = "constant"  # Of the learning rate after the warm-up
+    beta2: float = 0.999  # Of AdamW
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
     kl: float = 0.01  # β
     clip: float = 0.2
     batch: int = 1  # Rollouts in one forward pass, on each GPU
@@ -61,15 +65,28 @@ class TrlGrpoOptions:
     settings: Settings = field(default_factory=lambda: Settings(window="all"))
 
 
+@dataclass(frozen=True, slots=True)
+class TrlStep:
+    """A step that is done, from 1 on."""
+
+    number: int
+    learning_rate: float | None
+    report: StepReport
+
+
 @quiet_libraries()
 def train_grpo(
-    pairs: PairSet, checkpoint: Path, options: TrlGrpoOptions, folder: Path, report: Callable[[StepReport], None] = lambda _: None
+    pairs: PairSet,
+    checkpoint: Path,
+    options: TrlGrpoOptions,
+    folder: Path,
+    report: Callable[[TrlStep], bool | None] = lambda _: None,
 ) -> Path:
     """Train the judge of `checkpoint`; gives `folder/model`, which the product opens.
 
     Step s learns from pairs s * `options.pairs` on, so `pairs` should be in the order of training. Goes on from the last whole
-    checkpoint in `folder/trainer`. `report` is told, after each step, of the groups of this process. Raises BadInput and
-    CheckpointError.
+    checkpoint in `folder/trainer`. `report` is told, after each step, of the groups of the main process; where it gives True,
+    training ends there with a checkpoint. Raises BadInput and CheckpointError.
     """
     if not has_trl():
         raise BadInput("GRPO on GPUs takes TRL: run pip install -e '.[train]'.")
@@ -80,7 +97,8 @@ def train_grpo(
     opened.model.model.visual.requires_grad_(not options.frozen_eyes)
     trainer, rewards = _trainer(pairs, opened, options, arguments, adapters)
     subject = f"{checkpoint.name} {[getattr(options, name) for name in options.__slots__ if name not in _MAY_CHANGE]}"
-    begun = last_whole(folder / "trainer", subject)
+    with arguments.main_process_first():  # what is not whole is removed once
+        begun = last_whole(folder / "trainer", subject)
     for callback in (TimedCheckpoints(folder / "trainer", subject, options.save_minutes), StepReports(rewards, report)):
         trainer.add_callback(callback)
     trainer.remove_callback(PrinterCallback)
@@ -116,17 +134,21 @@ def _trainer(
 
 
 class StepReports(TrainerCallback):
-    """Tells of each step what it learnt from."""
+    """Tells of each step what it learnt from, in the main process; where it gives True, training ends there with a checkpoint."""
 
-    def __init__(self, rewards: RolloutRewards, report: Callable[[StepReport], None]) -> None:
+    def __init__(self, rewards: RolloutRewards, report: Callable[[TrlStep], bool | None]) -> None:
         self._rewards, self._report = rewards, report
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: object) -> None:  # noqa: ARG002
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: object) -> None:
         """A step ends with its log."""
-        if logs and "loss" in logs:
-            groups = self._rewards.taken()
-            entropy, kl = float(logs.get("entropy", 0.0)), float(logs.get("kl", 0.0))
-            self._report(StepReport(groups, len(groups), float(logs["loss"]), entropy, kl))
+        if not logs or "loss" not in logs:
+            return
+        groups = self._rewards.taken()
+        entropy, kl = float(logs.get("entropy", 0.0)), float(logs.get("kl", 0.0))
+        report = StepReport(groups, len(groups), float(logs["loss"]), entropy, kl)
+        step = TrlStep(state.global_step, logs.get("learning_rate"), report)
+        if agreed_end(args, said=state.is_world_process_zero and bool(self._report(step))):
+            control.should_training_stop = control.should_save = True
 
 
 def _arguments(options: TrlGrpoOptions, folder: Path) -> Any:
@@ -146,7 +168,10 @@ def _arguments(options: TrlGrpoOptions, folder: Path) -> Any:
         output_dir=str(folder),
         max_steps=options.steps,
         learning_rate=options.learning_rate,
-        lr_scheduler_type="constant_with_warmup",
+        lr_scheduler_type=SCHEDULES[options.schedule],
+        adam_beta2=options.beta2,
+        weight_decay=options.weight_decay,
+        max_grad_norm=options.max_grad_norm,
         warmup_steps=options.warmup,
         per_device_train_batch_size=options.batch,
         gradient_accumulation_steps=rollouts // share,

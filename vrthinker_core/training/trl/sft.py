@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -32,6 +32,8 @@ from vrthinker_core.training.trl.trainer_checkpoints import (
     train_from,
 )
 
+SCHEDULES = {"cosine": "cosine", "constant": "constant_with_warmup"}  # Our word and that of transformers
+
 
 @dataclass(frozen=True, slots=True)
 class SftOptions:
@@ -43,7 +45,10 @@ class SftOptions:
     warmup: float = 0.2  # Share of the steps
     batch: int = 1  # Rows in one forward pass
     accumulate: int = 32  # Forward passes a step, on each GPU
+    schedule: Literal["cosine", "constant"] = "cosine"  # Of the learning rate after the warm-up
+    beta2: float = 0.999  # Of AdamW
     weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
     bf16: bool = False  # Arithmetic in bfloat16; the weights that learn stay in float32
     frozen_eyes: bool = True  # The vision tower does not learn
     features: bool = False  # With frozen eyes: each picture's features are computed once and kept; one process only
@@ -75,7 +80,8 @@ def train_sft(
     if options.features:
         freeze_eyes(opened.model)
     subject = _subject(rows, options, checkpoint)
-    begun = last_whole(folder / "trainer", subject)
+    with arguments.main_process_first():  # what is not whole is removed once
+        begun = last_whole(folder / "trainer", subject)
     trainer = _trainer(rows, opened, options, arguments)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(TimedCheckpoints(folder / "trainer", subject, options.save_minutes))
@@ -151,7 +157,9 @@ def _arguments(options: SftOptions, folder: Path) -> TrainingArguments:
         "num_train_epochs": options.epochs,
         "max_steps": options.steps or -1,
         "learning_rate": options.learning_rate,
-        "lr_scheduler_type": "cosine",
+        "lr_scheduler_type": SCHEDULES[options.schedule],
+        "adam_beta2": options.beta2,
+        "max_grad_norm": options.max_grad_norm,
         "warmup_steps": options.warmup,
         "weight_decay": options.weight_decay,
         "per_device_train_batch_size": options.batch,

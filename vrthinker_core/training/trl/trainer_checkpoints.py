@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from accelerate.utils import broadcast
+from safetensors import SafetensorError
 from transformers import Qwen2_5_VLForConditionalGeneration, TrainerCallback
 from transformers.utils import logging
 
@@ -51,7 +52,9 @@ class TrainerPace:
     steps: int  # In all
     seconds: float  # Of this sitting
     seconds_left: float | None  # At the pace of this sitting; None before its first step
-    loss: float | None  # The last that was logged
+    loss: float | None  # Of this step
+    learning_rate: float | None = None
+    entropy: float | None = None  # Of the learnt tokens, in nats, where the trainer knows it
 
 
 def last_whole(folder: Path, subject: str) -> Path | None:
@@ -97,7 +100,20 @@ def train_from(trainer: Any, begun: Path | None) -> None:
         model = trainer.accelerator.unwrap_model(trainer.model)
         stock: Any = Qwen2_5_VLForConditionalGeneration
         model.load_state_dict(stock.from_pretrained(begun, dtype=model.dtype, local_files_only=True).state_dict())
-    trainer.train(resume_from_checkpoint=str(begun) if begun else None)
+    try:
+        trainer.train(resume_from_checkpoint=str(begun) if begun else None)
+    except (OSError, SafetensorError) as error:
+        raise _unwritten(error) from error
+    except RuntimeError as error:
+        if "inline_container" not in str(error) and "PytorchStreamWriter" not in str(error):
+            raise
+        raise _unwritten(error) from error
+
+
+def _unwritten(error: Exception) -> BadInput:
+    """`torch.save` says of a full disk only where in its own source it was noticed."""
+    reason = getattr(error, "strerror", None) or ("a file was cut short" if isinstance(error, RuntimeError) else str(error)[:200])
+    return BadInput(f"A checkpoint cannot be written ({reason}); the one before is there: make room and go on with --resume.")
 
 
 class TimedCheckpoints(TrainerCallback):
@@ -129,25 +145,29 @@ class TimedCheckpoints(TrainerCallback):
 
 
 class PaceReports(TrainerCallback):
-    """Calls `report` after each step, in the first process; where it gives True, training ends there with a checkpoint."""
+    """Calls `report` after each step, in the main process; where it gives True, training ends there with a checkpoint."""
 
     def __init__(self, report: Callable[[TrainerPace], bool | None]) -> None:
-        self._report, self._loss = report, None
+        self._report = report
         self._start = (0, time.monotonic())
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: object) -> None:  # noqa: ARG002
         """Time counts from here: loading is over."""
         self._start = (state.global_step, time.monotonic())
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: object) -> None:  # noqa: ARG002
-        """Remember the loss."""
-        self._loss = (logs or {}).get("loss", self._loss)
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: object) -> None:
+        """A step ends with its log: tell how far it is."""
+        if not logs or "loss" not in logs:
+            return
+        first, start = self._start
+        seconds, done = time.monotonic() - start, state.global_step - first
+        left = seconds / done * (state.max_steps - state.global_step) if done else None
+        figures = (logs["loss"], logs.get("learning_rate"), logs.get("entropy"))
+        pace = TrainerPace(state.global_step, state.max_steps, seconds, left, *figures)
+        if agreed_end(args, said=state.is_world_process_zero and bool(self._report(pace))):
+            control.should_training_stop = control.should_save = True
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: object) -> None:  # noqa: ARG002
-        """Tell how far it is."""
-        if state.is_world_process_zero:
-            first, start = self._start
-            seconds, done = time.monotonic() - start, state.global_step - first
-            left = seconds / done * (state.max_steps - state.global_step) if done else None
-            if self._report(TrainerPace(state.global_step, state.max_steps, seconds, left, self._loss)):
-                control.should_training_stop = control.should_save = True
+
+def agreed_end(args: Any, *, said: bool) -> bool:
+    """What the main process says, in all of them: one that ended alone would leave the others waiting."""
+    return bool(int(broadcast(torch.tensor(int(said), device=args.device))))

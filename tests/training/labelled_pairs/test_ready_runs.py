@@ -1,0 +1,78 @@
+"""Runs that are there already: from a teacher's folder, from traces, from SFT rows, each through both filters."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.training.labelled_pairs.test_open_pairs import EXAMPLE, LABELS, TRACE, published_rl, write_rows
+from tests.training.test_teacher import PAIRS, SCRIPTED
+from vrthinker_core.commands.export_rows import export_rows
+from vrthinker_core.errors import BadInput
+from vrthinker_core.traces import to_json
+from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs, taught_pairs
+from vrthinker_core.training.rollouts import Rollout
+from vrthinker_core.training.rows.teaching import RowFilter
+from vrthinker_core.training.teacher import TeacherJob, run_teacher
+from vrthinker_core.types import Preference, Verdict, Vote
+
+
+def kept(data: Path | str, most: int = 9) -> tuple[list[Rollout], str]:
+    said: list[str] = []
+    ready = open_ready_runs(str(data))
+    assert ready is not None
+    return list(ready.kept(most, said.append)), said[0]
+
+
+def test_traces_are_learnt_from_where_the_known_labels_are_theirs(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "right")
+    assert TRACE.finished is not None
+    shutil.copytree(EXAMPLE, tmp_path / "wrong")
+    other = Preference((int(LABELS.OA or 0) + 1) % 3)
+    vote = Vote(datetime(2026, 1, 1, tzinfo=UTC), Verdict(OA=other), None)
+    (tmp_path / "wrong" / "trace.json").write_bytes(to_json(replace(TRACE, vote=vote)))
+    shutil.copytree(EXAMPLE, tmp_path / "without")
+    (tmp_path / "without" / "first.mp4").unlink()
+    rollouts, said = kept(tmp_path)
+    assert [rollout.run.finished and rollout.run.finished.verdict for rollout in rollouts] == [LABELS]
+    assert not any(turn.completion.tokens for turn in rollouts[0].run.turns)
+    assert [len(prompt[-1].frames) for prompt in rollouts[0].prompts] == [len(turn.frames) for turn in TRACE.turns]
+    assert set(said.rstrip(".").split("; ")) == {
+        "1 of 3 runs pass the filters",
+        "1 not: a label is not the known one",
+        "1 not: a video cannot be read",
+    }
+
+
+def test_rows_of_an_export_are_learnt_from(tmp_path: Path) -> None:
+    assert export_rows([EXAMPLE], "sft", tmp_path / "rows.jsonl", RowFilter()).rows
+    rollouts, said = kept(tmp_path / "rows.jsonl")
+    assert len(rollouts) == 1
+    assert said == "1 of 1 run pass the filters."
+    row = json.loads((tmp_path / "rows.jsonl").read_text("utf-8"))
+    wrong = row | {"labels": row["labels"] | {"OA": (row["labels"]["OA"] + 1) % 3}}
+    assert kept(write_rows(tmp_path, wrong))[0] == []
+    del row["labels"]
+    assert len(kept(write_rows(tmp_path, row))[0]) == 1
+
+
+def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None:
+    list(run_teacher(PAIRS, range(2), SCRIPTED, TeacherJob("script", "drawn:3"), tmp_path / "taught"))
+    rollouts, _ = kept(tmp_path / "taught")
+    assert [rollout.pair.truth for rollout in rollouts] == [PAIRS.drawn(number).verdict for number in range(2)]
+    assert len(kept(tmp_path / "taught", most=1)[0]) == 1
+    assert taught_pairs(str(tmp_path / "taught")) == "drawn:3"
+    list(run_teacher(PAIRS, range(1), SCRIPTED, TeacherJob("script", ""), tmp_path / "inner"))
+    with pytest.raises(BadInput, match="does not say which pairs"):
+        taught_pairs(str(tmp_path / "inner"))
+
+
+def test_pairs_alone_are_no_runs(tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("video1,video2,prompt,OA\n")
+    for data in ("drawn:1", str(tmp_path / "pairs.csv"), str(tmp_path / "gone"), write_rows(tmp_path, published_rl())):
+        assert open_ready_runs(data) is None

@@ -1,0 +1,124 @@
+"""Cold start and rejection sampling as stages: what they learn from, what they are told, what stops them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.training.stages.file_limit import file_limit
+from tests.training.test_teacher import PAIRS, SCRIPTED, answer
+from vrthinker_core import ScriptedBackend
+from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
+from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
+from vrthinker_core.training.run.config import changed_config, preset_config
+from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, open_run_folder
+from vrthinker_core.training.run.sitting import Sitting
+from vrthinker_core.training.stages.cold_start import Teacher
+from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
+from vrthinker_core.training.stages.sft_stages import sft_options
+from vrthinker_core.training.stages.stage_record import StageRecord, read_alarms
+from vrthinker_core.training.stages.trl_grpo import trl_options
+from vrthinker_core.training.teacher import TeacherJob, run_teacher
+from vrthinker_core.ui.runs.folder_readers import TraceFiles
+
+RUN = TrainingRun("cold-start", "nano", "drawn:3")
+FEW = [
+    *("settings.max_new_tokens=24", "cold_start.traces=2", "cold_start.sft.batch=1", "cold_start.sft.epochs=1"),
+    "checkpoint_minutes=0.000001",
+]
+CONFIG = changed_config(preset_config("nano"), FEW)
+
+
+def learn(out: Path, data: TrainingData, sitting: Sitting | None = None) -> Path | None:
+    with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
+        return train_stage("cold-start", str(NANO), data, CONFIG, folder, sitting or Sitting())
+
+
+def test_a_teachers_folder_is_learnt_from(tmp_path: Path) -> None:
+    assert len(list(run_teacher(PAIRS, range(2), SCRIPTED, TeacherJob("s", "drawn:3"), tmp_path / "taught"))) == 2
+    ready = open_ready_runs(str(tmp_path / "taught"))
+    said: list[str] = []
+    data = TrainingData("taught", PAIRS, ready=ready)
+    assert learn(tmp_path / "run", data, sitting=Sitting(say=said.append)) == tmp_path / "run" / "checkpoint"
+    assert said == ["2 of 2 runs pass the filters."]
+    steps = read_metrics(tmp_path / "run")
+    assert [step.step for step in steps] == [1, 2]
+    assert all(step.loss > 0 and step.learning_rate is not None for step in steps)
+    rows = [row for _, row in TraceFiles(tmp_path / "run" / "rollouts").news() if row is not None]
+    assert [row.source for row in rows] == [f"cold-start-step-00002-sample-{sample}.json" for sample in (0, 1)]
+
+
+def test_a_teacher_of_whom_nothing_can_be_learnt_stops_the_stage(tmp_path: Path) -> None:
+    def wrong(number: int) -> ScriptedBackend:
+        labels = PAIRS.drawn(number).verdict.labels
+        return ScriptedBackend([answer({name: (label + 1) % 3 for name, label in labels.items()})], protocol="paired")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vrthinker_core.training.stages.cold_start.HOPELESS", 3)
+        with pytest.raises(BadInput, match="No run passes the filters"):
+            learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("wrong", wrong)))
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_runs_of_another_protocol_are_refused(tmp_path: Path) -> None:
+    text = "<snapshot>a</snapshot><think>b</think><final answer>{}</final answer>"
+
+    def concat(number: int) -> ScriptedBackend:
+        labels = PAIRS.drawn(number).verdict.labels
+        told = ", ".join(f"{name}={labels[name]}" for name in ("TA", "VQ", "MQ", "OA"))
+        return ScriptedBackend([text.format(told)], protocol="concat")
+
+    with pytest.raises(BadInput, match="speaks concat, and the model was made for paired"):
+        learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("concat", concat)))
+
+
+def test_a_disk_that_fills_in_mid_checkpoint_leaves_the_last_good_one(tmp_path: Path) -> None:
+    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", SCRIPTED))
+    heard: list[StepMetrics] = []
+    stopped = Sitting(lambda: any(step.stage == "cold-start" for step in heard), tell=lambda step, _: heard.append(step))
+    assert learn(tmp_path, data, sitting=stopped) is None
+    good = [path.name for path in (tmp_path / "checkpoints" / "trainer").iterdir()]
+    assert good == ["checkpoint-1"]
+    with file_limit(2**20), pytest.raises(BadInput, match="annot") as caught:
+        learn(tmp_path, data)
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "checkpoints" / "trainer" / "checkpoint-1" / "whole.json").is_file()
+    assert learn(tmp_path, data) == tmp_path / "checkpoint"
+
+
+def test_too_little_memory_is_said_before_anything_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vrthinker_core.training.run.training_memory.available_memory", lambda _: 2**30)
+    with pytest.raises(BadInput, match="GiB are free"):
+        learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("scripted", SCRIPTED)))
+    assert not (tmp_path / "teacher").exists()
+
+
+def test_what_the_optimizer_is_told_reaches_every_trainer() -> None:
+    changes = ("learning_rate=0.003", "warm_up=0.25", 'schedule="constant"', "beta2=0.9", "weight_decay=0.2", "max_grad_norm=0.3")
+    places = ("cold_start.sft", "grpo")
+    config = changed_config(preset_config("7b"), [f"{place}.optimizer.{change}" for place in places for change in changes])
+    for options in (sft_options(config.cold_start.sft, config), trl_options(config)):
+        told = (options.learning_rate, options.warmup, options.schedule, options.beta2, options.weight_decay, options.max_grad_norm)
+        assert told == (0.003, 0.25, "constant", 0.9, 0.2, 0.3)
+        assert options.gradient_checkpointing
+    assert sft_options(preset_config("nano").cold_start.sft, preset_config("nano")).features
+    assert not sft_options(preset_config("nano").cold_start.sft, preset_config("nano"), processes=2).features
+    assert trl_options(config).settings == replace(config.settings, window="all", temperature=1.0)
+
+
+def test_an_alarm_is_told_and_kept_once_also_after_a_stop(tmp_path: Path) -> None:
+    said: list[str] = []
+    sitting = Sitting(say=said.append)
+    for part in (range(1, 16), range(16, 31)):
+        with StageRecord(RunFolder(tmp_path), CONFIG, sitting, part.start - 1) as record:
+            for step in part:
+                record.add(StepMetrics("grpo", step, 1.0, 0.1, reward_format=1.0 if step < 12 else 0.3), 30)
+    assert len(said) == 1
+    assert said[0].startswith("The format is collapsing")
+    (kept,) = read_alarms(tmp_path)
+    assert kept.alarm == said[0]
+    assert kept.stage == "grpo"

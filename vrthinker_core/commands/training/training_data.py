@@ -1,0 +1,72 @@
+"""What `train` learns from: pairs with known labels, a teacher for the cold start, or runs that are there already."""
+
+from typing import TYPE_CHECKING
+
+from vrthinker_core.errors import BadInput
+
+if TYPE_CHECKING:
+    from vrthinker_core.training.labelled_pairs.pair_set import PairSet
+    from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
+    from vrthinker_core.training.run.config import TrainConfig
+    from vrthinker_core.training.run.run_folder import TrainingRun
+    from vrthinker_core.training.stages.cold_start import Teacher
+    from vrthinker_core.training.stages.pipeline import TrainingData
+    from vrthinker_core.types import ProtocolName
+
+SCRIPTED = "scripted"  # As a teacher: the one that knows the truth of drawn pairs
+
+
+def resolved_model(model: str) -> str:
+    """A folder or hub id; the word for the built-in judge means its folder."""
+    from vrthinker_core.backends.built_in import NANO
+
+    return str(NANO) if model == "nano" else model
+
+
+def open_training_data(run: "TrainingRun", config: "TrainConfig", teacher: str | None) -> "TrainingData":
+    """The pairs, and what the cold start learns from. Raises BadInput and CheckpointError before a weight is read."""
+    from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
+    from vrthinker_core.backends.local.checkpoint.marker import read_marker
+    from vrthinker_core.dialects import make_dialect
+    from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
+    from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
+    from vrthinker_core.training.labelled_pairs.ready_runs import taught_pairs
+    from vrthinker_core.training.stages.pipeline import TrainingData
+
+    ready = _ready_runs(run, teacher)
+    folder = locate(resolved_model(run.model))
+    check_files(folder)
+    if ready is not None and run.stage == "cold-start":
+        return TrainingData(run.data, None, ready=ready)
+    protocol = chosen_protocol(config.settings, read_marker(folder, resolved_model(run.model)).protocols)
+    pairs = open_pairs(taught_pairs(run.data), frame_layout(make_dialect(config.settings, protocol)))
+    return TrainingData(run.data, pairs, _teacher(teacher, pairs, protocol) if teacher is not None else None, ready)
+
+
+def _ready_runs(run: "TrainingRun", teacher: str | None) -> "ReadyRuns | None":
+    """The runs that the data hold, where the stage wants some and nobody is to write them. Raises BadInput where there are none."""
+    from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
+
+    if teacher is not None or run.stage not in ("cold-start", "all"):
+        return None
+    ready = open_ready_runs(run.data)
+    if ready is None:
+        raise BadInput(
+            "The cold start learns from the runs of another judge: name it with --teacher, or give its runs with --data, a folder "
+            "of traces or a file of SFT rows."
+        )
+    return ready
+
+
+def _teacher(name: str, pairs: "PairSet", protocol: "ProtocolName") -> "Teacher":
+    from vrthinker_core.backends import open_backend
+    from vrthinker_core.training.drawn_teacher.replies import write_replies
+    from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
+    from vrthinker_core.training.stages.cold_start import Teacher
+    from vrthinker_core.training.teacher import scripted_teacher
+
+    if name != SCRIPTED:
+        return Teacher(name, open_backend(name))
+    if not isinstance(pairs, DrawnPairSet):
+        raise BadInput("The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another --teacher.")
+    return Teacher(name, scripted_teacher(pairs, write_replies, protocol))

@@ -1,0 +1,70 @@
+"""What a stage leaves to look at: the figures of every step and its alarms, in files and told at once."""
+
+import json
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.monitor.alarms import Alarms
+from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics, read_metrics
+from vrthinker_core.training.run.config import TrainConfig
+from vrthinker_core.training.run.run_folder import RunFolder
+from vrthinker_core.training.run.sitting import Sitting
+
+ALARMS = "alarms.jsonl"  # In the folder of a training run
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmLine:
+    """One alarm as it is kept."""
+
+    stage: str
+    step: int
+    alarm: str
+
+
+class StageRecord(AbstractContextManager["StageRecord"]):
+    """Keeps the steps of one stage in its folder."""
+
+    def __init__(self, folder: RunFolder, config: TrainConfig, sitting: Sitting, done: int | None = None) -> None:
+        """`done`: steps that the stage goes on after, where it is known; what was made beyond them is made again.
+
+        Raises BadInput where nothing can be written.
+        """
+        self._folder, self._sitting = folder.path, sitting
+        self._writer = MetricsWriter(folder.path, config.trackio)
+        self._alarms = Alarms()
+        for before in read_metrics(folder.path):
+            if done is None or before.step <= done:
+                self._alarms.add(before)
+
+    def add(self, metrics: StepMetrics, total: int) -> None:
+        """A step of `total` is done. Raises BadInput where the disk is full."""
+        self._writer.write(metrics)
+        for sentence in self._alarms.add(metrics):
+            _append(self._folder / ALARMS, AlarmLine(metrics.stage, metrics.step, sentence))
+            self._sitting.say(sentence)
+        self._sitting.tell(metrics, total)
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+
+def stage_record(folder: RunFolder, config: TrainConfig, sitting: Sitting) -> AbstractContextManager[StageRecord | None]:
+    """The record of a stage that several processes may train: in the main one; None in the others."""
+    return StageRecord(folder, config, sitting) if folder.processes.main else nullcontext()
+
+
+def read_alarms(folder: Path) -> list[AlarmLine]:
+    """The alarms of a run, in order. Raises OSError where the file cannot be read."""
+    path = folder / ALARMS
+    return [AlarmLine(**json.loads(line)) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+def _append(path: Path, line: AlarmLine) -> None:
+    try:
+        with path.open("ab") as file:
+            file.write(json.dumps(asdict(line)).encode() + b"\n")
+    except OSError as error:
+        raise BadInput(f"Cannot write {path}: {error.strerror or error}.") from None

@@ -1,0 +1,82 @@
+"""The third stage on GPUs: TRL's trainer as a run that goes on after a stop, in as many processes as were launched."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
+from vrthinker_core.training.labelled_pairs.pair_set import PairSet
+from vrthinker_core.training.monitor.metrics import StepMetrics
+from vrthinker_core.training.monitor.rollout_traces import keep_rollouts
+from vrthinker_core.training.run.config import TrainConfig
+from vrthinker_core.training.run.run_folder import RunFolder
+from vrthinker_core.training.run.sitting import Sitting
+from vrthinker_core.training.run.training_memory import require_training_memory
+from vrthinker_core.training.stages.group_figures import with_groups
+from vrthinker_core.training.stages.stage_record import stage_record
+from vrthinker_core.training.trl.grpo import TrlGrpoOptions, TrlStep, train_grpo
+
+STAGE = "grpo"
+SHOWN = 2  # Rollouts of one pair that are kept each time
+
+
+def train_with_trl(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
+    """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped before the end.
+
+    Figures and kept rollouts are those of the main process. Raises BadInput and CheckpointError.
+    """
+    grpo = config.grpo
+    if folder.processes.count == 1 and not grpo.trl.lora:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        require_training_memory(source, reference=grpo.kl > 0, device=device)
+    with stage_record(folder, config, sitting) as record:
+        last = time.monotonic()
+
+        def report(step: TrlStep) -> bool:
+            nonlocal last
+            assert record is not None, "only the main process reports"
+            now = time.monotonic()
+            metrics = StepMetrics(STAGE, step.number, now - last, step.report.loss, step.learning_rate)
+            last = now
+            record.add(with_groups(metrics, step.report, step.report.groups, grpo.pairs), grpo.steps)
+            if step.number % grpo.shown_every == 0 and step.report.groups:
+                keep_rollouts(folder.path, STAGE, step.number, step.report.groups[0].rollouts[:SHOWN])
+            return sitting.over
+
+        made = train_grpo(pairs, locate(source), trl_options(config), folder.checkpoints, report)
+    return None if folder.processes.agreed(sitting.stopped()) else folder.finish(made)
+
+
+def trl_options(config: TrainConfig) -> TrlGrpoOptions:
+    """What the trainer is told. Its memory window is "all", unless another one was chosen, which it refuses."""
+    grpo, optimizer = config.grpo, config.grpo.optimizer
+    settings = config.settings
+    return TrlGrpoOptions(
+        steps=grpo.steps,
+        pairs=grpo.pairs,
+        samples=grpo.samples,
+        learning_rate=optimizer.learning_rate,
+        warmup=optimizer.warm_up,
+        schedule=optimizer.schedule,
+        beta2=optimizer.beta2,
+        weight_decay=optimizer.weight_decay,
+        max_grad_norm=optimizer.max_grad_norm,
+        kl=grpo.kl,
+        clip=grpo.clip,
+        batch=grpo.micro_batch,
+        tokens=grpo.trl.tokens,
+        temperature=grpo.temperature,
+        bf16=grpo.bf16,
+        frozen_eyes=config.frozen_eyes,
+        gradient_checkpointing=config.gradient_checkpointing,
+        lora=grpo.trl.lora,
+        vllm=grpo.trl.vllm,
+        vllm_memory=grpo.trl.vllm_memory,
+        vllm_url=grpo.trl.vllm_url,
+        save_minutes=config.checkpoint_minutes,
+        seed=config.seed,
+        weights=grpo.weights,
+        settings=replace(settings, temperature=grpo.temperature, window=settings.window or "all"),
+    )
