@@ -1,6 +1,8 @@
 """Opens the labelled pairs that `--data` names: drawn ones, a data set, rows, or a folder of traces."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
@@ -8,13 +10,14 @@ from vrthinker_core.results.datasets import DATASETS
 from vrthinker_core.results.datasets.mj_bench_video import FILE as MJ_BENCH
 from vrthinker_core.results.datasets.videogen_reward import FILE as VIDEOGEN
 from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, draw_pair
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.labelled_pairs.row_file import read_row_file
 from vrthinker_core.training.labelled_pairs.traced_pairs import read_traced_pairs
 from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
 from vrthinker_core.types.geometry import FrameLayout
 
-CHOICES = "drawn:SEED, KIND:PATH, or a path whose kind is seen from it"
+CHOICES = "drawn:SEED, drawn2:SEED[:PHOTOS], KIND:PATH, or a path whose kind is seen from it"
 READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {**DATASETS, "rows": read_row_file, "traces": read_traced_pairs}
 """By the word for KIND."""
 
@@ -25,11 +28,20 @@ def open_pairs(data: str, layout: FrameLayout) -> PairSet:
     Raises BadInput where nothing can be read, a video is missing, a label is none, or no pair has one.
     """
     kind, _, rest = data.partition(":")
-    if kind == "drawn":
-        if not rest.isascii() or not rest.isdecimal():
-            raise BadInput(f"drawn:{rest} names no seed: give a whole number from 0 on, as in drawn:1.")
-        return DrawnPairSet(int(rest))
+    if kind in ("drawn", "drawn2"):
+        return _drawn_pairs(kind, rest)
     return VideoPairSet(read_pairs(data), layout)
+
+
+def _drawn_pairs(kind: str, rest: str) -> DrawnPairSet:
+    """`drawn:SEED`: the first world; `drawn2:SEED` or `drawn2:SEED:PHOTOS`: the second one, with a folder of photographs."""
+    seed, _, photos = rest.partition(":")
+    if not seed.isascii() or not seed.isdecimal() or (photos and kind == "drawn"):
+        raise BadInput(f"{kind}:{rest} names no seed: give a whole number from 0 on, as in {kind}:1.")
+    if kind == "drawn":
+        return DrawnPairSet(int(seed))
+    world = replace(SECOND_WORLD, photos=Path(photos) if photos else None)
+    return DrawnPairSet(int(seed), draw=partial(draw_pair, options=world))
 
 
 def read_pairs(data: str) -> list[EvaluationPair]:

@@ -31,6 +31,14 @@ EngineName = Literal["auto", "own", "trl"]
 
 
 @dataclass(frozen=True, slots=True)
+class BaseConfig:
+    """The stage before the first, of the small model alone: eyes and words from nothing, over the drawn world."""
+
+    minutes: Positive = 150.0  # At most, over all starts
+    photos: str = ""  # Folder of photographs for backdrops; without one, drawn clouds stand in
+
+
+@dataclass(frozen=True, slots=True)
 class OptimizerConfig:
     """AdamW and its learning rate: linear warm-up, then constant or falling along a cosine to 0."""
 
@@ -134,6 +142,7 @@ class TrainConfig:
     cold_start: ColdStartConfig
     rejection: RejectionConfig
     grpo: GrpoConfig
+    base: BaseConfig = field(default_factory=BaseConfig)
     seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
     settings: Settings = field(default_factory=Settings)  # Of every deliberation; the stages choose the temperature
     frozen_eyes: bool = True  # The vision tower is not trained after `base`
