@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 class StageOption(StrEnum):
     """A stage."""
 
+    BASE = "base"
     COLD_START = "cold-start"
     REJECTION = "rejection"
     GRPO = "grpo"
@@ -49,7 +50,7 @@ class Start:
 
 
 def train(
-    stage: Annotated[StageOption, typer.Argument(help="The stage; all begins with the cold start.")],
+    stage: Annotated[StageOption, typer.Argument(help="The stage; all begins with base where no --model is given.")],
     *,
     model: Annotated[
         str | None, typer.Option(help="Checkpoint to begin with: a folder, a hub id, or nano for the built-in judge.")
@@ -69,7 +70,7 @@ def train(
     estimate: Annotated[bool, typer.Option("--estimate", help="Only say what it takes on GPUs in memory and hours.")] = False,
     gpus: Annotated[int, typer.Option(help="With --estimate: how many, of 80 GiB each.")] = 8,
 ) -> None:
-    """Train a judge: cold start, rejection sampling, GRPO, or all in turn.
+    """Train a judge: cold start, rejection sampling, GRPO, or all in turn. base makes the small model that these can begin with.
 
     Checkpoints are kept every few minutes. A run that was stopped or killed goes on with --resume.
     """
@@ -81,11 +82,23 @@ def train(
     if estimate:
         _print_estimate(stage, model, config, gpus)
         raise typer.Exit(0)
-    if model is None or data is None or out is None:
-        missing = next(name for name, given in (("--model", model), ("--data", data), ("--out", out)) if given is None)
-        raise BadInput(f"{missing} is missing: training takes --model, --data and --out.")
-    run = TrainingRun(stage.value, model, data)
+    if out is None:
+        raise BadInput("--out is missing: name the folder of the run.")
+    _check_given(stage, model, data)
+    run = TrainingRun(stage.value, model or "", data or "")
     raise typer.Exit(_train(run, config, out, Start(teacher, minutes, resume)))
+
+
+def _check_given(stage: StageOption, model: str | None, data: str | None) -> None:
+    """Raises BadInput for what a stage lacks, or cannot use."""
+    if stage is StageOption.BASE:
+        if model is not None or data is not None:
+            raise BadInput("base begins from nothing, over pairs that it draws itself: leave --model and --data out.")
+        return
+    if model is None and stage is not StageOption.ALL:
+        raise BadInput(f"--model is missing: {stage.value} goes on from a checkpoint.")
+    if data is None:
+        raise BadInput("--data is missing: name the pairs to train with, as drawn:1 or a data set.")
 
 
 def _print_estimate(stage: StageOption, model: str | None, config: "TrainConfig", gpus: int) -> None:
@@ -139,12 +152,14 @@ def _train(run: "TrainingRun", config: "TrainConfig", out: Path, start: Start) -
 
 
 def _run_stages(data: "TrainingData", config: "TrainConfig", folder: "RunFolder", sitting: "Sitting") -> Path | None:
+    from vrthinker_core.training.stages.base import train_base_stage
     from vrthinker_core.training.stages.pipeline import train_all, train_stage
 
     stage, source = folder.state.stage, resolved_model(folder.state.model)
     if stage == "all":
         return train_all(source, data, config, folder, sitting)
-    assert stage != "base", "no choice of the command"
+    if stage == "base":
+        return train_base_stage(config, folder, sitting)
     return train_stage(stage, source, data, config, folder, sitting)
 
 

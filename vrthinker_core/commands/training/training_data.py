@@ -25,22 +25,33 @@ def resolved_model(model: str) -> str:
 
 def open_training_data(run: "TrainingRun", config: "TrainConfig", teacher: str | None) -> "TrainingData":
     """The pairs, and what the cold start learns from. Raises BadInput and CheckpointError before a weight is read."""
-    from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
-    from vrthinker_core.backends.local.checkpoint.marker import read_marker
     from vrthinker_core.dialects import make_dialect
     from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
     from vrthinker_core.training.labelled_pairs.ready_runs import taught_pairs
     from vrthinker_core.training.stages.pipeline import TrainingData
 
+    if run.stage == "base":
+        return TrainingData("", None)
+    if teacher is None and run.data.partition(":")[0] in ("drawn", "drawn2") and run.stage in ("cold-start", "all"):
+        teacher = SCRIPTED  # nobody knows these pairs better
     ready = _ready_runs(run, teacher)
-    folder = locate(resolved_model(run.model))
-    check_files(folder)
+    protocols = _protocols(resolved_model(run.model)) if run.model else ()
     if ready is not None and run.stage == "cold-start":
         return TrainingData(run.data, None, ready=ready)
-    protocol = chosen_protocol(config.settings, read_marker(folder, resolved_model(run.model)).protocols)
+    protocol = chosen_protocol(config.settings, protocols)
     pairs = open_pairs(taught_pairs(run.data), frame_layout(make_dialect(config.settings, protocol)))
     return TrainingData(run.data, pairs, _teacher(teacher, pairs, protocol) if teacher is not None else None, ready)
+
+
+def _protocols(model: str) -> "tuple[ProtocolName, ...]":
+    """Those of a checkpoint whose files are all there. Raises CheckpointError."""
+    from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
+    from vrthinker_core.backends.local.checkpoint.marker import read_marker
+
+    folder = locate(model)
+    check_files(folder)
+    return read_marker(folder, model).protocols
 
 
 def _ready_runs(run: "TrainingRun", teacher: str | None) -> "ReadyRuns | None":

@@ -22,7 +22,7 @@ PARTS = "base"  # Folder of the checkpoints of eyes and words
 GATES = "gates.json"  # In the folder of the stage: what its parts read right at last, and what they should have
 
 
-def base(config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
+def train_base_stage(config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
     """Train the base from nothing, or go on; gives its checkpoint, None where the sitting was stopped.
 
     Raises BadInput where a part reads less than the next stage needs, which is kept in `gates.json` with the checkpoints: a longer
@@ -33,8 +33,9 @@ def base(config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | Non
     minutes = config.base.minutes if left is None else min(config.base.minutes, left / 60)
 
     def report(part: str, figures: dict[str, float]) -> None:
-        seconds = time.monotonic() - began
-        sitting.tell(StepMetrics(f"base {part}", int(figures["step"]), seconds, figures["loss"]), 0)
+        step, spent = int(figures["step"]), max(figures["minutes"], 0.01)
+        expected = max(step, round(step * minutes / spent))
+        sitting.tell(StepMetrics(f"base {part}", step, time.monotonic() - began, figures["loss"]), expected)
 
     trained = train_base(_options(config, minutes), folder.path / PARTS, report)
     if sitting.stopped():

@@ -19,6 +19,7 @@ from vrthinker_core.training.run.config import TimeShares, TrainConfig
 from vrthinker_core.training.run.run_folder import RESULT, RunFolder, TrainingRun, new_checkpoint, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.run.training_memory import require_training_memory
+from vrthinker_core.training.stages.base import train_base_stage
 from vrthinker_core.training.stages.cold_start import Lessons, Teacher, cold_start
 from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_start, measure_judge
 from vrthinker_core.training.stages.grpo import run_grpo
@@ -83,12 +84,17 @@ def _show_result(made: Path, pair: LabelledPair, config: TrainConfig, folder: Ru
 
 
 def train_all(source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
-    """The stages after `base`, from the checkpoint `source`, each on from the one before; gives the last result.
+    """The stages from the checkpoint `source`, each on from the one before; gives the last result. Without a source, base first.
 
     Each has its share of the time that is left. Raises BadInput where a gate is not passed.
     """
     model, begun_with = source, folder.state.model
     assert data.pairs is not None, "the command opens them"
+    if not source:
+        made_base = _base_first(config, folder, sitting)
+        if made_base is None or sitting.stopped():
+            return None
+        model, begun_with = str(made_base), "the result of base"
     for number, stage in enumerate(STAGES):
         share = share_of(STAGES[number:], config.shares)
         state = TrainingRun(stage, begun_with, data.name)
@@ -107,7 +113,13 @@ def train_all(source: str, data: TrainingData, config: TrainConfig, folder: RunF
     return folder.result
 
 
-def share_of(stages: tuple[TrainedStage, ...], shares: TimeShares) -> float:
+def _base_first(config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
+    run, share = TrainingRun("base", "", ""), share_of(("base", *STAGES), config.shares)
+    with open_run_folder(folder.path / "base", run, config, resume=True, processes=folder.processes) as inner:
+        return inner.result if inner.state.done else train_base_stage(config, inner, sitting.part(share))
+
+
+def share_of(stages: tuple[str, ...], shares: TimeShares) -> float:
     """The share of the first of these stages in the time that is left for all of them."""
     parts = [getattr(shares, stage.replace("-", "_")) for stage in stages]
     return parts[0] / sum(parts) if sum(parts) else 1.0
