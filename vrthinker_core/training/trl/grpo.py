@@ -155,9 +155,6 @@ def _arguments(options: TrlGrpoOptions, folder: Path) -> Any:
     from trl import GRPOConfig
 
     cpu = not torch.cuda.is_available()
-    vllm: dict[str, Any] = {"use_vllm": True, "vllm_mode": options.vllm} if options.vllm else {}
-    vllm |= {"vllm_gpu_memory_utilization": options.vllm_memory} if options.vllm == "colocate" else {}
-    vllm |= {"vllm_server_base_url": options.vllm_url} if options.vllm == "server" else {}
     rollouts, share = options.pairs * options.samples, options.batch * int(os.environ.get("WORLD_SIZE", "1"))
     if rollouts % share or (rollouts // share * options.batch) % options.samples:
         raise BadInput(
@@ -192,8 +189,15 @@ def _arguments(options: TrlGrpoOptions, folder: Path) -> Any:
         dataloader_pin_memory=not cpu,
         remove_unused_columns=False,
         disable_tqdm=True,
-        **vllm,
+        **_vllm(options),
     )
+
+
+def _vllm(options: TrlGrpoOptions) -> dict[str, Any]:
+    """Where the rollouts are generated, as TRL is told it."""
+    told: dict[str, Any] = {"use_vllm": True, "vllm_mode": options.vllm} if options.vllm else {}
+    told |= {"vllm_gpu_memory_utilization": options.vllm_memory} if options.vllm == "colocate" else {}
+    return told | ({"vllm_server_base_url": options.vllm_url} if options.vllm == "server" else {})
 
 
 def _adapters(rank: int) -> Any:
