@@ -37,6 +37,11 @@ FACT_NAMES = MappingProxyType({"count": "Count", "colour": "Colour", "shape": "S
 SECOND_THING = "Second thing's "
 
 
+def fact_name(key: str, number: int) -> str:
+    """What a fact of the first or the second thing is called at the start of a line."""
+    return f"{SECOND_THING}{key}" if number else FACT_NAMES[key]
+
+
 def alignment_head(dialect: Dialect) -> str:
     """How the sentence on text alignment begins: it names the first frames, in `paired` each number once for both videos."""
     numbers = dict.fromkeys(dialect.frame_number(ref) for ref in dialect.opening_refs)
@@ -89,7 +94,7 @@ def all_phrases() -> tuple[str, ...]:
     fixed += [better(label, settled=settled) for label in range(3) for settled in (True, False)]
     entries = [f" {state}{f', {motion}' if motion else ''}; " for state in STATES for motion in MOTIONS]
     places = [f" at {place}%" for place in PLACES] + [f",{place}%" for place in PLACES] + [" with nothing", " to follow"]
-    facts = [f"{second}{name}" for name in FACT_NAMES.values() for second in ("", SECOND_THING)]
+    facts = [fact_name(key, number) for key in FACT_NAMES for number in (0, 1)]
     return (*fixed, *entries, *places, *facts)
 
 

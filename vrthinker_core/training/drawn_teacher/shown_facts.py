@@ -27,13 +27,12 @@ def compare_facts(pair: DrawnPair) -> str:
     shown = [_matched(wanted, _things(scene.facts)) for scene in pair.scenes.values()]
     lines = []
     for number, thing in enumerate(wanted):
-        prefix = phrases.SECOND_THING if number else ""
         for place, key in enumerate(("count", "colour", "shape")):
             values = [None if (found := things[number]) is None else found[place] for things in shown]
-            lines.append(_line(prefix + phrases.FACT_NAMES[key], thing[place], values))
+            lines.append(_line(phrases.fact_name(key, number), thing[place], values))
     if wanted:
         directions = [scene.facts.direction for scene in pair.scenes.values()]
-        lines.append(_line(phrases.FACT_NAMES["direction"], pair.wanted.direction, directions))
+        lines.append(_line(phrases.fact_name("direction", 0), pair.wanted.direction, directions))
     return "".join(lines)
 
 
