@@ -1,30 +1,32 @@
-"""GRPO in TRL: the rollouts are ours, and so are advantages and loss."""
+"""GRPO in TRL: the rollouts are ours, and so are advantages and loss; on our vocabulary and, where it is given, on the real one."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.support.drawn_rollouts import DrawnPairs
+from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
+from tests.training.trl.support import VOCABULARIES, needs_trl, random_judge, taught_judge
 from vrthinker_core.backends.factory import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.grpo_loop import Group, GrpoOptions, Learner, StepReport, train_step
 from vrthinker_core.training.rewards import advantages
-from vrthinker_core.training.run.saved_judge import save_judge
+from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.token_rows import IGNORED, token_rows
 from vrthinker_core.training.trl.grpo import TrlGrpoOptions, train_grpo
 from vrthinker_core.training.trl.rollout_rewards import mixed_share, total_reward
-from vrthinker_core.types import Settings
+from vrthinker_core.types import Preference, Settings
 
-pytest.importorskip("trl")
+pytestmark = needs_trl
 
 PAIRS = DrawnPairs(2_000_000_000)
-OPTIONS = TrlGrpoOptions(steps=1, pairs=1, samples=4, batch=4, tokens=380, learning_rate=1e-4)
+OPTIONS = TrlGrpoOptions(steps=1, pairs=1, samples=6, batch=6, learning_rate=1e-4)
 
 
 class Watched:
@@ -55,23 +57,28 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def unsure(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built-in judge with logits of a smaller scale: at temperature 1 its replies differ, so a group is mixed."""
-    model = TransformersBackend.load(str(NANO)).loaded.model
-    norm: Any = model.model.language_model.norm
-    norm.weight /= 1.6
-    folder = tmp_path_factory.mktemp("unsure")
-    save_judge(model, str(NANO), folder)
-    return folder
+def rollouts() -> list[Rollout]:
+    pair = PAIRS.pair(0)
+    wrong = Preference.FIRST if pair.truth.OA is Preference.SECOND else Preference.SECOND
+    return [scripted_rollout(pair, look(3), answer(labels)) for labels in (pair.truth, replace(pair.truth, OA=wrong))]
+
+
+@pytest.fixture(scope="module", params=VOCABULARIES)
+def unsure(request: pytest.FixtureRequest, rollouts: list[Rollout], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A judge that looks at frames of the first pair, then gives its true labels or a wrong overall one: a group is mixed."""
+    folder = random_judge(tmp_path_factory.mktemp("random"), request.param)
+    return taught_judge(folder, rollouts, tmp_path_factory.mktemp("unsure"))
 
 
 @pytest.fixture(scope="module")
-def step(unsure: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StepReport, Watched]:
+def step(unsure: Path, rollouts: list[Rollout], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StepReport, Watched]:
     reports: list[StepReport] = []
+    (row,) = token_rows(rollouts[0], TransformersBackend.load(str(unsure)).loaded)
+    first = next(position for position, label in enumerate(row.labels) if label != IGNORED)
+    options = replace(OPTIONS, tokens=len(row.labels) - first + 4)
     with pytest.MonkeyPatch.context() as patch:
         watched = Watched(patch)
-        folder = tmp_path_factory.mktemp("grpo")
-        made = train_grpo(PAIRS, unsure, OPTIONS, folder, lambda step: reports.append(step.report))
+        made = train_grpo(PAIRS, unsure, options, tmp_path_factory.mktemp("grpo"), reports.append)
     (report,) = reports
     return made, report, watched
 
@@ -87,9 +94,10 @@ def test_one_step_moves_the_weights_and_the_product_opens_them(step: tuple[Path,
     assert report.drawn == OPTIONS.pairs
 
 
-def test_what_is_trained_are_the_tokens_of_the_rollouts(step: tuple[Path, StepReport, Watched]) -> None:
+def test_what_is_trained_are_the_tokens_of_the_rollouts(step: tuple[Path, StepReport, Watched], unsure: Path) -> None:
     _, report, watched = step
-    loaded = TransformersBackend.load(str(NANO)).loaded
+    loaded = TransformersBackend.load(str(unsure)).loaded
+    assert any(len(rollout.run.turns) == 2 for rollout in report.groups[0].rollouts)
     batch = watched.batch
     mask = (batch["completion_mask"] * batch["tool_mask"]).bool()
     for row, rollout in enumerate(rollout for group in report.groups for rollout in group.rollouts):

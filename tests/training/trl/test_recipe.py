@@ -1,13 +1,11 @@
 """The recipe for the 7B on random models of its shape: masks, pictures and fine-tuning, on our vocabulary and on the real one.
 
 `VRT_REAL_TOKENIZER` names a folder with the tokenizer of Qwen2.5-VL (tokenizer.json, tokenizer_config.json); without it those tests
-are left out.
+are left out. GRPO on both vocabularies: `test_grpo.py`.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.backends.support.random_model import small_config, write_random_checkpoint
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
+from tests.training.trl.support import VOCABULARIES, random_judge
 from vrthinker_core.backends.factory import open_backend
 from vrthinker_core.backends.local.checkpoint.loader import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -29,10 +27,8 @@ from vrthinker_core.training.trl.sft import SftOptions, train_sft
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import GeneratedText
 
-REAL = Path(os.environ.get("VRT_REAL_TOKENIZER", "no tokenizer"))
 PAIRS = DrawnPairs(41)
 SPOKEN = "<Snapshot>Café – 兩個球 🎾</Snapshot>\n" + look(3, 9).split("\n", 1)[1]
-needs_real = pytest.mark.skipif(not (REAL / "tokenizer.json").is_file(), reason="VRT_REAL_TOKENIZER names no tokenizer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +40,9 @@ class Tiny:
     rollout: Rollout
 
 
-def real_vocabulary(folder: Path) -> Path:
-    """The smallest random model with the rows and control tokens of the published one."""
-    config = small_config(
-        {"vocab_size": 152_064, "max_position_embeddings": 8192, "eos_token_id": 151_645, "pad_token_id": 151_643}
-    )
-    config.image_token_id, config.video_token_id = 151_655, 151_656
-    config.vision_start_token_id, config.vision_end_token_id = 151_652, 151_653
-    write_random_checkpoint(folder, config=config, pixels=56 * 56)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(REAL / name, folder / name)
-    (folder / "generation_config.json").write_text('{"eos_token_id": [151645, 151643], "pad_token_id": 151643}')
-    return folder
-
-
-@pytest.fixture(scope="module", params=["built-in", pytest.param("real", marks=needs_real)])
+@pytest.fixture(scope="module", params=VOCABULARIES)
 def tiny(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    folder = tmp_path_factory.mktemp("tiny")
-    real_vocabulary(folder) if request.param == "real" else write_random_checkpoint(folder, pixels=56 * 56)
+    folder = random_judge(tmp_path_factory.mktemp("tiny"), request.param)
     opened = open_for_training(str(folder))
     rollout = scripted_rollout(PAIRS.pair(0), SPOKEN, answer(PAIRS.pair(0).truth))
     return Tiny(folder, TransformersBackend(opened, "tiny"), rollout)

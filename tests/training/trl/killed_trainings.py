@@ -1,0 +1,86 @@
+"""Trainings ended by SIGKILL, each in a process of its own: `python -m tests.training.trl.killed_trainings FOLDER`.
+
+Everything is imported once and then forked, since importing takes longer than these trainings do. Prints, as JSON, how the process
+of each training ended and which steps the one that went on did.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+
+from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
+from tests.training.trl.support import random_judge
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.training.token_rows import TokenRow, token_rows
+from vrthinker_core.training.trl.sft import SftOptions, has_trl, train_sft
+from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
+
+OPTIONS = SftOptions(steps=4, epochs=4, batch=1, accumulate=1, learning_rate=1e-3, features=True, save_minutes=0)
+MOMENTS = {
+    "between two checkpoints": "",
+    "at the first file of a checkpoint": "checkpoint-3/config.json",
+    "at the last file of a checkpoint": "checkpoint-3/trainer_state.json",
+    "while the judge is saved": ".model.part/vrthinker.json",
+}
+PAIRS = DrawnPairs(31)
+
+
+def example_rows(judge: Path) -> list[TokenRow]:
+    """Three rows, so that an epoch ends within the four steps."""
+    loaded = TransformersBackend.load(str(judge)).loaded
+    rollouts = [scripted_rollout(PAIRS.pair(number), look(3), answer(PAIRS.pair(number).truth)) for number in range(3)]
+    return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _train(judge: Path, folder: Path, moment: str | None) -> None:
+    """Train to the end, or to the opening of the file `moment`; "" is the end of step 3."""
+    torch.set_num_threads(1)
+
+    def opening(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open" and str(arguments[0]).endswith(str(moment)):
+            _die()
+
+    def report(pace: TrainerPace) -> None:
+        if moment == "" and pace.step == 3:
+            _die()
+        steps.append(pace.step)
+
+    steps: list[int] = []
+    if moment:
+        sys.addaudithook(opening)
+    train_sft(example_rows(judge), judge, OPTIONS, folder, report)
+    (folder / "steps.json").write_text(json.dumps(steps), "utf-8")
+
+
+def _ended(judge: Path, folder: Path, moment: str | None) -> int | None:
+    process = multiprocessing.get_context("fork").Process(target=_train, args=(judge, folder, moment))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def main(folder: Path) -> None:
+    """One training that nobody disturbs, and one for each moment, which is killed and then gone on with."""
+    judge = random_judge(folder / "random")
+    if has_trl():
+        importlib.import_module("trl.trainer.sft_trainer")
+    told = {"never": [_ended(judge, folder / "never", None)]}
+    for name, moment in MOMENTS.items():
+        told[name] = [_ended(judge, folder / name, each) for each in (moment, None)]
+    print(json.dumps({name: [codes, json.loads((folder / name / "steps.json").read_text())] for name, codes in told.items()}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

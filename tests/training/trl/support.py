@@ -1,0 +1,70 @@
+"""Random judges for tests of training, the real vocabulary, and judges that learnt two rollouts by heart."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.backends.support.random_model import small_config, write_random_checkpoint
+from vrthinker_core.backends.local.checkpoint.loader import open_for_training
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.training.frozen_eyes import collate_features, freeze_eyes
+from vrthinker_core.training.rollouts import Rollout
+from vrthinker_core.training.run.saved_judge import save_judge
+from vrthinker_core.training.token_rows import IGNORED, token_rows
+from vrthinker_core.training.trl.sft import has_trl
+
+REAL = Path(os.environ.get("VRT_REAL_TOKENIZER", "no tokenizer"))
+PIXELS = 56 * 56  # Of each frame: four tokens
+
+needs_trl = pytest.mark.skipif(not has_trl(), reason="TRL is not installed: pip install -e '.[train]'")
+needs_real = pytest.mark.skipif(not (REAL / "tokenizer.json").is_file(), reason="VRT_REAL_TOKENIZER names no tokenizer")
+VOCABULARIES = ["built-in", pytest.param("real", marks=needs_real)]
+
+
+def random_judge(folder: Path, vocabulary: str = "built-in") -> Path:
+    """The smallest random Qwen2.5-VL that the product opens; with the vocabulary "real", of the published one's rows."""
+    if vocabulary == "built-in":
+        return write_random_checkpoint(folder, pixels=PIXELS)
+    config = small_config(
+        {"vocab_size": 152_064, "max_position_embeddings": 8192, "eos_token_id": 151_645, "pad_token_id": 151_643}
+    )
+    config.image_token_id, config.video_token_id = 151_655, 151_656
+    config.vision_start_token_id, config.vision_end_token_id = 151_652, 151_653
+    write_random_checkpoint(folder, config=config, pixels=PIXELS)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(REAL / name, folder / name)
+    (folder / "generation_config.json").write_text('{"eos_token_id": [151645, 151643], "pad_token_id": 151643}')
+    return folder
+
+
+def taught_judge(source: Path, rollouts: Sequence[Rollout], folder: Path, enough: float = 0.01) -> Path:
+    """The judge of `source` after it learnt rollouts of one pair by heart, to a mean loss of `enough` a token.
+
+    Where the rollouts part, it cannot know which of them is asked for and samples either.
+    """
+    opened = open_for_training(str(source))
+    loaded = TransformersBackend(opened, "taught").loaded
+    batch = collate_features([row for rollout in rollouts for row in token_rows(rollout, loaded)], loaded)
+    labels = batch.pop("labels")[:, 1:]
+    model: Any = freeze_eyes(opened.model)
+    optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=3e-3, weight_decay=0.0)
+    for _ in range(600):
+        states = model.model(**batch).last_hidden_state[:, :-1][labels != IGNORED]
+        loss = torch.nn.functional.cross_entropy(model.lm_head(states), labels[labels != IGNORED])
+        if float(loss) < enough:
+            break
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    else:
+        pytest.fail(f"not learnt by heart: {float(loss):.3f} a token")
+    folder.mkdir(parents=True, exist_ok=True)
+    save_judge(model, str(source), folder)
+    return folder
