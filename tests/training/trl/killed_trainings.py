@@ -74,8 +74,8 @@ def _ended(judge: Path, folder: Path, moment: str | None) -> int | None:
 def main(folder: Path) -> None:
     """One training that nobody disturbs, and one for each moment, which is killed and then gone on with."""
     judge = random_judge(folder / "random")
-    if has_trl():
-        importlib.import_module("trl.trainer.sft_trainer")
+    for late in ("torch._dynamo", *(["trl.trainer.sft_trainer"] if has_trl() else [])):  # else each process imports them again
+        importlib.import_module(late)
     told = {"never": [_ended(judge, folder / "never", None)]}
     for name, moment in MOMENTS.items():
         told[name] = [_ended(judge, folder / name, each) for each in (moment, None)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tests.backends.support.random_model import small_config, write_random_checkpoint
 from vrthinker_core.backends.local.checkpoint.loader import open_for_training
@@ -44,10 +46,10 @@ def random_judge(folder: Path, vocabulary: str = "built-in") -> Path:
     return folder
 
 
-def taught_judge(source: Path, rollouts: Sequence[Rollout], folder: Path, enough: float = 0.01) -> Path:
-    """The judge of `source` after it learnt rollouts of one pair by heart, to a mean loss of `enough` a token.
+def taught_judge(source: Path, rollouts: Sequence[Rollout], folder: Path, slack: float = 0.3) -> Path:
+    """The judge of `source` after it learnt rollouts of one pair by heart, each of them equally likely.
 
-    Where the rollouts part, it cannot know which of them is asked for and samples either.
+    Learning ends where the loss of a rollout is `slack` nats above that of choosing one of them.
     """
     opened = open_for_training(str(source))
     loaded = TransformersBackend(opened, "taught").loaded
@@ -55,16 +57,22 @@ def taught_judge(source: Path, rollouts: Sequence[Rollout], folder: Path, enough
     labels = batch.pop("labels")[:, 1:]
     model: Any = freeze_eyes(opened.model)
     optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=3e-3, weight_decay=0.0)
+    enough = (math.log(len(rollouts)) + slack) * len(rollouts) / int((labels != IGNORED).sum())
     for _ in range(600):
         states = model.model(**batch).last_hidden_state[:, :-1][labels != IGNORED]
         loss = torch.nn.functional.cross_entropy(model.lm_head(states), labels[labels != IGNORED])
-        if float(loss) < enough:
+        if float(loss.detach()) < enough:
             break
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     else:
-        pytest.fail(f"not learnt by heart: {float(loss):.3f} a token")
+        pytest.fail(f"not learnt by heart: {float(loss.detach()):.3f} a token")
     folder.mkdir(parents=True, exist_ok=True)
     save_judge(model, str(source), folder)
     return folder
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    """The weights of a checkpoint by their published names."""
+    return {name: value for path in sorted(folder.glob("*.safetensors")) for name, value in load_file(path).items()}

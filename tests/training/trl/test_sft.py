@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from tests.training.trl import killed_trainings
 from tests.training.trl.killed_trainings import MOMENTS, OPTIONS, PAIRS, example_rows
-from tests.training.trl.support import needs_trl, random_judge
+from tests.training.trl.support import needs_trl, random_judge, weights
 from vrthinker_core.backends.factory import NANO, open_backend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rollouts import play
@@ -45,10 +44,6 @@ def rows(tiny: Path) -> list[TokenRow]:
 def trained(tiny: Path, rows: list[TokenRow], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[TrainerPace]]:
     paces: list[TrainerPace] = []
     return train_sft(rows, tiny, OPTIONS, tmp_path_factory.mktemp("sft"), paces.append), paces
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    return {name: value for path in sorted(folder.glob("*.safetensors")) for name, value in load_file(path).items()}
 
 
 def equal(first: Path, second: Path) -> bool:
