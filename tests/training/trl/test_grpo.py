@@ -78,7 +78,7 @@ def step(unsure: Path, rollouts: list[Rollout], tmp_path_factory: pytest.TempPat
     options = replace(OPTIONS, tokens=len(row.labels) - first + 4)
     with pytest.MonkeyPatch.context() as patch:
         watched = Watched(patch)
-        made = train_grpo(PAIRS, unsure, options, tmp_path_factory.mktemp("grpo"), reports.append)
+        made = train_grpo(PAIRS, unsure, options, tmp_path_factory.mktemp("grpo"), lambda one: reports.append(one.report))
     (report,) = reports
     return made, report, watched
 

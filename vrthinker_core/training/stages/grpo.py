@@ -27,8 +27,7 @@ from vrthinker_core.training.run.run_folder import RunFolder, new_checkpoint
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.run.training_memory import require_training_memory
-from vrthinker_core.training.stages.group_figures import with_groups
-from vrthinker_core.training.stages.stage_record import StageRecord
+from vrthinker_core.training.stages.stage_record import StageRecord, with_groups
 from vrthinker_core.training.stages.trl_grpo import STAGE, train_with_trl
 from vrthinker_core.training.token_rows import collate
 from vrthinker_core.training.trl.sft import has_trl

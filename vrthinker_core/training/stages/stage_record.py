@@ -1,11 +1,13 @@
 """What a stage leaves to look at: the figures of every step and its alarms, in files and told at once."""
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.training.grpo_loop import Group, StepReport
 from vrthinker_core.training.monitor.alarms import Alarms
 from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics, read_metrics
 from vrthinker_core.training.run.config import TrainConfig
@@ -68,3 +70,17 @@ def _append(path: Path, line: AlarmLine) -> None:
             file.write(json.dumps(asdict(line)).encode() + b"\n")
     except OSError as error:
         raise BadInput(f"Cannot write {path}: {error.strerror or error}.") from None
+
+
+def with_groups(metrics: StepMetrics, report: StepReport, played: Sequence[Group], wanted: int) -> StepMetrics:
+    """The figures of all rollouts that were played, not only of those that taught something. `wanted`: groups of a step."""
+    rollouts = [rollout for group in played for rollout in group.rollouts]
+    rewards = [reward for group in played for reward in group.rewards]
+    known = replace(
+        metrics,
+        entropy=report.entropy,
+        kl=report.kl,
+        mixed=sum(any(group.advantages) for group in played) / max(1, len(played)),
+        redrawn=max(0, len(played) - wanted),
+    )
+    return known.with_rollouts(rollouts, rewards)

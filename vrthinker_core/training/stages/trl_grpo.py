@@ -14,8 +14,7 @@ from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.run.training_memory import require_training_memory
-from vrthinker_core.training.stages.group_figures import with_groups
-from vrthinker_core.training.stages.stage_record import stage_record
+from vrthinker_core.training.stages.stage_record import stage_record, with_groups
 from vrthinker_core.training.trl.grpo import TrlGrpoOptions, TrlStep, train_grpo
 
 STAGE = "grpo"
