@@ -67,7 +67,6 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     [
         (("grpo", "--model", "nano", "--data", "drawn:x"), "drawn:x names no seed"),
         (("grpo", "--model", "nano", "--data", "nowhere.csv"), "There is no file or folder"),
-        (("cold-start", "--model", "nano", "--data", "drawn:1"), "name it with --teacher"),
         (("all", "--model", "nano", "--data", "drawn:1", "--teacher", "scripted:nowhere.jsonl"), "nowhere.jsonl"),
         (("grpo", "--data", "drawn:1"), "--model is missing"),
         (("base", "--model", "nano"), "leave --model and --data out"),
@@ -84,6 +83,18 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
 def test_what_cannot_be_trained_is_refused_in_one_line(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
     assert said in refused(*arguments, "--out", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_table_of_pairs_teaches_nothing_without_a_teacher(tmp_path: Path) -> None:
+    table = tmp_path / "pairs.csv"
+    table.write_text("video1,video2,prompt,TA,VQ,MQ,OA\na.mp4,b.mp4,A ball.,1,1,1,1\n")
+    assert "name it with --teacher" in refused("cold-start", "--model", "nano", "--data", table, "--out", tmp_path / "run")
+
+
+def test_drawn_pairs_have_the_teacher_that_knows_them() -> None:
+    data = open_training_data(TrainingRun("cold-start", "nano", "drawn:1"), preset_config("nano"), None)
+    assert data.teacher is not None
+    assert data.teacher.name == "scripted"
 
 
 @pytest.mark.parametrize(
