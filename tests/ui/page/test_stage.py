@@ -34,7 +34,8 @@ REASONS = (
     "Overall video 1 is better at frame 60."
 )
 ANSWER = f"<Think>{REASONS}</Think><Answer>TA=0, VQ=2, MQ=0, OA=1</Answer>"
-SOME_WORDS = "document.querySelector('.vrt-turn:nth-child({}) .vrt-text')?.textContent.length > 200"
+SOME_WORDS = "[...document.querySelectorAll('.vrt-turn:nth-child({}) .vrt-text')].map((e) => e.textContent).join('').length > 200"
+"""In all passages of a turn: the first alone may be shorter once it is over, and a busy server sends few states between."""
 IN_VIEW = """(node) => {
     const box = node.getBoundingClientRect();
     const line = document.querySelector("#rail .vrt-line");
