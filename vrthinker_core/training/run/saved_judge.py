@@ -1,7 +1,5 @@
 """A trained model saved as a checkpoint that the product opens: the files of the one it came from with new weights, sealed anew."""
 
-import hashlib
-import json
 import shutil
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
     read_marker_file,
     weight_files,
 )
-from vrthinker_core.backends.local.checkpoint.marker import read_marker
+from vrthinker_core.backends.local.checkpoint.marker import read_marker, seal
 
 SMALL_SHARDS = "8MB"  # Of a model of less than SMALL_BYTES: small enough for any repository
 LARGE_SHARDS = "4GB"
@@ -35,25 +33,13 @@ def save_judge(model: Qwen2_5_VLForConditionalGeneration, source: str, out: Path
     for path in (path for pattern in DOWNLOAD_PATTERNS for path in folder.glob(pattern)):
         if path.suffix != ".safetensors" and not path.name.endswith(".index.json") and path.name != MARKER:
             shutil.copyfile(path, out / path.name)
-    _seal(folder, source, out)
+    seal(out, {"protocol": list(read_marker(folder, source).protocols)} | read_marker_file(folder))
 
 
 def _cast(state: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:
     """The weights in `dtype`; those that share their memory go on sharing it, so that tied weights are written once."""
     done: dict[int, torch.Tensor] = {}
     return {name: done.setdefault(value.data_ptr(), value.detach().to("cpu", dtype)) for name, value in state.items()}
-
-
-def _seal(folder: Path, source: str, out: Path) -> None:
-    """The marker: what that of `folder` says, and the checksum of each file."""
-    said = {"protocol": list(read_marker(folder, source).protocols)} | read_marker_file(folder)
-    sums = {path.name: _digest(path) for path in sorted(out.iterdir()) if path.is_file() and path.name != MARKER}
-    (out / MARKER).write_text(json.dumps({**said, "sha256": sums}, indent=1) + "\n", encoding="utf-8")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _dtype(path: Path) -> torch.dtype:

@@ -1,5 +1,7 @@
 """The marker of a checkpoint: which protocols it was trained for, and what it cannot take."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +37,17 @@ class Marker:
     def protocol(self) -> ProtocolName | None:
         """The protocol it speaks where none is chosen."""
         return self.protocols[0] if self.protocols else None
+
+
+def seal(folder: Path, said: Mapping[str, Any]) -> None:
+    """Write the marker: `said`, and the checksum of every file, so that a changed one is refused. Raises OSError."""
+    sums = {path.name: _sha256(path) for path in sorted(folder.iterdir()) if path.is_file() and path.name != MARKER}
+    (folder / MARKER).write_text(json.dumps({**said, "sha256": sums}, indent=1) + "\n", "utf-8")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_marker(folder: Path, source: str) -> Marker:

@@ -1,6 +1,5 @@
 """The small model as a checkpoint folder that the product opens, sealed with the checksum of every file."""
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -9,12 +8,12 @@ from tokenizers import Tokenizer
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.built_in import NANO
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
+from vrthinker_core.backends.local.checkpoint.marker import seal
 from vrthinker_core.training.base.model.model_shape import to_bfloat16
 from vrthinker_core.training.base.model.vocabulary import PROTOCOLS, TEMPLATE, control_ids, save_tokenizer
 from vrthinker_core.training.drawn_teacher.phrases import MORE
+from vrthinker_core.training.run.saved_judge import SMALL_SHARDS
 
-SHARDS = "8MB"  # Small enough for any repository
 FORCED = {
     "paired": [f"{MORE}</Think>\n<tool_call>", "</Think>\n<Answer>"],
     "concat": [f"{MORE}</think>\n<recommend answer>", "</think>\n<final answer>"],
@@ -27,18 +26,11 @@ def write_checkpoint(model: Qwen2_5_VLForConditionalGeneration, tokenizer: Token
     folder.mkdir(parents=True, exist_ok=True)
     to_bfloat16(model)
     model.config.dtype = "bfloat16"
-    model.save_pretrained(folder, max_shard_size=SHARDS)
+    model.save_pretrained(folder, max_shard_size=SMALL_SHARDS)
     control = control_ids(tokenizer)
     end, pad = control["<|im_end|>"], control["<|endoftext|>"]
     generation = {"bos_token_id": pad, "do_sample": False, "eos_token_id": [end, pad], "pad_token_id": pad}
     (folder / "generation_config.json").write_text(json.dumps(generation, indent=1) + "\n", "utf-8")
     save_tokenizer(tokenizer, folder, (NANO / TEMPLATE).read_text("utf-8"))
     shutil.copyfile(NANO / "preprocessor_config.json", folder / "preprocessor_config.json")
-    said = {"protocol": list(PROTOCOLS), "forced": FORCED, "video_items": False}
-    sums = {path.name: _digest(path) for path in sorted(folder.iterdir()) if path.is_file() and path.name != MARKER}
-    (folder / MARKER).write_text(json.dumps({**said, "sha256": sums}, indent=1) + "\n", "utf-8")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    seal(folder, {"protocol": list(PROTOCOLS), "forced": FORCED, "video_items": False})
