@@ -19,9 +19,9 @@ import torch
 from accelerate.utils import broadcast
 from safetensors import SafetensorError
 from transformers import Qwen2_5_VLForConditionalGeneration, TrainerCallback
-from transformers.utils import logging
 
 from vrthinker_core.atomic_file import atomic_path
+from vrthinker_core.backends.local.checkpoint.loader import quiet_transformers
 from vrthinker_core.errors import BadInput
 
 MARK = "whole.json"
@@ -30,18 +30,10 @@ MARK = "whole.json"
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
     """Neither progress bars of transformers nor what it will change some day: a person is told how far the training is."""
-    bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.set_verbosity(ERROR)
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            warnings.simplefilter("ignore", DeprecationWarning)
-            yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+    with quiet_transformers(ERROR), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtyp
     require_memory(weights * dtype.itemsize, available_memory(device), device)
     with _checkpoint_errors(folder, "The weights"):
         check_statistics(checkpoint_files.weight_files(folder))
-    with _quiet_transformers():
+    with quiet_transformers():
         model = _load_model(folder, device, dtype)
     threads = 1 if small and device == "cpu" else None
     return Checkpoint(model, tokenizer, processor, marker, folder, threads)
@@ -83,7 +83,7 @@ def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkp
     config = _load_config(folder, weights)
     tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
     require_memory(weights * dtype.itemsize, available_memory("cpu"), "cpu")
-    with _quiet_transformers():
+    with quiet_transformers():
         model = _load_weights(folder, dtype, "sdpa", {}, checked=os.environ.get("LOCAL_RANK", "0") == "0")
     model.requires_grad_(True)
     threads = 1 if weights <= SMALL_MODEL_WEIGHTS else None
@@ -105,15 +105,15 @@ def _checkpoint_errors(folder: Path, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """Silence transformers' loading report and progress bars: what matters of them is raised as a CheckpointError."""
-    progress_bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.set_verbosity(CRITICAL)
+def quiet_transformers(verbosity: int = CRITICAL) -> Iterator[None]:
+    """Silence what transformers reports below `verbosity`, and its progress bars; what matters of loading is a CheckpointError."""
+    progress_bars, before = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.set_verbosity(verbosity)
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
-        logging.set_verbosity(verbosity)
+        logging.set_verbosity(before)
         if progress_bars:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
