@@ -36,8 +36,8 @@ class Conversation(typing.Protocol):
         """Free what the conversation holds."""
 
 
-class Backend(typing.Protocol):
-    """A judge that is ready to generate."""
+class JudgeDescription(typing.Protocol):
+    """What is known of a judge, whoever generates its replies."""
 
     @property
     def name(self) -> str:
@@ -54,6 +54,10 @@ class Backend(typing.Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person must know of this judge, one sentence each; they are shown with every result."""
+
+
+class Backend(JudgeDescription, typing.Protocol):
+    """A judge that is ready to generate."""
 
     def open_conversation(self) -> Conversation:
         """A new conversation."""

@@ -12,10 +12,11 @@ from typing import Any
 
 from PIL import Image as Picture
 
+from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.backends.local.text.chat_template import videos_as_images
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
-from vrthinker_core.training.rollouts import ClipSource, LabelledPair, OpenRollout, PlayedJudge, Rollout
+from vrthinker_core.training.rollouts import ClipSource, LabelledPair, OpenRollout, Rollout
 from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Image, Message, Video
@@ -29,7 +30,7 @@ class FrameEnvironment:
     Raises BadInput for a memory window: TRL's loop only ever adds to a conversation.
     """
 
-    def __init__(self, pairs: PairSet, judge: PlayedJudge, settings: Settings, *, video_items: bool = True) -> None:
+    def __init__(self, pairs: PairSet, judge: JudgeDescription, settings: Settings, *, video_items: bool = True) -> None:
         """`video_items`: see `Marker`; without them a video is sent frame by frame."""
         self._pairs, self._judge, self._settings, self._video_items = pairs, judge, settings, video_items
         self._pair: LabelledPair | None = None
@@ -70,7 +71,7 @@ class FrameEnvironment:
         return self._pair
 
 
-def open_rollout(pair: LabelledPair, judge: PlayedJudge, settings: Settings) -> OpenRollout:
+def open_rollout(pair: LabelledPair, judge: JudgeDescription, settings: Settings) -> OpenRollout:
     """A rollout as TRL can play it. Raises BadInput for a memory window."""
     rollout = OpenRollout(pair, judge, settings)
     if isinstance(rollout.deliberation.settings.window, int):
@@ -78,7 +79,7 @@ def open_rollout(pair: LabelledPair, judge: PlayedJudge, settings: Settings) -> 
     return rollout
 
 
-def replay(pair: LabelledPair, judge: PlayedJudge, settings: Settings, replies: Sequence[Completion]) -> Rollout:
+def replay(pair: LabelledPair, judge: JudgeDescription, settings: Settings, replies: Sequence[Completion]) -> Rollout:
     """The rollout of a pair whose replies are known, up to the one that ends it.
 
     Where none does, the tokens were used up. One of which a frame cannot be had has failed.

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
-from vrthinker_core.backends.base import Backend, BatchBackend, Conversation, GenerationRequest
+from vrthinker_core.backends.base import Backend, BatchBackend, Conversation, GenerationRequest, JudgeDescription
 from vrthinker_core.batch import stream_one_by_one
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol
-from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Run, Settings, StopReason, Thumbnail, Turn, Verdict
+from vrthinker_core.types import ClipInfo, Frame, FrameRef, Run, Settings, StopReason, Thumbnail, Turn, Verdict
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Message
@@ -86,7 +86,7 @@ def _play_batch(batch: Sequence["_Player"], backend: Backend) -> None:
 class OpenRollout:
     """A rollout that goes on, without the model: `ask()` gives what the judge is to see, `take()` reads its reply."""
 
-    def __init__(self, pair: LabelledPair, judge: "PlayedJudge", settings: Settings) -> None:
+    def __init__(self, pair: LabelledPair, judge: JudgeDescription, settings: Settings) -> None:
         self._pair, self._judge = pair, judge
         dialect = make_dialect(settings, chosen_protocol(settings, judge.protocols))
         self._settings = with_defaults(settings, dialect)
@@ -135,26 +135,6 @@ class OpenRollout:
         seconds = sum(turn.completion.seconds for turn in self._turns)
         finished = Finished(deliberation.stop_reason, verdict, provisional, seconds=seconds)
         return Rollout(self._pair, Run(started, tuple(self._turns), finished), tuple(self._prompts))
-
-
-class PlayedJudge(Protocol):
-    """What a rollout must know of its judge. Every `Backend` is one."""
-
-    @property
-    def name(self) -> str:
-        """Its display name."""
-
-    @property
-    def protocols(self) -> tuple[ProtocolName, ...]:
-        """The dialects it was trained for."""
-
-    @property
-    def follows_instructions(self) -> bool:
-        """It understands text that is not its protocol's own."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a person must know of it."""
 
 
 class _Player:

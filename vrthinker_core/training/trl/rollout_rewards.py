@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.environment import FrameEnvironment, replay
 from vrthinker_core.training.grpo_loop import Group
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, advantages, group_rewards, is_mixed
-from vrthinker_core.training.rollouts import PlayedJudge, Rollout
+from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.trl.sampled_replies import read_replies
 from vrthinker_core.types import Settings, StopReason
 
@@ -17,7 +18,7 @@ from vrthinker_core.types import Settings, StopReason
 class RolloutRewards:
     """A reward function of `GRPOTrainer`. `groups` are those of this process since they were last taken."""
 
-    judge: PlayedJudge
+    judge: JudgeDescription
     settings: Settings
     tokenizer: SafeTokenizer
     samples: int  # Of each pair
