@@ -27,6 +27,7 @@ import av
 import cv2
 import numpy as np
 
+from tests.benchmarks.tools.judge_scores import Share
 from vrthinker_core import Finished, Settings, VideoPair, judge, open_backend
 from vrthinker_core.backends import Backend
 from vrthinker_core.training.drawn_world.faults import FRAMES, MOTION_FAULTS, PICTURE_FAULTS, MotionFault, PictureFault
@@ -162,10 +163,8 @@ def draw_cases(clips: Sequence[Path], count: int, seed: int) -> list[tuple[Path,
 
 def wilson(yes: int, of: int) -> tuple[float, float]:
     """The 95 % interval of a share by Wilson's score."""
-    z, share = 1.96, yes / of
-    middle, half = share + z * z / (2 * of), z * np.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
-    below, above = ((middle + sign * half) / (1 + z * z / of) for sign in (-1, 1))
-    return round(float(below), 3), round(float(above), 3)
+    below, above = Share(yes, of).interval
+    return round(below, 3), round(above, 3)
 
 
 def read_clip(path: Path) -> list[Pixels]:

@@ -14,12 +14,12 @@ from vrthinker_core.training.drawn_world.faults import OPENING_FRAMES
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, Scene, WorldOptions, draw_pair, verdict_from_flaws
 from vrthinker_core.training.drawn_world.video_files import write_video
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
+from vrthinker_core.training.labelled_pairs.pair_set import TRAINING_SEEDS
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.types import Dimension, Frame, FrameRef, Settings, Side, Verdict, VideoPair
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.order import swap_verdict
 
-UNSEEN = 2_000_000_000  # Seeds from here on are drawn by no training run
 STEP = 1_000_000  # Between the seeds of two sets
 OTHER_SIDE = {Side.FIRST: Side.SECOND, Side.SECOND: Side.FIRST}
 
@@ -54,7 +54,7 @@ class UnseenPairs:
 
 def unseen_pairs(count: int, number: int = 0, world: WorldOptions = FIRST_WORLD) -> UnseenPairs:
     """`count` pairs of the set `number`."""
-    return UnseenPairs(tuple(draw_pair(UNSEEN + number * STEP + k, world) for k in range(count)))
+    return UnseenPairs(tuple(draw_pair(TRAINING_SEEDS + number * STEP + k, world) for k in range(count)))
 
 
 def swapped(pairs: Sequence[LabelledPair]) -> list[LabelledPair]:
