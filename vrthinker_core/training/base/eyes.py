@@ -5,10 +5,7 @@ last checkpoint with the batch it had come to, and says which gates were not pas
 """
 
 import math
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ from torch import Tensor
 from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, basis, place_of
 from vrthinker_core.training.base.frames.picture_batches import SERIES, PictureBatch, picture_batch
+from vrthinker_core.training.base.half_training import is_over, made_ahead, steps_until_save, unmet_gates
 from vrthinker_core.training.base.model.compiled_layers import picture_features
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
 
@@ -84,27 +82,26 @@ def train_eyes(visual: Any, options: EyesOptions, checkpoint: Path) -> Iterator[
     elif not state.step:
         _whiten(visual, options)
     unseen = [picture_batch(UNSEEN + number, options.batch, options.world) for number in range(15, 19)]
-    with _batches(options, state.step) as batches:
+    first = options.seed * SERIES
+    with made_ahead(lambda step: picture_batch(first + step, options.batch, options.world), state.step) as batches:
         while True:
             loss = _train(state, batches, directions, options)
             state.save(checkpoint)
             report = {"step": state.step, "minutes": state.seconds / 60, "loss": loss} | measure(visual, unseen, directions)
             yield report
-            if not missed_gates(report) or state.seconds >= options.minutes * 60:
+            if not missed_gates(report) or is_over(state, options):
                 return
 
 
 def missed_gates(report: dict[str, float]) -> list[str]:
     """The gates that are not passed."""
-    return [name for name, least in GATES.items() if report[name] < least]
+    return unmet_gates(report, GATES)
 
 
 def _train(state: EyesState, batches: Iterator[PictureBatch], directions: Tensor, options: EyesOptions) -> float:
     """Steps until it is time to save, one at least; the mean loss."""
     losses: list[float] = []
-    start, before = time.monotonic(), state.seconds
-    while not losses or (time.monotonic() - start < options.save_seconds and state.seconds < options.minutes * 60):
-        share = min(1.0, state.seconds / (options.minutes * 60))
+    for share in steps_until_save(state, options):
         for group in state.optimizer.param_groups:
             warm = min(1.0, (state.step + 1) / options.warm_up)
             group["lr"] = options.rate * warm * (0.03 + 0.485 * (1 + math.cos(math.pi * share)))
@@ -114,8 +111,6 @@ def _train(state: EyesState, batches: Iterator[PictureBatch], directions: Tensor
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(state.visual.parameters(), 2.0)
         state.optimizer.step()
-        state.step += 1
-        state.seconds = before + time.monotonic() - start
         losses.append(float(loss.detach()))
     return float(np.mean(losses))
 
@@ -167,20 +162,3 @@ def _whiten(visual: Any, options: EyesOptions) -> None:
     rows = (vectors / (values.clamp_min(1e-6) + 1e-2).sqrt()).flip(1)[:, : len(kernel)].T
     noise = torch.randn(rows.shape, generator=torch.Generator().manual_seed(options.seed)) * rows.std() * 0.2
     kernel.copy_(torch.stack([rows / 2 + noise, rows / 2 - noise], 1).view(len(kernel), 2, 3, *kernel.shape[-2:]).transpose(1, 2))
-
-
-@contextmanager
-def _batches(options: EyesOptions, step: int) -> Iterator[Iterator[PictureBatch]]:
-    """The batches from that step on; the next ones are drawn in a second thread meanwhile."""
-    first = options.seed * SERIES
-
-    def drawn() -> Iterator[PictureBatch]:
-        coming = [pool.submit(picture_batch, first + step + ahead, options.batch, options.world) for ahead in range(2)]
-        number = step + 2
-        while True:
-            yield coming.pop(0).result()
-            coming.append(pool.submit(picture_batch, first + number, options.batch, options.world))
-            number += 1
-
-    with ThreadPoolExecutor(1) as pool:
-        yield drawn()

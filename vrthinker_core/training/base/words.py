@@ -5,10 +5,7 @@ passed or the time is over, and goes on from its last checkpoint with the rows i
 """
 
 import math
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +31,7 @@ from vrthinker_core.training.base.conversations import (
 from vrthinker_core.training.base.frames.coded_frames import PairCodes
 from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
+from vrthinker_core.training.base.half_training import is_over, made_ahead, steps_until_save, unmet_gates
 from vrthinker_core.training.base.model import token_kinds
 from vrthinker_core.training.base.model.compiled_layers import language_hidden
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, DrawnPair, WorldOptions
@@ -133,20 +131,20 @@ def train_words(
     unseen = [source.batch(UNSEEN + 100 * number, options.batch) for number in range(6)]
     kinds = token_kinds.kinds(tokenizer)
     pads = torch.tensor([tokenizer.control.image_pad, tokenizer.control.video_pad])
-    with _ahead(lambda step: source.batch(options.seed * 10**7 + step * options.batch, options.batch), state.step) as batches:
+    with made_ahead(lambda step: source.batch(options.seed * 10**7 + step * options.batch, options.batch), state.step) as batches:
         while True:
             loss, rows = _train(state, batches, pads, options)
             state.save(checkpoint)
             report = {"step": state.step, "minutes": state.seconds / 60, "rows a second": rows, "loss": loss}
             report |= measure(language, unseen, pads, kinds)
             yield report
-            if not missed_gates(report) or state.seconds >= options.minutes * 60:
+            if not missed_gates(report) or is_over(state, options):
                 return
 
 
 def missed_gates(report: dict[str, float]) -> list[str]:
     """The gates that are not passed."""
-    return [name for name, least in GATES.items() if report.get(name, 0.0) < least]
+    return unmet_gates(report, GATES)
 
 
 def predictions(language: Any, batch: CodedBatch, pads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -175,9 +173,8 @@ def measure(language: Any, batches: list[CodedBatch], pads: Tensor, kinds: dict[
 def _train(state: WordsState, batches: Iterator[CodedBatch], pads: Tensor, options: WordsOptions) -> tuple[float, float]:
     """Steps until it is time to save, one at least; the mean loss, and the rows a second."""
     losses: list[float] = []
-    start, before = time.monotonic(), state.seconds
-    while not losses or (time.monotonic() - start < options.save_seconds and state.seconds < options.minutes * 60):
-        share = min(1.0, state.seconds / (options.minutes * 60))
+    before = state.seconds
+    for share in steps_until_save(state, options):
         rate = options.rate * min(1.0, (state.step + 1) / options.warm_up) * (0.05 + 0.475 * (1 + math.cos(math.pi * share)))
         logits, tokens, weights = predictions(state.language, next(batches), pads)
         loss = (F.cross_entropy(logits, tokens, reduction="none") * weights).sum() / weights.sum()
@@ -188,8 +185,6 @@ def _train(state: WordsState, batches: Iterator[CodedBatch], pads: Tensor, optio
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.step()
-        state.step += 1
-        state.seconds = before + time.monotonic() - start
         losses.append(float(loss.detach()))
     return float(np.mean(losses)), len(losses) * options.batch / (state.seconds - before)
 
@@ -200,19 +195,3 @@ def _optimizers(language: Any, options: WordsOptions) -> list[torch.optim.Optimi
     rest = [weight for weight in language.parameters() if id(weight) not in chosen]
     muon = torch.optim.Muon(matrices, lr=options.rate, weight_decay=options.decay, momentum=0.95, adjust_lr_fn="match_rms_adamw")
     return [muon, torch.optim.AdamW(rest, lr=options.rate, betas=(0.9, 0.98), weight_decay=0.0)]
-
-
-@contextmanager
-def _ahead(batch: Callable[[int], CodedBatch], step: int) -> Iterator[Iterator[CodedBatch]]:
-    """The batches from that step on; the next one is made in a second thread meanwhile."""
-
-    def made() -> Iterator[CodedBatch]:
-        number = step
-        coming = pool.submit(batch, number)
-        while True:
-            number += 1
-            ready, coming = coming.result(), pool.submit(batch, number)
-            yield ready
-
-    with ThreadPoolExecutor(1) as pool:
-        yield made()
