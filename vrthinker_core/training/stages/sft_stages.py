@@ -1,6 +1,5 @@
 """What the first two stages share: runs that passed the filters become token rows, and token rows train the judge."""
 
-import time
 from collections.abc import Iterable, Sequence
 from math import nan
 from pathlib import Path
@@ -49,15 +48,11 @@ def fine_tune(
     options = sft_options(sft, config, folder.processes.count)
     stage = folder.state.stage
     with stage_record(folder, config, sitting) as record:
-        last = time.monotonic()
 
         def report(pace: TrainerPace) -> bool:
-            nonlocal last
             assert record is not None, "only the main process reports"
-            now = time.monotonic()
             loss = nan if pace.loss is None else pace.loss
-            record.add(StepMetrics(stage, pace.step, now - last, loss, pace.learning_rate, entropy=pace.entropy), pace.steps)
-            last = now
+            record.add(StepMetrics(stage, pace.step, record.lap(), loss, pace.learning_rate, entropy=pace.entropy), pace.steps)
             return sitting.over
 
         made = train_sft(rows, locate(source), options, folder.checkpoints, report)

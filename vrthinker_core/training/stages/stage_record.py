@@ -1,6 +1,7 @@
 """What a stage leaves to look at: the figures of every step and its alarms, in files and told at once."""
 
 import json
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -36,7 +37,7 @@ class StageRecord(AbstractContextManager["StageRecord"]):
         """
         self._folder, self._sitting = folder.path, sitting
         self._writer = MetricsWriter(folder.path, config.trackio)
-        self._alarms = Alarms()
+        self._alarms, self._lap = Alarms(), time.monotonic()
         for before in read_metrics(folder.path):
             if done is None or before.step <= done:
                 self._alarms.add(before)
@@ -48,6 +49,11 @@ class StageRecord(AbstractContextManager["StageRecord"]):
             _append(self._folder / ALARMS, AlarmLine(metrics.stage, metrics.step, sentence))
             self._sitting.say(sentence)
         self._sitting.tell(metrics, total)
+
+    def lap(self) -> float:
+        """Seconds since the last lap, at first since the record was opened."""
+        last, self._lap = self._lap, time.monotonic()
+        return self._lap - last
 
     def __exit__(self, *_: object) -> None:
         self._writer.close()

@@ -1,6 +1,5 @@
 """The third stage on GPUs: TRL's trainer as a run that goes on after a stop, in as many processes as were launched."""
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,14 +30,10 @@ def train_with_trl(source: str, pairs: PairSet, config: TrainConfig, folder: Run
         device = "cuda" if torch.cuda.is_available() else "cpu"
         require_training_memory(source, reference=grpo.kl > 0, device=device)
     with stage_record(folder, config, sitting) as record:
-        last = time.monotonic()
 
         def report(step: TrlStep) -> bool:
-            nonlocal last
             assert record is not None, "only the main process reports"
-            now = time.monotonic()
-            metrics = StepMetrics(STAGE, step.number, now - last, step.report.loss, step.learning_rate)
-            last = now
+            metrics = StepMetrics(STAGE, step.number, record.lap(), step.report.loss, step.learning_rate)
             record.add(with_groups(metrics, step.report, step.report.groups, grpo.pairs), grpo.steps)
             if step.number % grpo.shown_every == 0 and step.report.groups:
                 keep_rollouts(folder.path, STAGE, step.number, step.report.groups[0].rollouts[:SHOWN])
