@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 
@@ -14,17 +15,18 @@ from tokenizers import Tokenizer
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base import eyes, words
+from vrthinker_core.training.base.base_gates import LanguageGates, VisionGates, missed_gates
 from vrthinker_core.training.base.conversations import describe, judge
-from vrthinker_core.training.base.eyes import EyesOptions, missed_gates, train_eyes
 from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.picture_batches import picture_batch
+from vrthinker_core.training.base.half_training import never
+from vrthinker_core.training.base.language_training import LanguageOptions, RowSource, predictions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.compiled_layers import language_hidden, picture_features, to_patches
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
 from vrthinker_core.training.base.model.vocabulary import control_ids, make_tokenizer
-from vrthinker_core.training.base.train_base import BaseOptions, train_part
-from vrthinker_core.training.base.words import RowSource, WordsOptions, predictions, train_words
+from vrthinker_core.training.base.train_base import BaseOptions, last_report, train_part
+from vrthinker_core.training.base.vision_training import VisionOptions, train_vision
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
 
 UNCOMPILED = "force_eager"  # The same functions, without half a minute of compiling
@@ -58,7 +60,7 @@ def test_pictures_give_the_features_of_the_stock_tower(tokenizer: Tokenizer) -> 
 
 def test_rows_give_the_hidden_states_of_the_stock_model(tokenizer: Tokenizer) -> None:
     model, safe = small_model(tokenizer), SafeTokenizer(tokenizer)
-    row = RowSource(safe, 192, WordsOptions(write=judge)).row(11)
+    row = RowSource(safe, 192, LanguageOptions(write=judge)).row(11)
     pictures = row.ids == safe.control.image_pad
     grid = torch.tensor([[1, 8, 8]] * (int(pictures.sum()) // 4))
     with torch.no_grad():
@@ -75,7 +77,7 @@ def test_rows_give_the_hidden_states_of_the_stock_model(tokenizer: Tokenizer) ->
 @pytest.mark.parametrize("write", [describe, judge])
 def test_only_the_judges_own_words_are_learnt(tokenizer: Tokenizer, write) -> None:  # type: ignore[no-untyped-def]
     safe = SafeTokenizer(tokenizer)
-    row = RowSource(safe, 192, WordsOptions(write=write)).row(5)
+    row = RowSource(safe, 192, LanguageOptions(write=write)).row(5)
     said = safe.decode([int(token) for token, weight in zip(row.ids, row.weights, strict=True) if weight > 0])
     assert said.count("<|im_end|>") >= 1
     assert "Video 1 shows" in said
@@ -83,27 +85,27 @@ def test_only_the_judges_own_words_are_learnt(tokenizer: Tokenizer, write) -> No
     assert len(row.features) == int((row.ids == safe.control.image_pad).sum())
 
 
-def test_eyes_learn_and_go_on_where_they_stopped(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    options = EyesOptions(batch=8, rate=3e-5, warm_up=1, save_seconds=0)  # a step a report
-    model, file = small_model(tokenizer), tmp_path / "eyes.pt"
-    reports = list(islice(train_eyes(model.model.visual, options, file), 3))
+def test_the_tower_learns_and_goes_on_where_it_stopped(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    options = VisionOptions(batch=8, rate=3e-5, warm_up=1, save_seconds=0)  # a step a report
+    model, file = small_model(tokenizer), tmp_path / "vision.pt"
+    reports = list(islice(train_vision(model.model.visual, options, file), 3))
     assert [report["step"] for report in reports] == [1, 2, 3]
     assert reports[-1]["loss"] < reports[0]["loss"]
-    assert missed_gates(reports[-1])
+    assert missed_gates(reports[-1], options.gates)
     other = small_model(tokenizer)
-    assert next(train_eyes(other.model.visual, options, file))["step"] == 4
+    assert next(train_vision(other.model.visual, options, file))["step"] == 4
     batch = picture_batch(1, 8, SECOND_WORLD)
     assert torch.equal(batch.codes, picture_batch(1, 8, SECOND_WORLD).codes)
     assert (batch.codes @ basis(192)).shape == (8, 4, 192)
 
 
-def test_words_learn_and_go_on_where_they_stopped(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    options = WordsOptions(batch=2, length=1100, rate=3e-3, warm_up=1, save_seconds=0)
-    safe, file = SafeTokenizer(tokenizer), tmp_path / "words.pt"
-    reports = list(islice(train_words(small_model(tokenizer).model.language_model, safe, options, file), 3))
+def test_the_language_model_learns_and_goes_on_where_it_stopped(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    options = LanguageOptions(batch=2, length=1100, rate=3e-3, warm_up=1, save_seconds=0)
+    safe, file = SafeTokenizer(tokenizer), tmp_path / "language.pt"
+    reports = list(islice(train_language(small_model(tokenizer).model.language_model, safe, options, file), 3))
     assert reports[-1]["loss"] < reports[0]["loss"]
     language = small_model(tokenizer).model.language_model
-    assert next(train_words(language, safe, options, file))["step"] == 4
+    assert next(train_language(language, safe, options, file))["step"] == 4
     batch = RowSource(safe, 192, options).batch(3, 2)
     logits, tokens, weights = predictions(language, batch, torch.tensor([safe.control.image_pad]))
     assert logits.shape == (len(tokens), tokenizer.get_vocab_size())
@@ -112,7 +114,7 @@ def test_words_learn_and_go_on_where_they_stopped(tokenizer: Tokenizer, tmp_path
 
 def test_what_the_tower_sees_can_stand_in_for_codes(tokenizer: Tokenizer) -> None:
     safe, visual = SafeTokenizer(tokenizer), small_model(tokenizer).model.visual
-    seen, coded = (RowSource(safe, 192, WordsOptions(write=judge), tower).row(7) for tower in (visual, None))
+    seen, coded = (RowSource(safe, 192, LanguageOptions(write=judge), tower).row(7) for tower in (visual, None))
     assert torch.equal(seen.ids, coded.ids)
     assert seen.features.shape == coded.features.shape
     assert not torch.allclose(seen.features, coded.features, atol=0.1)
@@ -130,10 +132,20 @@ def test_the_product_finds_a_whole_checkpoint_of_both_dialects(tokenizer: Tokeni
 
 
 def test_a_part_that_is_done_is_not_trained_again(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    passed = {"minutes": 0.5, **dict.fromkeys((*eyes.GATES, *words.GATES), 1.0)}
-    for name in ("eyes", "words"):
+    names = [field.name.replace("_", " ") for gates in (VisionGates, LanguageGates) for field in fields(gates)]
+    passed = {"minutes": 0.5, **dict.fromkeys(names, 1.0)}
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    for name in ("vision", "language"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(passed) + "\n", "utf-8")
         (tmp_path / f"{name}.pt").write_bytes(b"never read")
+        train_part(name, pytest.fail, never, options=BaseOptions(), folder=tmp_path)
+        assert last_report(tmp_path, name) == passed
+
+
+@pytest.mark.parametrize("name", ["vision", "language"])
+def test_a_part_that_is_stopped_keeps_its_step_and_says_nothing(tokenizer: Tokenizer, tmp_path: Path, name: str) -> None:
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    for name in ("eyes", "words"):
-        assert train_part(name, BaseOptions(), tmp_path) == passed
+    options = BaseOptions(vision=VisionOptions(batch=4), language=LanguageOptions(batch=1, length=1100))
+    train_part(name, pytest.fail, lambda: True, options=options, folder=tmp_path)
+    assert torch.load(tmp_path / f"{name}.pt", weights_only=True)["step"] == 1
+    assert not last_report(tmp_path, name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.benchmarks.nano import UNSEEN
-from vrthinker_core.training.labelled_pairs.pair_set import TRAINING_SEEDS, DrawnPairSet, ShuffledPairs, in_training_order
+from vrthinker_core.training.drawn_world.scenes import TRAINING_SEEDS
+from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, ShuffledPairs, in_training_order
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.types import FrameRef, Side, Verdict
 

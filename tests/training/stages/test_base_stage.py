@@ -1,26 +1,74 @@
-"""The stage `base` in a run's folder: what is kept of it, and that nothing goes on from a base that reads too little."""
+"""The stage `base` in a run folder: what is kept of it, how long it lasts, and that nothing goes on from what reads too little."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.training.base.base_gates import LanguageGates, VisionGates, missed_gates
 from vrthinker_core.training.base.train_base import TrainedBase
-from vrthinker_core.training.run.config import BaseConfig
-from vrthinker_core.training.stages.base import check_parts, world_of
+from vrthinker_core.training.run.config import BaseConfig, changed_config, preset_config
+from vrthinker_core.training.run.run_folder import TrainingRun, open_run_folder
+from vrthinker_core.training.run.sitting import begin_sitting, never
+from vrthinker_core.training.stages.base import base_minutes, base_options, world_of
+from vrthinker_core.training.stages.gates import check_base
+
+RUN = TrainingRun("base", "", "")
 
 
-def test_a_part_that_reads_too_little_is_named_with_its_figures() -> None:
-    trained = TrainedBase(Path("model"), {"eyes": {"shape": 0.4321}, "words": {}}, {"eyes": ["shape"]})
-    with pytest.raises(BadInput, match="eyes of the base read too little") as refused:
-        check_parts(trained)
-    assert "shape 0.43" in str(refused.value)
+def test_a_part_that_reads_too_little_is_named_with_its_figures_and_what_to_do() -> None:
+    trained = TrainedBase(Path("model"), {"vision": {"shape": 0.4321}, "language": {}}, {"language": ["rare motion"]})
+    with pytest.raises(BadInput, match="language of the base reads too little") as refused:
+        check_base(trained)
+    assert "rare motion 0.00" in str(refused.value)
+    assert "--set gates.language.rare_motion=" in str(refused.value)
 
 
 def test_a_base_that_reads_enough_goes_on() -> None:
-    check_parts(TrainedBase(Path("model"), {"eyes": {"shape": 0.99}}, {}))
+    check_base(TrainedBase(Path("model"), {"vision": {"shape": 0.99}}, {}))
+
+
+def test_a_gate_is_missed_below_its_share_and_where_nothing_was_read() -> None:
+    figures = {"colour": 0.97, "shape": 0.95, "state": 1.0}
+    assert missed_gates(figures, VisionGates()) == ["shape", "place"]
+    assert missed_gates(figures, VisionGates(shape=0.95, place=0.0)) == []
+    assert missed_gates({"rare motion": 0.5}, LanguageGates(rare_motion=0.5, damage=0, words=0)) == []
+
+
+def test_the_gates_of_a_run_are_those_that_its_parts_are_trained_to() -> None:
+    config = changed_config(preset_config("nano"), ["gates.vision.place=0.5", "gates.language.rare_motion=0.25"])
+    options = base_options(config, 30)
+    assert options.vision.gates == VisionGates(place=0.5)
+    assert options.language.gates == LanguageGates(rare_motion=0.25)
+
+
+def test_a_run_goes_on_with_more_minutes_and_lower_gates_and_nothing_else_changed(tmp_path: Path) -> None:
+    config = preset_config("nano")
+    with open_run_folder(tmp_path / "run", RUN, config, resume=False):
+        pass
+    longer = changed_config(config, ["base.minutes=300", "gates.language.rare_motion=0.8"])
+    with open_run_folder(tmp_path / "run", RUN, longer, resume=True) as folder:
+        assert folder.state.starts == 2
+    with (
+        pytest.raises(BadInput, match=r"grpo\.steps"),
+        open_run_folder(tmp_path / "run", RUN, changed_config(longer, ["grpo.steps=3"]), resume=True),
+    ):
+        pass
+    with open_run_folder(tmp_path / "run", RUN, longer, resume=True) as folder:
+        assert folder.state.starts == 3
+
+
+def test_the_time_of_a_sitting_comes_on_top_of_what_was_spent(tmp_path: Path) -> None:
+    base = BaseConfig(minutes=100)
+    assert base_minutes(base, tmp_path, begin_sitting(never, None)) == 100
+    assert base_minutes(base, tmp_path, begin_sitting(never, 10)) == pytest.approx(10, abs=0.1)
+    (tmp_path / "vision.jsonl").write_text(json.dumps({"minutes": 8.0}) + "\n", "utf-8")
+    assert base_minutes(base, tmp_path, begin_sitting(never, 10)) == pytest.approx(20, abs=0.1)
+    assert base_minutes(replace(base, minutes=15), tmp_path, begin_sitting(never, 10)) == 15
 
 
 def test_photographs_are_those_of_the_folder_that_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run.config import GateConfig, TimeShares
-from vrthinker_core.training.stages.gates import HeldOutFigures, check_base, check_cold_start, measure_judge
+from vrthinker_core.training.run.sitting import begin_sitting, never
+from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_start, measure_judge, pass_gate
 from vrthinker_core.training.stages.pair_parts import PARTS, part_of
 from vrthinker_core.training.stages.pipeline import STAGES, share_of
 from vrthinker_core.types import Settings
@@ -57,10 +58,17 @@ def test_a_judge_that_sampling_does_not_help_stops_the_run() -> None:
     check_cold_start(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES)
 
 
-def test_a_base_that_reads_motion_badly_stops_the_run() -> None:
-    with pytest.raises(BadInput, match=r"0\.46 of the rare motion words right, and 0\.90 are needed"):
-        check_base(0.46, GATES)
-    check_base(0.9, GATES)
+def test_a_gate_stops_a_run_but_one_with_a_time_limit() -> None:
+    heard: list[str] = []
+
+    def check() -> None:
+        check_cold_start(HeldOutFigures(64, 8, 0.5, 0.3, 0.8), GATES)
+
+    with pytest.raises(BadInput, match=r"0\.50 of the rollouts"):
+        pass_gate(begin_sitting(never, None, say=heard.append), check)
+    assert not heard
+    pass_gate(begin_sitting(never, 60, say=heard.append), check)
+    assert "0.50 of the rollouts" in heard[0]
 
 
 @pytest.mark.parametrize("size", [5, 40, 5000])

@@ -75,7 +75,7 @@ def test_a_killed_run_ends_with_the_same_weights(whole: Path, tmp_path: Path) ->
     assert figures == [replace(each, seconds=0) for each in read_metrics(whole)]
 
 
-def test_it_learns_with_its_eyes_frozen(whole: Path) -> None:
+def test_it_learns_with_a_frozen_tower(whole: Path) -> None:
     before, after = weights(NANO), weights(whole / "checkpoint")
     assert all(torch.equal(value, after[name]) for name, value in before.items() if ".visual." in name)
     assert any(not torch.equal(value, after[name]) for name, value in before.items() if ".visual." not in name)

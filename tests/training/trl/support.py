@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from tests.backends.support.random_model import small_config, write_random_checkpoint
 from vrthinker_core.backends.local.checkpoint.loader import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.frozen_eyes import collate_features, freeze_eyes
+from vrthinker_core.training.frozen_vision import collate_features, freeze_vision
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.token_rows import IGNORED, token_rows
@@ -55,7 +55,7 @@ def taught_judge(source: Path, rollouts: Sequence[Rollout], folder: Path, slack:
     loaded = TransformersBackend(opened, "taught").loaded
     batch = collate_features([row for rollout in rollouts for row in token_rows(rollout, loaded)], loaded)
     labels = batch.pop("labels")[:, 1:]
-    model: Any = freeze_eyes(opened.model)
+    model: Any = freeze_vision(opened.model)
     optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=3e-3, weight_decay=0.0)
     enough = (math.log(len(rollouts)) + slack) * len(rollouts) / int((labels != IGNORED).sum())
     for _ in range(600):

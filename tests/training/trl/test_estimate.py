@@ -42,7 +42,7 @@ def test_adapters_take_less_memory_and_more_gpus_less_time() -> None:
 
 
 def test_weights_gradients_and_optimizer_are_sixteen_bytes_a_weight() -> None:
-    found = dict(estimate(SHAPE, TrainingPlan("cold-start", gpus=1, frozen_eyes=False)).memory)
+    found = dict(estimate(SHAPE, TrainingPlan("cold-start", gpus=1, frozen_vision=False)).memory)
     assert (found["weights"] + found["gradients"] + found["optimizer"]) * 2**30 == pytest.approx(16 * SHAPE.weights)
 
 

@@ -90,14 +90,14 @@ def test_pictures_of_tool_replies_reach_the_loss(tiny: Tiny) -> None:
 
 def test_both_stages_of_fine_tuning_move_the_weights_and_the_result_plays(tiny: Tiny, tmp_path: Path) -> None:
     rows = list(token_rows(tiny.rollout, tiny.judge.loaded))
-    options = SftOptions(steps=1, accumulate=1, learning_rate=1e-3, warmup=0, frozen_eyes=False)
+    options = SftOptions(steps=1, accumulate=1, learning_rate=1e-3, warmup=0, frozen_vision=False)
     cold = train_sft(rows, tiny.folder, options, tmp_path / "cold-start")
-    rejected = train_sft(rows, cold, replace(options, frozen_eyes=True), tmp_path / "rejection")
+    rejected = train_sft(rows, cold, replace(options, frozen_vision=True), tmp_path / "rejection")
     states = [weights(folder) for folder in (tiny.folder, cold, rejected)]
-    for before, after, eyes in ((states[0], states[1], True), (states[1], states[2], False)):
+    for before, after, tower in ((states[0], states[1], True), (states[1], states[2], False)):
         moved = {name for name in before if not torch.equal(before[name], after[name])}
         assert any("visual" not in name for name in moved)
-        assert any("visual" in name for name in moved) is eyes
+        assert any("visual" in name for name in moved) is tower
     (rollout,) = play([PAIRS.pair(1)], open_backend(f"hf:{rejected}"), Settings(max_new_tokens=8, max_turns=2))
     assert rollout.run.finished is not None
     assert 1 <= len(rollout.run.turns) <= 2

@@ -64,7 +64,7 @@ def stop_at(step: int) -> Any:
     return report
 
 
-def test_the_language_half_learns_and_the_eyes_do_not(tiny: Path, trained: tuple[Path, list[TrainerPace]]) -> None:
+def test_the_language_model_learns_and_the_tower_does_not(tiny: Path, trained: tuple[Path, list[TrainerPace]]) -> None:
     before, after = weights(tiny), weights(trained[0])
     assert before.keys() == after.keys()
     moved = {name for name in before if not torch.equal(before[name], after[name])}
@@ -140,7 +140,7 @@ def test_kept_features_give_the_loss_of_the_tower(
 def test_bad_input_is_one_sentence(tiny: Path, rows: list[TokenRow], tmp_path: Path) -> None:
     for arguments, said in [
         (([], OPTIONS, tmp_path / "a"), "nothing to train on"),
-        ((rows, replace(OPTIONS, frozen_eyes=False), tmp_path / "b"), "frozen eyes"),
+        ((rows, replace(OPTIONS, frozen_vision=False), tmp_path / "b"), "frozen vision tower"),
     ]:
         found: Any = arguments
         with pytest.raises(BadInput, match=said):

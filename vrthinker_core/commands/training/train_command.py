@@ -120,13 +120,12 @@ def _print_estimate(stage: StageOption, model: str | None, config: "TrainConfig"
 
 
 def _config(out: Path | None, preset: PresetOption | None, seed: int | None, changes: list[str], resume: bool) -> "TrainConfig":
-    """What was chosen; that of the run which goes on, where nothing was."""
+    """What was chosen; where a run goes on, its own with what is changed."""
     from vrthinker_core.training.run.config import CONFIG, changed_config, preset_config, read_config
 
-    if resume and out is not None and preset is None and seed is None and not changes and (out / CONFIG).is_file():
-        return read_config(out)
-    seeds = [] if seed is None else [f"seed={seed}"]
-    return changed_config(preset_config(preset.value if preset else "nano"), [*changes, *seeds])
+    goes_on = resume and out is not None and preset is None and (out / CONFIG).is_file()
+    config = read_config(out) if goes_on and out is not None else preset_config(preset.value if preset else "nano")
+    return changed_config(config, [*changes, *([] if seed is None else [f"seed={seed}"])])
 
 
 def _train(run: "TrainingRun", config: "TrainConfig", out: Path, start: Start) -> int:

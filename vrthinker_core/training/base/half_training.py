@@ -1,16 +1,17 @@
-"""What eyes and words share in training: batches made ahead, steps until it is time to save, and gates."""
+"""What vision tower and language model share in training: batches made ahead, and steps until it is time to save."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 Batch = TypeVar("Batch")
+Stopped = Callable[[], bool]  # Whether somebody asked the training to stop
 
 
 class HalfState(Protocol):
-    """How far one half has come."""
+    """How far one half of the model has come."""
 
     step: int
     seconds: float
@@ -28,10 +29,15 @@ class HalfOptions(Protocol):
         """Between two checkpoints."""
 
 
-def steps_until_save(state: HalfState, options: HalfOptions) -> Iterator[float]:
+def never() -> bool:
+    """Nobody does."""
+    return False
+
+
+def steps_until_save(state: HalfState, options: HalfOptions, stopped: Stopped) -> Iterator[float]:
     """Yield the share of the time that is spent, before each step; one at least. Counts steps and seconds in `state`."""
     start, before, first = time.monotonic(), state.seconds, True
-    while first or (time.monotonic() - start < options.save_seconds and not is_over(state, options)):
+    while first or not (time.monotonic() - start >= options.save_seconds or is_over(state, options) or stopped()):
         yield min(1.0, state.seconds / (options.minutes * 60))
         state.step, state.seconds, first = state.step + 1, before + time.monotonic() - start, False
 
@@ -39,11 +45,6 @@ def steps_until_save(state: HalfState, options: HalfOptions) -> Iterator[float]:
 def is_over(state: HalfState, options: HalfOptions) -> bool:
     """The time is spent."""
     return state.seconds >= options.minutes * 60
-
-
-def unmet_gates(report: Mapping[str, float], gates: Mapping[str, float]) -> list[str]:
-    """The gates that are not passed; what the report does not say is not passed."""
-    return [name for name, least in gates.items() if report.get(name, 0.0) < least]
 
 
 @contextmanager

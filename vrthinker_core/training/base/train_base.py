@@ -1,14 +1,13 @@
-"""The stage `base`: eyes and words from nothing, then words on what these eyes see, and a checkpoint that the product opens.
+"""The stage `base`: vision tower and language model from nothing, then the latter on what the former sees, as one checkpoint.
 
-Eyes and words need nothing of each other, because the frame code between them is fixed: each is trained in a process of its own, on
-one core. A stopped run goes on from the checkpoints in its folder.
+They need nothing of each other, because the frame code between them is fixed: each is trained in a process of its own, on one core.
+A stopped run goes on from the checkpoints in its folder.
 """
 
 import json
-import multiprocessing
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,25 @@ import torch
 from tokenizers import Tokenizer
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base import eyes, words
+from vrthinker_core.training.base.base_gates import missed_gates
 from vrthinker_core.training.base.conversations import draw_training_pair
-from vrthinker_core.training.base.eyes import EyesOptions
+from vrthinker_core.training.base.half_training import Stopped, never
+from vrthinker_core.training.base.language_training import LanguageOptions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
 from vrthinker_core.training.base.model.vocabulary import PROTOCOLS, control_ids, make_tokenizer
-from vrthinker_core.training.base.words import WordsOptions
+from vrthinker_core.training.base.part_processes import Figures, train_side_by_side
+from vrthinker_core.training.base.vision_training import VisionOptions, train_vision
 from vrthinker_core.training.drawn_teacher.replies import write_replies
 
-EYES, WORDS, SETTLED, TOKENIZER, MODEL = "eyes.pt", "words.pt", "settled.pt", "tokenizer.json", "model"
-SETTLING = 0.2  # Share of the time for words on what the eyes see
+VISION, LANGUAGE = "vision", "language"
+ALIGNMENT = "alignment"  # The language model on what the tower sees
+TOKENIZER, MODEL = "tokenizer.json", "model"
+ALIGNING = 0.2  # Share of the time for it
 VOCABULARY_PAIRS = 400  # Pairs whose prompts and replies the vocabulary is made from
 VOCABULARY_FROM = 90_000_000  # The first of them
 
-Report = Callable[[str, dict[str, float]], None]  # Called with the part that is trained, and what it reads right
+Report = Callable[[str, Figures], None]  # Called with the part that is trained, and its figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +42,19 @@ class BaseOptions:
     """How the base is trained."""
 
     minutes: float = 150.0  # At most, over all sittings
-    eyes: EyesOptions = field(default_factory=EyesOptions)
-    words: WordsOptions = field(default_factory=WordsOptions)
+    vision: VisionOptions = field(default_factory=VisionOptions)
+    language: LanguageOptions = field(default_factory=LanguageOptions)
     seed: int = 0
+
+    def timed(self) -> "BaseOptions":
+        """The same, each part with its own time."""
+        minutes = self.minutes * (1 - ALIGNING)
+        return replace(self, vision=replace(self.vision, minutes=minutes), language=replace(self.language, minutes=minutes))
+
+    def alignment(self) -> LanguageOptions:
+        """How the language model is trained on what the tower sees."""
+        language = self.language
+        return replace(language, minutes=self.minutes * ALIGNING, rate=language.rate / 3, seed=language.seed + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,75 +62,82 @@ class TrainedBase:
     """The checkpoint, what each part read right at last, and which gates it has not passed."""
 
     model: Path
-    reports: dict[str, dict[str, float]]
+    reports: dict[str, Figures]
     missed: dict[str, list[str]]
 
 
-def train_base(options: BaseOptions, folder: Path, report: Report = lambda _, __: None) -> TrainedBase:
-    """Train the base into `folder`, or go on with it; `folder/model` is its checkpoint."""
+def train_base(
+    options: BaseOptions, folder: Path, report: Report = lambda _, __: None, stopped: Stopped = never
+) -> TrainedBase | None:
+    """Train the base into `folder`, or go on with it; `folder/model` is its checkpoint. None where it was stopped."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(options, folder)
-    side_by_side = options.minutes * (1 - SETTLING)
-    timed = replace(
-        options,
-        eyes=replace(options.eyes, minutes=side_by_side),
-        words=replace(options.words, minutes=side_by_side),
-    )
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        parts = {name: pool.submit(train_part, name, timed, folder) for name in ("eyes", "words")}
-        last = {name: future.result() for name, future in parts.items()}
-    for name, reports in last.items():
-        report(name, reports)
+    train_side_by_side((VISION, LANGUAGE), partial(train_part, options=options.timed(), folder=folder), report, stopped)
+    if stopped():
+        return None
+    last = {name: last_report(folder, name) for name in (VISION, LANGUAGE)}
     model = _joined(options, folder, tokenizer)
-    settling = replace(options.words, minutes=options.minutes * SETTLING, rate=options.words.rate / 3, seed=options.words.seed + 1)
-    for each in words.train_words(
-        model.model.language_model, SafeTokenizer(tokenizer), settling, folder / SETTLED, model.model.visual
-    ):
-        last["words"] = each
-        report("settling", each)
+    checkpoint = folder / f"{ALIGNMENT}-{last[VISION]['step']}-{last[LANGUAGE]['step']}.pt"  # Of other halves it is another one
+    inner, safe = model.model, SafeTokenizer(tokenizer)
+    for figures in train_language(inner.language_model, safe, options.alignment(), checkpoint, inner.visual, stopped):
+        last[LANGUAGE] = figures
+        report(ALIGNMENT, figures)
+    if stopped():
+        return None
     write_checkpoint(model, tokenizer, folder / MODEL)
-    missed = {"eyes": eyes.missed_gates(last["eyes"]), "words": words.missed_gates(last["words"])}
-    return TrainedBase(folder / MODEL, last, {name: gates for name, gates in missed.items() if gates})
+    missed = {
+        VISION: missed_gates(last[VISION], options.vision.gates),
+        LANGUAGE: missed_gates(last[LANGUAGE], options.language.gates),
+    }
+    return TrainedBase(folder / MODEL, last, {name: names for name, names in missed.items() if names})
 
 
-def train_part(name: str, options: BaseOptions, folder: Path) -> dict[str, float]:
-    """Train one half in this process; what it read right at last. Each report is a line of `<name>.jsonl`."""
-    done = _last_report(folder / f"{name}.jsonl")
-    missed, minutes = (eyes.missed_gates, options.eyes.minutes) if name == "eyes" else (words.missed_gates, options.words.minutes)
-    if done and (done["minutes"] >= minutes or not missed(done)):
-        return done
+def train_part(name: str, report: Callable[[Figures], None], stopped: Stopped, *, options: BaseOptions, folder: Path) -> None:
+    """Train one half in this process. Each report is a line of `<name>.jsonl`; nothing is done where the last one is enough."""
+    half = options.vision if name == VISION else options.language
+    done = last_report(folder, name)
+    if done and (done["minutes"] >= half.minutes or not missed_gates(done, half.gates)):
+        return
     torch.set_num_threads(1)
     cv2.setNumThreads(1)
-    tokenizer = _tokenizer(options, folder)
-    model = new_model(model_config(tokenizer.get_vocab_size(), control_ids(tokenizer)), options.seed)
-    last: dict[str, float] = {}
-    for last in _reports(name, model.model, options, folder, tokenizer):
+    for figures in _reports(name, options, folder, stopped):
         with (folder / f"{name}.jsonl").open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(last) + "\n")
-    return last
+            lines.write(json.dumps(figures) + "\n")
+        report(figures)
 
 
-def _last_report(path: Path) -> dict[str, float]:
-    """The last line of a file of reports; {} where there is none."""
+def last_report(folder: Path, name: str) -> Figures:
+    """The last figures of a half; {} where there are none."""
+    path = folder / f"{name}.jsonl"
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-    report: dict[str, float] = json.loads(lines[-1]) if lines else {}
+    report: Figures = json.loads(lines[-1]) if lines else {}
     return report
 
 
-def _reports(name: str, model: Any, options: BaseOptions, folder: Path, tokenizer: Tokenizer) -> Iterator[dict[str, float]]:
-    if name == "eyes":
-        return eyes.train_eyes(model.visual, options.eyes, folder / EYES)
-    return words.train_words(model.language_model, SafeTokenizer(tokenizer), options.words, folder / WORDS)
+def _reports(name: str, options: BaseOptions, folder: Path, stopped: Stopped) -> Iterator[Figures]:
+    tokenizer = _tokenizer(options, folder)
+    model, checkpoint = _new_model(options, tokenizer).model, _half(folder, name)
+    if name == VISION:
+        return train_vision(model.visual, options.vision, checkpoint, stopped)
+    return train_language(model.language_model, SafeTokenizer(tokenizer), options.language, checkpoint, stopped=stopped)
+
+
+def _half(folder: Path, name: str) -> Path:
+    return folder / f"{name}.pt"
 
 
 def _joined(options: BaseOptions, folder: Path, tokenizer: Tokenizer) -> Any:
     """A model of both trained halves, its weights in float32."""
-    model = new_model(model_config(tokenizer.get_vocab_size(), control_ids(tokenizer)), options.seed)
-    model.model.visual.load_state_dict(torch.load(folder / EYES, weights_only=True)["visual"])
-    model.model.language_model.load_state_dict(torch.load(folder / WORDS, weights_only=True)["language"])
+    model = _new_model(options, tokenizer)
+    model.model.visual.load_state_dict(torch.load(_half(folder, VISION), weights_only=True)["visual"])
+    model.model.language_model.load_state_dict(torch.load(_half(folder, LANGUAGE), weights_only=True)["language"])
     model.tie_weights()
     model.model.visual.requires_grad_(False)
     return model
+
+
+def _new_model(options: BaseOptions, tokenizer: Tokenizer) -> Any:
+    return new_model(model_config(tokenizer.get_vocab_size(), control_ids(tokenizer)), options.seed)
 
 
 def _tokenizer(options: BaseOptions, folder: Path) -> Tokenizer:
@@ -131,6 +151,6 @@ def _tokenizer(options: BaseOptions, folder: Path) -> Tokenizer:
 def _texts(options: BaseOptions) -> Iterator[str]:
     """Prompts and replies of both dialects, as they are trained on."""
     for number in range(VOCABULARY_FROM, VOCABULARY_FROM + VOCABULARY_PAIRS):
-        pair = draw_training_pair(number, options.words.world)
+        pair = draw_training_pair(number, options.language.world)
         yield pair.prompt
         yield from write_replies(pair, PROTOCOLS[number % len(PROTOCOLS)])

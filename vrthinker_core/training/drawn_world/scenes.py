@@ -39,6 +39,7 @@ __all__ = [
     "DIRECTIONS",
     "FIRST_WORLD",
     "SECOND_WORLD",
+    "TRAINING_SEEDS",
     "DrawnPair",
     "Scene",
     "SceneFacts",
@@ -50,6 +51,7 @@ __all__ = [
     "verdict_from_flaws",
 ]
 
+TRAINING_SEEDS = 2_000_000_000  # Seeds of pairs to train with lie below; from here on pairs are for measuring alone
 MOST_WRONG = 3  # Facts of one video
 WHOLE_SHIFTS = 0.3  # Share of motion faults of scenes with things that move all of the picture
 

@@ -10,12 +10,10 @@ import numpy as np
 
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
 from vrthinker_core.training.drawn_world.faults import FRAMES
-from vrthinker_core.training.drawn_world.scenes import DrawnPair, draw_pair
+from vrthinker_core.training.drawn_world.scenes import TRAINING_SEEDS, DrawnPair, draw_pair
 from vrthinker_core.training.drawn_world.video_files import FRAME_RATE
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
-
-TRAINING_SEEDS = 2_000_000_000  # Seeds of drawn pairs to train with lie below; from here on pairs are for measuring alone
 
 
 class PairSet(Protocol):

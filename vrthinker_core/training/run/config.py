@@ -14,6 +14,7 @@ from annotated_types import Ge, Gt, Le
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import write_atomically
+from vrthinker_core.training.base.base_gates import LanguageGates, VisionGates
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.types.settings import SETTINGS, Settings
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 CONFIG = "config.json"  # In the folder of a training run
+MAY_CHANGE = ("base.minutes", "checkpoint_minutes", "gates.", "trackio")
+"""Beginnings of the names of settings that a run may go on with changed: how long, how often, and what is enough."""
 
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
@@ -32,7 +35,7 @@ EngineName = Literal["auto", "own", "trl"]
 
 @dataclass(frozen=True, slots=True)
 class BaseConfig:
-    """The stage before the first, of the small model alone: eyes and words from nothing, over the drawn world."""
+    """The stage before the first, of the small model alone: vision tower and language model from nothing, over the drawn world."""
 
     minutes: Positive = 150.0  # At most, over all starts
     photos: str = ""  # Folder of photographs for backdrops; without one, drawn clouds stand in
@@ -85,7 +88,7 @@ class TrlConfig:
     """What only GRPO in TRL has."""
 
     tokens: Count = 16_384  # Of a rollout after its first prompt: replies, and the frames that were asked for
-    lora: Annotated[int, Ge(0)] = 0  # Rank of adapters in the language half, merged at the end; 0 trains all weights
+    lora: Annotated[int, Ge(0)] = 0  # Rank of adapters in the language model, merged at the end; 0 trains all weights
     vllm: Literal["", "colocate", "server"] = ""  # Where rollouts are generated; "" by the trainer itself
     vllm_memory: Share = 0.3  # Of each GPU, with colocate
     vllm_url: str = "http://127.0.0.1:8000"  # With server
@@ -117,7 +120,8 @@ class GateConfig:
 
     pairs: Count = 48
     samples: Annotated[int, Ge(2)] = 8  # k of pass@k
-    rare_words: Share = 0.9  # Share of right motion words that are rare, after `base`
+    vision: VisionGates = field(default_factory=VisionGates)  # After `base`
+    language: LanguageGates = field(default_factory=LanguageGates)
     format: Share = 0.95  # Share of well-formed rollouts, after the cold start
     headroom: Share = 0.1  # pass@k minus mean@1, after the cold start: what sampling can find
 
@@ -145,7 +149,7 @@ class TrainConfig:
     base: BaseConfig = field(default_factory=BaseConfig)
     seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
     settings: Settings = field(default_factory=Settings)  # Of every deliberation; the stages choose the temperature
-    frozen_eyes: bool = True  # The vision tower is not trained after `base`
+    frozen_vision: bool = True  # The vision tower is not trained after `base`
     gradient_checkpointing: bool = False  # Layers are computed again in the backward pass; not in the loop of our own
     checkpoint_minutes: Positive = 3.0  # Between two checkpoints
     gates: GateConfig = field(default_factory=GateConfig)
@@ -258,9 +262,10 @@ def read_config(folder: Path) -> TrainConfig:
 
 
 def config_difference(before: TrainConfig, now: TrainConfig) -> str:
-    """The first setting in which two configurations differ, in words; "" where they are equal."""
+    """The first setting in which two configurations differ and a run may not, in words; "" where there is none."""
     pairs = zip(_flat(json.loads(config_json(before))), _flat(json.loads(config_json(now))), strict=True)
-    return next((f"{name} {old!r} instead of {new!r}" for (name, old), (_, new) in pairs if old != new), "")
+    differing = ((name, old, new) for (name, old), (_, new) in pairs if old != new and not name.startswith(MAY_CHANGE))
+    return next((f"{name} {old!r} instead of {new!r}" for name, old, new in differing), "")
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -124,8 +124,7 @@ def open_run_folder(
         with hold_folder(out):
             remove_parts(out)
             before = _run_there(out, run, config, resume)
-            if before is None:
-                write_config(out, config)
+            write_config(out, config)
             _write_state(out, replace(before or run, starts=(before or run).starts + 1))
             folder = RunFolder(out, processes)
             for inside in (folder.checkpoints, folder.rollouts):

@@ -1,4 +1,4 @@
-"""The stage before the first: the small model learns to see and to put into words what it sees; it judges nothing yet."""
+"""The stage before the first: the small model learns to see and to describe what it sees; it judges nothing yet."""
 
 import json
 import shutil
@@ -6,62 +6,69 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import write_atomically
-from vrthinker_core.training.base.eyes import EyesOptions
-from vrthinker_core.training.base.train_base import BaseOptions, TrainedBase, train_base
-from vrthinker_core.training.base.words import WordsOptions
+from vrthinker_core.training.base.language_training import LanguageOptions
+from vrthinker_core.training.base.part_processes import Figures
+from vrthinker_core.training.base.train_base import ALIGNING, LANGUAGE, VISION, BaseOptions, last_report, train_base
+from vrthinker_core.training.base.vision_training import VisionOptions
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.run.config import BaseConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder, new_checkpoint
 from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.stages.gates import check_base
+from vrthinker_core.training.stages.gates import check_base, pass_gate
 
-PARTS = "base"  # Folder of the checkpoints of eyes and words
+PARTS = "base"  # Folder of the checkpoints of both halves
 GATES = "gates.json"  # In the folder of the stage: what its parts read right at last, and what they should have
 
 
 def train_base_stage(config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
-    """Train the base from nothing, or go on; gives its checkpoint, None where the sitting was stopped.
+    """Train the base from nothing, or go on with it; gives its checkpoint, None where the sitting was stopped.
 
     Raises BadInput where a part reads less than the next stage needs, which is kept in `gates.json` with the checkpoints: a longer
     run goes on from there.
     """
-    began = time.monotonic()
-    left = sitting.seconds_left
-    minutes = config.base.minutes if left is None else min(config.base.minutes, left / 60)
-
-    def report(part: str, figures: dict[str, float]) -> None:
-        step, spent = int(figures["step"]), max(figures["minutes"], 0.01)
-        expected = max(step, round(step * minutes / spent))
-        sitting.tell(StepMetrics(f"base {part}", step, time.monotonic() - began, figures["loss"]), expected)
-
-    trained = train_base(_options(config, minutes), folder.path / PARTS, report)
-    if sitting.stopped():
+    parts = folder.path / PARTS
+    options = base_options(config, base_minutes(config.base, parts, sitting))
+    trained = train_base(options, parts, _Progress(options, sitting), sitting.stopped)
+    if trained is None:
         return None
     found = {"reports": trained.reports, "missed": trained.missed}
     write_atomically(folder.path / GATES, json.dumps(found, indent=1).encode() + b"\n")
-    check_base(trained.reports["words"].get("rare motion", 0.0), config.gates)
-    check_parts(trained)
+    pass_gate(sitting, lambda: check_base(trained))
     with new_checkpoint(folder) as made:
         shutil.copytree(trained.model, made, dirs_exist_ok=True)
     return folder.result
 
 
-def check_parts(trained: TrainedBase) -> None:
-    """Raises BadInput with what a part reads less well than judging needs."""
-    for part, names in trained.missed.items():
-        figures = ", ".join(f"{name} {trained.reports[part].get(name, 0.0):.2f}" for name in names)
-        raise BadInput(f"The {part} of the base read too little ({figures}): train it longer before the cold start.")
+class _Progress:
+    """Tells a sitting of the steps of the parts."""
+
+    def __init__(self, options: BaseOptions, sitting: Sitting) -> None:
+        self._sitting, self._began = sitting, time.monotonic()
+        self._minutes = {VISION: options.timed().vision.minutes, LANGUAGE: options.timed().language.minutes}
+        self._rest = options.alignment().minutes
+
+    def __call__(self, part: str, figures: Figures) -> None:
+        step, spent = int(figures["step"]), max(figures["minutes"], 0.01)
+        expected = max(step, round(step * self._minutes.get(part, self._rest) / spent))
+        self._sitting.tell(StepMetrics(f"base {part}", step, time.monotonic() - self._began, figures["loss"]), expected)
 
 
-def _options(config: TrainConfig, minutes: float) -> BaseOptions:
-    world = world_of(config.base)
-    seed = config.seed
-    eyes = EyesOptions(world=world, seed=seed + 1, save_seconds=config.checkpoint_minutes * 60)
-    words = WordsOptions(world=world, seed=seed + 1, save_seconds=config.checkpoint_minutes * 60)
-    return BaseOptions(minutes, eyes, words, seed)
+def base_minutes(config: BaseConfig, parts: Path, sitting: Sitting) -> float:
+    """Minutes of the base over all sittings, as far as this one lasts."""
+    if sitting.seconds_left is None:
+        return config.minutes
+    spent = [last_report(parts, name).get("minutes", 0.0) for name in (VISION, LANGUAGE)]
+    return min(config.minutes, max(spent) / (1 - ALIGNING) + sitting.seconds_left / 60)
+
+
+def base_options(config: TrainConfig, minutes: float) -> BaseOptions:
+    """How this configuration trains the base in so many minutes."""
+    world, seed, seconds = world_of(config.base), config.seed, config.checkpoint_minutes * 60
+    vision = VisionOptions(world=world, seed=seed + 1, save_seconds=seconds, gates=config.gates.vision)
+    language = LanguageOptions(world=world, seed=seed + 1, save_seconds=seconds, gates=config.gates.language)
+    return BaseOptions(minutes, vision, language, seed)
 
 
 def world_of(config: BaseConfig) -> WorldOptions:

@@ -1,15 +1,17 @@
 """Gates: what a judge must reach on held-out pairs before the next stage begins. What fails one stops with the figure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BadInput
+from vrthinker_core.training.base.train_base import TrainedBase
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rewards import format_reward
 from vrthinker_core.training.rollouts import LIVE, Rollout, play
 from vrthinker_core.training.run.config import GateConfig
+from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.types import Settings
 
 
@@ -39,12 +41,23 @@ def held_out_figures(rollouts: Sequence[Rollout], samples: int) -> HeldOutFigure
     return HeldOutFigures(len(groups), samples, well_formed, fmean(right), fmean(map(any, groups)))
 
 
-def check_base(rare_words: float, gates: GateConfig) -> None:
-    """`rare_words`: share of right motion words among the rare ones. Raises BadInput below what the gate asks for."""
-    if rare_words < gates.rare_words:
+def pass_gate(sitting: Sitting, check: Callable[[], None]) -> None:
+    """Raise what `check` raises. A sitting with a time limit goes on: who set one wants to see all stages, and is told."""
+    try:
+        check()
+    except BadInput as error:
+        if sitting.deadline is None:
+            raise
+        sitting.say(f"{error} The time is limited, so training goes on.")
+
+
+def check_base(trained: TrainedBase) -> None:
+    """Raises BadInput with what a part of the base reads less well than judging needs."""
+    for part, names in trained.missed.items():
+        figures = ", ".join(f"{name} {trained.reports[part].get(name, 0.0):.2f}" for name in names)
         raise BadInput(
-            f"The base reads {rare_words:.2f} of the rare motion words right, and {gates.rare_words:.2f} are needed: "
-            "train it longer before the cold start."
+            f"The {part} of the base reads too little ({figures}): go on with --resume and more minutes (--set base.minutes=…), or "
+            f"lower its gates (--set gates.{part}.{names[0].replace(' ', '_')}=…)."
         )
 
 

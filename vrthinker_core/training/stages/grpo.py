@@ -15,7 +15,7 @@ import torch
 
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.frozen_eyes import collate_features, freeze_eyes
+from vrthinker_core.training.frozen_vision import collate_features, freeze_vision
 from vrthinker_core.training.grpo_loop import GrpoOptions, Learner, draw_groups, train_step
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet, in_training_order
 from vrthinker_core.training.monitor.metrics import StepMetrics
@@ -100,13 +100,13 @@ def make_learner(source: str, config: TrainConfig) -> Learner:
     """Policy and rollouts share one model in float32; the reference is a copy of it as it is now."""
     judge = TransformersBackend.load(source, device="cpu", dtype=torch.float32)
     policy = judge.loaded.model
-    if config.frozen_eyes:
-        freeze_eyes(policy)
+    if config.frozen_vision:
+        freeze_vision(policy)
     reference = copy.deepcopy(policy).requires_grad_(False) if config.grpo.kl else None
     for name, weight in policy.named_parameters():
-        weight.requires_grad_(not (config.frozen_eyes and ".visual." in name))
+        weight.requires_grad_(not (config.frozen_vision and ".visual." in name))
     optimizer = _optimizer(policy, config.grpo.optimizer)
-    return Learner(policy, reference, optimizer, judge, collate_features if config.frozen_eyes else collate)
+    return Learner(policy, reference, optimizer, judge, collate_features if config.frozen_vision else collate)
 
 
 def _optimizer(model: torch.nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:

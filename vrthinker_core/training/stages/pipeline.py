@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +22,7 @@ from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.run.training_memory import require_training_memory
 from vrthinker_core.training.stages.base import train_base_stage
 from vrthinker_core.training.stages.cold_start import Lessons, Teacher, cold_start
-from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_start, measure_judge
+from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_start, measure_judge, pass_gate
 from vrthinker_core.training.stages.grpo import run_grpo
 from vrthinker_core.training.stages.pair_parts import part_of
 from vrthinker_core.training.stages.rejection import rejection
@@ -103,7 +104,8 @@ def train_all(source: str, data: TrainingData, config: TrainConfig, folder: RunF
             if done is None or (folder.processes.agreed(sitting.stopped()) and stage != STAGES[-1]):
                 return None
             if stage == "cold-start":
-                check_cold_start(_held_out(inner, data.pairs, config), config.gates)
+                figures = _held_out(inner, data.pairs, config)
+                pass_gate(sitting, partial(check_cold_start, figures, config.gates))
         model, begun_with = str(done), f"the result of {stage}"
     if folder.processes.main:
         with new_checkpoint(folder) as made:

@@ -63,7 +63,7 @@ def trl_options(config: TrainConfig) -> TrlGrpoOptions:
         tokens=grpo.trl.tokens,
         temperature=grpo.temperature,
         bf16=grpo.bf16,
-        frozen_eyes=config.frozen_eyes,
+        frozen_vision=config.frozen_vision,
         gradient_checkpointing=config.gradient_checkpointing,
         lora=grpo.trl.lora,
         vllm=grpo.trl.vllm,

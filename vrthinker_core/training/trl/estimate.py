@@ -26,7 +26,7 @@ class ModelShape:
 
     language: int  # Weights
     vision: int  # Weights
-    layers: int  # Of the language half, as all that follows
+    layers: int  # Of the language model, as all that follows
     hidden: int
     inner: int  # Width of the feed-forward layers
     kv: int  # Numbers that the KV cache keeps of a token in one layer
@@ -52,7 +52,7 @@ class TrainingPlan:
     prompt_tokens: int = 1200  # Text that is sent
     reply_tokens: int = 1000  # That the judge writes in all
     batch: int = 1  # Rows in one forward pass
-    frozen_eyes: bool = True
+    frozen_vision: bool = True
     lora: int = 0  # Weights of adapters; 0 trains all
     reference: bool = True  # With `grpo` and without adapters: a second model, which the KL term compares with
     live: int = 32  # Rollouts that one GPU generates at a time
@@ -75,7 +75,7 @@ def stage_plan(stage: StageName, gpus: int = 8, gpu_gib: float = 80.0) -> Traini
 
 def config_plan(stage: StageName, config: TrainConfig, gpus: int, gpu_gib: float = 80.0) -> TrainingPlan:
     """What a configuration asks for."""
-    plan = replace(stage_plan(stage, gpus, gpu_gib), frozen_eyes=config.frozen_eyes)
+    plan = replace(stage_plan(stage, gpus, gpu_gib), frozen_vision=config.frozen_vision)
     if stage == "grpo":
         grpo = config.grpo
         plan = replace(plan, rollouts=grpo.pairs * grpo.samples, steps=grpo.steps)
@@ -146,7 +146,7 @@ def estimate(shape: ModelShape, plan: TrainingPlan) -> TrainingEstimate:
 
 
 def _learning(shape: ModelShape, plan: TrainingPlan) -> int:
-    return plan.lora or shape.weights - shape.vision * plan.frozen_eyes
+    return plan.lora or shape.weights - shape.vision * plan.frozen_vision
 
 
 def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
@@ -169,7 +169,7 @@ def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]
     rows = plan.rollouts * plan.steps
     patches = 4 * plan.pictures * plan.picture_tokens
     passes = 8 if plan.lora == 0 else 6  # FLOPs a weight and token: forward, again, backward
-    look = (2 if plan.frozen_eyes else 8) * shape.vision * patches
+    look = (2 if plan.frozen_vision else 8) * shape.vision * patches
     reference = (2 * shape.language * plan.tokens + 2 * shape.vision * patches) if plan.stage == "grpo" and plan.reference else 0
     speed = plan.gpus * plan.flops * plan.share * 3600
     yield "training", rows * (passes * shape.language * plan.tokens + look + reference) / speed

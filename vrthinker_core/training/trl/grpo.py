@@ -53,9 +53,9 @@ class TrlGrpoOptions:
     tokens: int = 16_384  # Of a rollout after its first prompt: replies, and the frames that were asked for
     temperature: float = 1.0
     bf16: bool = False
-    frozen_eyes: bool = True
+    frozen_vision: bool = True
     gradient_checkpointing: bool = False
-    lora: int = 0  # Rank of adapters in the language half, which are merged at the end; 0 trains all weights
+    lora: int = 0  # Rank of adapters in the language model, which are merged at the end; 0 trains all weights
     vllm: Literal["", "colocate", "server"] = ""  # Where rollouts are generated; "" by the trainer itself
     vllm_memory: float = 0.3  # Share of each GPU's memory, with colocate
     vllm_url: str = "http://127.0.0.1:8000"  # With server
@@ -94,7 +94,7 @@ def train_grpo(
     arguments = _arguments(options, folder / "trainer")
     adapters = _adapters(options.lora) if options.lora else None
     opened = open_for_training(str(checkpoint))
-    opened.model.model.visual.requires_grad_(not options.frozen_eyes)
+    opened.model.model.visual.requires_grad_(not options.frozen_vision)
     trainer, rewards = _trainer(pairs, opened, options, arguments, adapters)
     subject = f"{checkpoint.name} {[getattr(options, name) for name in options.__slots__ if name not in _MAY_CHANGE]}"
     with arguments.main_process_first():  # what is not whole is removed once

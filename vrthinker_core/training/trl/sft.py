@@ -19,7 +19,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.frozen_eyes import collate_features, freeze_eyes
+from vrthinker_core.training.frozen_vision import collate_features, freeze_vision
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.token_rows import TokenRow, collate
 from vrthinker_core.training.trl.chat_template import tokenizer_of
@@ -50,8 +50,8 @@ class SftOptions:
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     bf16: bool = False  # Arithmetic in bfloat16; the weights that learn stay in float32
-    frozen_eyes: bool = True  # The vision tower does not learn
-    features: bool = False  # With frozen eyes: each picture's features are computed once and kept; one process only
+    frozen_vision: bool = True  # The vision tower does not learn
+    features: bool = False  # With a frozen tower: each picture's features are computed once and kept; one process only
     gradient_checkpointing: bool = False
     save_minutes: float = 5.0
     seed: int = 0
@@ -73,12 +73,12 @@ def train_sft(
     if not rows:
         raise BadInput("There is nothing to train on: no rollout passed the filters.")
     arguments = _arguments(options, folder / "trainer")
-    if options.features and (not options.frozen_eyes or arguments.world_size > 1):
-        raise BadInput("Kept features need frozen eyes and one process: train without them.")
+    if options.features and (not options.frozen_vision or arguments.world_size > 1):
+        raise BadInput("Kept features need a frozen vision tower and one process: train without them.")
     opened = open_for_training(str(checkpoint))
-    opened.model.model.visual.requires_grad_(not options.frozen_eyes)
+    opened.model.model.visual.requires_grad_(not options.frozen_vision)
     if options.features:
-        freeze_eyes(opened.model)
+        freeze_vision(opened.model)
     subject = _subject(rows, options, checkpoint)
     with arguments.main_process_first():  # what is not whole is removed once
         begun = last_whole(folder / "trainer", subject)

@@ -1,4 +1,4 @@
-"""Frames as codes, without a picture: what the language half is taught on. They have the tower's kind of errors.
+"""Frames as codes, without a picture: what the language model is taught on. They have the tower's kind of errors.
 
 A restless scene is one whose clock and picture misbehave at many frames, so that every word of a reply has to be read from the
 frames and none can be guessed from what usually happens.

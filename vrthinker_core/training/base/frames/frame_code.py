@@ -1,7 +1,7 @@
-"""The frame code: what eyes tell words of one frame, as numbers along fixed orthonormal directions of the hidden space.
+"""The frame code: what the tower tells the language model of one frame, along fixed orthonormal directions.
 
-The vision tower is trained to emit it and the language half to read it. It is fixed, so both can be trained at the same time, the
-language half without a single picture. A frame takes four tokens. All four carry the facts, and each of them a fingerprint of its
+The vision tower is trained to emit it and the language model to read it. It is fixed, so both can be trained at the same time, the
+language model without a single picture. A frame takes four tokens. All four carry the facts, and each of them a fingerprint of its
 own quadrant, by which two frames can be compared that show no drawn thing at all.
 """
 

@@ -20,14 +20,16 @@ from vrthinker_core.training.base.model.model_shape import SIDE
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES, FAINTEST, REFERENCE_SIDE, add_noise
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
-from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, WorldOptions, draw_pair
+from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, TRAINING_SEEDS, WorldOptions, draw_pair
 from vrthinker_core.training.drawn_world.varied_faults import GRAINS
 
 DAMAGED, WORN, FIRST = 0.7, 0.5, 0.15  # Shares of pictures that are damaged and worn, and of scenes of the first world
 LEAST_QUALITY, BEST_QUALITY = 55, 95  # Of the JPEG that stands for what a codec leaves
 NEW_SCENES, KEPT_SCENES, LOOKS = 3, 5000, 4  # Scenes that a batch brings, those that are drawn from, frames of each
 SERIES = 10**6  # Batches that go on from one another; the next series begins with new scenes
+TRAINED_SERIES = 600  # That are trained on
 SCENES_FROM = 10**8  # Seed of the first pair whose scenes are trained on
+UNSEEN = TRAINING_SEEDS  # Numbers of batches that are never trained on
 
 Picture = NDArray[np.uint8]
 

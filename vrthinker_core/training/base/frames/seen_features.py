@@ -1,4 +1,4 @@
-"""Frames as the trained tower sees them: the language half learns to read its own kind of errors, once it can read the code."""
+"""Frames as the trained tower sees them: the language model learns to read its own kind of errors, once it can read the code."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -6,7 +6,7 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 SIDE = 112  # Pixels per side of every picture
 PATCH = 14
 MERGE = 4  # Patches per side of a token
-HIDDEN = 192  # Of the language half; at least as many as the frame code has numbers
+HIDDEN = 192  # Of the language model; at least as many as the frame code has numbers
 CONTEXT = 4096
 
 

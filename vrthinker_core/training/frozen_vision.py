@@ -1,4 +1,4 @@
-"""Frozen eyes: the vision tower is not trained, so each picture is encoded once, for the rollout and all passes of the learner."""
+"""A frozen vision tower: it is not trained, so each picture is encoded once, for the rollout and all passes of the learner."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.training.token_rows import PIXELS, TokenRow, collate, pictures
 
 
-def freeze_eyes(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForConditionalGeneration:
+def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForConditionalGeneration:
     """The model, whose `pixel_values` are from now on image features, (tokens, hidden), as `collate_features` gives them.
 
     Its vision tower has no gradients; whoever calls the tower itself, as the vision encoder does, still gets what it sees.
@@ -23,7 +23,7 @@ def freeze_eyes(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForCondi
 
 
 def collate_features(rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16) -> dict[str, torch.Tensor]:
-    """The batch of `collate` for a model with frozen eyes: image features in the place of patches, encoded once a picture."""
+    """The batch of `collate` for a model whose tower is frozen: image features in the place of patches, encoded once a picture."""
     batch = collate(rows, loaded, multiple, pixels=False)
     for kind, name in PIXELS.items():
         if items := pictures(rows, kind):

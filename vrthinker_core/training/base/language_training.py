@@ -1,4 +1,4 @@
-"""Words: the language half learns to read the frame code, from conversations over coded frames, without a picture or a tower.
+"""The language model learns to read the frame code, from conversations over coded frames, without a picture or a tower.
 
 Muon for the weights of its layers, AdamW for the rest; bfloat16 arithmetic over float32 weights. Training ends when every gate is
 passed or the time is over, and goes on from its last checkpoint with the rows it had come to.
@@ -6,7 +6,7 @@ passed or the time is over, and goes on from its last checkpoint with the rows i
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.training.base.base_gates import LanguageGates, missed_gates
 from vrthinker_core.training.base.coded_rows import CodedBatch, CodedRow, coded_row, conversation_items, stack_rows
 from vrthinker_core.training.base.conversations import (
     Write,
@@ -31,19 +32,19 @@ from vrthinker_core.training.base.conversations import (
 from vrthinker_core.training.base.frames.coded_frames import PairCodes
 from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
-from vrthinker_core.training.base.half_training import is_over, made_ahead, steps_until_save, unmet_gates
+from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, never, steps_until_save
 from vrthinker_core.training.base.model import token_kinds
 from vrthinker_core.training.base.model.compiled_layers import language_hidden
-from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, DrawnPair, WorldOptions
+from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, WorldOptions
 
-UNSEEN = 1_500_000_000  # Numbers of pairs that are never trained on
-GATES = {"rare motion": 0.9, "damage": 0.95, "words": 0.97}
-"""Least shares of tokens of unseen conversations that are predicted right."""
+UNSEEN = TRAINING_SEEDS + 10**9  # Numbers of pairs that are never trained on
+TRAINED = TRAINING_SEEDS - 10**6  # Numbers of rows that are; the next ones are the first ones again
+STRIDE = 123_456_789  # To the row that stands in for one that is too long
 
 
 @dataclass(frozen=True, slots=True)
-class WordsOptions:
-    """How the language half is trained."""
+class LanguageOptions:
+    """How the language model is trained."""
 
     minutes: float = 60.0  # At most, over all sittings
     batch: int = 8
@@ -55,12 +56,13 @@ class WordsOptions:
     save_seconds: float = 180.0
     world: WorldOptions = SECOND_WORLD
     write: Write = describe
+    gates: LanguageGates = field(default_factory=LanguageGates)
 
 
 class RowSource:
     """Rows by number."""
 
-    def __init__(self, tokenizer: SafeTokenizer, hidden: int, options: WordsOptions, visual: Any = None) -> None:
+    def __init__(self, tokenizer: SafeTokenizer, hidden: int, options: LanguageOptions, visual: Any = None) -> None:
         """With `visual`, frames are drawn and seen by that tower; else they are codes."""
         self._tokenizer, self._options, self._visual = tokenizer, options, visual
         self._directions = basis(hidden)
@@ -72,7 +74,7 @@ class RowSource:
         for number in range(first, first + count):
             row = self.row(number)
             while len(row.ids) > self._options.length:
-                number += UNSEEN // 2
+                number = number + STRIDE if number >= TRAINING_SEEDS else (number + STRIDE) % TRAINED
                 row = self.row(number)
             rows.append(row)
         return stack_rows(rows, self._options.length)
@@ -94,8 +96,8 @@ class RowSource:
 
 
 @dataclass(slots=True)
-class WordsState:
-    """The language half, its optimizers and how far it has come."""
+class LanguageState:
+    """The language model, its optimizers and how far it has come."""
 
     language: Any
     optimizers: list[torch.optim.Optimizer]
@@ -117,34 +119,38 @@ class WordsState:
         self.step, self.seconds = content["step"], content["seconds"]
 
 
-def train_words(
-    language: Any, tokenizer: SafeTokenizer, options: WordsOptions, checkpoint: Path, visual: Any = None
+def train_language(
+    language: Any,
+    tokenizer: SafeTokenizer,
+    options: LanguageOptions,
+    checkpoint: Path,
+    visual: Any = None,
+    stopped: Stopped = never,
 ) -> Iterator[dict[str, float]]:
-    """Train the language half (float32 weights) in place; yields what it predicts right after each save.
+    """Train the language model (float32 weights) in place; yields what it predicts right after each save.
 
-    Goes on from `checkpoint` where that is there. With `visual`, a trained tower, it learns from what that sees.
+    Goes on from `checkpoint` where that is there. With `visual`, a trained tower, it learns from what that sees. Once `stopped`, it
+    saves and ends without a report.
     """
     source = RowSource(tokenizer, language.config.hidden_size, options, visual)
-    state = WordsState(language, _optimizers(language, options))
+    state = LanguageState(language, _optimizers(language, options))
     if checkpoint.is_file():
         state.load(checkpoint)
     unseen = [source.batch(UNSEEN + 100 * number, options.batch) for number in range(6)]
     kinds = token_kinds.kinds(tokenizer)
     pads = torch.tensor([tokenizer.control.image_pad, tokenizer.control.video_pad])
-    with made_ahead(lambda step: source.batch(options.seed * 10**7 + step * options.batch, options.batch), state.step) as batches:
+    first = options.seed * 10**7
+    with made_ahead(lambda step: source.batch((first + step * options.batch) % TRAINED, options.batch), state.step) as batches:
         while True:
-            loss, rows = _train(state, batches, pads, options)
+            loss, rows = _train(state, batches, pads, options, stopped)
             state.save(checkpoint)
+            if stopped():
+                return
             report = {"step": state.step, "minutes": state.seconds / 60, "rows a second": rows, "loss": loss}
             report |= measure(language, unseen, pads, kinds)
             yield report
-            if not missed_gates(report) or is_over(state, options):
+            if not missed_gates(report, options.gates) or is_over(state, options):
                 return
-
-
-def missed_gates(report: dict[str, float]) -> list[str]:
-    """The gates that are not passed."""
-    return unmet_gates(report, GATES)
 
 
 def predictions(language: Any, batch: CodedBatch, pads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -170,11 +176,13 @@ def measure(language: Any, batches: list[CodedBatch], pads: Tensor, kinds: dict[
     return {name: float(np.mean(each)) for name, each in right.items() if each}
 
 
-def _train(state: WordsState, batches: Iterator[CodedBatch], pads: Tensor, options: WordsOptions) -> tuple[float, float]:
+def _train(
+    state: LanguageState, batches: Iterator[CodedBatch], pads: Tensor, options: LanguageOptions, stopped: Stopped
+) -> tuple[float, float]:
     """Steps until it is time to save, one at least; the mean loss, and the rows a second."""
     losses: list[float] = []
     before = state.seconds
-    for share in steps_until_save(state, options):
+    for share in steps_until_save(state, options, stopped):
         rate = options.rate * min(1.0, (state.step + 1) / options.warm_up) * (0.05 + 0.475 * (1 + math.cos(math.pi * share)))
         logits, tokens, weights = predictions(state.language, next(batches), pads)
         loss = (F.cross_entropy(logits, tokens, reduction="none") * weights).sum() / weights.sum()
@@ -189,7 +197,7 @@ def _train(state: WordsState, batches: Iterator[CodedBatch], pads: Tensor, optio
     return float(np.mean(losses)), len(losses) * options.batch / (state.seconds - before)
 
 
-def _optimizers(language: Any, options: WordsOptions) -> list[torch.optim.Optimizer]:
+def _optimizers(language: Any, options: LanguageOptions) -> list[torch.optim.Optimizer]:
     matrices = [weight for name, weight in language.named_parameters() if weight.ndim == 2 and "embed" not in name]
     chosen = set(map(id, matrices))
     rest = [weight for weight in language.parameters() if id(weight) not in chosen]

@@ -1,12 +1,12 @@
-"""Eyes: the vision tower is trained to emit the frame code of drawn pictures.
+"""The vision tower is trained to emit the frame code of drawn pictures.
 
 AdamW over float32 weights with bfloat16 arithmetic. Training ends when every gate is passed or the time is over, goes on from its
-last checkpoint with the batch it had come to, and says which gates were not passed.
+last checkpoint with the batch it had come to.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ import torch.nn.functional as F  # noqa: N812 - the name everybody uses
 from torch import Tensor
 
 from vrthinker_core.atomic_file import atomic_path
+from vrthinker_core.training.base.base_gates import VisionGates, missed_gates
 from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, basis, place_of
-from vrthinker_core.training.base.frames.picture_batches import SERIES, PictureBatch, picture_batch
-from vrthinker_core.training.base.half_training import is_over, made_ahead, steps_until_save, unmet_gates
+from vrthinker_core.training.base.frames.picture_batches import SERIES, TRAINED_SERIES, UNSEEN, PictureBatch, picture_batch
+from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, never, steps_until_save
 from vrthinker_core.training.base.model.compiled_layers import picture_features
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
 
@@ -26,14 +27,11 @@ CLASSES = {"colour": 1.0, "shape": 1.5, "state": 1.5, "count": 1.0, "ground": 0.
 """Parts of the code in which one number is 1, and the weights of their cross entropies."""
 PLACES = ("x", "y", "x 2", "y 2")
 SHARPNESS = 8.0  # Of the cross entropy over numbers that are to be 0 and 1
-UNSEEN = 10**9  # Numbers of batches that are never trained on
-GATES = {"colour": 0.97, "shape": 0.96, "state": 0.97, "place": 0.975}
-"""Least shares of unseen frames read right; of places, those within 3 % of the picture."""
-PLACE_ERROR = 0.03
+PLACE_ERROR = 0.03  # Of the picture: a place that is read with less is right
 
 
 @dataclass(frozen=True, slots=True)
-class EyesOptions:
+class VisionOptions:
     """How the tower is trained."""
 
     minutes: float = 60.0  # At most, over all sittings
@@ -44,10 +42,11 @@ class EyesOptions:
     seed: int = 1
     save_seconds: float = 180.0
     world: WorldOptions = SECOND_WORLD
+    gates: VisionGates = field(default_factory=VisionGates)
 
 
 @dataclass(slots=True)
-class EyesState:
+class VisionState:
     """The tower, its optimizer and how far it has come."""
 
     visual: Any
@@ -69,39 +68,38 @@ class EyesState:
         self.step, self.seconds = content["step"], content["seconds"]
 
 
-def train_eyes(visual: Any, options: EyesOptions, checkpoint: Path) -> Iterator[dict[str, float]]:
+def train_vision(visual: Any, options: VisionOptions, checkpoint: Path, stopped: Stopped = never) -> Iterator[dict[str, float]]:
     """Train the tower (float32 weights) in place; yields what it reads right after each save, at last when it is done.
 
-    Goes on from `checkpoint` where that is there.
+    Goes on from `checkpoint` where that is there. Once `stopped`, it saves and ends without a report.
     """
     directions = basis(visual.config.out_hidden_size)
     optimizer = torch.optim.AdamW(visual.parameters(), lr=options.rate, betas=(0.9, 0.98), weight_decay=options.decay)
-    state = EyesState(visual, optimizer)
+    state = VisionState(visual, optimizer)
     if checkpoint.is_file():
         state.load(checkpoint)
     elif not state.step:
         _whiten(visual, options)
     unseen = [picture_batch(UNSEEN + number, options.batch, options.world) for number in range(15, 19)]
-    first = options.seed * SERIES
+    first = options.seed % TRAINED_SERIES * SERIES
     with made_ahead(lambda step: picture_batch(first + step, options.batch, options.world), state.step) as batches:
         while True:
-            loss = _train(state, batches, directions, options)
+            loss = _train(state, batches, directions, options, stopped)
             state.save(checkpoint)
+            if stopped():
+                return
             report = {"step": state.step, "minutes": state.seconds / 60, "loss": loss} | measure(visual, unseen, directions)
             yield report
-            if not missed_gates(report) or is_over(state, options):
+            if not missed_gates(report, options.gates) or is_over(state, options):
                 return
 
 
-def missed_gates(report: dict[str, float]) -> list[str]:
-    """The gates that are not passed."""
-    return unmet_gates(report, GATES)
-
-
-def _train(state: EyesState, batches: Iterator[PictureBatch], directions: Tensor, options: EyesOptions) -> float:
+def _train(
+    state: VisionState, batches: Iterator[PictureBatch], directions: Tensor, options: VisionOptions, stopped: Stopped
+) -> float:
     """Steps until it is time to save, one at least; the mean loss."""
     losses: list[float] = []
-    for share in steps_until_save(state, options):
+    for share in steps_until_save(state, options, stopped):
         for group in state.optimizer.param_groups:
             warm = min(1.0, (state.step + 1) / options.warm_up)
             group["lr"] = options.rate * warm * (0.03 + 0.485 * (1 + math.cos(math.pi * share)))
@@ -153,7 +151,7 @@ def measure(visual: Any, batches: list[PictureBatch], directions: Tensor) -> dic
 
 
 @torch.no_grad()
-def _whiten(visual: Any, options: EyesOptions) -> None:
+def _whiten(visual: Any, options: VisionOptions) -> None:
     """Begin with a patch embedding whose outputs are the decorrelated main patterns of patches."""
     patches = torch.cat([picture_batch(UNSEEN + 100 + k, options.batch, options.world).patches.flatten(0, 1) for k in range(3)])
     centred = patches - patches.mean(0)
