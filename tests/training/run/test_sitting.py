@@ -35,8 +35,18 @@ def test_the_line_has_rate_time_left_and_reward(minutes: float | None, left: str
     pace = StepPace(minutes)
     pace.add(StepMetrics("grpo", 11, 10.0, 0.1), 20)  # ten were done before this start
     pace.add(StepMetrics("grpo", 12, 10.0, 0.1, reward_total=1.5), 20)
-    pace.stage_begun = time.monotonic() - 20
+    pace.starts["grpo"] = (10, time.monotonic() - 20)
     assert pace.line.startswith("grpo: 12 of 20, 10.0 s each, ")
     assert pace.line.endswith(f"{left} left, reward 1.50")
     pace.add(StepMetrics("rejection", 1, 1.0, 0.1), 5)
     assert pace.line.startswith("rejection: 1 of 5, ")
+
+
+def test_stages_side_by_side_keep_their_own_rates() -> None:
+    pace = StepPace()
+    for step in (1, 2):
+        pace.add(StepMetrics("base vision", 10 * step, 0.1, 1.0), 100)
+        pace.add(StepMetrics("base language", 10 * step, 10.0, 1.0), 100)
+    assert pace.starts["base language"][0] == pace.starts["base vision"][0] == 9
+    pace.starts["base language"] = (9, time.monotonic() - 110)
+    assert pace.line.startswith("base language: 20 of 100, 10.0 s each, ")

@@ -11,10 +11,11 @@ import pytest
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.base.base_gates import LanguageGates, VisionGates, missed_gates
 from vrthinker_core.training.base.train_base import TrainedBase
+from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.run.config import BaseConfig, changed_config, preset_config
 from vrthinker_core.training.run.run_folder import TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import begin_sitting, never
-from vrthinker_core.training.stages.base import base_minutes, base_options, world_of
+from vrthinker_core.training.stages.base import BaseProgress, base_minutes, base_options, world_of
 from vrthinker_core.training.stages.gates import check_base
 
 RUN = TrainingRun("base", "", "")
@@ -75,3 +76,14 @@ def test_photographs_are_those_of_the_folder_that_is_named(tmp_path: Path) -> No
     assert world_of(BaseConfig(photos=str(tmp_path))).photos == tmp_path
     assert world_of(BaseConfig()).photos is None
     assert world_of(BaseConfig()).second
+
+
+def test_a_step_of_a_part_lasts_as_long_as_its_part_says(tmp_path: Path) -> None:
+    (tmp_path / "vision.jsonl").write_text(json.dumps({"step": 100, "minutes": 10.0}) + "\n", "utf-8")
+    heard: list[tuple[StepMetrics, int]] = []
+    sitting = replace(begin_sitting(never, None), tell=lambda step, total: heard.append((step, total)))
+    progress = BaseProgress(base_options(preset_config("nano"), 100), tmp_path, sitting)
+    progress("vision", {"step": 110, "minutes": 11.0, "loss": 2.0})
+    progress("language", {"step": 30, "minutes": 1.0, "loss": 1.0})
+    assert [(step.stage, step.step, step.seconds) for step, _ in heard] == [("base vision", 110, 6.0), ("base language", 30, 2.0)]
+    assert [total for _, total in heard] == [800, 2400]  # in 80 minutes

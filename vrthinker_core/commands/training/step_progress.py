@@ -15,27 +15,26 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class StepPace:
-    """Counts the steps of one stage as they come, and says how fast they do. Another stage begins anew."""
+    """Counts the steps of each stage as they come, and says how fast those of the newest one do. Some stages run side by side."""
 
     minutes: float | None = None  # That the whole may take
     stage: str = ""
     done: int = 0
     total: int = 0
-    first: int = 0  # Steps that were done before this start
     reward: float | None = None
     begun: float = field(default_factory=time.monotonic)
-    stage_begun: float = 0.0
+    starts: dict[str, tuple[int, float]] = field(default_factory=dict)  # Steps before this start, and when it was, by stage
 
     def add(self, step: "StepMetrics", total: int) -> None:
         """Count one more."""
-        if step.stage != self.stage:
-            self.stage, self.first, self.stage_begun = step.stage, step.step - 1, time.monotonic() - step.seconds
-        self.done, self.total, self.reward = step.step, total, step.reward_total
+        self.starts.setdefault(step.stage, (step.step - 1, time.monotonic() - step.seconds))
+        self.stage, self.done, self.total, self.reward = step.stage, step.step, total, step.reward_total
 
     @property
     def line(self) -> str:
         """`grpo: 12 of 100 steps, 8.1 s each, 11 min left, reward 1.52`."""
-        seconds, made = time.monotonic() - self.stage_begun, self.done - self.first
+        first, begun = self.starts.get(self.stage, (self.done, time.monotonic()))
+        seconds, made = time.monotonic() - begun, self.done - first
         parts = [f"{self.stage}: {self.done:,} of {self.total:,}"]
         if made > 0 and seconds > 0:
             rate = made / seconds

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def train_base_stage(config: TrainConfig, folder: RunFolder, sitting: Sitting) -
     """
     parts = folder.path / PARTS
     options = base_options(config, base_minutes(config.base, parts, sitting))
-    trained = train_base(options, parts, _Progress(options, sitting), sitting.stopped)
+    trained = train_base(options, parts, BaseProgress(options, parts, sitting), sitting.stopped)
     if trained is None:
         return None
     found = {"reports": trained.reports, "missed": trained.missed}
@@ -41,18 +40,22 @@ def train_base_stage(config: TrainConfig, folder: RunFolder, sitting: Sitting) -
     return folder.result
 
 
-class _Progress:
+class BaseProgress:
     """Tells a sitting of the steps of the parts."""
 
-    def __init__(self, options: BaseOptions, sitting: Sitting) -> None:
-        self._sitting, self._began = sitting, time.monotonic()
+    def __init__(self, options: BaseOptions, parts: Path, sitting: Sitting) -> None:
+        self._sitting = sitting
+        self._last = {name: last_report(parts, name) for name in (VISION, LANGUAGE)}
         self._minutes = {VISION: options.timed().vision.minutes, LANGUAGE: options.timed().language.minutes}
         self._rest = options.alignment().minutes
 
     def __call__(self, part: str, figures: Figures) -> None:
-        step, spent = int(figures["step"]), max(figures["minutes"], 0.01)
+        """Of the figures of a part."""
+        step, spent, before = int(figures["step"]), max(figures["minutes"], 0.01), self._last.get(part, {})
         expected = max(step, round(step * self._minutes.get(part, self._rest) / spent))
-        self._sitting.tell(StepMetrics(f"base {part}", step, time.monotonic() - self._began, figures["loss"]), expected)
+        seconds = 60 * (spent - before.get("minutes", 0.0)) / max(1.0, step - before.get("step", 0.0))
+        self._sitting.tell(StepMetrics(f"base {part}", step, seconds, figures["loss"]), expected)
+        self._last[part] = figures
 
 
 def base_minutes(config: BaseConfig, parts: Path, sitting: Sitting) -> float:

@@ -13,6 +13,8 @@ from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Side
 
+AT_ONCE = 8  # Pictures in one pass of the tower, always as many: each number of them is compiled anew
+
 
 class PairFeatures:
     """The tower's features of a pair's frames; each is drawn and seen once."""
@@ -22,14 +24,20 @@ class PairFeatures:
         self._renderers: dict[Side, SceneRenderer] = {}
         self._known: dict[str, torch.Tensor] = {}
 
-    @torch.no_grad()
     def features(self, items: Sequence[VisionItem]) -> torch.Tensor:
         """The features of these images, (tokens, hidden)."""
         new = {item.frame_keys[0]: item.frames[0] for item in items if item.frame_keys[0] not in self._known}
         if new:
             pictures = np.stack([self._draw(frame.ref.side, frame.index) for frame in new.values()])
-            self._known |= dict(zip(new, picture_features(self._visual, to_patches(pictures)).float(), strict=True))
+            self._known |= dict(zip(new, self._seen(pictures), strict=True))
         return torch.cat([self._known[item.frame_keys[0]] for item in items])
+
+    @torch.no_grad()
+    def _seen(self, pictures: np.ndarray) -> torch.Tensor:
+        """The features of pictures [n, side, side, 3]: [n, tokens, hidden]."""
+        rest = -len(pictures) % AT_ONCE
+        patches = to_patches(np.concatenate([pictures, np.zeros((rest, *pictures.shape[1:]), np.uint8)]))
+        return torch.cat([picture_features(self._visual, part) for part in torch.split(patches, AT_ONCE)]).float()[: len(pictures)]
 
     def _draw(self, side: Side, index: int) -> np.ndarray:
         if side not in self._renderers:
