@@ -8,23 +8,25 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base.frames.frame_code import COLOURS, SHAPES, STATES
 from vrthinker_core.training.drawn_teacher import phrases
 
-_RARE = "|".join((*phrases.MOTION_FLAWS, phrases.ODDLY))
+_RARE = "|".join(phrases.MOTION_FLAWS)
 _DAMAGE = "|".join(STATES[1:])
 _FACTS = "|".join((*COLOURS, *SHAPES, *phrases.DIRECTIONS, *phrases.COUNT_WORDS))
 PATTERNS = {
     "rare motion": re.compile(rf" \w+, (?:{_RARE}); "),  # An entry whose motion is not as it usually is
+    "doubtful": re.compile(rf" \w+, {phrases.ODDLY}; "),  # One that may be: so little is off that nobody sees it for sure
     "damage": re.compile(rf" (?:{_DAMAGE})(?:, [\w ]+)?; "),  # An entry whose picture is damaged
     "entry": re.compile(rf" (?:{'|'.join(STATES)})(?:, [\w ]+)?; "),
     "words": re.compile(rf" (?:{_FACTS})s?"),
     "place": re.compile(r" at \d+%|,\d+%"),
     "asked": re.compile(rf"{phrases.AS_ASKED}|{phrases.NOT_AS_ASKED}"),
     "wrong": re.compile(rf"(?:{'|'.join(phrases.FACT_WORDS)}) wrong"),
-    "state": re.compile(rf" (?:{_DAMAGE}|{_RARE}|{phrases.SMOOTHLY}|clear)"),  # Of a video so far
+    "state": re.compile(rf" (?:{_DAMAGE}|{_RARE}|{phrases.ODDLY}|{phrases.SMOOTHLY}|clear)"),  # Of a video so far
     "better": re.compile(r", so (?:neither|video \d) is better(?: so far)?\.\n"),
     "digit": re.compile(r"[012]"),
 }
 WEIGHTS = {
     "rare motion": 3.0,
+    "doubtful": 1.5,
     "damage": 2.0,
     "words": 1.5,
     "place": 0.3,
