@@ -16,7 +16,7 @@ class VisionGates:
     colour: GateShare = 0.97
     shape: GateShare = 0.96  # Where the picture is clear
     state: GateShare = 0.97  # Of the picture: clear, or how it is damaged
-    place: GateShare = 0.975  # Within 3 % of the picture
+    place: GateShare = 0.92  # Within 3 % of the picture, the middle of a group too
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,10 @@ from vrthinker_core.training.base.half_training import Stopped, is_over, made_ah
 from vrthinker_core.training.base.model.compiled_layers import picture_features
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
 
-CLASSES = {"colour": 1.0, "shape": 1.5, "state": 1.5, "count": 1.0, "ground": 0.3, "colour 2": 0.5, "shape 2": 0.7, "count 2": 0.5}
+CLASSES = {"colour": 1.0, "shape": 1.5, "state": 1.5, "count": 0.7, "ground": 0.3, "colour 2": 0.5, "shape 2": 0.4, "count 2": 0.3}
 """Parts of the code in which one number is 1, and the weights of their cross entropies."""
 PLACES = ("x", "y", "x 2", "y 2")
+PLACE_WEIGHT = 64.0  # Of their mean square: motion is read from steps of a few per cent of the picture
 SHARPNESS = 8.0  # Of the cross entropy over numbers that are to be 0 and 1
 PLACE_ERROR = 0.03  # Of the picture: a place that is read with less is right
 
@@ -119,7 +120,7 @@ def code_loss(features: Tensor, batch: PictureBatch, directions: Tensor) -> Tens
     read, wanted = (features @ directions.T).mean(1), target[:, 0]  # [n, SIZE]
     loss = 36 * F.mse_loss(features, target @ directions)
     numbers = torch.cat([torch.arange(SIZE)[PARTS[name]] for name in PLACES])
-    loss = loss + 4 * 4 * ((read - wanted)[..., numbers] ** 2).mean()
+    loss = loss + PLACE_WEIGHT * ((read - wanted)[..., numbers] ** 2).mean()
     for name, weight in CLASSES.items():
         there = wanted[..., PARTS[name]].sum(-1) > 0
         if there.any():
