@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.waiting import until
 from tests.ui.conftest import Server
-from tests.ui.page.test_page import ENDLESS, start, status, wait_for
+from tests.ui.page.test_page import ENDLESS, fill, start, status, wait_for
 from tests.ui.page.test_saved_runs import open_trace, show_example
 from tests.ui.support.held_stream import hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import write_example
@@ -154,6 +154,21 @@ def test_what_is_said_of_an_earlier_run_stops_no_later_one(
     page.unroute_all()
     page.locator("#stop").click()
     expect(page.locator("#go")).to_be_visible()
+    wait_for(page, "Stopped")
+
+
+def test_a_run_that_is_begun_while_the_end_of_a_stream_is_on_its_way_is_seen(server: Server, new_page: Open, clips: Clips) -> None:
+    page = open_held(new_page, server.url)
+    end = "heldStream.held.some(([text]) => text.includes('close_stream'))"
+    hold_when(page, end)
+    fill(page, clips)
+    page.wait_for_function(end)
+    with page.expect_response("**/queue/join*") as joined:
+        page.locator("#go").click()
+    assert joined.value.ok
+    release(page)
+    wait_for(page, "writing")
+    page.locator("#stop").click()
     wait_for(page, "Stopped")
 
 
