@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.base.base_gates import LanguageGates, VisionGates, missed_gates
+from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
+from vrthinker_core.training.base.model.model_shape import model_config, new_model
+from vrthinker_core.training.base.model.vocabulary import control_ids, make_tokenizer
 from vrthinker_core.training.base.train_base import TrainedBase
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.run.config import BaseConfig, changed_config, preset_config
 from vrthinker_core.training.run.run_folder import TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import begin_sitting, never
-from vrthinker_core.training.stages.base import BaseProgress, base_minutes, base_options, world_of
+from vrthinker_core.training.stages.base import BaseProgress, base_minutes, base_options, check_learnt, world_of
 from vrthinker_core.training.stages.gates import check_base
 
 RUN = TrainingRun("base", "", "")
@@ -70,6 +74,15 @@ def test_the_time_of_a_sitting_comes_on_top_of_what_was_spent(tmp_path: Path) ->
     (tmp_path / "vision.jsonl").write_text(json.dumps({"minutes": 8.0}) + "\n", "utf-8")
     assert base_minutes(base, tmp_path, begin_sitting(never, 10)) == pytest.approx(20, abs=0.1)
     assert base_minutes(replace(base, minutes=15), tmp_path, begin_sitting(never, 10)) == 15
+
+
+def test_a_base_that_has_learnt_nothing_is_said_before_a_teacher_plays(tmp_path: Path) -> None:
+    tokenizer = make_tokenizer(["A red ball moves right across the sand."])
+    model = new_model(model_config(tokenizer.get_vocab_size(), control_ids(tokenizer)), 0)
+    write_checkpoint(model, tokenizer, tmp_path)
+    with pytest.raises(BadInput, match="learnt next to nothing"):
+        check_learnt(tmp_path)
+    check_learnt(NANO)
 
 
 def test_photographs_are_those_of_the_folder_that_is_named(tmp_path: Path) -> None:

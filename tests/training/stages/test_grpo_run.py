@@ -128,8 +128,10 @@ def test_too_little_memory_is_said_before_anything_is_loaded(tmp_path: Path, mon
     monkeypatch.setattr(training_memory, "available_memory", lambda _: 2**30)
     with pytest.raises(BadInput, match=r"takes about 1\.1 GiB of memory, and 1\.0 GiB are free"):
         train(tmp_path, Sitting())
-    monkeypatch.setattr(training_memory, "available_memory", lambda _: 2**30 + 140 * 2**20)
+    monkeypatch.setattr(training_memory, "available_memory", lambda _: 2**30 + 60 * 2**20)
     training_memory.require_training_memory(str(NANO), reference=False)
+    with pytest.raises(BadInput, match="takes about"):
+        training_memory.require_training_memory(str(NANO), reference=False, frozen_vision=False)
     with pytest.raises(BadInput, match="takes about"):
         training_memory.require_training_memory(str(NANO), reference=True)
 

@@ -5,6 +5,8 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
+from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.traces import write_atomically
 from vrthinker_core.training.base.language_training import LanguageOptions
 from vrthinker_core.training.base.part_processes import Figures
@@ -34,10 +36,19 @@ def train_base_stage(config: TrainConfig, folder: RunFolder, sitting: Sitting) -
         return None
     found = {"reports": trained.reports, "missed": trained.missed}
     write_atomically(folder.path / GATES, json.dumps(found, indent=1).encode() + b"\n")
+    check_learnt(trained.model)
     pass_gate(sitting, lambda: check_base(trained))
     with new_checkpoint(folder) as made:
         shutil.copytree(trained.model, made, dirs_exist_ok=True)
     return folder.result
+
+
+def check_learnt(model: Path) -> None:
+    """Raises BadInput for weights that are still as random as at the beginning: no later stage could open them."""
+    try:
+        check_statistics(sorted(model.glob("*.safetensors")))
+    except CheckpointError:
+        raise BadInput("The base has learnt next to nothing yet: go on with --resume and more minutes.") from None
 
 
 class BaseProgress:

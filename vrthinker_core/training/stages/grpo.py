@@ -72,7 +72,7 @@ def _train_here(
 
     So a run that was killed and goes on from a checkpoint ends, bit for bit, with the weights of one that was not.
     """
-    require_training_memory(source, reference=config.grpo.kl > 0)
+    require_training_memory(source, reference=config.grpo.kl > 0, frozen_vision=config.frozen_vision)
     learner = make_learner(source, config)
     state = LoopState(learner.policy, learner.optimizer)
     files = CheckpointFiles(folder.checkpoints, config.checkpoint_minutes)

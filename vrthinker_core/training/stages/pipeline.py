@@ -56,7 +56,8 @@ def train_stage(
         return run_grpo(source, part, config, folder, sitting, shown)
     alone = folder.processes.count == 1
     if alone:
-        require_training_memory(source, reference=False, device="cuda" if torch.cuda.is_available() else "cpu")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        require_training_memory(source, reference=False, frozen_vision=config.frozen_vision, device=device)
     if stage == "rejection":
         assert part is not None, "the command opens them"
         made = rejection(source, part, config, folder, sitting)

@@ -28,7 +28,7 @@ def train_with_trl(source: str, pairs: PairSet, config: TrainConfig, folder: Run
     grpo = config.grpo
     if folder.processes.count == 1 and not grpo.trl.lora:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        require_training_memory(source, reference=grpo.kl > 0, device=device)
+        require_training_memory(source, reference=grpo.kl > 0, frozen_vision=config.frozen_vision, device=device)
     with stage_record(folder, config, sitting) as record:
 
         def report(step: TrlStep) -> bool:
