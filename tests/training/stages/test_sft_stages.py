@@ -14,7 +14,7 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
 from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
-from vrthinker_core.training.run.config import changed_config, preset_config
+from vrthinker_core.training.run.config import OptimizerConfig, changed_config, preset_config
 from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.stages.cold_start import Teacher
@@ -23,6 +23,7 @@ from vrthinker_core.training.stages.sft_stages import sft_options
 from vrthinker_core.training.stages.stage_record import StageRecord, read_alarms
 from vrthinker_core.training.stages.trl_grpo import trl_options
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
+from vrthinker_core.training.trl.sft import optimizer_arguments
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
 RUN = TrainingRun("cold-start", "nano", "drawn:3")
@@ -102,8 +103,9 @@ def test_what_the_optimizer_is_told_reaches_every_trainer() -> None:
     places = ("cold_start.sft", "grpo")
     config = changed_config(preset_config("7b"), [f"{place}.optimizer.{change}" for place in places for change in changes])
     for options in (sft_options(config.cold_start.sft, config), trl_options(config)):
-        told = (options.learning_rate, options.warmup, options.schedule, options.beta2, options.weight_decay, options.max_grad_norm)
-        assert told == (0.003, 0.25, "constant", 0.9, 0.2, 0.3)
+        assert options.optimizer == OptimizerConfig(0.003, 0.25, "constant", 0.9, 0.2, 0.3)
+        told = optimizer_arguments(options.optimizer)
+        assert (told["learning_rate"], told["lr_scheduler_type"], told["adam_beta2"]) == (0.003, "constant_with_warmup", 0.9)
         assert options.gradient_checkpointing
     assert sft_options(preset_config("nano").cold_start.sft, preset_config("nano")).features
     assert not sft_options(preset_config("nano").cold_start.sft, preset_config("nano"), processes=2).features

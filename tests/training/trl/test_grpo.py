@@ -18,6 +18,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.grpo_loop import Group, GrpoOptions, Learner, StepReport, train_step
 from vrthinker_core.training.rewards import advantages
 from vrthinker_core.training.rollouts import Rollout
+from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.token_rows import IGNORED, token_rows
 from vrthinker_core.training.trl.grpo import TrlGrpoOptions, train_grpo
 from vrthinker_core.training.trl.rollout_rewards import mixed_share, total_reward
@@ -26,7 +27,7 @@ from vrthinker_core.types import Preference, Settings
 pytestmark = needs_trl
 
 PAIRS = DrawnPairs(2_000_000_000)
-OPTIONS = TrlGrpoOptions(steps=1, pairs=1, samples=6, batch=6, learning_rate=1e-4)
+OPTIONS = TrlGrpoOptions(steps=1, pairs=1, samples=6, batch=6, optimizer=OptimizerConfig(1e-4, 0.0))
 
 
 class Watched:

@@ -19,6 +19,7 @@ from tests.training.trl.support import needs_trl, random_judge, weights
 from vrthinker_core.backends.factory import NANO, open_backend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rollouts import play
+from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.token_rows import TokenRow
 from vrthinker_core.training.trl import grpo, sft
 from vrthinker_core.training.trl.sft import train_sft
@@ -80,7 +81,9 @@ def test_how_far_it_is_is_told_after_each_step(trained: tuple[Path, list[Trainer
 
 
 def test_the_product_opens_and_plays_the_built_in_judge_trained_on(tmp_path: Path) -> None:
-    made = train_sft(example_rows(NANO)[:1], NANO, replace(OPTIONS, steps=1, warmup=0, save_minutes=60), tmp_path)
+    made = train_sft(
+        example_rows(NANO)[:1], NANO, replace(OPTIONS, steps=1, optimizer=OptimizerConfig(1e-3, 0.0), save_minutes=60), tmp_path
+    )
     judge = open_backend(f"hf:{made}")
     (rollout,) = play([PAIRS.pair(5)], judge, Settings(max_new_tokens=16, max_turns=1))
     assert judge.protocols == ("paired",)

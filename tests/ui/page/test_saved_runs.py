@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.waiting import until
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, fill, start, status, wait_for
 from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_example, write_old
@@ -36,7 +37,15 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
 
 
 def tab(page: Page, name: str) -> None:
-    page.get_by_role("tab", name=name).first.click()
+    """Open a tab. Gradio lays its tabs out once more soon after the page is drawn, and then takes no click."""
+    button = page.get_by_role("tab", name=name).first
+
+    def opened() -> bool:
+        button.click()
+        page.wait_for_timeout(50)
+        return button.get_attribute("aria-selected") == "true"
+
+    until(opened)
 
 
 def video_files(page: Page) -> list[str]:

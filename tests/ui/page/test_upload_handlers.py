@@ -16,6 +16,7 @@ import pytest
 from tests.support.small_clips import write_clip
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import fill, start, wait_for
+from tests.ui.page.test_saved_runs import tab
 from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -142,7 +143,7 @@ def test_uploading_the_videos_of_an_open_trace_keeps_its_verdict(
         page.locator(".vrt-takes a", has_text="JSON").click()
     download.value.save_as(tmp_path / "trace.json")
     another = open_page(server.url)
-    another.get_by_role("tab", name=words.TAB_SAVE).click()
+    tab(another, words.TAB_SAVE)
     with another.expect_file_chooser() as chooser:
         another.locator("#open").click()
     chooser.value.set_files(str(tmp_path / "trace.json"))

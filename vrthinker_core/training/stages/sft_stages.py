@@ -61,17 +61,11 @@ def fine_tune(
 
 def sft_options(sft: SftConfig, config: TrainConfig, processes: int = 1) -> SftOptions:
     """What the trainer is told in each of so many processes."""
-    optimizer = sft.optimizer
     return SftOptions(
         epochs=sft.epochs,
-        learning_rate=optimizer.learning_rate,
-        warmup=optimizer.warm_up,
+        optimizer=sft.optimizer,
         batch=sft.batch,
         accumulate=sft.accumulation,
-        schedule=optimizer.schedule,
-        beta2=optimizer.beta2,
-        weight_decay=optimizer.weight_decay,
-        max_grad_norm=optimizer.max_grad_norm,
         bf16=sft.bf16,
         frozen_vision=config.frozen_vision,
         features=config.frozen_vision and config.preset == "nano" and processes == 1,

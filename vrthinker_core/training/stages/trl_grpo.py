@@ -45,18 +45,12 @@ def train_with_trl(source: str, pairs: PairSet, config: TrainConfig, folder: Run
 
 def trl_options(config: TrainConfig) -> TrlGrpoOptions:
     """What the trainer is told. Its memory window is "all", unless another one was chosen, which it refuses."""
-    grpo, optimizer = config.grpo, config.grpo.optimizer
-    settings = config.settings
+    grpo, settings = config.grpo, config.settings
     return TrlGrpoOptions(
         steps=grpo.steps,
         pairs=grpo.pairs,
         samples=grpo.samples,
-        learning_rate=optimizer.learning_rate,
-        warmup=optimizer.warm_up,
-        schedule=optimizer.schedule,
-        beta2=optimizer.beta2,
-        weight_decay=optimizer.weight_decay,
-        max_grad_norm=optimizer.max_grad_norm,
+        optimizer=grpo.optimizer,
         kl=grpo.kl,
         clip=grpo.clip,
         batch=grpo.micro_batch,

@@ -25,9 +25,10 @@ from vrthinker_core.training.environment import FrameEnvironment, prompt_row
 from vrthinker_core.training.grpo_loop import StepReport
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rewards import RewardWeights
+from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.trl.chat_template import picture_processor
 from vrthinker_core.training.trl.rollout_rewards import RolloutRewards
-from vrthinker_core.training.trl.sft import SCHEDULES, has_trl, save_trained
+from vrthinker_core.training.trl.sft import has_trl, optimizer_arguments, save_trained
 from vrthinker_core.training.trl.trainer_checkpoints import TimedCheckpoints, agreed_end, last_whole, quiet_libraries, train_from
 from vrthinker_core.types import Settings
 
@@ -41,12 +42,7 @@ class TrlGrpoOptions:
     steps: int = 300
     pairs: int = 64  # A step
     samples: int = 8  # Of each pair
-    learning_rate: float = 1e-6
-    warmup: float = 0.0  # Share of the steps
-    schedule: Literal["cosine", "constant"] = "constant"  # Of the learning rate after the warm-up
-    beta2: float = 0.999  # Of AdamW
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
+    optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(1e-6, 0.0, beta2=0.999))
     kl: float = 0.01  # β
     clip: float = 0.2
     batch: int = 1  # Rollouts in one forward pass, on each GPU
@@ -164,12 +160,7 @@ def _arguments(options: TrlGrpoOptions, folder: Path) -> Any:
     return GRPOConfig(
         output_dir=str(folder),
         max_steps=options.steps,
-        learning_rate=options.learning_rate,
-        lr_scheduler_type=SCHEDULES[options.schedule],
-        adam_beta2=options.beta2,
-        weight_decay=options.weight_decay,
-        max_grad_norm=options.max_grad_norm,
-        warmup_steps=options.warmup,
+        **optimizer_arguments(options.optimizer),
         per_device_train_batch_size=options.batch,
         gradient_accumulation_steps=rollouts // share,
         num_generations=options.samples,

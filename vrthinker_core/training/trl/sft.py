@@ -7,10 +7,10 @@ The rows hold the very tokens that were sampled, so no chat template stands betw
 import hashlib
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -20,6 +20,7 @@ from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_for
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.frozen_vision import collate_features, freeze_vision
+from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.token_rows import TokenRow, collate
 from vrthinker_core.training.trl.chat_template import tokenizer_of
@@ -41,14 +42,9 @@ class SftOptions:
 
     epochs: float = 1.0
     steps: int | None = None  # Optimizer steps at most; None for all of the epochs
-    learning_rate: float = 1.5e-6
-    warmup: float = 0.2  # Share of the steps
+    optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(1.5e-6, 0.2, "cosine", beta2=0.999))
     batch: int = 1  # Rows in one forward pass
     accumulate: int = 32  # Forward passes a step, on each GPU
-    schedule: Literal["cosine", "constant"] = "cosine"  # Of the learning rate after the warm-up
-    beta2: float = 0.999  # Of AdamW
-    weight_decay: float = 0.0
-    max_grad_norm: float = 1.0
     bf16: bool = False  # Arithmetic in bfloat16; the weights that learn stay in float32
     frozen_vision: bool = True  # The vision tower does not learn
     features: bool = False  # With a frozen tower: each picture's features are computed once and kept; one process only
@@ -150,18 +146,25 @@ def has_trl() -> bool:
     return find_spec("trl") is not None and find_spec("datasets") is not None
 
 
+def optimizer_arguments(optimizer: OptimizerConfig) -> dict[str, Any]:
+    """AdamW and its learning rate as transformers' trainers are told of them."""
+    return {
+        "learning_rate": optimizer.learning_rate,
+        "lr_scheduler_type": SCHEDULES[optimizer.schedule],
+        "adam_beta2": optimizer.beta2,
+        "max_grad_norm": optimizer.max_grad_norm,
+        "warmup_steps": optimizer.warm_up,
+        "weight_decay": optimizer.weight_decay,
+    }
+
+
 def _arguments(options: SftOptions, folder: Path) -> TrainingArguments:
     cpu = not torch.cuda.is_available()
     values: dict[str, Any] = {
         "output_dir": str(folder),
         "num_train_epochs": options.epochs,
         "max_steps": options.steps or -1,
-        "learning_rate": options.learning_rate,
-        "lr_scheduler_type": SCHEDULES[options.schedule],
-        "adam_beta2": options.beta2,
-        "max_grad_norm": options.max_grad_norm,
-        "warmup_steps": options.warmup,
-        "weight_decay": options.weight_decay,
+        **optimizer_arguments(options.optimizer),
         "per_device_train_batch_size": options.batch,
         "gradient_accumulation_steps": options.accumulate,
         "gradient_checkpointing": options.gradient_checkpointing,
