@@ -2,11 +2,15 @@
 
 The server ends it as soon as a visitor has no event left, and the page hears of that a moment later. An event that is sent within
 that moment is answered on no stream at all: a run that was begun then would never be seen. So Gradio reads a stream that stays
-open, and behind it the server's own is opened again whenever an event still waits for its answer. */
+open, and behind it the server's own is opened again whenever an event still waits for its answer.
+
+What the server had sent of an event before it heard that the page cancels it goes nowhere: it would stand in the place of what the
+page shows by then. */
 VRThinker.EventStream = class {
   constructor(fetched) {
     this.fetched = fetched;
     this.waiting = new Set(); // Events that are not completed
+    this.cancelled = new Set(); // Events that the page has cancelled
     this.completed = new Set(); // Those whose completion came before the answer to their request
     this.ask = null; // Opens the server's stream once more; null until Gradio has opened it
     this.open = false; // The server's stream
@@ -16,6 +20,7 @@ VRThinker.EventStream = class {
   async fetch(address, options) {
     const { pathname } = new URL(address.url || address, location.href);
     if (pathname.endsWith("/queue/data")) return this.begin(address, options);
+    if (pathname.endsWith("/cancel")) this.cancelled.add(JSON.parse(options.body).event_id);
     const answer = await this.fetched(address, options);
     if (answer.ok && pathname.endsWith("/queue/join")) this.join((await answer.clone().json()).event_id);
     return answer;
@@ -66,11 +71,14 @@ VRThinker.EventStream = class {
   }
 
   hear(text) {
-    const { msg, event_id } = JSON.parse(text.slice(text.indexOf("{")));
-    if (msg === "close_stream") return;
+    const message = JSON.parse(text.slice(text.indexOf("{")));
+    const { msg, event_id } = message;
+    const cancelled = this.cancelled.has(event_id);
+    if (msg === "close_stream" || (cancelled && msg !== "process_completed")) return;
     if (msg === "unexpected_error") this.waiting.clear(); // Gradio tells all events
     if (msg === "process_completed" && !this.waiting.delete(event_id)) this.completed.add(event_id);
-    if (this.page) this.page.enqueue(VRThinker.EventStream.ENCODER.encode(`${text}\n\n`));
+    const said = cancelled ? `data: ${JSON.stringify({ ...message, output: {} })}` : text; // As the server says of what it cancels
+    if (this.page) this.page.enqueue(VRThinker.EventStream.ENCODER.encode(`${said}\n\n`));
   }
 
   /** The connection is lost: Gradio is told, as if there were nothing between. */

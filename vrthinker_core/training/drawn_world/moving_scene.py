@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -128,7 +129,13 @@ class Scene:
 
     def _camera(self) -> Camera:
         assert self.background is not None
-        return Camera(self.background.yaw, self.background.pitch, 1)
+        return _camera_at(self.background.yaw, self.background.pitch)
+
+
+@lru_cache(maxsize=64)
+def _camera_at(yaw: float, pitch: float) -> Camera:
+    """One camera for all frames of a scene: its axes are computed once."""
+    return Camera(yaw, pitch, 1)
 
 
 def _middle(solid: Solid) -> tuple[float, float, float]:

@@ -36,8 +36,7 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
     runs, places = zip(*connected, strict=True)
     cancels, outputs = [*runs, *places], [*parts.run_outputs, parts.buttons]
     pressed: dict[str, Any] = {"js": "() => VRThinker.buttons.shown()", "queue": False, "cancels": cancels, **QUIET_EVENT}
-    stopped = parts.stop_button.click(handlers.stop, parts.buttons, outputs, **pressed)
-    stopped.then(handlers.show_again, None, parts.run_outputs, concurrency_limit=None, **QUIET_EVENT)
+    parts.stop_button.click(handlers.stop, parts.buttons, outputs, **pressed)
     _connect_uploads(parts, services, handlers)
     _connect_saved(blocks, parts, HistoryHandlers(parts, services, handlers), cancels)
     parts.trace.submit(VoteHandlers(parts, services, handlers).on_submit, None, parts.run_outputs, queue=False, **QUIET_EVENT)

@@ -15,6 +15,7 @@ Hit = tuple[Floats, Floats]
 NEAR = np.float32(1e-3)  # No surface closer than this is hit, so a ray does not hit the surface it starts from
 MISS = np.float32(np.inf)
 MAX_RING_STEPS = 24  # Steps after which a ray that has not hit the ring counts as a miss
+_CORNERS = np.array([(i, j, k) for i in (-1, 1) for j in (0, 1) for k in (-1, 1)], np.float32)  # Of a box on the ground
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,7 @@ class Solid:
     def corners(self) -> Floats:
         """Eight points, [8, 3], whose hull holds the whole solid whatever its rotation."""
         wide, high = BOUNDS[self.shape]
-        signs = np.array([(i, j, k) for i in (-1, 1) for j in (0, 1) for k in (-1, 1)], np.float32)
-        return self.base + signs * np.array([wide, high, wide], np.float32) * np.float32(self.size)
+        return self.base + _CORNERS * np.array([wide, high, wide], np.float32) * np.float32(self.size)
 
     def intersect(self, origin: Floats, rays: Floats) -> Hit:
         """Where `rays` [n, 3] of length 1 from `origin` ([3] or [n, 3]) first hit the solid.

@@ -133,13 +133,6 @@ class Handlers:
         await asyncio.to_thread(session.run.stop)
         return {**self.run_updates(session, session_id), **idle}
 
-    async def show_again(self, request: gr.Request) -> Updates:
-        """What Stop shows, in the queue too: what was sent of the run before may reach the page after the answer of Stop itself."""
-        session_id, session = session_id_of(request), self._services.session_of(request)
-        if self._services.waiting_room.waits(session_id):
-            return no_updates()  # another run was asked for meanwhile
-        return {self._parts.status: words.READY} if session is None else self.run_updates(session, session_id)
-
     def swap_videos(self, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """Video 1 becomes video 2. A run that is shown stays, and says that it judged the other order."""
         session = self._services.session_of(request)
