@@ -159,10 +159,9 @@ def test_what_is_said_of_an_earlier_run_stops_no_later_one(
 
 def test_a_run_that_is_begun_while_the_end_of_a_stream_is_on_its_way_is_seen(server: Server, new_page: Open, clips: Clips) -> None:
     page = open_held(new_page, server.url)
-    end = "heldStream.held.some(([text]) => text.includes('close_stream'))"
-    hold_when(page, end)
+    hold_when(page)  # from the first word on the first upload on
     fill(page, clips)
-    page.wait_for_function(end)
+    page.wait_for_function("heldStream.held.some(([text]) => text.includes('close_stream'))")
     with page.expect_response("**/queue/join*") as joined:
         page.locator("#go").click()
     assert joined.value.ok

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from tests.support.waiting import until_equal
 from tests.ui.conftest import Server, write_script
 from tests.ui.support.api_calls import PROMPT, Clips, act, answers, begin, comparing, messages, uploaded
 from vrthinker_core.types import Settings, VideoPair
@@ -100,7 +101,8 @@ def test_a_run_happens_in_the_process_that_holds_the_gpu(space: Server, schedule
     assert [turn["requested"] for turn in items[-1]["turns"]] == [[10, 30], []]
     assert len(scheduler.requests("/startup-report")) == 1, "the Space found a function that asks for a GPU"
     assert int(scheduler.requests("/allow")[0]["pid"]) != space.process.pid
-    assert scheduler.requests("/release") == [{"allowToken": "a token", "fail": "false"}] * len(scheduler.requests("/schedule"))
+    released = [{"allowToken": "a token", "fail": "false"}] * len(scheduler.requests("/schedule"))
+    until_equal(lambda: scheduler.requests("/release"), released)  # once the visitor has the answer
 
 
 def test_the_chosen_judge_runs_there(space: Server, clips: Clips) -> None:
