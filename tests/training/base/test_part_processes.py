@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.waiting import until
 from vrthinker_core.errors import BackendFailed, BadInput
-from vrthinker_core.training.base.half_training import never
 from vrthinker_core.training.base.part_processes import Figures, train_side_by_side
+from vrthinker_core.training.run.sitting import never
 
 NAMES = ("vision", "language")
 PARENT = """

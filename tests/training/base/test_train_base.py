@@ -15,11 +15,10 @@ from tokenizers import Tokenizer
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base.base_gates import LanguageGates, VisionGates, missed_gates
 from vrthinker_core.training.base.conversations import describe, judge
 from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.picture_batches import picture_batch
-from vrthinker_core.training.base.half_training import never
+from vrthinker_core.training.base.half_training import missed_gates
 from vrthinker_core.training.base.language_training import LanguageOptions, RowSource, predictions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.compiled_layers import language_hidden, picture_features, to_patches
@@ -28,6 +27,8 @@ from vrthinker_core.training.base.model.vocabulary import control_ids, make_toke
 from vrthinker_core.training.base.train_base import BaseOptions, last_report, train_part
 from vrthinker_core.training.base.vision_training import VisionOptions, train_vision
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
+from vrthinker_core.training.run.config import LanguageGates, VisionGates
+from vrthinker_core.training.run.sitting import never
 
 UNCOMPILED = "force_eager"  # The same functions, without half a minute of compiling
 

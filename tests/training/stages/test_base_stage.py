@@ -10,13 +10,13 @@ import pytest
 
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.base.base_gates import LanguageGates, VisionGates, missed_gates
+from vrthinker_core.training.base.half_training import missed_gates
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
 from vrthinker_core.training.base.model.vocabulary import control_ids, make_tokenizer
 from vrthinker_core.training.base.train_base import TrainedBase
 from vrthinker_core.training.monitor.metrics import StepMetrics
-from vrthinker_core.training.run.config import BaseConfig, changed_config, preset_config
+from vrthinker_core.training.run.config import BaseConfig, LanguageGates, VisionGates, changed_config, preset_config
 from vrthinker_core.training.run.run_folder import TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import begin_sitting, never
 from vrthinker_core.training.stages.base import BaseProgress, base_minutes, base_options, check_learnt, world_of

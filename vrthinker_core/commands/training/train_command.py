@@ -123,8 +123,10 @@ def _config(out: Path | None, preset: PresetOption | None, seed: int | None, cha
     """What was chosen; where a run goes on, its own with what is changed."""
     from vrthinker_core.training.run.config import CONFIG, changed_config, preset_config, read_config
 
-    goes_on = resume and out is not None and preset is None and (out / CONFIG).is_file()
-    config = read_config(out) if goes_on and out is not None else preset_config(preset.value if preset else "nano")
+    if resume and out is not None and preset is None and (out / CONFIG).is_file():
+        config = read_config(out)
+    else:
+        config = preset_config(preset.value if preset else "nano")
     return changed_config(config, [*changes, *([] if seed is None else [f"seed={seed}"])])
 
 

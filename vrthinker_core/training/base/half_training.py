@@ -1,10 +1,13 @@
-"""What vision tower and language model share in training: batches made ahead, and steps until it is time to save."""
+"""What vision tower and language model share in training: batches made ahead, steps until it is time to save, and gates."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Protocol, TypeVar
+
+from vrthinker_core.training.run.config import LanguageGates, VisionGates
 
 Batch = TypeVar("Batch")
 Stopped = Callable[[], bool]  # Whether somebody asked the training to stop
@@ -29,11 +32,6 @@ class HalfOptions(Protocol):
         """Between two checkpoints."""
 
 
-def never() -> bool:
-    """Nobody does."""
-    return False
-
-
 def steps_until_save(state: HalfState, options: HalfOptions, stopped: Stopped) -> Iterator[float]:
     """Yield the share of the time that is spent, before each step; one at least. Counts steps and seconds in `state`."""
     start, before, first = time.monotonic(), state.seconds, True
@@ -45,6 +43,12 @@ def steps_until_save(state: HalfState, options: HalfOptions, stopped: Stopped) -
 def is_over(state: HalfState, options: HalfOptions) -> bool:
     """The time is spent."""
     return state.seconds >= options.minutes * 60
+
+
+def missed_gates(report: Mapping[str, float], gates: VisionGates | LanguageGates) -> list[str]:
+    """The figures of a report that are below their gate; what the report does not say is."""
+    least = {name.replace("_", " "): share for name, share in asdict(gates).items()}
+    return [name for name, share in least.items() if report.get(name, 0.0) < share]
 
 
 @contextmanager

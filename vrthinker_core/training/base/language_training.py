@@ -18,7 +18,6 @@ from torch import Tensor
 from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base.base_gates import LanguageGates, missed_gates
 from vrthinker_core.training.base.coded_rows import CodedBatch, CodedRow, coded_row, conversation_items, stack_rows
 from vrthinker_core.training.base.conversations import (
     Write,
@@ -32,10 +31,12 @@ from vrthinker_core.training.base.conversations import (
 from vrthinker_core.training.base.frames.coded_frames import PairCodes
 from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
-from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, never, steps_until_save
+from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, missed_gates, steps_until_save
 from vrthinker_core.training.base.model import token_kinds
 from vrthinker_core.training.base.model.compiled_layers import language_hidden
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, WorldOptions
+from vrthinker_core.training.run.config import LanguageGates
+from vrthinker_core.training.run.sitting import never
 
 UNSEEN = TRAINING_SEEDS + 10**9  # Numbers of pairs that are never trained on
 TRAINED = TRAINING_SEEDS - 10**6  # Numbers of rows that are; the next ones are the first ones again

@@ -16,9 +16,8 @@ import torch
 from tokenizers import Tokenizer
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base.base_gates import missed_gates
 from vrthinker_core.training.base.conversations import draw_training_pair
-from vrthinker_core.training.base.half_training import Stopped, never
+from vrthinker_core.training.base.half_training import Stopped, missed_gates
 from vrthinker_core.training.base.language_training import LanguageOptions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
@@ -26,6 +25,7 @@ from vrthinker_core.training.base.model.vocabulary import PROTOCOLS, control_ids
 from vrthinker_core.training.base.part_processes import Figures, train_side_by_side
 from vrthinker_core.training.base.vision_training import VisionOptions, train_vision
 from vrthinker_core.training.drawn_teacher.replies import write_replies
+from vrthinker_core.training.run.sitting import never
 
 VISION, LANGUAGE = "vision", "language"
 ALIGNMENT = "alignment"  # The language model on what the tower sees

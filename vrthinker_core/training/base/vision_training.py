@@ -1,7 +1,7 @@
 """The vision tower is trained to emit the frame code of drawn pictures.
 
-AdamW over float32 weights with bfloat16 arithmetic. Training ends when every gate is passed or the time is over, goes on from its
-last checkpoint with the batch it had come to.
+AdamW over float32 weights with bfloat16 arithmetic. Training ends when every gate is passed or the time is over, and goes on from
+its last checkpoint with the batch it had come to.
 """
 
 import math
@@ -16,12 +16,13 @@ import torch.nn.functional as F  # noqa: N812 - the name everybody uses
 from torch import Tensor
 
 from vrthinker_core.atomic_file import atomic_path
-from vrthinker_core.training.base.base_gates import VisionGates, missed_gates
 from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, basis, place_of
 from vrthinker_core.training.base.frames.picture_batches import SERIES, TRAINED_SERIES, UNSEEN, PictureBatch, picture_batch
-from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, never, steps_until_save
+from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, missed_gates, steps_until_save
 from vrthinker_core.training.base.model.compiled_layers import picture_features
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
+from vrthinker_core.training.run.config import VisionGates
+from vrthinker_core.training.run.sitting import never
 
 CLASSES = {"colour": 1.0, "shape": 1.5, "state": 1.5, "count": 0.7, "ground": 0.3, "colour 2": 0.5, "shape 2": 0.4, "count 2": 0.3}
 """Parts of the code in which one number is 1, and the weights of their cross entropies."""

@@ -14,7 +14,6 @@ from annotated_types import Ge, Gt, Le
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import write_atomically
-from vrthinker_core.training.base.base_gates import LanguageGates, VisionGates
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.types.settings import SETTINGS, Settings
 
@@ -112,6 +111,25 @@ class GrpoConfig:
     weights: RewardWeights = field(default_factory=RewardWeights)
     bf16: bool = False  # Arithmetic of the learner in bfloat16; its weights stay float32
     shown_every: Count = 10  # Steps between two sets of rollouts that are kept as traces
+
+
+@dataclass(frozen=True, slots=True)
+class VisionGates:
+    """Least shares of unseen frames that the vision tower of the base reads right."""
+
+    colour: Share = 0.97
+    shape: Share = 0.96  # Where the picture is clear
+    state: Share = 0.97  # Of the picture: clear, or how it is damaged
+    place: Share = 0.92  # Within 3 % of the picture, the middle of a group too
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageGates:
+    """Least shares of tokens of unseen conversations that the language model of the base predicts right."""
+
+    rare_motion: Share = 0.9  # Of frames that do not move on as usual
+    damage: Share = 0.95  # Of frames whose picture is damaged
+    words: Share = 0.97  # Colours, shapes, counts and directions
 
 
 @dataclass(frozen=True, slots=True)
