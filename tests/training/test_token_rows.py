@@ -9,6 +9,7 @@ import torch
 
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.factory import NANO
+from vrthinker_core.backends.local.checkpoint.loader import open_for_rendering
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
 from vrthinker_core.training.drawn_world.scenes import draw_pair
@@ -53,6 +54,14 @@ def test_exactly_the_tokens_that_were_sampled_are_learnt(rollouts: list[Rollout]
         (row,) = rows_of(rollout, nano)
         assert learnt(row) == [token for turn in rollout.run.turns for token in (*turn.completion.tokens, end)]
         assert row.turns == tuple(turn.number for turn in rollout.run.turns)
+
+
+def test_rows_need_no_weights(rollouts: list[Rollout], nano: TransformersBackend) -> None:
+    shape = TransformersBackend(open_for_rendering(str(NANO)), "shape")
+    assert {weight.device.type for weight in shape.loaded.model.parameters()} == {"meta"}
+    rows = rows_of(rollouts[0], nano)
+    assert rows_of(rollouts[0], shape) == rows
+    assert torch.equal(collate(rows, shape.loaded)["pixel_values"], collate(rows, nano.loaded)["pixel_values"])
 
 
 def look(*indices: int) -> str:

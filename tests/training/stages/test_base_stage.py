@@ -26,10 +26,11 @@ RUN = TrainingRun("base", "", "")
 
 
 def test_a_part_that_reads_too_little_is_named_with_its_figures_and_what_to_do() -> None:
-    trained = TrainedBase(Path("model"), {"vision": {"shape": 0.4321}, "language": {}}, {"language": ["rare motion"]})
-    with pytest.raises(BadInput, match="language of the base reads too little") as refused:
+    missed = {"language": ["rare motion"], "vision": ["shape", "place"]}
+    trained = TrainedBase(Path("model"), {"vision": {"shape": 0.4321, "place": 0.5}, "language": {}}, missed)
+    with pytest.raises(BadInput, match=r"its language reads too little \(rare motion 0\.00\) and its vision") as refused:
         check_base(trained)
-    assert "rare motion 0.00" in str(refused.value)
+    assert "(shape 0.43, place 0.50)" in str(refused.value)
     assert "--set gates.language.rare_motion=" in str(refused.value)
 
 

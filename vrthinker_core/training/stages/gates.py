@@ -52,13 +52,19 @@ def pass_gate(sitting: Sitting, check: Callable[[], None]) -> None:
 
 
 def check_base(trained: TrainedBase) -> None:
-    """Raises BadInput with what a part of the base reads less well than judging needs."""
-    for part, names in trained.missed.items():
-        figures = ", ".join(f"{name} {trained.reports[part].get(name, 0.0):.2f}" for name in names)
-        raise BadInput(
-            f"The {part} of the base reads too little ({figures}): go on with --resume and more minutes (--set base.minutes=…), or "
-            f"lower its gates (--set gates.{part}.{names[0].replace(' ', '_')}=…)."
-        )
+    """Raises BadInput with what the parts of the base read less well than judging needs."""
+    if not trained.missed:
+        return
+    read = " and ".join(f"its {part} reads too little ({_figures(trained, part)})" for part in trained.missed)
+    part, names = next(iter(trained.missed.items()))
+    raise BadInput(
+        f"The base is not ready: {read}. Go on with --resume and more minutes (--set base.minutes=…), or lower the gates "
+        f"(--set gates.{part}.{names[0].replace(' ', '_')}=…)."
+    )
+
+
+def _figures(trained: TrainedBase, part: str) -> str:
+    return ", ".join(f"{name} {trained.reports[part].get(name, 0.0):.2f}" for name in trained.missed[part])
 
 
 def check_cold_start(figures: HeldOutFigures, gates: GateConfig) -> None:

@@ -5,6 +5,7 @@ from math import nan
 from pathlib import Path
 
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
+from vrthinker_core.backends.local.checkpoint.loader import open_for_rendering
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.monitor.metrics import StepMetrics
@@ -24,7 +25,7 @@ def rows_of(rollouts: Iterable[Rollout], source: str) -> list[TokenRow]:
 
     Raises BadInput where there are none, or one is of a protocol that the model was not made for.
     """
-    judge = TransformersBackend.load(source, device="cpu")
+    judge = TransformersBackend(open_for_rendering(source), source)
     rows: list[TokenRow] = []
     try:
         for rollout in rollouts:

@@ -90,6 +90,20 @@ def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkp
     return Checkpoint(model, tokenizer, processor, read_marker(folder, source), folder, threads)
 
 
+def open_for_rendering(source: str) -> Checkpoint:
+    """Tokenizer, image processor and marker of a checkpoint, around a model of its shape without values: no weight is read.
+
+    Enough to make prompts and token rows, in as many processes as there are. Raises CheckpointError.
+    """
+    folder = checkpoint_files.locate(source)
+    weights = sum(map(math.prod, checkpoint_files.check_files(folder).values()))
+    config = _load_config(folder, weights)
+    tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
+    with torch.device("meta"):
+        model = Qwen2_5_VLForConditionalGeneration(config)
+    return Checkpoint(model, tokenizer, processor, read_marker(folder, source), folder, threads=None)
+
+
 @contextmanager
 def _checkpoint_errors(folder: Path, what: str) -> Iterator[None]:
     """Turn whatever a damaged file makes a library raise, which can be anything, into a CheckpointError of one sentence."""
