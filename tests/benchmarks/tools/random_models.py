@@ -10,6 +10,7 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from tests.backends.support.random_model import small_config, write_random_checkpoint
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
+from vrthinker_core.training.trl.estimate import sizes_of_7b
 
 
 def random_checkpoint(folder: Path, *, quick: bool, side: int, gpu: bool = False) -> Checkpoint:
@@ -42,27 +43,10 @@ def build_on_device(folder: Path, config: Qwen2_5_VLConfig, side: int, device: s
 
 def shape_of_7b() -> Qwen2_5_VLConfig:
     """The shape of Qwen2.5-VL-7B (its config.json), with the control tokens of the small tokenizer."""
-    return small_config(
-        {
-            "vocab_size": 152_064,
-            "hidden_size": 3584,
-            "intermediate_size": 18_944,
-            "num_hidden_layers": 28,
-            "num_attention_heads": 28,
-            "num_key_value_heads": 4,
-            "max_position_embeddings": 128_000,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
-        },
-        {
-            "depth": 32,
-            "hidden_size": 1280,
-            "intermediate_size": 3420,
-            "num_heads": 16,
-            "out_hidden_size": 3584,
-            "window_size": 112,
-            "fullatt_block_indexes": [7, 15, 23, 31],
-        },
-    )
+    text, vision = sizes_of_7b()
+    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}
+    attention = {"window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31]}
+    return small_config({**text, "max_position_embeddings": 128_000, "rope_parameters": rope}, {**vision, **attention})
 
 
 def _small_config(hidden: int, layers: int, vision_hidden: int) -> Qwen2_5_VLConfig:

@@ -179,7 +179,8 @@ def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]
         yield "rollouts", read + played * plan.reply_tokens / (plan.written * plan.gpus * 3600)
 
 
-def _seven_billion() -> Qwen2_5_VLConfig:
+def sizes_of_7b() -> tuple[dict[str, int], dict[str, int]]:
+    """The sizes in the config.json of Qwen2.5-VL-7B: of its language model and of its vision tower."""
     text = {
         "vocab_size": 152_064,
         "hidden_size": 3584,
@@ -188,5 +189,9 @@ def _seven_billion() -> Qwen2_5_VLConfig:
         "num_attention_heads": 28,
         "num_key_value_heads": 4,
     }
-    vision = {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16, "out_hidden_size": 3584}
+    return text, {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16, "out_hidden_size": 3584}
+
+
+def _seven_billion() -> Qwen2_5_VLConfig:
+    text, vision = sizes_of_7b()
     return Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=False)
