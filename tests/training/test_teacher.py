@@ -131,7 +131,8 @@ def test_what_the_judge_itself_wrote_comes_back_token_for_token(
 ) -> None:
     (outcome,) = run_teacher(PAIRS, range(1), nano, TeacherJob("nano", "drawn:3", keep_all=False), tmp_path)
     assert outcome.kept
-    (stored,) = kept_rollouts(tmp_path, PAIRS, keep_tokens=True)
+    (kept,) = kept_rollouts(tmp_path, PAIRS, keep_tokens=True)
+    stored = kept.rollout
     assert list(token_rows(stored, nano.loaded)) == list(token_rows(rollout, nano.loaded))
     sent = [[frame.rgb for message in prompt for frame in message.frames] for prompt in rollout.prompts]
     assert [[frame.rgb for message in prompt for frame in message.frames] for prompt in stored.prompts] == sent

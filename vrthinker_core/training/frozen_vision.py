@@ -1,6 +1,7 @@
 """A frozen vision tower: it is not trained, so each picture is encoded once, for the rollout and all passes of the learner."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -8,6 +9,8 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from vrthinker_core.backends.local.engine.generation import LoadedModel
+from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
+from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.training.token_rows import PIXELS, TokenRow, collate, pictures
 
 
@@ -22,12 +25,40 @@ def freeze_vision(model: Qwen2_5_VLForConditionalGeneration) -> Qwen2_5_VLForCon
     return model
 
 
-def collate_features(rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16) -> dict[str, torch.Tensor]:
-    """The batch of `collate` for a model whose tower is frozen: image features in the place of patches, encoded once a picture."""
+Encode = Callable[[Sequence[VisionItem]], list[torch.Tensor]]
+"""Image features of each item, (tokens, hidden), in order."""
+
+
+class KeptFeatures:
+    """An `Encode` over the pictures of some rows: all are encoded ahead and in one order, and kept.
+
+    Features differ in their last bits with what is beside them, so a training that is gone on with has them the same.
+    """
+
+    def __init__(self, rows: Iterable[TokenRow], vision: VisionEncoder) -> None:
+        self._features: dict[VisionItem, torch.Tensor] = {}
+        for row in rows:
+            for item, features in zip(row.items, vision.encode(row.items), strict=True):
+                self._features.setdefault(replace(item, frames=()), features)
+        vision.clear()
+
+    def __call__(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
+        """Those of pictures of the rows, in order."""
+        return [self._features[item] for item in items]
+
+
+def collate_features(
+    rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16, encode: Encode | None = None
+) -> dict[str, torch.Tensor]:
+    """The batch of `collate` for a model whose tower is frozen: image features in the place of patches, encoded once a picture.
+
+    `encode` is the vision encoder of `loaded`, where it is not given.
+    """
+    encode = encode or loaded.vision.encode
     batch = collate(rows, loaded, multiple, pixels=False)
     for kind, name in PIXELS.items():
         if items := pictures(rows, kind):
-            batch[name] = torch.cat(loaded.vision.encode(items)).float()
+            batch[name] = torch.cat(encode(items)).float()
     return batch
 
 

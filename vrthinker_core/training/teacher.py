@@ -7,6 +7,7 @@ where it stopped.
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from vrthinker_core.training.filters import FilterRefusal, Outcome, Reason, refu
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.training.rows.outcome_file import OutcomeFile, read_outcomes
-from vrthinker_core.training.rows.rollout_trace import to_rollout, to_trace
+from vrthinker_core.training.rows.rollout_trace import StoredRollout, to_rollout, to_trace
 from vrthinker_core.types import ProtocolName, Run, Settings
 
 TRACES = "traces"  # Folder beside the outcomes
@@ -76,10 +77,16 @@ def scripted_teacher(pairs: DrawnPairSet, write: WriteReplies, protocol: Protoco
     return lambda number: ScriptedBackend(write(pairs.drawn(number), protocol), protocol, SCRIPTED_TEACHER)
 
 
-def kept_rollouts(out: Path, pairs: PairSet, chosen: Sequence[Outcome] | None = None, *, keep_tokens: bool) -> Iterator[Rollout]:
+def kept_rollouts(
+    out: Path, pairs: PairSet, chosen: Sequence[Outcome] | None = None, *, keep_tokens: bool
+) -> Iterator[StoredRollout]:
     """The rollouts of the outcomes that are kept, or of `chosen`; `keep_tokens` as in `to_rollout`. Raises BadInput, TraceError."""
     for outcome in chosen if chosen is not None else [each for each in read_outcomes(out) if each.kept]:
-        yield to_rollout(load(out / outcome.file), pairs.pair(outcome.pair), keep_tokens=keep_tokens)
+        yield StoredRollout.read(partial(_read_rollout, out / outcome.file, pairs, outcome.pair, keep_tokens))
+
+
+def _read_rollout(path: Path, pairs: PairSet, number: int, keep_tokens: bool) -> Rollout:
+    return to_rollout(load(path), pairs.pair(number), keep_tokens=keep_tokens)
 
 
 Played = tuple[int, int, Rollout | VideoError]  # Pair, sample, and what came of it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,10 @@ def kept(data: Path | str, most: int = 9) -> tuple[list[Rollout], str]:
     said: list[str] = []
     ready = open_ready_runs(str(data))
     assert ready is not None
-    return list(ready.kept(most, said.append)), said[0]
+    with ExitStack() as videos:
+        found = list(ready.kept(most, said.append, videos))
+        assert [stored.read_again().prompts for stored in found] == [stored.rollout.prompts for stored in found]
+    return [stored.rollout for stored in found], said[0]
 
 
 def test_traces_are_learnt_from_where_the_known_labels_are_theirs(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def over_files(trace: Trace, folder: Path) -> Rollout:
 def read_back(traces: Path, out: Path) -> list[Rollout]:
     assert export_rows([traces], "sft", out, RowFilter()).rows
     with SftFile(out) as file:
-        return list(file.rollouts(keep_tokens=True))
+        return [stored.rollout for stored in file.rollouts(keep_tokens=True)]
 
 
 def test_a_real_run_comes_back_token_for_token(nano: TransformersBackend, tmp_path: Path) -> None:
@@ -95,7 +95,8 @@ def published(folder: Path, **more: Any) -> Path:
 
 def test_published_rows_are_read_with_their_pictures(tmp_path: Path) -> None:
     with SftFile(published(tmp_path)) as file:
-        (rollout,) = file.rollouts(keep_tokens=False)
+        (stored,) = file.rollouts(keep_tokens=False)
+    rollout = stored.rollout
     assert [len(prompt) for prompt in rollout.prompts] == [2, 4]
     assert [[frame.rgb[:3] for frame in message.frames] for message in rollout.prompts[1]] == [
         [],

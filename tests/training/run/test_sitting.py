@@ -50,3 +50,12 @@ def test_stages_side_by_side_keep_their_own_rates() -> None:
     assert pace.starts["base language"][0] == pace.starts["base vision"][0] == 9
     pace.starts["base language"] = (9, time.monotonic() - 110)
     assert pace.line.startswith("base language: 20 of 100, 10.0 s each, ")
+
+
+def test_no_rate_is_made_up_from_the_first_of_many_that_came_at_once() -> None:
+    pace = StepPace()
+    pace.add(StepMetrics("samples", 1, 0.0, 0.0), 10)
+    assert pace.line == "samples: 1 of 10"
+    pace.starts["samples"] = (1, time.monotonic() - 20)
+    pace.add(StepMetrics("samples", 3, 0.0, 0.0), 10)
+    assert pace.line.startswith("samples: 3 of 10, 10.0 s each, ")

@@ -4,12 +4,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.errors import BadInput, TraceError, VideoError
+from vrthinker_core.traces import load
 from vrthinker_core.training.filters import FilterRefusal, Reason, refusal
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.labelled_pairs.open_pairs import kind_of, open_pairs
@@ -19,7 +21,7 @@ from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.rows.conversation import run_dialect
 from vrthinker_core.training.rows.make_rows import trace_videos
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_job
-from vrthinker_core.training.rows.rollout_trace import to_rollout
+from vrthinker_core.training.rows.rollout_trace import StoredRollout, to_rollout
 from vrthinker_core.training.rows.teaching import NotForTraining, TraceFile, known_labels
 from vrthinker_core.training.rows.trace_folder import read_traces
 from vrthinker_core.training.teacher import kept_rollouts
@@ -27,7 +29,7 @@ from vrthinker_core.types import Run, Verdict, VideoPair
 from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.progress import count
 
-Entry = Rollout | FilterRefusal
+Entry = StoredRollout | FilterRefusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +37,20 @@ class ReadyRuns:
     """Runs with known labels."""
 
     name: str  # As they were chosen
-    entries: Callable[[], Iterator[Entry]]  # Each run, or why it cannot be read
+    entries: Callable[[ExitStack], Iterator[Entry]]  # Each run, or why it cannot be read; the stack closes their videos
 
-    def kept(self, most: int, say: Callable[[str], None]) -> Iterator[Rollout]:
-        """Those that pass both filters, at most so many; `say` hears how many do, and why the others do not. Raises BadInput."""
+    def kept(self, most: int, say: Callable[[str], None], videos: ExitStack) -> Iterator[StoredRollout]:
+        """Those that pass both filters, at most so many; `say` hears how many do, and why the others do not.
+
+        They can be read again until `videos` is closed. Raises BadInput.
+        """
         runs, refused = 0, Counter[Reason]()
-        for entry in self.entries():
+        for entry in self.entries(videos):
             if runs - refused.total() == most:
                 break
             runs += 1
-            why = entry if isinstance(entry, FilterRefusal) else refusal(entry.run, entry.pair.truth)
-            if why is None and isinstance(entry, Rollout):
+            why = entry if isinstance(entry, FilterRefusal) else refusal(entry.rollout.run, entry.rollout.pair.truth)
+            if why is None and isinstance(entry, StoredRollout):
                 yield entry
             elif why is not None:
                 refused[why.reason] += 1
@@ -59,10 +64,10 @@ def open_ready_runs(data: str) -> ReadyRuns | None:
     path = Path(rest if kind in ("rows", "traces") and rest else data)
     if path.is_dir():
         if (path / OUTCOMES).is_file():
-            return ReadyRuns(data, lambda: _teachers_runs(path))
-        return ReadyRuns(data, lambda: _traced_runs(path)) if kind_of(path) == "traces" else None
+            return ReadyRuns(data, partial(_teachers_runs, path))
+        return ReadyRuns(data, partial(_traced_runs, path)) if kind_of(path) == "traces" else None
     if path.is_file() and kind_of(path) == "rows" and _holds_conversations(path):
-        return ReadyRuns(data, lambda: _row_runs(path))
+        return ReadyRuns(data, partial(_row_runs, path))
     return None
 
 
@@ -78,33 +83,39 @@ def _job_data(folder: Path) -> str:
     return data
 
 
-def _teachers_runs(folder: Path) -> Iterator[Entry]:
+def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[Entry]:
     """The kept runs, over the pairs that the teacher was given."""
     first = next((file.trace for _, file in read_traces([folder / "traces"]) if isinstance(file, TraceFile)), None)
     if first is None:
         return
     pairs = open_pairs(_job_data(folder), frame_layout(run_dialect(first)))
-    with ExitStack() as stack:
-        if hasattr(pairs, "close"):
-            stack.callback(pairs.close)
-        yield from kept_rollouts(folder, pairs, keep_tokens=False)
+    if hasattr(pairs, "close"):
+        videos.callback(pairs.close)
+    yield from kept_rollouts(folder, pairs, keep_tokens=False)
 
 
-def _traced_runs(folder: Path) -> Iterator[Entry]:
+def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[Entry]:
     """The first run of each trace, over its videos; a person's labels count before the judge's."""
-    with ExitStack() as stack:
-        opened: dict[FrameLayout, OpenClips] = {}
-        for number, (_, file) in enumerate(read_traces([folder])):
-            if isinstance(file, TraceError):
-                continue
-            try:
-                layout = frame_layout(run_dialect(file.trace))
-                clips = opened[layout] if layout in opened else opened.setdefault(layout, stack.enter_context(OpenClips(layout)))
-                yield to_rollout(file.trace, _traced_pair(file, clips, number), keep_tokens=False)
-            except NotForTraining as error:
-                yield FilterRefusal(Reason.STORED, str(error))
-            except VideoError as error:
-                yield FilterRefusal(Reason.VIDEO, str(error))
+    opened: dict[FrameLayout, OpenClips] = {}
+    for number, (_, file) in enumerate(read_traces([folder])):
+        if isinstance(file, TraceError):
+            continue
+        try:
+            layout = frame_layout(run_dialect(file.trace))
+            clips = opened[layout] if layout in opened else opened.setdefault(layout, videos.enter_context(OpenClips(layout)))
+            yield StoredRollout(_traced_rollout(file, clips, number), partial(_read_again, file.path, file.videos, clips, number))
+        except NotForTraining as error:
+            yield FilterRefusal(Reason.STORED, str(error))
+        except VideoError as error:
+            yield FilterRefusal(Reason.VIDEO, str(error))
+
+
+def _read_again(path: Path, videos: tuple[Path, Path] | None, clips: OpenClips, number: int) -> Rollout:
+    return _traced_rollout(TraceFile(path, load(path), videos), clips, number)
+
+
+def _traced_rollout(file: TraceFile, clips: OpenClips, number: int) -> Rollout:
+    return to_rollout(file.trace, _traced_pair(file, clips, number), keep_tokens=False)
 
 
 def _traced_pair(file: TraceFile, clips: OpenClips, number: int) -> LabelledPair:
@@ -114,13 +125,12 @@ def _traced_pair(file: TraceFile, clips: OpenClips, number: int) -> LabelledPair
     return LabelledPair(prompt, truth, ClipFrames(VideoPair(prompt, first, second), clips), number)
 
 
-def _row_runs(path: Path) -> Iterator[Entry]:
+def _row_runs(path: Path, videos: ExitStack) -> Iterator[Entry]:
     """The conversations; of a row without labels its answer is what is known, as in the published rows."""
-    with SftFile(path) as file:
-        for rollout in file.rollouts(keep_tokens=False):
-            known = rollout.pair.truth if rollout.pair.truth.labels else _given(rollout.run)
-            pair = LabelledPair(rollout.pair.prompt, known, rollout.pair.source, rollout.pair.seed)
-            yield Rollout(pair, rollout.run, rollout.prompts)
+    for stored in videos.enter_context(SftFile(path)).rollouts(keep_tokens=False):
+        rollout = stored.rollout
+        known = rollout.pair.truth if rollout.pair.truth.labels else _given(rollout.run)
+        yield replace(stored, rollout=replace(rollout, pair=replace(rollout.pair, truth=known)))
 
 
 def _given(run: Run) -> Verdict:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, get_args
@@ -15,6 +16,7 @@ from vrthinker_core.training.labelled_pairs.open_clips import OpenClips
 from vrthinker_core.training.labelled_pairs.picture_file import read_picture
 from vrthinker_core.training.labelled_pairs.row_file import prompt_in, read_json_rows
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
+from vrthinker_core.training.rows.rollout_trace import StoredRollout
 from vrthinker_core.types import (
     Frame,
     FrameRef,
@@ -44,19 +46,22 @@ class SftFile(AbstractContextManager["SftFile"]):
         self._rows = list(enumerate(read_json_rows(path), start=1))
         self._clips: dict[FrameLayout, OpenClips] = {}
 
-    def rollouts(self, *, keep_tokens: bool) -> Iterator[Rollout]:
+    def rollouts(self, *, keep_tokens: bool) -> Iterator[StoredRollout]:
         """The conversations, in order; the rows of one run are one rollout. `keep_tokens` as in `to_rollout`.
 
         Raises BadInput with the row's number for a row that is none, or whose pictures or videos are not there.
         """
         for _, rows in groupby(self._rows, key=_run_of):
-            group = list(rows)
-            try:
-                yield self._rollout([row for _, row in group], group[0][0], keep_tokens)
-            except BadInput as bad:
-                raise BadInput(f"Row {group[0][0]} of {self._path.name}: {bad}") from None
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError):
-                raise BadInput(f"Row {group[0][0]} of {self._path.name} is no SFT row with a message_list.") from None
+            yield StoredRollout.read(partial(self._read, list(rows), keep_tokens))
+
+    def _read(self, rows: Sequence[tuple[int, Row]], keep_tokens: bool) -> Rollout:
+        number = rows[0][0]
+        try:
+            return self._rollout([row for _, row in rows], number, keep_tokens)
+        except BadInput as bad:
+            raise BadInput(f"Row {number} of {self._path.name}: {bad}") from None
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            raise BadInput(f"Row {number} of {self._path.name} is no SFT row with a message_list.") from None
 
     def close(self) -> None:
         """Close every video that is open."""

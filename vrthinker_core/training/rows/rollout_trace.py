@@ -1,6 +1,7 @@
 """A rollout as an ordinary trace, with its pictures, and a trace as the rollout that it was."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from vrthinker_core.dialects import Dialect
 from vrthinker_core.traces import make_thumbnail
@@ -8,6 +9,19 @@ from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.rows.conversation import run_dialect, sent_prompts
 from vrthinker_core.types import Run, Trace, Turn
 from vrthinker_core.types.messages import Message
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRollout:
+    """A rollout, and how it is had once more: the frames of every one would fit into no memory."""
+
+    rollout: Rollout
+    read_again: Callable[[], Rollout] = field(repr=False, compare=False)
+
+    @classmethod
+    def read(cls, read: Callable[[], Rollout]) -> "StoredRollout":
+        """What `read` gives, now and whenever it is called again."""
+        return cls(read(), read)
 
 
 def to_trace(rollout: Rollout) -> Trace:

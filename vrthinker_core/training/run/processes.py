@@ -19,6 +19,15 @@ class Processes:
         """This one writes, and says how far the training is."""
         return self.number == 0
 
+    @property
+    def device(self) -> str | None:
+        """The GPU that is this process's own; None where there is one process, or no GPU, and the judge may choose."""
+        if self.count == 1:
+            return None
+        import torch
+
+        return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else None
+
     def wait(self) -> None:
         """Until all of them have come here."""
         if self.count > 1:

@@ -1,5 +1,6 @@
 """The first stage: a teacher's runs over labelled pairs that pass the paper's two filters, learnt token by token."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -39,18 +40,19 @@ class Lessons:
 
 def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
     """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput."""
+    sft = config.cold_start.sft
     if isinstance(lessons, ReadyRuns):
-        rollouts = lessons.kept(config.cold_start.traces, sitting.say if folder.processes.main else silence)
-    else:
-        out = folder.path / TEACHER
-        if folder.processes.main:
-            _let_teach(lessons.pairs, lessons.teacher, config, out, sitting.part(TEACHER_SHARE))
-        if folder.processes.agreed(sitting.stopped()):
-            return None
-        kept = [outcome for outcome in read_outcomes(out) if outcome.kept]
-        rollouts = kept_rollouts(out, lessons.pairs, kept[: config.cold_start.traces], keep_tokens=False)
-    rows = rows_of(rollouts, source)
-    return fine_tune(rows, source, config.cold_start.sft, config, folder, sitting)
+        with ExitStack() as videos:
+            ready = lessons.kept(config.cold_start.traces, sitting.say if folder.processes.main else silence, videos)
+            return fine_tune(rows_of(ready, source), source, sft, config, folder, sitting)
+    out = folder.path / TEACHER
+    if folder.processes.main:
+        _let_teach(lessons.pairs, lessons.teacher, config, out, sitting.part(TEACHER_SHARE))
+    if folder.processes.agreed(sitting.stopped()):
+        return None
+    kept = [outcome for outcome in read_outcomes(out) if outcome.kept]
+    rollouts = kept_rollouts(out, lessons.pairs, kept[: config.cold_start.traces], keep_tokens=False)
+    return fine_tune(rows_of(rollouts, source), source, sft, config, folder, sitting)
 
 
 def _let_teach(pairs: PairSet, teacher: Teacher, config: TrainConfig, out: Path, sitting: Sitting) -> None:

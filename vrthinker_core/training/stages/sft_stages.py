@@ -1,45 +1,53 @@
 """What the first two stages share: runs that passed the filters become token rows, and token rows train the judge."""
 
+import os
 from collections.abc import Iterable, Sequence
 from math import nan
 from pathlib import Path
 
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
+from vrthinker_core.backends.local.checkpoint.devices import available_memory
 from vrthinker_core.backends.local.checkpoint.loader import open_for_rendering
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.monitor.metrics import StepMetrics
-from vrthinker_core.training.rollouts import Rollout
+from vrthinker_core.training.rows.rollout_trace import StoredRollout
+from vrthinker_core.training.rows.row_set import RowSet
 from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.training.run.config import SftConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.stages.stage_record import stage_record
-from vrthinker_core.training.token_rows import TokenRow, token_rows
+from vrthinker_core.training.token_rows import TokenRow
 from vrthinker_core.training.trl.sft import SftOptions, train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 
 
-def rows_of(rollouts: Iterable[Rollout], source: str) -> list[TokenRow]:
+def rows_of(rollouts: Iterable[StoredRollout], source: str) -> RowSet:
     """The token rows of the rollouts, as the tokenizer of `source` has them.
 
     Raises BadInput where there are none, or one is of a protocol that the model was not made for.
     """
     judge = TransformersBackend(open_for_rendering(source), source)
-    rows: list[TokenRow] = []
+    rows = RowSet(judge.loaded, _room_for_frames())
     try:
-        for rollout in rollouts:
-            if rollout.run.started.dialect not in judge.protocols:
-                raise BadInput(
-                    f"A run speaks {rollout.run.started.dialect}, and the model was made for {' and '.join(judge.protocols)}: "
-                    "take runs of that protocol."
-                )
-            rows += token_rows(rollout, judge.loaded)
+        for stored in rollouts:
+            spoken = stored.rollout.run.started.dialect
+            if spoken not in judge.protocols:
+                made_for = " and ".join(judge.protocols)
+                raise BadInput(f"A run speaks {spoken}, and the model was made for {made_for}: take runs of that protocol.")
+            rows.add(stored)
     except NotForTraining as error:
         raise BadInput(f"A kept run cannot be learnt from: {error}.") from None
     if not rows:
         raise BadInput("No run passes the filters, so there is nothing to learn from: give more pairs, or a better teacher.")
     return rows
+
+
+def _room_for_frames() -> int:
+    """Bytes of frames that this process keeps: its share of a quarter of the free memory."""
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return (available_memory("cpu") or 0) // (4 * processes)
 
 
 def fine_tune(

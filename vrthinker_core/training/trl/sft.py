@@ -17,9 +17,11 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_for_training
+from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.frozen_vision import collate_features, freeze_vision
+from vrthinker_core.training.frozen_vision import KeptFeatures, collate_features, freeze_vision
+from vrthinker_core.training.rows.row_set import without_pixels
 from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.token_rows import TokenRow, collate
@@ -123,12 +125,7 @@ def _save_whole(model: Any, source: Path, target: Path) -> None:
 def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, options: SftOptions, arguments: TrainingArguments) -> Trainer:
     """TRL's trainer where it is installed. Rows go to the collator by number."""
     loaded = TransformersBackend(opened, opened.folder.name).loaded
-    make = collate_features if options.features else collate
-    for row in rows if options.features else ():  # Ahead and in one order: features differ in their last bits with what is beside
-        loaded.vision.encode(row.items)
-
-    def batch(numbers: Sequence[dict[str, int]]) -> dict[str, torch.Tensor]:
-        return make([rows[each["row"]] for each in numbers], loaded)
+    batch = _feature_batches(rows, loaded) if options.features else _pixel_batches(rows, loaded)
 
     common: dict[str, Any] = {"model": opened.model, "args": arguments, "data_collator": batch}
     numbers = [{"row": number} for number in range(len(rows))]
@@ -139,6 +136,18 @@ def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, options: SftOptions, 
 
     made: Trainer = SFTTrainer(train_dataset=Dataset.from_list(numbers), processing_class=tokenizer_of(opened), **common)
     return made
+
+
+Batches = Callable[[Sequence[dict[str, int]]], dict[str, torch.Tensor]]  # Of the numbers of some rows
+
+
+def _pixel_batches(rows: Sequence[TokenRow], loaded: LoadedModel) -> Batches:
+    return lambda numbers: collate([rows[each["row"]] for each in numbers], loaded)
+
+
+def _feature_batches(rows: Sequence[TokenRow], loaded: LoadedModel) -> Batches:
+    known, outlines = KeptFeatures(rows, loaded.vision), without_pixels(rows)
+    return lambda numbers: collate_features([outlines[each["row"]] for each in numbers], loaded, encode=known)
 
 
 def has_trl() -> bool:
@@ -189,7 +198,7 @@ def _arguments(options: SftOptions, folder: Path) -> TrainingArguments:
 def _subject(rows: Sequence[TokenRow], options: SftOptions, checkpoint: Path) -> str:
     """What a training is of: it is gone on with only where all of this is the same. Saving more or less often may change."""
     told = hashlib.sha256(f"{checkpoint.name} {[getattr(options, name) for name in _SAME]}".encode())
-    for row in rows:
+    for row in without_pixels(rows):
         told.update(repr((row.input_ids, row.labels, [item.frame_keys for item in row.items])).encode())
     return told.hexdigest()
 
