@@ -146,6 +146,23 @@ def contexts(chromium: Browser) -> Iterator[Callable[..., BrowserContext]]:
         used.close()
 
 
+KEEP_STATUS = """
+(() => {
+    const area = HTMLTextAreaElement.prototype;
+    const value = Object.getOwnPropertyDescriptor(area, "value");
+    window.statusSaid = [];
+    Object.defineProperty(area, "value", {
+        ...value,
+        set(text) {
+            if (this.closest("#status")) window.statusSaid.push(String(text));
+            value.set.call(this, text);
+        },
+    });
+})();
+"""
+"""Keeps all that the status line of a page ever said: a short run is over before a slow test has looked."""
+
+
 @pytest.fixture
 def new_page(contexts: Callable[..., BrowserContext]) -> Iterator[Callable[..., Page]]:
     """Opens empty pages without storage or cookies; an error, a dialog or a foreign request on any page fails the test."""
@@ -154,6 +171,7 @@ def new_page(contexts: Callable[..., BrowserContext]) -> Iterator[Callable[..., 
 
     def start(**options: Any) -> Page:
         page = contexts(len(pages), **options).new_page()
+        page.add_init_script(KEEP_STATUS)
         pages.append(page)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: errors.append(f"a script ran: {dialog.message}"))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.waiting import until
 from tests.ui.conftest import PHONE, Server
-from tests.ui.page.test_page import fill, start, status, wait_for
+from tests.ui.page.test_page import fill, start, status, wait_for, wait_until_said
 from tests.ui.page.test_saved_runs import choose, open_trace, saved, tab
 from tests.ui.page.test_stage import IN_VIEW
 from tests.ui.support.saved_examples import ask
@@ -44,7 +44,7 @@ BOTH = [
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server]) -> Server:
-    return serve([ask(10, 30, 60, 90), ANSWER], protocol="paired", pause=0.04)
+    return serve([ask(10, 30, 60, 90), ANSWER], protocol="paired", pause=0.08)
 
 
 def check_button(page: Page) -> Any:
@@ -116,7 +116,7 @@ def test_both_verdicts_are_in_the_first_screen_and_their_frames_lead_to_the_firs
     compared(page, clips)
     assert check_button(page).evaluate(IN_VIEW)
     check_button(page).click()
-    wait_for(page, "Sides swapped")
+    wait_until_said(page, "^Sides swapped")
     wait_for(page, "^Finished")
     page.wait_for_timeout(600)
     until(lambda: all(page.locator(part).evaluate(IN_VIEW) for part in (".vrt-headline", ".vrt-order-line", ".vrt-both")))
@@ -157,8 +157,9 @@ def test_a_changed_prompt_is_refused_and_stop_keeps_the_first_run(
     assert trace.swapped.finished is not None
     assert trace.swapped.finished.stop is StopReason.CANCELLED
     tab(page, words.TAB_TRACE)
+    page.evaluate("window.statusSaid.length = 0")
     check_button(page).click()
-    wait_for(page, "Sides swapped")
+    wait_until_said(page, "^Sides swapped")
     wait_for(page, "^Finished")
     assert table(page) == BOTH, "what was stopped can be checked again"
 
@@ -171,7 +172,7 @@ def test_both_orders_can_be_chosen_beforehand(server: Server, open_page: Open, c
     choose(page, "swap", "Both orders")
     fill(page, clips)
     page.locator("#go").click()
-    wait_for(page, "Sides swapped: Turn 1")
+    wait_until_said(page, "^Sides swapped: Turn 1")
     assert page.locator(".vrt-headline").is_visible(), "the first verdict is there while the second run goes on"
     assert not check_button(page).is_visible()
     wait_for(page, "^Finished")
@@ -184,7 +185,7 @@ def test_a_saved_run_shows_both_orders_and_one_by_another_judge_is_refused(
     page = open_page(server.url)
     compared(page, clips)
     check_button(page).click()
-    wait_for(page, "Sides swapped")
+    wait_until_said(page, "^Sides swapped")
     wait_for(page, "^Finished")
     file = saved(page, tmp_path / "trace.json")
     other = open_page(server.url)
@@ -217,6 +218,6 @@ def test_a_saved_run_whose_videos_and_judge_are_here_can_be_checked(
     refusal(other, words.CHECK_NO_VIDEOS)
     fill(other, clips)
     check_button(other).click()
-    wait_for(other, "Sides swapped: Turn 1")
+    wait_until_said(other, "^Sides swapped: Turn 1")
     wait_for(other, "^Finished")
     assert table(other) == BOTH

@@ -71,6 +71,11 @@ def wait_for(page: Page, pattern: str) -> None:
         page.wait_for_timeout(30)
 
 
+def wait_until_said(page: Page, pattern: str) -> None:
+    """Until the status line has said that, be it gone again since."""
+    page.wait_for_function("pattern => window.statusSaid.some(text => RegExp(pattern).test(text))", arg=pattern)
+
+
 def start(page: Page, clips: Clips) -> None:
     fill(page, clips)
     page.locator("#go").click()
@@ -84,7 +89,7 @@ def text_of(page: Page) -> str:
 def test_a_run_shows_turns_and_verdict(server: Server, open_page: Open, clips: Clips, screen: dict[str, object]) -> None:
     page = open_page(server.url, **screen)
     start(page, clips)
-    wait_for(page, "Turn 1 of 6")
+    wait_until_said(page, "^Turn 1 of 6")
     page.wait_for_selector(".vrt-tile")
     wait_for(page, "Finished after 2 turns")
     assert page.locator(".vrt-headline").inner_text() == "Video 1 is better overall"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.waiting import until
 from tests.ui.conftest import Server
-from tests.ui.page.test_page import ASK, ENDLESS, start, status, wait_for
+from tests.ui.page.test_page import ASK, ENDLESS, start, status, wait_for, wait_until_said
 from tests.ui.support.api_calls import PROMPT, client, uploaded
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def server(serve: Callable[..., Server]) -> Server:
 def test_a_run_says_how_fast_it_goes_and_a_stopped_turn_that_it_was_stopped(server: Server, open_page: Open, clips: Clips) -> None:
     page = open_page(server.url)
     start(page, clips)
-    wait_for(page, "Turn 1 of ")
+    wait_until_said(page, "^Turn 1 of ")
     height = page.locator("#status").evaluate("node => node.offsetHeight")
     wait_for(page, r"Turn 2 of \d+ · writing · [\d.]+ tokens a second · .* · at most \d+ s left")
     assert page.locator("#status").evaluate("node => node.offsetHeight") == height, "a longer line moves nothing below it"
