@@ -31,7 +31,8 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
     examples = tmp_path_factory.mktemp("examples")
     write_example(examples / "a-block")
     write_example(examples / "b-block", hue=40)
-    return serve([ENDLESS], "--examples", str(examples), protocol="paired", pause=0.02)
+    options = ("--examples", str(examples), "--after-leaving", "300")
+    return serve([ENDLESS], *options, protocol="paired", pause=0.02)
 
 
 class HeldAnswers:
@@ -189,6 +190,26 @@ def test_what_was_said_of_a_run_before_stop_and_comes_after_it_is_not_the_last_w
     wait_for(page, "Stopped")
     expect(page.locator(".vrt-ending")).to_contain_text("Stopped")
     expect(page.locator("#go")).to_be_visible()
+
+
+def test_what_is_said_of_a_run_that_is_followed_does_not_come_after_what_is_shown_next(
+    server: Server, new_page: Open, clips: Clips
+) -> None:
+    page = open_held(new_page, server.url)
+    start(page, clips)
+    wait_for(page, "writing")
+    page.reload()
+    wait_for(page, "writing")
+    hold_when(page)
+    wait_until_held(page, 3)
+    page.locator(".vrt-card").first.click()
+    page.wait_for_function("heldStream.held.some(([text]) => text.includes('Replaying'))")
+    release(page)
+    page.wait_for_function("heldStream.held.length === 0")
+    page.wait_for_timeout(500)
+    wait_for(page, "^Replaying")
+    expect(page.locator(".vrt-headline")).to_be_attached()
+    expect(page).to_have_url(f"{server.url}?trace=a-block")
 
 
 def test_a_file_that_is_no_trace_leaves_a_stopped_run_and_its_turns(

@@ -61,7 +61,9 @@ class HistoryHandlers:
         self.services.player_files.forget(session_id)
         first, second = (str(playable(Path(path))) for path in (pair.first, pair.second))
         number = self.services.waiting_room.next_number()
+        await self.handlers.followers.left(session_id)
         yield {parts.first: first, parts.second: second, parts.prompt: pair.prompt, **parts.running_buttons(number)}
-        async for updates in self.handlers.run_progress(session_id, session, number):
+        progress = self.handlers.run_progress(session_id, session, number)
+        async for updates in self.handlers.followers.follow(session_id, progress):
             yield updates
         yield no_updates()  # Gradio sends the last update again at the end: by then another run may be shown

@@ -14,6 +14,7 @@ from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui.branches.strip_json import strip_json
+from vrthinker_core.ui.page.handlers.followers import Followers
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.saved_run import SavedRun, digests_at_hand, shown_videos, stored_run
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of, visitor_of
@@ -42,6 +43,7 @@ class Handlers:
         self._parts = parts
         self._services = services
         self._reading = asyncio.Semaphore(1)  # strangers' traces are large: two at once would take twice the memory
+        self.followers = Followers()
 
     async def join_queue(self, request: gr.Request) -> Updates:
         """Take a place in the waiting room. Raises a silent gr.Error when it is full; the page shows BUSY."""
@@ -148,6 +150,7 @@ class Handlers:
             return await self._show_linked(request, name)
         self._services.sessions.end(session_id_of(request))
         self._services.player_files.forget(session_id_of(request))
+        await self.followers.left(session_id_of(request))
         parts, line = self._parts, words.NO_RUN if getattr(event, "lost", False) else words.READY
         return {parts.first: None, parts.second: None, parts.prompt: "", **parts.without_run(line), **self._left_queue(request)}
 
@@ -216,7 +219,7 @@ class Handlers:
             buttons = self._parts.idle_buttons if over else self._parts.running_buttons
             yield {**updates, **buttons(number)}
             if not over:  # Gradio sends the last update again at the end: nothing may come in between
-                await _next_change(session)
+                await _next_change(session, lambda: self._services.sessions.get(session_id) is session)
 
     async def _show_linked(self, request: gr.Request, name: str) -> Updates:
         return await self.read_and_show(request, lambda: stored_run(self._services, name))
@@ -225,7 +228,9 @@ class Handlers:
         """Show a saved run. Where it cannot be read, the reason stands in the status, and what was shown before stays."""
         try:
             async with self._reading:
-                return await asyncio.to_thread(lambda: self._show_replay(request, read()))
+                updates = await asyncio.to_thread(lambda: self._show_replay(request, read()))
+            await self.followers.left(session_id_of(request))
+            return updates
         except TraceError as error:
             return {**await self._stopped(request), self._parts.status: str(error)}
 
@@ -283,11 +288,11 @@ def _changed_videos(started: Started | None, digests: Digests) -> str:
     return words.changed_videos(sides, are_swapped(started, digests), names)
 
 
-async def _next_change(session: Session) -> None:
-    """Wait until the run has changed, at most `CLOCK_SECONDS`."""
+async def _next_change(session: Session, shown: Callable[[], bool]) -> None:
+    """Wait until the run has changed, or the page shows another one, at most `CLOCK_SECONDS`."""
     before = session.run.state
     await asyncio.sleep(UPDATE_SECONDS)
     for _ in range(round((CLOCK_SECONDS - UPDATE_SECONDS) / POLL_SECONDS)):
-        if session.run.state is not before or session.run.over:
+        if session.run.state is not before or session.run.over or not shown():
             return
         await asyncio.sleep(POLL_SECONDS)
