@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.waiting import until_equal
 from tests.ui.conftest import PHONE, Server
 from tests.ui.page.test_accessibility import axe, serious_violations
 from tests.ui.page.test_page import wait_for
@@ -71,8 +72,8 @@ def test_the_recording_stands_still_for_who_asks_for_less_motion(server: Server,
     page.locator(".vrt-loop").scroll_into_view_if_needed()
     page.wait_for_function("document.querySelector('.vrt-loop video')?.readyState >= 2")
     page.wait_for_timeout(500)
-    state = page.locator(".vrt-loop video").evaluate("video => [video.paused, video.src.split('/').pop(), video.currentTime > 5]")
-    assert state == [True, "dark.mp4", True]
+    read = "video => [video.paused, video.src.split('/').pop(), video.currentTime > 5]"
+    until_equal(lambda: page.locator(".vrt-loop video").evaluate(read), [True, "dark.mp4", True])
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

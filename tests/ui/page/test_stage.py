@@ -89,9 +89,18 @@ def test_the_first_screen_holds_the_newest_words_then_the_verdict(
     page.wait_for_timeout(600)
     until(lambda: page.locator(".vrt-headline").evaluate(IN_VIEW))
     for reason in page.locator(".vrt-reason").all():
-        assert reason.evaluate(IN_VIEW)
-    assert page.evaluate(PLAYERS_IN_VIEW)
+        until(lambda reason=reason: reason.evaluate(IN_VIEW))  # type: ignore[misc]
+    until(lambda: page.evaluate(PLAYERS_IN_VIEW))
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def scrolled(page: Page) -> float:
+    """How far the page is scrolled, once it stands still."""
+    before, after = -1.0, float(page.evaluate("window.scrollY"))
+    while before != after:
+        page.wait_for_timeout(400)
+        before, after = after, float(page.evaluate("window.scrollY"))
+    return after
 
 
 def test_a_reader_who_scrolls_up_is_left_alone(endless: Server, open_page: Open, clips: Clips) -> None:
@@ -100,8 +109,7 @@ def test_a_reader_who_scrolls_up_is_left_alone(endless: Server, open_page: Open,
     page.wait_for_function("window.scrollY > 300")
     page.mouse.move(900, 250)
     page.mouse.wheel(0, -250)
-    page.wait_for_timeout(400)
-    before = page.evaluate("window.scrollY")
+    before = scrolled(page)
     length = len(page.locator(".vrt-text").inner_text())
     page.wait_for_function("length => document.querySelector('.vrt-text').innerText.length > length + 200", arg=length)
     assert page.evaluate("window.scrollY") == before
