@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.test_cli import run as run_command
 from tests.training.labelled_pairs.support import PAIRED, write_table
 from tests.training.test_token_rows import look, nano
 from vrthinker_core import ScriptedBackend
+from vrthinker_core.backends.base import Conversation
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendRefused, BadInput
 from vrthinker_core.results.datasets import read_dataset
@@ -87,6 +89,35 @@ def test_a_judge_that_breaks_off_leaves_what_was_made(tmp_path: Path) -> None:
     with pytest.raises(BackendRefused):
         list(run_teacher(PAIRS, range(4), judge, JOB, tmp_path))
     assert [outcome.pair for outcome in read_outcomes(tmp_path)] == [0, 1]
+
+
+@dataclass(frozen=True)
+class Remote(ScriptedBackend):
+    """A server whose first reply takes as long as a test likes."""
+
+    host: str = "a server"
+    first: threading.Lock = field(default_factory=threading.Lock)
+    may_end: threading.Event = field(default_factory=threading.Event)
+
+    def open_conversation(self) -> Conversation:
+        if self.first.acquire(blocking=False):
+            assert self.may_end.wait(30), "every other pair waits for the slowest"
+        return ScriptedBackend.open_conversation(self)
+
+
+def test_at_a_server_no_pair_waits_for_the_slowest(tmp_path: Path) -> None:
+    replies = [answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1})]
+    judge, order = Remote(replies, "paired"), []
+    for outcome in run_teacher(PAIRS, range(6), judge, replace(JOB, samples=2, live=4), tmp_path):
+        order.append((outcome.pair, outcome.sample))
+        if outcome.pair == 5:
+            judge.may_end.set()
+    (last,) = set(range(6)) - {pair for pair, _ in order[:10]}
+    assert last in (0, 1), "one of the first two, whichever thread was quicker"
+    assert sorted(order) == [(pair, sample) for pair in range(6) for sample in range(2)]
+    alone = ScriptedBackend(replies, protocol="paired")
+    expected = list(run_teacher(PAIRS, range(6), alone, replace(JOB, samples=2), tmp_path / "alone"))
+    assert read_outcomes(tmp_path) == expected
 
 
 @pytest.mark.parametrize("other", [replace(JOB, judge="x"), replace(JOB, settings=Settings(seed=1)), replace(JOB, samples=2)])

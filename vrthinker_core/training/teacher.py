@@ -6,13 +6,14 @@ where it stopped.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from vrthinker_core.backends.base import Backend
+from vrthinker_core.backends.base import Backend, RemoteBackend
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.text import encodable
@@ -63,13 +64,11 @@ def run_teacher(
     with OutcomeFile(out, job.identity, TRACES) as file:
         done = {(each.pair, each.sample) for each in file.outcomes if each.reason != Reason.VIDEO}
         missing = (number for number in numbers if any((number, sample) not in done for sample in range(job.samples)))
-        many = max(1, job.live // job.samples)
-        while chunk := list(islice(missing, many)):
-            for number, sample, played in _play_chunk(pairs, chunk, judge, job):
-                if (number, sample) not in done:
-                    outcome = _store(number, sample, played, pairs.pair(number), job, out)
-                    file.append(outcome)
-                    yield outcome
+        for number, sample, played in _play_pairs(pairs, missing, judge, job):
+            if (number, sample) not in done:
+                outcome = _store(number, sample, played, pairs.pair(number), job, out)
+                file.append(outcome)
+                yield outcome
 
 
 def scripted_teacher(pairs: DrawnPairSet, write: WriteReplies, protocol: ProtocolName) -> BackendOfPair:
@@ -92,6 +91,28 @@ def _read_rollout(path: Path, pairs: PairSet, number: int, keep_tokens: bool) ->
 Played = tuple[int, int, Rollout | VideoError]  # Pair, sample, and what came of it
 
 
+def _play_pairs(pairs: PairSet, numbers: Iterator[int], judge: Backend | BackendOfPair, job: TeacherJob) -> Iterator[Played]:
+    """As many side by side as the job says. At a server each goes at its own pace, and comes as it ends."""
+    many = max(1, job.live // job.samples)
+    if isinstance(judge, RemoteBackend):
+        yield from _play_in_threads(partial(_play_pair, pairs, judge=judge, job=job), numbers, many)
+        return
+    while chunk := list(islice(numbers, many)):
+        yield from _play_chunk(pairs, chunk, judge, job)
+
+
+def _play_in_threads(play_pair: Callable[[int], list[Played]], numbers: Iterator[int], many: int) -> Iterator[Played]:
+    running: set[Future[list[Played]]] = set()
+    with ThreadPoolExecutor(many, "pair") as executor:
+        while True:
+            running |= {executor.submit(play_pair, number) for number in islice(numbers, many - len(running))}
+            if not running:
+                return
+            ended, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                yield from future.result()
+
+
 def _play_chunk(pairs: PairSet, chunk: Sequence[int], judge: Backend | BackendOfPair, job: TeacherJob) -> Iterator[Played]:
     """All side by side. Where a video cannot be read one after another, so that only its own pair is lost."""
     try:
@@ -101,10 +122,14 @@ def _play_chunk(pairs: PairSet, chunk: Sequence[int], judge: Backend | BackendOf
     except VideoError:
         pass
     for number in chunk:
-        try:
-            yield from list(_play(pairs, [number], judge(number) if callable(judge) else judge, job))
-        except VideoError as error:
-            yield from ((number, sample, error) for sample in range(job.samples))
+        yield from _play_pair(pairs, number, judge(number) if callable(judge) else judge, job)
+
+
+def _play_pair(pairs: PairSet, number: int, judge: Backend, job: TeacherJob) -> list[Played]:
+    try:
+        return list(_play(pairs, [number], judge, job))
+    except VideoError as error:
+        return [(number, sample, error) for sample in range(job.samples)]
 
 
 def _play(pairs: PairSet, numbers: Sequence[int], judge: Backend, job: TeacherJob) -> Iterator[Played]:
