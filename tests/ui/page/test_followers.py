@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.threads import run_in_thread
 from vrthinker_core.ui.page.handlers.followers import PATIENCE_SECONDS, Followers
 from vrthinker_core.ui.page.layout import Updates
 
@@ -30,7 +31,7 @@ def test_what_comes_next_waits_until_the_last_update_has_been_sent() -> None:
             await anext(following)
         await asyncio.wait_for(left, 0.2)
 
-    asyncio.run(scenario())
+    run_in_thread(scenario())
 
 
 def test_all_followers_of_a_page_are_waited_for_but_not_for_ever() -> None:
@@ -46,4 +47,4 @@ def test_all_followers_of_a_page_are_waited_for_but_not_for_ever() -> None:
         await following[1].aclose()  # type: ignore[attr-defined]
         await asyncio.wait_for(followers.left("page"), PATIENCE_SECONDS / 2)
 
-    asyncio.run(scenario())
+    run_in_thread(scenario())
