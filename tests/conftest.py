@@ -1,18 +1,28 @@
-"""A scrubbed environment: no test reaches a network, a hub or a person's own settings."""
+"""A scrubbed environment: no test reaches a network, a hub or a person's own settings; and one browser for all tests of a process.
+
+Tests that need Chromium are skipped where there is none, except in CI. Where it is installed and does not start, the run ends at
+once with one sentence.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
+from tests.support.browser import NoBrowser, absent, started
 from tests.support.small_clips import write_clip
+from tests.support.waiting import PATIENCE_MS
 from vrthinker_core.types import VideoPair
 from vrthinker_core.video import DecoderPool
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 SCRUBBED = (
     "HF_TOKEN",
@@ -55,3 +65,32 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def pair(clips: tuple[Path, Path]) -> VideoPair:
     return VideoPair("A white block glides to the right.", *clips)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before the first test: is there a browser for those that need one?"""
+    wanted = any("chromium" in getattr(item, "fixturenames", ()) for item in session.items)
+    if wanted and not session.config.option.collectonly and (os.environ.get("CI") or not absent()):
+        with chromium_or_exit():
+            pass
+
+
+@contextmanager
+def chromium_or_exit() -> Iterator[Browser]:
+    """Chromium, running; where it does not start, one sentence and the end of the whole run."""
+    try:
+        with started() as browser:
+            yield browser
+    except NoBrowser as trouble:
+        pytest.exit(str(trouble), returncode=1)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    if reason := absent():
+        pytest.skip(reason)
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=PATIENCE_MS)
+    with chromium_or_exit() as browser:
+        yield browser

@@ -1,8 +1,4 @@
-"""A real server and a real browser.
-
-Tests that need Chromium are skipped where there is none, except in CI. Where it is installed and does not start, the run ends at
-once with one sentence.
-"""
+"""A real server, and pages of a real browser."""
 
 from __future__ import annotations
 
@@ -19,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.app_process import fork_app, is_alive, start_app
-from tests.support.browser import NoBrowser, absent, started
 from tests.support.waiting import PATIENCE_MS, PATIENCE_S
 
 if TYPE_CHECKING:
@@ -95,35 +90,6 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
 def answering(serve: Callable[..., Server]) -> Server:
     """A server for tests that only send requests and need no script of their own."""
     return serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Before the first test: is there a browser for those that need one?"""
-    wanted = any("chromium" in getattr(item, "fixturenames", ()) for item in session.items)
-    if wanted and not session.config.option.collectonly and (os.environ.get("CI") or not absent()):
-        with chromium_or_exit():
-            pass
-
-
-@contextmanager
-def chromium_or_exit() -> Iterator[Browser]:
-    """Chromium, running; where it does not start, one sentence and the end of the whole run."""
-    try:
-        with started() as browser:
-            yield browser
-    except NoBrowser as trouble:
-        pytest.exit(str(trouble), returncode=1)
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    if reason := absent():
-        pytest.skip(reason)
-    from playwright.sync_api import expect
-
-    expect.set_options(timeout=PATIENCE_MS)
-    with chromium_or_exit() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.evaluation.support.made_results import simulate
-from tests.support.browser import absent, started
 from vrthinker_core.evaluation.reports.html.page_frame import render_page
 from vrthinker_core.evaluation.reports.html.tables import labelled, number, sortable_table
 from vrthinker_core.evaluation.reports.write import write_report
@@ -21,23 +20,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if reason := absent():
-        pytest.skip(reason)
-    with started() as running:
-        yield running
-
-
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def page(chromium: Browser) -> Iterator[Page]:
     """A page of a phone, which fails the test where a script or a style is refused, or anything is fetched."""
-    opened = browser.new_page(viewport={"width": 390, "height": 800}, color_scheme="dark")
+    opened = chromium.new_page(viewport={"width": 390, "height": 800}, color_scheme="dark")
     complaints: list[str] = []
     opened.on("console", lambda message: complaints.append(message.text))
     opened.on("pageerror", lambda error: complaints.append(str(error)))
     opened.on("request", lambda request: complaints.append(request.url) if not request.url.endswith(".html") else None)
     yield opened
+    opened.close()
     assert complaints == []
 
 
