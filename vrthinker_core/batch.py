@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from vrthinker_core.backends.base import Backend, BatchBackend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.comparison import Comparison, PendingTurn
@@ -21,6 +22,8 @@ from vrthinker_core.video import DecoderPool
 
 OPEN_AHEAD = 4  # Pairs whose videos are opened before their first turn, and videos that are opened at the same time
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 StreamBatch = Callable[[Sequence[GenerationRequest]], Iterator[tuple[int, StreamItem]]]
 
 
@@ -46,6 +49,21 @@ def judge_many(
             for position, pair in enumerate(pairs)
         )
         yield from _run_rows(rows, stream_batch, live)
+
+
+def as_they_end(submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int) -> Iterator[Result]:
+    """What becomes of each item that is handed to `submit`, in the order in which they end; raises what one of them raises.
+
+    Items are taken as they are needed: `many` are in hand at a time.
+    """
+    waiting, running = iter(items), set[Future[Result]]()
+    while True:
+        running.update(submit(item) for item in islice(waiting, many - len(running)))
+        if not running:
+            return
+        ended, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in ended:
+            yield future.result()
 
 
 def stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:

@@ -6,7 +6,7 @@ where it stopped.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
@@ -15,6 +15,7 @@ from typing import Any
 
 from vrthinker_core.backends.base import Backend, RemoteBackend
 from vrthinker_core.backends.scripted import ScriptedBackend
+from vrthinker_core.batch import as_they_end
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load, to_json, write_atomically
@@ -95,22 +96,12 @@ def _play_pairs(pairs: PairSet, numbers: Iterator[int], judge: Backend | Backend
     """As many side by side as the job says. At a server each goes at its own pace, and comes as it ends."""
     many = max(1, job.live // job.samples)
     if isinstance(judge, RemoteBackend):
-        yield from _play_in_threads(partial(_play_pair, pairs, judge=judge, job=job), numbers, many)
+        with ThreadPoolExecutor(many, "pair") as executor:
+            for played in as_they_end(lambda number: executor.submit(_play_pair, pairs, number, judge, job), numbers, many):
+                yield from played
         return
     while chunk := list(islice(numbers, many)):
         yield from _play_chunk(pairs, chunk, judge, job)
-
-
-def _play_in_threads(play_pair: Callable[[int], list[Played]], numbers: Iterator[int], many: int) -> Iterator[Played]:
-    running: set[Future[list[Played]]] = set()
-    with ThreadPoolExecutor(many, "pair") as executor:
-        while True:
-            running |= {executor.submit(play_pair, number) for number in islice(numbers, many - len(running))}
-            if not running:
-                return
-            ended, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in ended:
-                yield from future.result()
 
 
 def _play_chunk(pairs: PairSet, chunk: Sequence[int], judge: Backend | BackendOfPair, job: TeacherJob) -> Iterator[Played]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from tests.training.test_token_rows import labelled, nano
+from tests.training.test_token_rows import ANSWER, labelled, look, nano
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
@@ -21,8 +21,6 @@ from vrthinker_core.types import Settings
 
 __all__ = ["nano"]
 
-LOOK = '<Snapshot>a</Snapshot><Think>b</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [1]}}</tool_call>'
-ANSWER = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=0, VQ=0, MQ=0, OA=0</Answer>"
 A_FRAME = 112 * 112 * 3
 
 
@@ -36,7 +34,7 @@ class Stored:
 
     def rollout(self, seed: int) -> Rollout:
         self.read += 1
-        judge = ScriptedBackend([LOOK, LOOK.replace("[1]", "[2]"), ANSWER], protocol="paired")
+        judge = ScriptedBackend([look(1), look(2), ANSWER], protocol="paired")
         (rollout,) = play([labelled(seed)], judge, Settings(window=self.window))
         return rollout
 

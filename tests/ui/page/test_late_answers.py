@@ -172,12 +172,18 @@ def test_a_run_that_is_begun_while_the_end_of_a_stream_is_on_its_way_is_seen(ser
     wait_for(page, "Stopped")
 
 
-def test_what_was_said_of_a_run_before_stop_and_comes_after_it_is_not_the_last_word(
-    server: Server, new_page: Open, clips: Clips
-) -> None:
+def open_writing(new_page: Open, server: Server, clips: Clips) -> Page:
+    """A page whose run goes on, and whose stream can be held."""
     page = open_held(new_page, server.url)
     start(page, clips)
     wait_for(page, "writing")
+    return page
+
+
+def test_what_was_said_of_a_run_before_stop_and_comes_after_it_is_not_the_last_word(
+    server: Server, new_page: Open, clips: Clips
+) -> None:
+    page = open_writing(new_page, server, clips)
     hold_when(page)
     wait_until_held(page, 2)
     page.locator("#stop").click()
@@ -195,9 +201,7 @@ def test_what_was_said_of_a_run_before_stop_and_comes_after_it_is_not_the_last_w
 def test_what_is_said_of_a_run_that_is_followed_does_not_come_after_what_is_shown_next(
     server: Server, new_page: Open, clips: Clips
 ) -> None:
-    page = open_held(new_page, server.url)
-    start(page, clips)
-    wait_for(page, "writing")
+    page = open_writing(new_page, server, clips)
     page.reload()
     wait_for(page, "writing")
     hold_when(page)
@@ -215,9 +219,7 @@ def test_what_is_said_of_a_run_that_is_followed_does_not_come_after_what_is_show
 def test_a_file_that_is_no_trace_leaves_a_stopped_run_and_its_turns(
     server: Server, new_page: Open, clips: Clips, tmp_path: Path
 ) -> None:
-    page = open_held(new_page, server.url)
-    start(page, clips)
-    wait_for(page, "writing")
+    page = open_writing(new_page, server, clips)
     (tmp_path / "other.json").write_text("{}")
     hold_when(page)
     open_trace(page, tmp_path / "other.json")

@@ -1,13 +1,12 @@
 """The engine of this process: many pairs side by side with one judge."""
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 from vrthinker_core.backends.base import Backend, BatchBackend, RemoteBackend, not_cancelled
-from vrthinker_core.batch import judge_many
+from vrthinker_core.batch import as_they_end, judge_many
 from vrthinker_core.judge import judge
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult, failed_result, result_of
@@ -104,7 +103,6 @@ def _judge_batch(
 def _judge_in_threads(
     pairs: Iterable[EvaluationPair], backend: Backend, settings: Settings, out: Path, concurrency: int, cancelled: Cancelled
 ) -> Iterator[PairResult]:
-    waiting, running = iter(pairs), set[Future[PairResult]]()
     left = False  # Whoever iterates has gone: what is in hand ends as cancelled
 
     def over() -> bool:
@@ -112,13 +110,8 @@ def _judge_in_threads(
 
     with DecoderPool() as pool, ThreadPoolExecutor(concurrency, "pair") as executor:
         try:
-            while True:
-                for pair in islice(waiting, concurrency - len(running)):
-                    running.add(executor.submit(judge_pair, pair, backend, settings, out, over, pool))
-                if not running:
-                    return
-                ended, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in ended:
-                    yield future.result()
+            yield from as_they_end(
+                lambda pair: executor.submit(judge_pair, pair, backend, settings, out, over, pool), pairs, concurrency
+            )
         finally:
             left = True

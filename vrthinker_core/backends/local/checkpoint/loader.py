@@ -54,8 +54,7 @@ def open_checkpoint(source: str, *, device: str | None = None, dtype: torch.dtyp
 
     Raises CheckpointError, one sentence that names the file or the tensor, for everything that is not sound.
     """
-    folder = checkpoint_files.locate(source)
-    weights = sum(map(math.prod, checkpoint_files.check_files(folder).values()))
+    folder, weights = _located(source)
     marker = read_marker(folder, source)
     config = _load_config(folder, weights)
     tokenizer = _load_tokenizer(folder, config)
@@ -78,8 +77,7 @@ def open_for_training(source: str, dtype: torch.dtype = torch.float32) -> Checkp
     Where several processes share one model, transformers may leave all but the first without values; only the first is checked.
     Raises CheckpointError.
     """
-    folder = checkpoint_files.locate(source)
-    weights = sum(map(math.prod, checkpoint_files.check_files(folder).values()))
+    folder, weights = _located(source)
     config = _load_config(folder, weights)
     tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
     require_memory(weights * dtype.itemsize, available_memory("cpu"), "cpu")
@@ -95,13 +93,22 @@ def open_for_rendering(source: str) -> Checkpoint:
 
     Enough to make prompts and token rows, in as many processes as there are. Raises CheckpointError.
     """
-    folder = checkpoint_files.locate(source)
-    weights = sum(map(math.prod, checkpoint_files.check_files(folder).values()))
+    folder, weights = _located(source)
     config = _load_config(folder, weights)
     tokenizer, processor = _load_tokenizer(folder, config), _load_processor(folder, config)
+    return Checkpoint(_without_values(config), tokenizer, processor, read_marker(folder, source), folder, threads=None)
+
+
+def _located(source: str) -> tuple[Path, int]:
+    """The folder of a checkpoint whose files are all there, and how many weights they hold."""
+    folder = checkpoint_files.locate(source)
+    return folder, sum(map(math.prod, checkpoint_files.check_files(folder).values()))
+
+
+def _without_values(config: Qwen2_5_VLConfig) -> Qwen2_5_VLForConditionalGeneration:
+    """The model of a configuration, of which nothing is allocated."""
     with torch.device("meta"):
-        model = Qwen2_5_VLForConditionalGeneration(config)
-    return Checkpoint(model, tokenizer, processor, read_marker(folder, source), folder, threads=None)
+        return Qwen2_5_VLForConditionalGeneration(config)
 
 
 @contextmanager
@@ -136,8 +143,7 @@ def _load_config(folder: Path, weights: int) -> Qwen2_5_VLConfig:
     """The configuration; one that describes far more weights than the files hold is refused before anything is allocated."""
     with _checkpoint_errors(folder, "config.json"):
         config = Qwen2_5_VLConfig.from_pretrained(folder, local_files_only=True)
-        with torch.device("meta"):
-            described = sum(weight.numel() for weight in Qwen2_5_VLForConditionalGeneration(config).parameters())
+        described = sum(weight.numel() for weight in _without_values(config).parameters())
     if described > 2 * weights:
         title = folder_title(folder)
         raise CheckpointError(f"{title} is incomplete: config.json describes {described:,} weights, its files hold {weights:,}.")

@@ -15,6 +15,7 @@ from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui.branches.strip_json import strip_json
 from vrthinker_core.ui.page.handlers.followers import Followers
+from vrthinker_core.ui.page.handlers.polling import wait_while
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.saved_run import SavedRun, digests_at_hand, shown_videos, stored_run
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of, visitor_of
@@ -32,7 +33,7 @@ UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
 PLACE_SECONDS = 0.25  # between two looks at the queue
 UNQUEUED_SECONDS = 4.0  # for the comparison of a place to reach the queue; after that the queue has refused it
-POLL_SECONDS = 0.03  # between two looks at the run
+STREAM_SECONDS = 1.0  # for a run that was stopped to have said so on the page
 
 
 class Handlers:
@@ -195,14 +196,9 @@ class Handlers:
         if session is None:
             return self._left_queue(request)
         await asyncio.to_thread(session.run.stop)
-        await self._end_of_stream(session_id_of(request))
+        session_id, queue = session_id_of(request), self._blocks.limited_queue
+        await wait_while(lambda: queue.has_comparison(session_id), STREAM_SECONDS)  # what is shown next then stays
         return self.finished_run(session, request)
-
-    async def _end_of_stream(self, session_id: str) -> None:
-        """Until a run that was stopped has said so on the page, within a second: what is shown next stays."""
-        for _ in range(round(1 / POLL_SECONDS)):
-            if self._blocks.limited_queue.has_comparison(session_id):
-                await asyncio.sleep(POLL_SECONDS)
 
     def _left_queue(self, request: gr.Request) -> Updates:
         """Whatever ran or waited is no longer wanted: the buttons of a page that shows something else."""
@@ -292,7 +288,4 @@ async def _next_change(session: Session, shown: Callable[[], bool]) -> None:
     """Wait until the run has changed, or the page shows another one, at most `CLOCK_SECONDS`."""
     before = session.run.state
     await asyncio.sleep(UPDATE_SECONDS)
-    for _ in range(round((CLOCK_SECONDS - UPDATE_SECONDS) / POLL_SECONDS)):
-        if session.run.state is not before or session.run.over or not shown():
-            return
-        await asyncio.sleep(POLL_SECONDS)
+    await wait_while(lambda: session.run.state is before and not session.run.over and shown(), CLOCK_SECONDS - UPDATE_SECONDS)
