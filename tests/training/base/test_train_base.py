@@ -19,7 +19,7 @@ from vrthinker_core.training.base.conversations import describe, judge
 from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.picture_batches import picture_batch
 from vrthinker_core.training.base.half_training import missed_gates
-from vrthinker_core.training.base.language_training import LanguageOptions, RowSource, predictions, train_language
+from vrthinker_core.training.base.language_training import LanguageOptions, RowSource, add_gradients, predictions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.compiled_layers import language_hidden, picture_features, to_patches
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
@@ -111,6 +111,22 @@ def test_the_language_model_learns_and_goes_on_where_it_stopped(tokenizer: Token
     logits, tokens, weights = predictions(language, batch, torch.tensor([safe.control.image_pad]))
     assert logits.shape == (len(tokens), tokenizer.get_vocab_size())
     assert len(weights) == len(tokens)
+
+
+def test_a_batch_in_parts_teaches_what_it_teaches_as_a_whole(tokenizer: Tokenizer) -> None:
+    safe = SafeTokenizer(tokenizer)
+    options = LanguageOptions(length=1100)
+    source, pads = RowSource(safe, 192, options), torch.tensor([safe.control.image_pad])
+    whole, parts = source.batch(20, 6), source.parts(20, 6)
+    assert sum(part.ids.numel() for part in parts) < whole.ids.numel()
+    gradients = []
+    for batches in ([whole], parts):
+        language = small_model(tokenizer).model.language_model
+        loss = add_gradients(language, batches, pads)
+        gradients.append((loss, torch.cat([weight.grad.flatten() for weight in language.parameters()])))
+    (loss, wanted), (loss_of_parts, found) = gradients
+    assert loss_of_parts == pytest.approx(loss, rel=1e-2)
+    assert torch.cosine_similarity(found, wanted, dim=0) > 0.999
 
 
 def test_what_the_tower_sees_can_stand_in_for_codes(tokenizer: Tokenizer) -> None:

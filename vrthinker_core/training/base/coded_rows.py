@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
 
 from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, render_prompt, videos_as_images
@@ -14,6 +15,10 @@ from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Message
 
 GRID = SIDE // PATCH  # Patches per side
+PART = 4  # Rows that are computed at once
+LENGTHS = 6  # To which rows are padded; each is compiled, and torch compiles a function for eight of them at most
+_WORD = np.zeros((3, 1), np.int64)  # Positions of a word from where it begins
+_PICTURE = np.stack([np.zeros(TOKENS, np.int64), *np.divmod(np.arange(TOKENS), GRID // MERGE)])  # And of a picture's tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +81,19 @@ def coded_row(
 
 def rope_positions(items: Sequence[PromptItem]) -> torch.Tensor:
     """The M-RoPE positions [3, length] of a conversation, as the stock model computes them."""
-    columns, position = [], 0
-    for item in items:
-        if isinstance(item, int):
-            columns.append(torch.full((3, 1), position))
-            position += 1
-            continue
-        side = GRID // MERGE
-        axes = torch.zeros(1, dtype=torch.long), torch.arange(side), torch.arange(side)
-        columns.append(torch.stack(torch.meshgrid(*axes, indexing="ij")).reshape(3, -1) + position)
-        position += side
-    return torch.cat(columns, dim=1)
+    sizes = [1 if isinstance(item, int) else item.num_tokens for item in items]
+    side = GRID // MERGE
+    starts = np.cumsum([0, *(1 if isinstance(item, int) else side for item in items)])[:-1]
+    within = np.concatenate([_WORD if isinstance(item, int) else _PICTURE for item in items], axis=1)
+    return torch.from_numpy(within + np.repeat(starts, sizes))
+
+
+def parts_of_batch(rows: Sequence[CodedRow], longest: int) -> list[CodedBatch]:
+    """The rows in parts of PART, the short ones together: each part is padded to one of LENGTHS lengths up to `longest`."""
+    step = -(-longest // LENGTHS)
+    ordered = sorted(rows, key=lambda row: len(row.ids))
+    parts = [ordered[start : start + PART] for start in range(0, len(ordered), PART)]
+    return [stack_rows(part, min(longest, -(-len(part[-1].ids) // step) * step)) for part in parts]
 
 
 def stack_rows(rows: Sequence[CodedRow], length: int) -> CodedBatch:

@@ -18,7 +18,7 @@ from torch import Tensor
 from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base.coded_rows import CodedBatch, CodedRow, coded_row, conversation_items, stack_rows
+from vrthinker_core.training.base.coded_rows import CodedBatch, CodedRow, coded_row, conversation_items, parts_of_batch, stack_rows
 from vrthinker_core.training.base.conversations import (
     Write,
     conversation,
@@ -70,7 +70,15 @@ class RowSource:
         self._weight_of = token_kinds.weights(tokenizer)
 
     def batch(self, first: int, count: int) -> CodedBatch:
-        """`count` rows from number `first` on; for one that is too long a distant one stands in."""
+        """`count` rows from number `first` on, padded to the length of the longest that is trained on."""
+        return stack_rows(self._rows(first, count), self._options.length)
+
+    def parts(self, first: int, count: int) -> list[CodedBatch]:
+        """The same rows in parts that are padded as little as can be."""
+        return parts_of_batch(self._rows(first, count), self._options.length)
+
+    def _rows(self, first: int, count: int) -> list[CodedRow]:
+        """For a row that is too long a distant one stands in."""
         rows = []
         for number in range(first, first + count):
             row = self.row(number)
@@ -78,7 +86,7 @@ class RowSource:
                 number = number + STRIDE if number >= TRAINING_SEEDS else (number + STRIDE) % TRAINED
                 row = self.row(number)
             rows.append(row)
-        return stack_rows(rows, self._options.length)
+        return rows
 
     def row(self, number: int) -> CodedRow:
         """Row `number`."""
@@ -141,7 +149,7 @@ def train_language(
     kinds = token_kinds.kinds(tokenizer)
     pads = torch.tensor([tokenizer.control.image_pad, tokenizer.control.video_pad])
     first = options.seed * 10**7
-    with made_ahead(lambda step: source.batch((first + step * options.batch) % TRAINED, options.batch), state.step) as batches:
+    with made_ahead(lambda step: source.parts((first + step * options.batch) % TRAINED, options.batch), state.step) as batches:
         while True:
             loss, rows = _train(state, batches, pads, options, stopped)
             state.save(checkpoint)
@@ -165,6 +173,18 @@ def predictions(language: Any, batch: CodedBatch, pads: Tensor) -> tuple[Tensor,
     return logits.float(), batch.ids[:, 1:][learnt], batch.weights[:, 1:][learnt]
 
 
+def add_gradients(language: Any, parts: list[CodedBatch], pads: Tensor) -> float:
+    """Add the gradients of the mean loss over all parts of a batch to those of the weights; gives that loss."""
+    whole = sum(float(part.weights[:, 1:].sum()) for part in parts)
+    total = 0.0
+    for part in parts:
+        logits, tokens, weights = predictions(language, part, pads)
+        loss = (F.cross_entropy(logits, tokens, reduction="none") * weights).sum() / whole
+        loss.backward()  # type: ignore[no-untyped-call]
+        total += float(loss.detach())
+    return total
+
+
 @torch.no_grad()
 def measure(language: Any, batches: list[CodedBatch], pads: Tensor, kinds: dict[str, Tensor]) -> dict[str, float]:
     """Shares of learnt tokens of each kind that are predicted right."""
@@ -178,23 +198,20 @@ def measure(language: Any, batches: list[CodedBatch], pads: Tensor, kinds: dict[
 
 
 def _train(
-    state: LanguageState, batches: Iterator[CodedBatch], pads: Tensor, options: LanguageOptions, stopped: Stopped
+    state: LanguageState, batches: Iterator[list[CodedBatch]], pads: Tensor, options: LanguageOptions, stopped: Stopped
 ) -> tuple[float, float]:
     """Steps until it is time to save, one at least; the mean loss, and the rows a second."""
     losses: list[float] = []
     before = state.seconds
     for share in steps_until_save(state, options, stopped):
         rate = options.rate * min(1.0, (state.step + 1) / options.warm_up) * (0.05 + 0.475 * (1 + math.cos(math.pi * share)))
-        logits, tokens, weights = predictions(state.language, next(batches), pads)
-        loss = (F.cross_entropy(logits, tokens, reduction="none") * weights).sum() / weights.sum()
         state.language.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(add_gradients(state.language, next(batches), pads))
         torch.nn.utils.clip_grad_norm_(state.language.parameters(), 1.0)
         for optimizer in state.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.step()
-        losses.append(float(loss.detach()))
     return float(np.mean(losses)), len(losses) * options.batch / (state.seconds - before)
 
 

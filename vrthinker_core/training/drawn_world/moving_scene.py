@@ -15,7 +15,7 @@ from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFaul
 from vrthinker_core.training.drawn_world.rendering.camera import Camera
 from vrthinker_core.training.drawn_world.rendering.photographs import FlatView
 from vrthinker_core.training.drawn_world.rendering.renderer import Background
-from vrthinker_core.training.drawn_world.rendering.solids import BOUNDS, Floats, Solid
+from vrthinker_core.training.drawn_world.rendering.solids import BOUNDS, Floats, Solid, corners_of, dot
 
 WIDTH, DEPTH = 5.2, 6.4  # World units that the ground's coordinates 0..1 cover, sideways and towards the camera
 SIDEWAYS = 0.055  # A step that goes further off its line, in the clip's own lengths, is a leap
@@ -51,13 +51,11 @@ class Scene:
 
     def position(self, index: int, number: int = 0) -> tuple[float, float]:
         """Where the middle of thing `number` is in frame `index`, in the ground's coordinates."""
-        time, sideways = self.time_and_offset(index)
-        x, y = (begin + time * length for begin, length in zip(self.groups[number].start, self.travel, strict=True))
-        return (x, y + sideways) if self.travel[0] else (x + sideways, y)
+        return self._position(self.groups[number], *self.time_and_offset(index))
 
     def solids(self, index: int) -> tuple[Solid, ...]:
         """All solids of frame `index`, where they stand then."""
-        return (*self.still_solids, *(solid for number in range(len(self.groups)) for solid in self._group(index, number)))
+        return (*self.still_solids, *(solid for group in self._groups(index) for solid in group))
 
     def time_and_offset(self, index: int) -> tuple[float, float]:
         """(time, offset) that frame `index` shows: the time runs 0..1 over the clip, the offset is sideways."""
@@ -75,22 +73,22 @@ class Scene:
         """The middle of each thing in frame `index`, 0..1 rightwards and downwards in the picture; None where it is hidden."""
         if self.background is None:
             return ()
-        camera, (right, down) = self._camera(), self.shift(index)
+        camera, groups, (right, down) = self._camera(), self._groups(index), self.shift(index)
         positions: list[tuple[float, float] | None] = []
-        for number, share in enumerate(self.visible_shares(index)):
-            middles = np.array([_middle(solid) for solid in self._group(index, number)], np.float32)
-            x, y = camera.project(middles).mean(0).tolist()
+        for group, share in zip(groups, self._visible_shares(groups, index), strict=True):
+            x, y = camera.project(np.array([_middle(solid) for solid in group], np.float32)).mean(0).tolist()
             positions.append((x + right, y + down) if share >= HIDDEN else None)
         return tuple(positions)
 
     def visible_shares(self, index: int) -> tuple[float, ...]:
         """About which share of each thing is to be seen in frame `index`: not outside the picture, not behind the other thing."""
-        camera, shift = self._camera(), np.array(self.shift(index))
-        ellipses = [[_Ellipse.of(solid, camera) for solid in self._group(index, number)] for number in range(len(self.groups))]
-        return tuple(
-            float(np.mean([ellipse.visible_share(others, shift) for ellipse in own]))
-            for own, others in ((own, [e for group in ellipses if group is not own for e in group]) for own in ellipses)
-        )
+        return self._visible_shares(self._groups(index), index)
+
+    def _visible_shares(self, groups: Sequence[Sequence[Solid]], index: int) -> tuple[float, ...]:
+        owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        ellipses = _Ellipses.of([solid for group in groups for solid in group], self._camera())
+        shares = ellipses.visible_shares(owners, np.array(self.shift(index)))
+        return tuple(float(shares[owners == number].mean()) for number in range(len(groups)))
 
     def motion_words(self, indices: Sequence[int]) -> tuple[str, ...]:
         """A word for each step between neighbours of these frames, in ascending order.
@@ -119,13 +117,21 @@ class Scene:
         traced: NDArray[np.float64] = np.array(place, np.float64) + np.array((*self.shift(index), 0.0))
         return traced
 
-    def _group(self, index: int, number: int) -> list[Solid]:
-        x, y = self.position(index, number)
-        group, turned = self.groups[number], self.groups[number].spin * self.time_and_offset(index)[0]
+    def _groups(self, index: int) -> list[list[Solid]]:
+        """The solids of each thing where they stand in frame `index`."""
+        time, sideways = self.time_and_offset(index)
+        return [self._placed(group, time, sideways) for group in self.groups]
+
+    def _placed(self, group: Formation, time: float, sideways: float) -> list[Solid]:
+        (x, y), turned = self._position(group, time, sideways), group.spin * time
         return [
             replace(solid, x=(x - 0.5) * WIDTH + solid.x, z=(y - 0.55) * DEPTH + solid.z, rotation=solid.rotation + turned)
             for solid in group.solids
         ]
+
+    def _position(self, group: Formation, time: float, sideways: float) -> tuple[float, float]:
+        x, y = (begin + time * length for begin, length in zip(group.start, self.travel, strict=True))
+        return (x, y + sideways) if self.travel[0] else (x + sideways, y)
 
     def _camera(self) -> Camera:
         assert self.background is not None
@@ -144,27 +150,29 @@ def _middle(solid: Solid) -> tuple[float, float, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ellipse:
-    """About what a solid covers in the picture."""
+class _Ellipses:
+    """About what each of n solids covers in the picture."""
 
-    middle: Floats  # [2], in the picture
-    half: Floats  # Half of its width and of its height
-    distance: float  # From the camera
+    middles: Floats  # [n, 2], in the picture
+    halves: Floats  # Half of their widths and of their heights, [n, 2]
+    distances: Floats  # From the camera, [n]
 
     @classmethod
-    def of(cls, solid: Solid, camera: Camera) -> _Ellipse:
-        points = camera.project(solid.corners)
-        low, high = points.min(0), points.max(0)
-        offset = solid.base - camera.eye
-        return cls((low + high) / 2, (high - low) / 2 * np.float32(ROUND), float(np.sqrt(offset @ offset)))
+    def of(cls, solids: Sequence[Solid], camera: Camera) -> _Ellipses:
+        points = camera.project(corners_of(solids).reshape(-1, 3)).reshape(len(solids), -1, 2)
+        low, high = points.min(1), points.max(1)
+        offsets = np.array([(solid.x, 0, solid.z) for solid in solids], np.float32) - camera.eye
+        return cls((low + high) / 2, (high - low) / 2 * np.float32(ROUND), np.sqrt(dot(offsets, offsets)))
 
-    def visible_share(self, others: list[_Ellipse], shift: NDArray[np.float64]) -> float:
-        points = self.middle + _DISC * self.half
+    def visible_shares(self, owners: NDArray[np.intp], shift: NDArray[np.float64]) -> Floats:
+        """Of each solid [n]: inside the picture, and not behind one that another thing owns."""
+        points = self.middles[:, None] + _DISC * self.halves[:, None]  # [n, points, 2]
         seen = ((points + shift >= 0) & (points + shift <= 1)).all(-1)
-        for other in others:
-            if other.distance < self.distance:
-                seen &= (((points - other.middle) / other.half) ** 2).sum(-1) > 1
-        return float(seen.mean())
+        behind = (owners[:, None] != owners) & (self.distances < self.distances[:, None])  # [n, n]: the second before the first
+        for hidden, before in zip(*np.nonzero(behind), strict=True):
+            seen[hidden] &= (((points[hidden] - self.middles[before]) / self.halves[before]) ** 2).sum(-1) > 1
+        shares: Floats = seen.mean(1)
+        return shares
 
 
 _GRID = np.stack(np.meshgrid(np.linspace(-0.9, 0.9, 7), np.linspace(-0.9, 0.9, 7)), -1).reshape(-1, 2)

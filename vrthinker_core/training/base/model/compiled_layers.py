@@ -28,8 +28,9 @@ def to_patches(pictures: NDArray[np.uint8]) -> Tensor:
     count, side, _, colours = pictures.shape
     tokens = side // PATCH // MERGE
     grid = torch.from_numpy(np.ascontiguousarray(pictures)).view(count, tokens, MERGE, PATCH, tokens, MERGE, PATCH, colours)
-    patches = grid.permute(0, 1, 4, 2, 5, 7, 3, 6).reshape(count, -1, colours, PATCH * PATCH).float() / 255
-    return ((patches - torch.tensor(MEAN)[:, None]) / torch.tensor(STD)[:, None]).flatten(2)
+    patches = grid.permute(0, 1, 4, 2, 5, 7, 3, 6).reshape(count, -1, colours, PATCH * PATCH)  # As bytes: a quarter to be moved
+    mean, deviation = (torch.tensor(each)[:, None] for each in (MEAN, STD))
+    return (patches * (1 / (255 * deviation)) - mean / deviation).flatten(2)
 
 
 def picture_features(visual: Any, patches: Tensor) -> Tensor:

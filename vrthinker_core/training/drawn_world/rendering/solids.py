@@ -1,7 +1,7 @@
 """Five solids that stand on the ground y = 0, and where a ray meets them. Lengths are world units, y points up."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +37,8 @@ class Solid:
     @property
     def corners(self) -> Floats:
         """Eight points, [8, 3], whose hull holds the whole solid whatever its rotation."""
-        wide, high = BOUNDS[self.shape]
-        return self.base + _CORNERS * np.array([wide, high, wide], np.float32) * np.float32(self.size)
+        corners: Floats = corners_of([self])[0]
+        return corners
 
     def intersect(self, origin: Floats, rays: Floats) -> Hit:
         """Where `rays` [n, 3] of length 1 from `origin` ([3] or [n, 3]) first hit the solid.
@@ -65,6 +65,14 @@ class Solid:
         square = dot(offset, offset) if offset.ndim > 1 else offset @ offset
         along = dot(rays, offset) if offset.ndim > 1 else rays @ offset
         return np.nonzero((square - along * along < radius * radius) & (along > -radius))[0]
+
+
+def corners_of(solids: Sequence[Solid]) -> Floats:
+    """The corners of n solids, [n, 8, 3]."""
+    bounds = np.array([BOUNDS[solid.shape] for solid in solids], np.float32)[:, (0, 1, 0)]
+    bases = np.array([(solid.x, 0, solid.z) for solid in solids], np.float32)
+    sizes = np.array([solid.size for solid in solids], np.float32)
+    return bases[:, None] + _CORNERS * bounds[:, None] * sizes[:, None, None]
 
 
 def dot(a: Floats, b: Floats) -> Floats:
