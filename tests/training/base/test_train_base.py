@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base.conversations import describe, judge
 from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.picture_batches import picture_batch
-from vrthinker_core.training.base.half_training import missed_gates
+from vrthinker_core.training.base.half_training import Progress, is_over, missed_gates, rate_share
 from vrthinker_core.training.base.language_training import LanguageOptions, RowSource, add_gradients, predictions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.compiled_layers import language_hidden, picture_features, to_patches
@@ -27,7 +26,7 @@ from vrthinker_core.training.base.model.vocabulary import control_ids, make_toke
 from vrthinker_core.training.base.train_base import BaseOptions, last_report, train_part
 from vrthinker_core.training.base.vision_training import VisionOptions, train_vision
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
-from vrthinker_core.training.run.config import LanguageGates, VisionGates
+from vrthinker_core.training.run.config import VisionGates
 from vrthinker_core.training.run.sitting import never
 
 UNCOMPILED = "force_eager"  # The same functions, without half a minute of compiling
@@ -148,15 +147,35 @@ def test_the_product_finds_a_whole_checkpoint_of_both_dialects(tokenizer: Tokeni
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 25e6
 
 
-def test_a_part_that_is_done_is_not_trained_again(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    names = [field.name.replace("_", " ") for gates in (VisionGates, LanguageGates) for field in fields(gates)]
-    passed = {"minutes": 0.5, **dict.fromkeys(names, 1.0)}
+@pytest.mark.parametrize("done", [{"minutes": 120.0}, {"minutes": 60.0, "passed after": 41.9}])
+def test_a_part_that_is_done_is_not_trained_again(tokenizer: Tokenizer, tmp_path: Path, done: dict[str, float]) -> None:
+    report = {"step": 5, **done}
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     for name in ("vision", "language"):
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps(passed) + "\n", "utf-8")
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(report) + "\n", "utf-8")
         (tmp_path / f"{name}.pt").write_bytes(b"never read")
-        train_part(name, pytest.fail, never, options=BaseOptions(), folder=tmp_path)
-        assert last_report(tmp_path, name) == passed
+        train_part(name, pytest.fail, never, options=BaseOptions(minutes=150).timed(), folder=tmp_path)
+        assert last_report(tmp_path, name) == report
+
+
+def test_the_rate_falls_at_the_end_whether_that_comes_with_the_time_or_with_the_gates() -> None:
+    options = VisionOptions(minutes=100)
+    for passed, begin, end in ((None, 70, 100), (35, 35, 50), (90, 70, 100)):  # Minutes
+        at = {minute: Progress(1, minute * 60, None if passed is None else passed * 60) for minute in range(101)}
+        rates = [rate_share(at[minute], options) for minute in range(end + 1)]
+        assert rates[: begin + 1] == [pytest.approx(1)] * (begin + 1)
+        assert np.diff(rates[begin:]) == pytest.approx(-1 / (end - begin))
+        assert [is_over(at[minute], options) for minute in range(101)] == [minute >= end for minute in range(101)]
+    assert rate_share(Progress(1, 100 * 60), VisionOptions(minutes=200)) == 1  # With more time it goes on at full rate
+
+
+def test_a_half_that_passes_its_gates_ends_before_its_time(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    options = VisionOptions(minutes=60, batch=4, save_seconds=0, gates=VisionGates(colour=0, shape=0, state=0, place=0))
+    reports = list(train_vision(small_model(tokenizer).model.visual, options, tmp_path / "vision.pt"))
+    passed = [report["passed after"] for report in reports]
+    assert passed == [passed[0]] * len(reports)
+    assert reports[-1]["minutes"] >= passed[0] / 0.7
+    assert Progress.of(json.loads(json.dumps(reports[-1]))).figures().items() <= reports[-1].items()
 
 
 @pytest.mark.parametrize("name", ["vision", "language"])

@@ -4,20 +4,40 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Protocol, TypeVar
 
 from vrthinker_core.training.run.config import LanguageGates, VisionGates
 
 Batch = TypeVar("Batch")
+DECAY = 0.3  # The part of a training in which its learning rate falls
+
 Stopped = Callable[[], bool]  # Whether somebody asked the training to stop
 
 
-class HalfState(Protocol):
+@dataclass(slots=True)
+class Progress:
     """How far one half of the model has come."""
 
-    step: int
-    seconds: float
+    step: int = 0
+    seconds: float = 0.0
+    passed: float | None = None  # Seconds after which it passed every gate
+
+    def figures(self) -> dict[str, float]:
+        """As a report says it."""
+        passed = {} if self.passed is None else {"passed after": self.passed / 60}
+        return {"step": self.step, "minutes": self.seconds / 60, **passed}
+
+    def note(self, report: Mapping[str, float], gates: VisionGates | LanguageGates) -> None:
+        """When every gate was passed first."""
+        if self.passed is None and not missed_gates(report, gates):
+            self.passed = self.seconds
+
+    @classmethod
+    def of(cls, report: Mapping[str, float]) -> "Progress":
+        """What a report said."""
+        passed = report.get("passed after")
+        return cls(int(report["step"]), report["minutes"] * 60, None if passed is None else passed * 60)
 
 
 class HalfOptions(Protocol):
@@ -32,17 +52,33 @@ class HalfOptions(Protocol):
         """Between two checkpoints."""
 
 
-def steps_until_save(state: HalfState, options: HalfOptions, stopped: Stopped) -> Iterator[float]:
-    """Yield the share of the time that is spent, before each step; one at least. Counts steps and seconds in `state`."""
-    start, before, first = time.monotonic(), state.seconds, True
-    while first or not (time.monotonic() - start >= options.save_seconds or is_over(state, options) or stopped()):
-        yield min(1.0, state.seconds / (options.minutes * 60))
-        state.step, state.seconds, first = state.step + 1, before + time.monotonic() - start, False
+def steps_until_save(progress: Progress, options: HalfOptions, stopped: Stopped) -> Iterator[float]:
+    """Yield the share of the learning rate before each step; one at least. Counts steps and seconds in `progress`."""
+    start, before, first = time.monotonic(), progress.seconds, True
+    while first or not (time.monotonic() - start >= options.save_seconds or is_over(progress, options) or stopped()):
+        yield rate_share(progress, options)
+        progress.step, progress.seconds, first = progress.step + 1, before + time.monotonic() - start, False
 
 
-def is_over(state: HalfState, options: HalfOptions) -> bool:
-    """The time is spent."""
-    return state.seconds >= options.minutes * 60
+def rate_share(progress: Progress, options: HalfOptions) -> float:
+    """The learning rate after its warm-up, as a share of the highest: 1, and in the last part, DECAY of the whole, down to 0.
+
+    The last part begins when every gate is passed, or so that it ends with the time. Unlike a cosine's, this end need not be known
+    from the beginning, and a half that goes on with more time goes on at full rate.
+    """
+    end = _end(progress, options)
+    return min(1.0, max(0.0, (end - progress.seconds) / (DECAY * end)))
+
+
+def is_over(progress: Progress, options: HalfOptions) -> bool:
+    """The time is spent, or the rate has fallen to 0 after every gate was passed."""
+    return progress.seconds >= _end(progress, options)
+
+
+def _end(progress: Progress, options: HalfOptions) -> float:
+    """Seconds after which the rate is 0."""
+    latest = options.minutes * 60
+    return latest if progress.passed is None else min(latest, progress.passed / (1 - DECAY))
 
 
 def missed_gates(report: Mapping[str, float], gates: VisionGates | LanguageGates) -> list[str]:

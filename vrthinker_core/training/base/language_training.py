@@ -1,12 +1,12 @@
 """The language model learns to read the frame code, from conversations over coded frames, without a picture or a tower.
 
-Muon for the weights of its layers, AdamW for the rest; bfloat16 arithmetic over float32 weights. Training ends when every gate is
-passed or the time is over, and goes on from its last checkpoint with the rows it had come to.
+Muon for the weights of its layers, AdamW for the rest; bfloat16 arithmetic over float32 weights. Once every gate is passed, or the
+time is nearly over, the learning rate falls to 0 and training ends; a stopped one goes on from its last checkpoint with the rows it
+had come to.
 """
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from vrthinker_core.training.base.conversations import (
 from vrthinker_core.training.base.frames.coded_frames import PairCodes
 from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
-from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, missed_gates, steps_until_save
+from vrthinker_core.training.base.half_training import Progress, Stopped, is_over, made_ahead, steps_until_save
 from vrthinker_core.training.base.model import token_kinds
 from vrthinker_core.training.base.model.compiled_layers import language_hidden
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, WorldOptions
@@ -110,12 +110,11 @@ class LanguageState:
 
     language: Any
     optimizers: list[torch.optim.Optimizer]
-    step: int = 0
-    seconds: float = 0.0
+    progress: Progress = field(default_factory=Progress)
 
     def save(self, path: Path) -> None:
         """Write it, whole or not at all."""
-        content = {"language": self.language.state_dict(), "step": self.step, "seconds": self.seconds}
+        content = {"language": self.language.state_dict()} | asdict(self.progress)
         with atomic_path(path) as part:
             torch.save(content | {"optimizers": [each.state_dict() for each in self.optimizers]}, part)
 
@@ -125,7 +124,7 @@ class LanguageState:
         self.language.load_state_dict(content["language"])
         for optimizer, saved in zip(self.optimizers, content["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-        self.step, self.seconds = content["step"], content["seconds"]
+        self.progress = Progress(content["step"], content["seconds"], content["passed"])
 
 
 def train_language(
@@ -149,16 +148,18 @@ def train_language(
     kinds = token_kinds.kinds(tokenizer)
     pads = torch.tensor([tokenizer.control.image_pad, tokenizer.control.video_pad])
     first = options.seed * 10**7
-    with made_ahead(lambda step: source.parts((first + step * options.batch) % TRAINED, options.batch), state.step) as batches:
+    progress = state.progress
+    with made_ahead(lambda step: source.parts((first + step * options.batch) % TRAINED, options.batch), progress.step) as batches:
         while True:
             loss, rows = _train(state, batches, pads, options, stopped)
-            state.save(checkpoint)
             if stopped():
+                state.save(checkpoint)
                 return
-            report = {"step": state.step, "minutes": state.seconds / 60, "rows a second": rows, "loss": loss}
-            report |= measure(language, unseen, pads, kinds)
-            yield report
-            if not missed_gates(report, options.gates) or is_over(state, options):
+            right = measure(language, unseen, pads, kinds)
+            progress.note(right, options.gates)
+            state.save(checkpoint)
+            yield progress.figures() | {"rows a second": rows, "loss": loss} | right
+            if is_over(progress, options):
                 return
 
 
@@ -202,17 +203,16 @@ def _train(
 ) -> tuple[float, float]:
     """Steps until it is time to save, one at least; the mean loss, and the rows a second."""
     losses: list[float] = []
-    before = state.seconds
-    for share in steps_until_save(state, options, stopped):
-        rate = options.rate * min(1.0, (state.step + 1) / options.warm_up) * (0.05 + 0.475 * (1 + math.cos(math.pi * share)))
+    progress, before = state.progress, state.progress.seconds
+    for share in steps_until_save(progress, options, stopped):
         state.language.zero_grad()
         losses.append(add_gradients(state.language, next(batches), pads))
         torch.nn.utils.clip_grad_norm_(state.language.parameters(), 1.0)
         for optimizer in state.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = options.rate * share * min(1.0, (progress.step + 1) / options.warm_up)
             optimizer.step()
-    return float(np.mean(losses)), len(losses) * options.batch / (state.seconds - before)
+    return float(np.mean(losses)), len(losses) * options.batch / (progress.seconds - before)
 
 
 def _optimizers(language: Any, options: LanguageOptions) -> list[torch.optim.Optimizer]:

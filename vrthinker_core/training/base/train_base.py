@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base.conversations import draw_training_pair
-from vrthinker_core.training.base.half_training import Stopped, missed_gates
+from vrthinker_core.training.base.half_training import Progress, Stopped, is_over, missed_gates
 from vrthinker_core.training.base.language_training import LanguageOptions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
@@ -96,7 +96,7 @@ def train_part(name: str, report: Callable[[Figures], None], stopped: Stopped, *
     """Train one half in this process. Each report is a line of `<name>.jsonl`; nothing is done where the last one is enough."""
     half = options.vision if name == VISION else options.language
     done = last_report(folder, name)
-    if done and (done["minutes"] >= half.minutes or not missed_gates(done, half.gates)):
+    if done and is_over(Progress.of(done), half):
         return
     torch.set_num_threads(1)
     cv2.setNumThreads(1)

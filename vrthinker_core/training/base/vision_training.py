@@ -1,12 +1,11 @@
 """The vision tower is trained to emit the frame code of drawn pictures.
 
-AdamW over float32 weights with bfloat16 arithmetic. Training ends when every gate is passed or the time is over, and goes on from
-its last checkpoint with the batch it had come to.
+AdamW over float32 weights with bfloat16 arithmetic. Once every gate is passed, or the time is nearly over, the learning rate falls
+to 0 and training ends; a stopped one goes on from its last checkpoint with the batch it had come to.
 """
 
-import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch import Tensor
 from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, basis, place_of
 from vrthinker_core.training.base.frames.picture_batches import SERIES, TRAINED_SERIES, UNSEEN, PictureBatch, picture_batch
-from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, missed_gates, steps_until_save
+from vrthinker_core.training.base.half_training import Progress, Stopped, is_over, made_ahead, steps_until_save
 from vrthinker_core.training.base.model.compiled_layers import picture_features
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
 from vrthinker_core.training.run.config import VisionGates
@@ -53,21 +52,20 @@ class VisionState:
 
     visual: Any
     optimizer: torch.optim.Optimizer
-    step: int = 0
-    seconds: float = 0.0
+    progress: Progress = field(default_factory=Progress)
 
     def save(self, path: Path) -> None:
         """Write it, whole or not at all."""
         with atomic_path(path) as part:
             content = {"visual": self.visual.state_dict(), "optimizer": self.optimizer.state_dict()}
-            torch.save(content | {"step": self.step, "seconds": self.seconds}, part)
+            torch.save(content | asdict(self.progress), part)
 
     def load(self, path: Path) -> None:
         """Go on from a checkpoint."""
         content = torch.load(path, weights_only=True)
         self.visual.load_state_dict(content["visual"])
         self.optimizer.load_state_dict(content["optimizer"])
-        self.step, self.seconds = content["step"], content["seconds"]
+        self.progress = Progress(content["step"], content["seconds"], content["passed"])
 
 
 def train_vision(visual: Any, options: VisionOptions, checkpoint: Path, stopped: Stopped = never) -> Iterator[dict[str, float]]:
@@ -80,19 +78,22 @@ def train_vision(visual: Any, options: VisionOptions, checkpoint: Path, stopped:
     state = VisionState(visual, optimizer)
     if checkpoint.is_file():
         state.load(checkpoint)
-    elif not state.step:
+    elif not state.progress.step:
         _whiten(visual, options)
     unseen = [picture_batch(UNSEEN + number, options.batch, options.world) for number in range(15, 19)]
     first = options.seed % TRAINED_SERIES * SERIES
-    with made_ahead(lambda step: picture_batch(first + step, options.batch, options.world), state.step) as batches:
+    progress = state.progress
+    with made_ahead(lambda step: picture_batch(first + step, options.batch, options.world), progress.step) as batches:
         while True:
             loss = _train(state, batches, directions, options, stopped)
-            state.save(checkpoint)
             if stopped():
+                state.save(checkpoint)
                 return
-            report = {"step": state.step, "minutes": state.seconds / 60, "loss": loss} | measure(visual, unseen, directions)
-            yield report
-            if not missed_gates(report, options.gates) or is_over(state, options):
+            read = measure(visual, unseen, directions)
+            progress.note(read, options.gates)
+            state.save(checkpoint)
+            yield progress.figures() | {"loss": loss} | read
+            if is_over(progress, options):
                 return
 
 
@@ -101,10 +102,9 @@ def _train(
 ) -> float:
     """Steps until it is time to save, one at least; the mean loss."""
     losses: list[float] = []
-    for share in steps_until_save(state, options, stopped):
+    for share in steps_until_save(state.progress, options, stopped):
         for group in state.optimizer.param_groups:
-            warm = min(1.0, (state.step + 1) / options.warm_up)
-            group["lr"] = options.rate * warm * (0.03 + 0.485 * (1 + math.cos(math.pi * share)))
+            group["lr"] = options.rate * share * min(1.0, (state.progress.step + 1) / options.warm_up)
         batch = next(batches)
         loss = code_loss(picture_features(state.visual, batch.patches).float(), batch, directions)
         state.optimizer.zero_grad()
