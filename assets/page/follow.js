@@ -9,7 +9,29 @@ VRThinker.Follow = class {
     this.button = VRThinker.button("vrt-follow", "Follow the newest words", () => this.turn(!this.on));
     root.append(this.button);
     window.addEventListener("scroll", () => this.onScroll(), { passive: true });
+    root.addEventListener("pointerdown", () => this.press(), true);
+    for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, () => setTimeout(() => this.release()), true);
     this.update({});
+  }
+
+  /** What is under a pressed button stays there: else it would be released over something else, and the click be lost. */
+  press() {
+    this.pressed = true;
+    this.late = null;
+  }
+
+  /** Whatever was put off comes now, after the click. */
+  release() {
+    const { late } = this;
+    this.pressed = false;
+    this.late = null;
+    if (late && this.on) late();
+  }
+
+  /** Scroll now, or as soon as nothing is pressed. */
+  whenFree(scroll) {
+    if (this.pressed) this.late = scroll;
+    else scroll();
   }
 
   turn(on) {
@@ -29,11 +51,12 @@ VRThinker.Follow = class {
     this.live = live;
     this.button.hidden = !live || turns === 0;
     if (!trace.run) return;
-    if (live && turns > 0 && this.shown === 0 && this.on) this.bringToTop(this.newest());
+    const first = live && turns > 0 && this.shown === 0 && this.on;
     this.shown = turns;
-    if (live && this.on) this.showNewest();
+    if (first) this.whenFree(() => this.bringToTop(this.newest()));
+    if (live && this.on) this.whenFree(() => this.showNewest());
     else if (trace.over && fresh) this.showOpened();
-    else if (trace.over && ended && this.on) this.showOutcome();
+    else if (trace.over && ended && this.on) this.whenFree(() => this.showOutcome());
   }
 
   begin(run) {

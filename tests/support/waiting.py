@@ -27,4 +27,4 @@ def until_equal(read: Callable[[], object], expected: object) -> None:
     end = time.monotonic() + PATIENCE_S
     while (found := read()) != expected and time.monotonic() < end:
         time.sleep(0.02)
-    assert found == expected
+    assert found == expected, f"{found!r} instead of {expected!r}"

@@ -63,6 +63,7 @@ def test_every_tile_seeks_to_its_exact_frames(server: Server, open_page: Callabl
     expect(page.locator(".vrt-headline")).to_be_visible()
     for position, frames in enumerate(expected):
         page.locator(".vrt-tile").nth(position).click()
+        expect(page.locator(".vrt-closer")).to_be_visible()
         page.keyboard.press("Escape")
         until_equal(lambda: shown(page), frames)  # a busy machine paints a frame later than it reports it
     assert len(expected) > 20

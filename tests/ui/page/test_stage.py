@@ -119,6 +119,22 @@ def test_a_reader_who_scrolls_up_is_left_alone(endless: Server, open_page: Open,
     page.locator("#stop").click()
 
 
+def test_what_is_pressed_stays_under_the_pointer_until_it_is_released(endless: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(endless.url, viewport={"width": 1280, "height": 500})
+    start(page, clips)
+    page.wait_for_function("window.scrollY > 300")
+    page.mouse.move(900, 250)
+    page.mouse.down()
+    before = scrolled(page)
+    length = len(page.locator(".vrt-text").inner_text())
+    page.wait_for_function("length => document.querySelector('.vrt-text').innerText.length > length + 200", arg=length)
+    assert page.evaluate("window.scrollY") == before
+    page.mouse.up()
+    page.wait_for_function("before => window.scrollY > before", arg=before)
+    until(lambda: page.evaluate(LAST_WORD_IN_VIEW))
+    page.locator("#stop").click()
+
+
 def test_the_verdict_gives_its_reasons_and_their_frames(server: Server, open_page: Open, clips: Clips) -> None:
     page = open_page(server.url)
     start(page, clips)
