@@ -9,15 +9,9 @@ VRThinker.Follow = class {
     this.button = VRThinker.button("vrt-follow", "Follow the newest words", () => this.turn(!this.on));
     root.append(this.button);
     window.addEventListener("scroll", () => this.onScroll(), { passive: true });
-    root.addEventListener("pointerdown", () => this.press(), true);
+    root.addEventListener("pointerdown", () => (this.pressed = true), true);
     for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, () => setTimeout(() => this.release()), true);
     this.update({});
-  }
-
-  /** What is under a pressed button stays there: else it would be released over something else, and the click be lost. */
-  press() {
-    this.pressed = true;
-    this.late = null;
   }
 
   /** Whatever was put off comes now, after the click. */
@@ -28,7 +22,7 @@ VRThinker.Follow = class {
     if (late && this.on) late();
   }
 
-  /** Scroll now, or as soon as nothing is pressed. */
+  /** What is under a pressed button stays there: else it would be released over something else, and the click be lost. */
   whenFree(scroll) {
     if (this.pressed) this.late = scroll;
     else scroll();
@@ -51,12 +45,16 @@ VRThinker.Follow = class {
     this.live = live;
     this.button.hidden = !live || turns === 0;
     if (!trace.run) return;
-    const first = live && turns > 0 && this.shown === 0 && this.on;
+    const first = turns > 0 && this.shown === 0;
     this.shown = turns;
-    if (first) this.whenFree(() => this.bringToTop(this.newest()));
-    if (live && this.on) this.whenFree(() => this.showNewest());
+    if (live && this.on) this.whenFree(() => this.follow(first));
     else if (trace.over && fresh) this.showOpened();
     else if (trace.over && ended && this.on) this.whenFree(() => this.showOutcome());
+  }
+
+  follow(first) {
+    if (first) this.bringToTop(this.newest());
+    this.showNewest();
   }
 
   begin(run) {

@@ -1,4 +1,4 @@
-"""What vision tower and language model share in training: batches made ahead, steps until it is time to save, and gates."""
+"""What vision tower and language model share in training: batches made ahead, steps, learning rate, gates."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +11,6 @@ from vrthinker_core.training.run.config import LanguageGates, VisionGates
 
 Batch = TypeVar("Batch")
 DECAY = 0.3  # The part of a training in which its learning rate falls
-
 Stopped = Callable[[], bool]  # Whether somebody asked the training to stop
 
 

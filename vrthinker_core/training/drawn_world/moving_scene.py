@@ -15,7 +15,7 @@ from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFaul
 from vrthinker_core.training.drawn_world.rendering.camera import Camera
 from vrthinker_core.training.drawn_world.rendering.photographs import FlatView
 from vrthinker_core.training.drawn_world.rendering.renderer import Background
-from vrthinker_core.training.drawn_world.rendering.solids import BOUNDS, Floats, Solid, corners_of, dot
+from vrthinker_core.training.drawn_world.rendering.solids import BOUNDS, Floats, Solid, bases_of, corners_of, dot
 
 WIDTH, DEPTH = 5.2, 6.4  # World units that the ground's coordinates 0..1 cover, sideways and towards the camera
 SIDEWAYS = 0.055  # A step that goes further off its line, in the clip's own lengths, is a leap
@@ -161,7 +161,7 @@ class _Ellipses:
     def of(cls, solids: Sequence[Solid], camera: Camera) -> _Ellipses:
         points = camera.project(corners_of(solids).reshape(-1, 3)).reshape(len(solids), -1, 2)
         low, high = points.min(1), points.max(1)
-        offsets = np.array([(solid.x, 0, solid.z) for solid in solids], np.float32) - camera.eye
+        offsets = bases_of(solids) - camera.eye
         return cls((low + high) / 2, (high - low) / 2 * np.float32(ROUND), np.sqrt(dot(offsets, offsets)))
 
     def visible_shares(self, owners: NDArray[np.intp], shift: NDArray[np.float64]) -> Floats:

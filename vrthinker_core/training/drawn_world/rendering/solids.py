@@ -67,12 +67,16 @@ class Solid:
         return np.nonzero((square - along * along < radius * radius) & (along > -radius))[0]
 
 
+def bases_of(solids: Sequence[Solid]) -> Floats:
+    """The middles of the bases of n solids, [n, 3]."""
+    return np.array([(solid.x, 0, solid.z) for solid in solids], np.float32)
+
+
 def corners_of(solids: Sequence[Solid]) -> Floats:
     """The corners of n solids, [n, 8, 3]."""
     bounds = np.array([BOUNDS[solid.shape] for solid in solids], np.float32)[:, (0, 1, 0)]
-    bases = np.array([(solid.x, 0, solid.z) for solid in solids], np.float32)
     sizes = np.array([solid.size for solid in solids], np.float32)
-    return bases[:, None] + _CORNERS * bounds[:, None] * sizes[:, None, None]
+    return bases_of(solids)[:, None] + _CORNERS * bounds[:, None] * sizes[:, None, None]
 
 
 def dot(a: Floats, b: Floats) -> Floats:
