@@ -6,7 +6,7 @@ had come to.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody uses
 from torch import Tensor
 
-from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base.coded_rows import CodedBatch, CodedRow, coded_row, conversation_items, parts_of_batch, stack_rows
@@ -31,7 +30,8 @@ from vrthinker_core.training.base.conversations import (
 from vrthinker_core.training.base.frames.coded_frames import PairCodes
 from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
-from vrthinker_core.training.base.half_training import Progress, Stopped, is_over, made_ahead, steps_until_save
+from vrthinker_core.training.base.half_state import HalfState
+from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, steps_until_save
 from vrthinker_core.training.base.model import token_kinds
 from vrthinker_core.training.base.model.compiled_layers import language_hidden
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, WorldOptions
@@ -104,29 +104,6 @@ class RowSource:
         return PairFeatures(pair, self._visual).features(images)
 
 
-@dataclass(slots=True)
-class LanguageState:
-    """The language model, its optimizers and how far it has come."""
-
-    language: Any
-    optimizers: list[torch.optim.Optimizer]
-    progress: Progress = field(default_factory=Progress)
-
-    def save(self, path: Path) -> None:
-        """Write it, whole or not at all."""
-        content = {"language": self.language.state_dict()} | asdict(self.progress)
-        with atomic_path(path) as part:
-            torch.save(content | {"optimizers": [each.state_dict() for each in self.optimizers]}, part)
-
-    def load(self, path: Path) -> None:
-        """Go on from a checkpoint."""
-        content = torch.load(path, weights_only=True)
-        self.language.load_state_dict(content["language"])
-        for optimizer, saved in zip(self.optimizers, content["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        self.progress = Progress(content["step"], content["seconds"], content["passed"])
-
-
 def train_language(
     language: Any,
     tokenizer: SafeTokenizer,
@@ -141,9 +118,7 @@ def train_language(
     saves and ends without a report.
     """
     source = RowSource(tokenizer, language.config.hidden_size, options, visual)
-    state = LanguageState(language, _optimizers(language, options))
-    if checkpoint.is_file():
-        state.load(checkpoint)
+    state = HalfState.opened(language, options, checkpoint)
     unseen = [source.batch(UNSEEN + 100 * number, options.batch) for number in range(6)]
     kinds = token_kinds.kinds(tokenizer)
     pads = torch.tensor([tokenizer.control.image_pad, tokenizer.control.video_pad])
@@ -199,25 +174,12 @@ def measure(language: Any, batches: list[CodedBatch], pads: Tensor, kinds: dict[
 
 
 def _train(
-    state: LanguageState, batches: Iterator[list[CodedBatch]], pads: Tensor, options: LanguageOptions, stopped: Stopped
+    state: HalfState, batches: Iterator[list[CodedBatch]], pads: Tensor, options: LanguageOptions, stopped: Stopped
 ) -> tuple[float, float]:
     """Steps until it is time to save, one at least; the mean loss, and the rows a second."""
     losses: list[float] = []
     progress, before = state.progress, state.progress.seconds
     for share in steps_until_save(progress, options, stopped):
-        state.language.zero_grad()
-        losses.append(add_gradients(state.language, next(batches), pads))
-        torch.nn.utils.clip_grad_norm_(state.language.parameters(), 1.0)
-        for optimizer in state.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = options.rate * share * min(1.0, (progress.step + 1) / options.warm_up)
-            optimizer.step()
+        losses.append(add_gradients(state.half, next(batches), pads))
+        state.step(options, share, max_grad_norm=1.0)
     return float(np.mean(losses)), len(losses) * options.batch / (progress.seconds - before)
-
-
-def _optimizers(language: Any, options: LanguageOptions) -> list[torch.optim.Optimizer]:
-    matrices = [weight for name, weight in language.named_parameters() if weight.ndim == 2 and "embed" not in name]
-    chosen = set(map(id, matrices))
-    rest = [weight for weight in language.parameters() if id(weight) not in chosen]
-    muon = torch.optim.Muon(matrices, lr=options.rate, weight_decay=options.decay, momentum=0.95, adjust_lr_fn="match_rms_adamw")
-    return [muon, torch.optim.AdamW(rest, lr=options.rate, betas=(0.9, 0.98), weight_decay=0.0)]

@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base.conversations import draw_training_pair
+from vrthinker_core.training.base.half_state import trained_weights
 from vrthinker_core.training.base.half_training import Progress, Stopped, is_over, missed_gates
 from vrthinker_core.training.base.language_training import LanguageOptions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
@@ -129,8 +130,8 @@ def _half(folder: Path, name: str) -> Path:
 def _joined(options: BaseOptions, folder: Path, tokenizer: Tokenizer) -> Any:
     """A model of both trained halves, its weights in float32."""
     model = _new_model(options, tokenizer)
-    model.model.visual.load_state_dict(torch.load(_half(folder, VISION), weights_only=True)["visual"])
-    model.model.language_model.load_state_dict(torch.load(_half(folder, LANGUAGE), weights_only=True)["language"])
+    model.model.visual.load_state_dict(trained_weights(_half(folder, VISION)))
+    model.model.language_model.load_state_dict(trained_weights(_half(folder, LANGUAGE)))
     model.tie_weights()
     model.model.visual.requires_grad_(False)
     return model

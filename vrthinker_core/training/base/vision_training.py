@@ -1,11 +1,12 @@
 """The vision tower is trained to emit the frame code of drawn pictures.
 
-AdamW over float32 weights with bfloat16 arithmetic. Once every gate is passed, or the time is nearly over, the learning rate falls
-to 0 and training ends; a stopped one goes on from its last checkpoint with the batch it had come to.
+Muon for the matrices of its layers, AdamW for the rest; bfloat16 arithmetic over float32 weights. Once every gate is passed, or the
+time is nearly over, the learning rate falls to 0 and training ends; a stopped one goes on from its last checkpoint with the batch
+it had come to.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody uses
 from torch import Tensor
 
-from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, basis, place_of
 from vrthinker_core.training.base.frames.picture_batches import SERIES, TRAINED_SERIES, UNSEEN, PictureBatch, picture_batch
-from vrthinker_core.training.base.half_training import Progress, Stopped, is_over, made_ahead, steps_until_save
+from vrthinker_core.training.base.half_state import HalfState
+from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, steps_until_save
 from vrthinker_core.training.base.model.compiled_layers import picture_features
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
 from vrthinker_core.training.run.config import VisionGates
@@ -46,39 +47,14 @@ class VisionOptions:
     gates: VisionGates = field(default_factory=VisionGates)
 
 
-@dataclass(slots=True)
-class VisionState:
-    """The tower, its optimizer and how far it has come."""
-
-    visual: Any
-    optimizer: torch.optim.Optimizer
-    progress: Progress = field(default_factory=Progress)
-
-    def save(self, path: Path) -> None:
-        """Write it, whole or not at all."""
-        with atomic_path(path) as part:
-            content = {"visual": self.visual.state_dict(), "optimizer": self.optimizer.state_dict()}
-            torch.save(content | asdict(self.progress), part)
-
-    def load(self, path: Path) -> None:
-        """Go on from a checkpoint."""
-        content = torch.load(path, weights_only=True)
-        self.visual.load_state_dict(content["visual"])
-        self.optimizer.load_state_dict(content["optimizer"])
-        self.progress = Progress(content["step"], content["seconds"], content["passed"])
-
-
 def train_vision(visual: Any, options: VisionOptions, checkpoint: Path, stopped: Stopped = never) -> Iterator[dict[str, float]]:
     """Train the tower (float32 weights) in place; yields what it reads right after each save, at last when it is done.
 
     Goes on from `checkpoint` where that is there. Once `stopped`, it saves and ends without a report.
     """
     directions = basis(visual.config.out_hidden_size)
-    optimizer = torch.optim.AdamW(visual.parameters(), lr=options.rate, betas=(0.9, 0.98), weight_decay=options.decay)
-    state = VisionState(visual, optimizer)
-    if checkpoint.is_file():
-        state.load(checkpoint)
-    elif not state.progress.step:
+    state = HalfState.opened(visual, options, checkpoint)
+    if not state.progress.step:
         _whiten(visual, options)
     unseen = [picture_batch(UNSEEN + number, options.batch, options.world) for number in range(15, 19)]
     first = options.seed % TRAINED_SERIES * SERIES
@@ -98,19 +74,15 @@ def train_vision(visual: Any, options: VisionOptions, checkpoint: Path, stopped:
 
 
 def _train(
-    state: VisionState, batches: Iterator[PictureBatch], directions: Tensor, options: VisionOptions, stopped: Stopped
+    state: HalfState, batches: Iterator[PictureBatch], directions: Tensor, options: VisionOptions, stopped: Stopped
 ) -> float:
     """Steps until it is time to save, one at least; the mean loss."""
     losses: list[float] = []
     for share in steps_until_save(state.progress, options, stopped):
-        for group in state.optimizer.param_groups:
-            group["lr"] = options.rate * share * min(1.0, (state.progress.step + 1) / options.warm_up)
         batch = next(batches)
-        loss = code_loss(picture_features(state.visual, batch.patches).float(), batch, directions)
-        state.optimizer.zero_grad()
+        loss = code_loss(picture_features(state.half, batch.patches).float(), batch, directions)
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(state.visual.parameters(), 2.0)
-        state.optimizer.step()
+        state.step(options, share, max_grad_norm=2.0)
         losses.append(float(loss.detach()))
     return float(np.mean(losses))
 
