@@ -61,6 +61,7 @@ class SftConfig:
     accumulation: Count  # Forward passes in one optimizer step
     epochs: Positive
     bf16: bool = True  # Arithmetic in bfloat16; on a processor the weights stay float32
+    muon: bool = False  # Muon for the matrices of layers, AdamW for the rest: for small models, neither FSDP nor DeepSpeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def preset_config(name: PresetName) -> TrainConfig:
 def _nano() -> TrainConfig:
     def sft(learning_rate: float, epochs: float) -> SftConfig:
         optimizer = OptimizerConfig(learning_rate, warm_up=0.1, schedule="cosine", weight_decay=0.01)
-        return SftConfig(optimizer, batch=8, accumulation=1, epochs=epochs)
+        return SftConfig(optimizer, batch=8, accumulation=1, epochs=epochs, muon=True)
 
     return TrainConfig(
         preset="nano",

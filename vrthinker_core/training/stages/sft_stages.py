@@ -73,6 +73,7 @@ def sft_options(sft: SftConfig, config: TrainConfig, processes: int = 1) -> SftO
     return SftOptions(
         epochs=sft.epochs,
         optimizer=sft.optimizer,
+        muon=sft.muon,
         batch=sft.batch,
         accumulate=sft.accumulation,
         bf16=sft.bf16,

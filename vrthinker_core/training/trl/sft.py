@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import parse_flag_from_env
 from safetensors import SafetensorError
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
@@ -23,6 +24,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.frozen_vision import KeptFeatures, collate_features, freeze_vision
 from vrthinker_core.training.rows.row_set import without_pixels
 from vrthinker_core.training.run.config import OptimizerConfig
+from vrthinker_core.training.run.muon import MuonWithAdamW
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.token_rows import TokenRow, collate
 from vrthinker_core.training.trl.chat_template import tokenizer_of
@@ -35,6 +37,7 @@ from vrthinker_core.training.trl.trainer_checkpoints import (
     train_from,
 )
 
+SHARDING = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")  # What `accelerate launch` sets where weights are spread
 SCHEDULES = {"cosine": "cosine", "constant": "constant_with_warmup"}  # Our word and that of transformers
 
 
@@ -45,6 +48,7 @@ class SftOptions:
     epochs: float = 1.0
     steps: int | None = None  # Optimizer steps at most; None for all of the epochs
     optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(1.5e-6, 0.2, "cosine", beta2=0.999))
+    muon: bool = False  # Muon for the matrices of layers, AdamW for the rest
     batch: int = 1  # Rows in one forward pass
     accumulate: int = 32  # Forward passes a step, on each GPU
     bf16: bool = False  # Arithmetic in bfloat16; the weights that learn stay in float32
@@ -70,6 +74,8 @@ def train_sft(
     """
     if not rows:
         raise BadInput("There is nothing to train on: no rollout passed the filters.")
+    if options.muon and any(map(parse_flag_from_env, SHARDING)):
+        raise BadInput("Muon needs whole matrices: set cold_start.sft.muon and rejection.sft.muon to false with FSDP or DeepSpeed.")
     arguments = _arguments(options, folder / "trainer")
     if options.features and (not options.frozen_vision or arguments.world_size > 1):
         raise BadInput("Kept features need a frozen vision tower and one process: train without them.")
@@ -128,6 +134,8 @@ def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, options: SftOptions, 
     batch = _feature_batches(rows, loaded) if options.features else _pixel_batches(rows, loaded)
 
     common: dict[str, Any] = {"model": opened.model, "args": arguments, "data_collator": batch}
+    if options.muon:
+        common["optimizers"] = (_muon(opened.model, options.optimizer), None)
     numbers = [{"row": number} for number in range(len(rows))]
     if not has_trl():
         return Trainer(train_dataset=numbers, **common)
@@ -136,6 +144,10 @@ def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, options: SftOptions, 
 
     made: Trainer = SFTTrainer(train_dataset=Dataset.from_list(numbers), processing_class=tokenizer_of(opened), **common)
     return made
+
+
+def _muon(model: Any, optimizer: OptimizerConfig) -> MuonWithAdamW:
+    return MuonWithAdamW(model.named_parameters(), optimizer.learning_rate, optimizer.weight_decay, optimizer.beta2)
 
 
 Batches = Callable[[Sequence[dict[str, int]]], dict[str, torch.Tensor]]  # Of the numbers of some rows
