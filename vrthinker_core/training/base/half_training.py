@@ -1,10 +1,12 @@
 """What vision tower and language model share in training: batches made ahead, steps, learning rate, gates."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import count
 from typing import Protocol, TypeVar
 
 from vrthinker_core.training.run.config import LanguageGates, VisionGates
@@ -87,16 +89,14 @@ def missed_gates(report: Mapping[str, float], gates: VisionGates | LanguageGates
 
 
 @contextmanager
-def made_ahead(make: Callable[[int], Batch], step: int) -> Iterator[Iterator[Batch]]:
-    """The batches of the steps from `step` on; the next ones are made in a second thread meanwhile."""
+def made_ahead(make: Callable[[int], Batch], step: int, threads: int = 1) -> Iterator[Iterator[Batch]]:
+    """The batches of the steps from `step` on; the next ones are made in other threads meanwhile."""
 
     def made() -> Iterator[Batch]:
-        coming = [pool.submit(make, step + ahead) for ahead in range(2)]
-        number = step + 2
-        while True:
-            yield coming.pop(0).result()
+        coming = deque(pool.submit(make, step + ahead) for ahead in range(threads + 1))
+        for number in count(step + threads + 1):
+            yield coming.popleft().result()
             coming.append(pool.submit(make, number))
-            number += 1
 
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         yield made()

@@ -124,7 +124,12 @@ def train_language(
     pads = torch.tensor([tokenizer.control.image_pad, tokenizer.control.video_pad])
     first = options.seed * 10**7
     progress = state.progress
-    with made_ahead(lambda step: source.parts((first + step * options.batch) % TRAINED, options.batch), progress.step) as batches:
+    threads = 1 if visual is None else 2  # Drawing takes longer than learning
+
+    def parts(step: int) -> list[CodedBatch]:
+        return source.parts((first + step * options.batch) % TRAINED, options.batch)
+
+    with made_ahead(parts, progress.step, threads) as batches:
         while True:
             loss, rows = _train(state, batches, pads, options, stopped)
             if stopped():
