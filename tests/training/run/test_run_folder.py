@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.run.config import changed_config, preset_config
-from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, new_checkpoint, open_run_folder
+from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, new_checkpoint, open_run_folder, read_state
 
 CONFIG = preset_config("nano")
 RUN = TrainingRun("grpo", "nano", "drawn")
@@ -21,13 +22,32 @@ def begin(out: Path) -> None:
         pass
 
 
+def end_badly(out: Path) -> None:
+    with open_run_folder(out, RUN, CONFIG, resume=True):
+        time.sleep(0.02)
+        raise ZeroDivisionError
+
+
 def test_a_new_folder_says_what_it_is(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "run"
     with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
         assert folder.state == replace(RUN, starts=1)
-        folder.spend(2.5)
     with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
-        assert folder.state == replace(RUN, starts=2, seconds=2.5)
+        assert folder.state == replace(RUN, starts=2, seconds=folder.state.seconds)
+
+
+def test_all_starts_count_until_the_run_is_done(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        end_badly(tmp_path)
+    first = read_state(tmp_path).seconds
+    with open_run_folder(tmp_path, RUN, CONFIG, resume=True) as folder:
+        time.sleep(0.02)
+        with new_checkpoint(folder):
+            pass
+    second = read_state(tmp_path).seconds
+    with open_run_folder(tmp_path, RUN, CONFIG, resume=True):
+        time.sleep(0.02)
+    assert 0 < first < second == read_state(tmp_path).seconds
 
 
 @pytest.mark.parametrize(

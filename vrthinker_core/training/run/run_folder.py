@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -39,7 +40,7 @@ class TrainingRun:
     model: str  # As it was given: a folder or a hub id; "" where the stage begins from nothing
     data: str  # As it was given
     done: bool = False  # The result is there
-    seconds: float = 0.0  # Spent in all starts so far
+    seconds: float = 0.0  # Of all starts until it was done, but for those that were killed
     starts: int = 0
 
 
@@ -69,11 +70,6 @@ class RunFolder:
     def state(self) -> TrainingRun:
         """How far the run has come."""
         return read_state(self.path)
-
-    def spend(self, seconds: float) -> None:
-        """Add to the time that the run has taken. Raises OSError."""
-        state = self.state
-        _write_state(self.path, replace(state, seconds=state.seconds + seconds))
 
     def finish(self, made: Path) -> Path:
         """Put the checkpoint in `made`, a folder beside the result, in its place, whole; the run is done then. Raises OSError."""
@@ -131,10 +127,23 @@ def open_run_folder(
                 inside.mkdir(exist_ok=True)
                 remove_parts(inside)
             processes.wait()
-            yield folder
+            with _timed(folder):
+                yield folder
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
         raise BadInput(f"Cannot write to {out}: {reason}. What was saved before is there still.") from None
+
+
+@contextmanager
+def _timed(folder: RunFolder) -> Iterator[None]:
+    """Add the time of a start to that of the run, unless it was done before."""
+    done, start = folder.state.done, time.monotonic()
+    try:
+        yield
+    finally:
+        with suppress(OSError, BadInput):  # whatever else happened is worth more
+            state, spent = folder.state, 0.0 if done else time.monotonic() - start
+            _write_state(folder.path, replace(state, seconds=state.seconds + spent))
 
 
 @contextmanager

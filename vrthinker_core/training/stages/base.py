@@ -18,11 +18,13 @@ from vrthinker_core.training.run.config import BaseConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder, new_checkpoint
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.stages.gates import check_base, pass_gate
+from vrthinker_core.training.trl.trainer_checkpoints import quiet_libraries
 
 PARTS = "base"  # Folder of the checkpoints of both halves
 GATES = "gates.json"  # In the folder of the stage: what its parts read right at last, and what they should have
 
 
+@quiet_libraries()
 def train_base_stage(config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
     """Train the base from nothing, or go on with it; gives its checkpoint, None where the sitting was stopped.
 
