@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.backends.support.random_model import generate, noise_frame
+from tests.backends.support.random_model import VOCABULARY_SIZE, generate, noise_frame
 from tests.backends.test_conversation import TOKENIZER
 from tests.backends.test_multi_step import OPENING, conversation_with, same
 from vrthinker_core.backends.base import GenerationRequest, not_cancelled
@@ -37,9 +37,9 @@ def test_the_digits_of_a_vocabulary_are_those_that_stand_alone() -> None:
     assert set(DIGITS.characters_after.values()) == {0}
 
 
-@given(st.lists(st.integers(0, 913), min_size=1, max_size=6), st.integers(0, 10**6))
+@given(st.lists(st.integers(0, VOCABULARY_SIZE - 1), min_size=1, max_size=6), st.integers(0, 10**6))
 def test_probabilities_come_with_digits_alone_and_are_a_softmax(tokens: list[int], seed: int) -> None:
-    scores = 8 * torch.randn(len(tokens), 914, generator=torch.Generator().manual_seed(seed))
+    scores = 8 * torch.randn(len(tokens), VOCABULARY_SIZE, generator=torch.Generator().manual_seed(seed))
     for sampled, token, row in zip(DIGITS.with_probabilities(tokens, scores), tokens, scores, strict=True):
         assert sampled.token == token
         assert (sampled.probabilities is None) == (TOKENIZER.token_bytes(token).strip() not in (b"0", b"1", b"2"))

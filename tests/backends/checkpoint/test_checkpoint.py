@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.backends.support.random_model import generate, noise_frame, write_random_checkpoint
+from tests.backends.support.random_model import VOCABULARY_SIZE, generate, noise_frame, write_random_checkpoint
 from tests.backends.support.sealed import write_marker
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, require_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -215,12 +215,13 @@ def rename_control_token(tokenizer: dict[str, Any]) -> None:
 
 def add_tokens(tokenizer: dict[str, Any]) -> None:
     last = tokenizer["added_tokens"][-1]
-    tokenizer["added_tokens"] += [last | {"id": 914 + n, "content": f"<new {n}>"} for n in range(3)]
+    tokenizer["added_tokens"] += [last | {"id": VOCABULARY_SIZE + n, "content": f"<new {n}>"} for n in range(3)]
 
 
+ROWS = f"{VOCABULARY_SIZE:,}"
 TOKENIZERS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "too few tokens": (drop_tokens, "has 700 tokens, but the model has 914 rows"),
-    "too many tokens": (add_tokens, "has 917 tokens, but the model has 914 rows"),
+    "too few tokens": (drop_tokens, f"has 700 tokens, but the model has {ROWS} rows"),
+    "too many tokens": (add_tokens, f"has {VOCABULARY_SIZE + 3:,} tokens, but the model has {ROWS} rows"),
     "placeholders swapped": (swap_placeholders, "belongs to another model"),
     "a control token missing": (rename_control_token, "lacks the control token <|im_start|>"),
 }

@@ -59,11 +59,13 @@ def test_each_protocol_is_forced_in_its_own_words(copy: Path) -> None:
 
 
 def test_one_forced_pair_serves_the_protocol_that_is_named(copy: Path) -> None:
+    mark(copy, protocol="paired", forced=FORCED["paired"])
     loaded = TransformersBackend.load(str(copy)).loaded
     assert list(loaded.forced_redirects) == [make_dialect(Settings(), "paired").redirect]
 
 
 def test_a_checkpoint_that_learnt_no_video_items_gets_every_frame_as_an_image(copy: Path) -> None:
+    mark(copy, video_items=True)
     packed = items(TransformersBackend.load(str(copy)))
     mark(copy, video_items=False)
     backend = TransformersBackend.load(str(copy))

@@ -154,7 +154,7 @@ def test_sound_headers_give_their_shapes(tmp_path: Path) -> None:
 
 def test_random_damage_to_a_header_never_crashes(tmp_path: Path) -> None:
     """Every damaged header either raises CheckpointError or still describes a whole file."""
-    content = (NANO / "model-00001-of-00003.safetensors").read_bytes()
+    content = min(NANO.glob("*.safetensors")).read_bytes()
     size = 8 + struct.unpack("<Q", content[:8])[0]
     source, path = random.Random(5), tmp_path / "weights.safetensors"
     path.write_bytes(content)

@@ -10,7 +10,9 @@ import pytest
 from tests.backends.server.support import GENERAL, NANO, VLLM, ask, next_turn, open_judge, opening, parts, shown
 from tests.support.faulty_server import ANSWER, Handler, delta, refuses, says, serving, usage
 from vrthinker_core import Finished, Settings, VideoPair, judge, judge_many
+from vrthinker_core.backends import NANO as BUILT_IN
 from vrthinker_core.backends.base import GenerationRequest
+from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.dialects.templates import prompt_text
 from vrthinker_core.types.messages import Completion, Message, Sampling, Text, Video
 
@@ -89,7 +91,6 @@ def test_a_published_checkpoint_gets_its_prompts_bare_and_a_general_model_the_ru
         ({"id": "judge", "root": "qunwang13/vr-thinker"}, "", "concat"),
         ({"id": "/data/qunwang13/vr-thinker"}, "", "concat"),
         ({"id": "someone/vrthinker"}, "", None),
-        ({"id": "nano"}, "", "paired"),
         ({"id": "judge"}, "", None),
         ({"id": "judge"}, "?protocol=concat", "concat"),
         ({"id": "gpt-4.1-nano"}, "", None),
@@ -100,8 +101,8 @@ def test_the_protocol_follows_from_the_name_or_is_said(card: dict[str, Any], opt
         backend = open_judge(server, option)
     assert backend.protocols == ((protocol,) if protocol else ())
     assert any("told the protocol's rules" in note for note in backend.notes) == (protocol is None)
-    assert backend.follows_instructions == (card["id"] != "nano")
-    assert any("cannot judge whether real footage" in note for note in backend.notes) == (card["id"] == "nano")
+    assert backend.follows_instructions
+    assert not any("cannot judge whether real footage" in note for note in backend.notes)
 
 
 def test_a_video_item_is_a_video_for_a_trained_model_on_vllm_and_pictures_in_order_elsewhere() -> None:
@@ -216,11 +217,14 @@ def test_where_a_server_cannot_go_on_the_reply_stays_as_it_is() -> None:
         assert len(server.bodies) == 1
 
 
-def test_the_built_in_judge_on_a_server_has_its_own_redirect() -> None:
+def test_the_built_in_judge_on_a_server_is_told_as_little_as_here_and_has_its_own_redirects() -> None:
     with serving(says("</Think>\n<Answer>TA=1</Answer>"), cards=NANO) as server:
         backend = open_judge(server)
-    own = ("Look at more frames.\n</Think>\n<tool_call>", "</Think>\n<Answer>")
-    assert list(backend.server.model.forced_redirects.values()) == [own]
+    here = TransformersBackend.load(str(BUILT_IN))
+    assert backend.protocols == here.protocols
+    assert not backend.follows_instructions
+    assert any("cannot judge whether real footage" in note for note in backend.notes)
+    assert backend.server.model.forced_redirects == here.loaded.forced_redirects
 
 
 # -- whole comparisons --------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from vrthinker_core.backends.local.checkpoint.weight_statistics import SMALLEST_
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
-VOCABULARY_SIZE = 914
+VOCABULARY_SIZE = json.loads((NANO / "config.json").read_text())["text_config"]["vocab_size"]
 """Tokens of the built-in judge's vocabulary; the first seven are control tokens."""
 
 SMALLEST_TEXT = {
