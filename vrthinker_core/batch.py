@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing
@@ -64,6 +65,15 @@ def as_they_end(submit: Callable[[Item], Future[Result]], items: Iterable[Item],
         ended, running = wait(running, return_when=FIRST_COMPLETED)
         for future in ended:
             yield future.result()
+
+
+def in_their_order(submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int) -> Iterator[Result]:
+    """What becomes of each item that is handed to `submit`, in the order of the items; `many` are in hand at a time."""
+    waiting = iter(items)
+    running = deque(map(submit, islice(waiting, many)))
+    while running:
+        yield running.popleft().result()
+        running.extend(map(submit, islice(waiting, 1)))
 
 
 def stream_one_by_one(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:

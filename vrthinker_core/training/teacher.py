@@ -15,7 +15,7 @@ from typing import Any
 
 from vrthinker_core.backends.base import Backend, RemoteBackend
 from vrthinker_core.backends.scripted import ScriptedBackend
-from vrthinker_core.batch import as_they_end
+from vrthinker_core.batch import as_they_end, in_their_order
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load, to_json, write_atomically
@@ -29,6 +29,7 @@ from vrthinker_core.types import ProtocolName, Run, Settings
 
 TRACES = "traces"  # Folder beside the outcomes
 SCRIPTED_TEACHER = "scripted teacher"  # Its display name
+READERS = 2  # Threads that read stored rollouts, and draw or decode their frames
 
 BackendOfPair = Callable[[int], Backend]
 """The judge of the pair with a number: a script that knows the truth of its pair is another one for each."""
@@ -81,8 +82,13 @@ def kept_rollouts(
     out: Path, pairs: PairSet, chosen: Sequence[Outcome] | None = None, *, keep_tokens: bool
 ) -> Iterator[StoredRollout]:
     """The rollouts of the outcomes that are kept, or of `chosen`; `keep_tokens` as in `to_rollout`. Raises BadInput, TraceError."""
-    for outcome in chosen if chosen is not None else [each for each in read_outcomes(out) if each.kept]:
-        yield StoredRollout.read(partial(_read_rollout, out / outcome.file, pairs, outcome.pair, keep_tokens))
+
+    def read(outcome: Outcome) -> StoredRollout:
+        return StoredRollout.read(partial(_read_rollout, out / outcome.file, pairs, outcome.pair, keep_tokens))
+
+    outcomes = chosen if chosen is not None else [each for each in read_outcomes(out) if each.kept]
+    with ThreadPoolExecutor(READERS, "rollout") as executor:
+        yield from in_their_order(lambda outcome: executor.submit(read, outcome), outcomes, READERS + 1)
 
 
 def _read_rollout(path: Path, pairs: PairSet, number: int, keep_tokens: bool) -> Rollout:

@@ -1,7 +1,6 @@
 """What vision tower and language model share in training: batches made ahead, steps, learning rate, gates."""
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Protocol, TypeVar
 
+from vrthinker_core.batch import in_their_order
 from vrthinker_core.training.run.config import LanguageGates, VisionGates
 
 Batch = TypeVar("Batch")
@@ -91,12 +91,5 @@ def missed_gates(report: Mapping[str, float], gates: VisionGates | LanguageGates
 @contextmanager
 def made_ahead(make: Callable[[int], Batch], step: int, threads: int = 1) -> Iterator[Iterator[Batch]]:
     """The batches of the steps from `step` on; the next ones are made in other threads meanwhile."""
-
-    def made() -> Iterator[Batch]:
-        coming = deque(pool.submit(make, step + ahead) for ahead in range(threads + 1))
-        for number in count(step + threads + 1):
-            yield coming.popleft().result()
-            coming.append(pool.submit(make, number))
-
     with ThreadPoolExecutor(threads) as pool:
-        yield made()
+        yield in_their_order(lambda number: pool.submit(make, number), count(step), threads + 1)

@@ -44,15 +44,15 @@ def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, f
     if isinstance(lessons, ReadyRuns):
         with ExitStack() as videos:
             ready = lessons.kept(config.cold_start.traces, sitting.say if folder.processes.main else silence, videos)
-            return fine_tune(rows_of(ready, source), source, sft, config, folder, sitting)
+            return fine_tune(rows_of(ready, config.cold_start.traces, source, sitting), source, sft, config, folder, sitting)
     out = folder.path / TEACHER
     if folder.processes.main:
         _let_teach(lessons.pairs, lessons.teacher, config, out, sitting.part(TEACHER_SHARE))
     if folder.processes.agreed(sitting.stopped()):
         return None
-    kept = [outcome for outcome in read_outcomes(out) if outcome.kept]
-    rollouts = kept_rollouts(out, lessons.pairs, kept[: config.cold_start.traces], keep_tokens=False)
-    return fine_tune(rows_of(rollouts, source), source, sft, config, folder, sitting)
+    kept = [outcome for outcome in read_outcomes(out) if outcome.kept][: config.cold_start.traces]
+    rollouts = kept_rollouts(out, lessons.pairs, kept, keep_tokens=False)
+    return fine_tune(rows_of(rollouts, len(kept), source, sitting), source, sft, config, folder, sitting)
 
 
 def _let_teach(pairs: PairSet, teacher: Teacher, config: TrainConfig, out: Path, sitting: Sitting) -> None:

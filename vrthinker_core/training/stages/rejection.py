@@ -29,7 +29,8 @@ def rejection(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolde
     chosen = chosen_runs(folder, config)
     for line in chosen.lines if folder.processes.main else ():
         sitting.say(line)
-    rows = rows_of(kept_rollouts(folder.path, pairs, chosen.outcomes, keep_tokens=True), source)
+    rollouts = kept_rollouts(folder.path, pairs, chosen.outcomes, keep_tokens=True)
+    rows = rows_of(rollouts, len(chosen.outcomes), source, sitting)
     return fine_tune(rows, source, config.rejection.sft, config, folder, sitting)
 
 

@@ -23,15 +23,16 @@ from vrthinker_core.training.trl.sft import SftOptions, train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 
 
-def rows_of(rollouts: Iterable[StoredRollout], source: str) -> RowSet:
-    """The token rows of the rollouts, as the tokenizer of `source` has them.
+def rows_of(rollouts: Iterable[StoredRollout], most: int, source: str, sitting: Sitting) -> RowSet:
+    """The token rows of the rollouts, of which there are so many at most, as the tokenizer of `source` has them.
 
     Raises BadInput where there are none, or one is of a protocol that the model was not made for.
     """
     judge = TransformersBackend(open_for_rendering(source), source)
     rows = RowSet(judge.loaded, _room_for_frames())
     try:
-        for stored in rollouts:
+        for number, stored in enumerate(rollouts, start=1):
+            sitting.tell(StepMetrics("rows", number, 0.0, 0.0), most)
             spoken = stored.rollout.run.started.dialect
             if spoken not in judge.protocols:
                 made_for = " and ".join(judge.protocols)
