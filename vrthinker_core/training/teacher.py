@@ -73,9 +73,14 @@ def run_teacher(
                 yield outcome
 
 
-def scripted_teacher(pairs: DrawnPairSet, write: WriteReplies, protocol: ProtocolName) -> BackendOfPair:
-    """The teacher of drawn pairs: for each a script that `write` makes from all that is known of it."""
-    return lambda number: ScriptedBackend(write(pairs.drawn(number), protocol), protocol, SCRIPTED_TEACHER)
+def scripted_teacher(pairs: DrawnPairSet, write: WriteReplies, protocols: Sequence[ProtocolName]) -> BackendOfPair:
+    """The teacher of drawn pairs: for each a script that `write` makes from all that is known of it, in each protocol in turn."""
+
+    def of_pair(number: int) -> ScriptedBackend:
+        protocol = protocols[number % len(protocols)]
+        return ScriptedBackend(write(pairs.drawn(number), protocol), protocol, SCRIPTED_TEACHER)
+
+    return of_pair
 
 
 def kept_rollouts(

@@ -11,8 +11,9 @@ from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
 from vrthinker_core.training.base.frames.coded_frames import FrameNames
+from vrthinker_core.training.base.model.base_checkpoint import FORCED
 from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE
-from vrthinker_core.training.drawn_teacher.replies import play_teacher, write_replies
+from vrthinker_core.training.drawn_teacher.replies import FORCED_EVERY, play_teacher, write_lesson, write_replies
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, WorldOptions, draw_pair
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.types import Dimension, ProtocolName, Settings, Side
@@ -116,3 +117,25 @@ def test_it_stops_at_once_where_the_first_frames_decide() -> None:
             assert (len(turns) == 1) == settled
             stops += settled
     assert stops
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_some_lessons_answer_early_as_a_judge_does_on_its_last_turn(protocol: ProtocolName) -> None:
+    trigger, instead = FORCED[protocol]
+    early = 0
+    for seed in range(0, 8 * FORCED_EVERY, FORCED_EVERY // 2):
+        pair = draw_pair(seed, SECOND)
+        whole, lesson = write_replies(pair, protocol), write_lesson(pair, protocol)
+        if lesson == whole:
+            continue
+        assert seed % FORCED_EVERY == 0
+        early += 1
+        asked = whole[len(lesson) - 1]
+        assert lesson[:-1] == whole[: len(lesson) - 1]
+        assert lesson[-1].startswith(asked.partition(trigger)[0] + instead)
+        script = ScriptedBackend(lesson, protocol, follows_instructions=False)
+        source = FrameNames(pair, make_dialect(Settings(), protocol).grid, 112)
+        run = next(play([LabelledPair(pair.prompt, pair.verdict, source)], script, Settings())).run
+        assert len(run.turns) == len(lesson)
+        assert not any(turn.reply.problems for turn in run.turns)
+    assert early >= 4

@@ -15,9 +15,10 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.cli import main
 from vrthinker_core.commands.training.training_data import open_training_data
-from vrthinker_core.training.run.config import preset_config
+from vrthinker_core.training.drawn_world.faults import FRAMES
+from vrthinker_core.training.run.config import changed_config, preset_config
 from vrthinker_core.training.run.run_folder import TrainingRun
-from vrthinker_core.training.teacher import TeacherJob, run_teacher
+from vrthinker_core.training.teacher import TeacherJob, kept_rollouts, run_teacher
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
 FEW = (
@@ -122,6 +123,28 @@ def test_the_scripted_teacher_is_kept_on_drawn_pairs(tmp_path: Path) -> None:
     job = TeacherJob("scripted", "drawn:1")
     made = list(run_teacher(data.pairs, range(3), data.teacher.judge, job, tmp_path))
     assert [(outcome.pair, outcome.kept) for outcome in made] == [(0, True), (1, True), (2, True)]
+
+
+def test_from_nothing_the_scripted_teacher_speaks_both_protocols_in_turn(tmp_path: Path) -> None:
+    data = open_training_data(TrainingRun("all", "", "drawn2:1"), preset_config("nano"), None)
+    assert data.teacher is not None
+    assert data.teacher.pairs is not None
+    made = list(run_teacher(data.teacher.pairs, range(8), data.teacher.judge, TeacherJob("scripted", "drawn2:1"), tmp_path))
+    kept = [outcome for outcome in made if outcome.kept]
+    assert len(kept) >= 5
+    for outcome, stored in zip(kept, kept_rollouts(tmp_path, data.teacher.pairs, keep_tokens=False), strict=True):
+        run = stored.rollout.run
+        assert run.started.dialect == ("paired", "concat")[outcome.pair % 2]
+        last = max(frame.index for frame in run.turns[0].frames)
+        assert last >= FRAMES // 2, "the first frames are spread over the whole clip"
+
+
+def test_a_chosen_protocol_is_the_only_one_of_the_teacher() -> None:
+    config = changed_config(preset_config("nano"), ["settings.protocol=concat"])
+    data = open_training_data(TrainingRun("all", "", "drawn2:1"), config, None)
+    assert data.teacher is not None
+    assert callable(data.teacher.judge)
+    assert {data.teacher.judge(number).protocols for number in range(3)} == {("concat",)}
 
 
 def test_the_scripted_teacher_knows_drawn_pairs_alone(clips: tuple[Path, Path], tmp_path: Path) -> None:

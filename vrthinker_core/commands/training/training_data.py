@@ -1,5 +1,6 @@
 """What `train` learns from: pairs with known labels, a teacher for the cold start, or runs that are there already."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vrthinker_core.errors import BadInput
@@ -27,6 +28,7 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig", teacher: str |
     """The pairs, and what the cold start learns from. Raises BadInput and CheckpointError before a weight is read."""
     from vrthinker_core.dialects import make_dialect
     from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
+    from vrthinker_core.training.base.model.vocabulary import PROTOCOLS
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
     from vrthinker_core.training.labelled_pairs.ready_runs import taught_pairs
     from vrthinker_core.training.stages.pipeline import TrainingData
@@ -41,7 +43,8 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig", teacher: str |
         return TrainingData(run.data, None, ready=ready)
     protocol = chosen_protocol(config.settings, protocols)
     pairs = open_pairs(taught_pairs(run.data), frame_layout(make_dialect(config.settings, protocol)))
-    return TrainingData(run.data, pairs, _teacher(teacher, pairs, protocol) if teacher is not None else None, ready)
+    spoken = protocols or PROTOCOLS if config.settings.protocol == "auto" else (protocol,)
+    return TrainingData(run.data, pairs, _teacher(teacher, pairs, spoken) if teacher is not None else None, ready)
 
 
 def _protocols(model: str) -> "tuple[ProtocolName, ...]":
@@ -69,15 +72,19 @@ def _ready_runs(run: "TrainingRun", teacher: str | None) -> "ReadyRuns | None":
     return ready
 
 
-def _teacher(name: str, pairs: "PairSet", protocol: "ProtocolName") -> "Teacher":
+def _teacher(name: str, pairs: "PairSet", protocols: "tuple[ProtocolName, ...]") -> "Teacher":
+    """The scripted one speaks all these protocols in turn."""
     from vrthinker_core.backends import open_backend
-    from vrthinker_core.training.drawn_teacher.replies import write_replies
+    from vrthinker_core.dialects import make_dialect
+    from vrthinker_core.training.drawn_teacher.replies import write_lesson
     from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
     from vrthinker_core.training.stages.cold_start import Teacher
     from vrthinker_core.training.teacher import scripted_teacher
+    from vrthinker_core.types import Settings
 
     if name != SCRIPTED:
         return Teacher(name, open_backend(name))
     if not isinstance(pairs, DrawnPairSet):
         raise BadInput("The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another --teacher.")
-    return Teacher(name, scripted_teacher(pairs, write_replies, protocol))
+    own = replace(pairs, grids=tuple(make_dialect(Settings(), protocol).grid for protocol in protocols))
+    return Teacher(name, scripted_teacher(own, write_lesson, protocols), own)

@@ -10,6 +10,7 @@ from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Dimension, ProtocolName, Settings, Side, Verdict
 
 FIRST_CONFIDENCE, LATER_CONFIDENCE = 2, 3  # CF of a recommended answer after the first frames, and after a coarse look
+FORCED_EVERY = 12  # One run in so many answers before it has seen all that it would
 RATED = (Dimension.TA, Dimension.VQ, Dimension.MQ)
 ORDER = (*RATED, Dimension.OA)
 
@@ -17,6 +18,18 @@ ORDER = (*RATED, Dimension.OA)
 def write_replies(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
     """All replies of a run that ends with the labels which the frames show that it asked for."""
     return tuple(text for text, _, _ in play_teacher(pair, make_dialect(Settings(), protocol)))
+
+
+def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
+    """The replies of a run to learn from: one in FORCED_EVERY answers where it would look again, as on its last turn it must."""
+    turns = play_teacher(pair, make_dialect(Settings(), protocol))
+    texts = [text for text, _, _ in turns]
+    chosen, looks = divmod(pair.seed, FORCED_EVERY)
+    last = 1 + chosen % 2
+    if looks or len(texts) <= last:
+        return tuple(texts)
+    begun = texts[last - 1].partition(phrases.MORE)[0]
+    return (*texts[: last - 1], begun + _final_answer(turns[last - 1][2]))
 
 
 def play_teacher(
@@ -44,15 +57,28 @@ def write_reply(evidence: Evidence, wanted: tuple[int, ...]) -> str:
     """The reply after the last look; `wanted` are the frames it calls for, () for the final answer."""
     dialect = evidence.dialect
     snapshot, think = write_snapshot(evidence), write_think(evidence, more=bool(wanted))
+    end = _call(evidence, wanted) if wanted else _final_answer(evidence)
     if dialect.name == "paired":
-        end = dialect.call(wanted) if wanted else f"<Answer>{_labels(evidence.verdict)}</Answer>"
-        return f"<Snapshot>\n{snapshot}</Snapshot>\n<Think>\n{think}</Think>\n{end}"
-    end = f"<final answer>{_labels(evidence.verdict)}</final answer>"
-    if wanted:
-        confidence = FIRST_CONFIDENCE if len(evidence.looks) == 1 else LATER_CONFIDENCE
-        labels = f"{_labels(evidence.verdict)}, CF={confidence}"
-        end = f"<recommend answer>{labels}</recommend answer>\n{dialect.call(wanted)}"
-    return f"<snapshot>\n{snapshot}</snapshot>\n<think>\n{think}</think>\n{end}"
+        return f"<Snapshot>\n{snapshot}</Snapshot>\n<Think>\n{think}{end}"
+    return f"<snapshot>\n{snapshot}</snapshot>\n<think>\n{think}{end}"
+
+
+def _call(evidence: Evidence, wanted: tuple[int, ...]) -> str:
+    """From the end of the thinking on."""
+    dialect = evidence.dialect
+    if dialect.name == "paired":
+        return f"</Think>\n{dialect.call(wanted)}"
+    confidence = FIRST_CONFIDENCE if len(evidence.looks) == 1 else LATER_CONFIDENCE
+    labels = f"{_labels(evidence.verdict)}, CF={confidence}"
+    return f"</think>\n<recommend answer>{labels}</recommend answer>\n{dialect.call(wanted)}"
+
+
+def _final_answer(evidence: Evidence) -> str:
+    """From the end of the thinking on."""
+    labels = _labels(evidence.verdict)
+    if evidence.dialect.name == "paired":
+        return f"</Think>\n<Answer>{labels}</Answer>"
+    return f"</think>\n<final answer>{labels}</final answer>"
 
 
 def write_snapshot(evidence: Evidence) -> str:

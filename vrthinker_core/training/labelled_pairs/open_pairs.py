@@ -23,13 +23,13 @@ READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {**DATASETS, "rows"
 
 
 def open_pairs(data: str, layout: FrameLayout) -> PairSet:
-    """The pair set of `data`, one of `CHOICES`; `layout`: of the dialect that is trained, for the frames of video files.
+    """The pair set of `data`, one of `CHOICES`; `layout`: of the dialect that is trained.
 
     Raises BadInput where nothing can be read, a video is missing, a label is none, or no pair has one.
     """
     kind, _, rest = data.partition(":")
     if kind in ("drawn", "drawn2"):
-        return _drawn_pairs(kind, rest)
+        return replace(_drawn_pairs(kind, rest), grids=(layout.grid,))
     return VideoPairSet(read_pairs(data), layout)
 
 

@@ -8,12 +8,13 @@ from typing import Protocol
 
 import numpy as np
 
-from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
+from vrthinker_core.training.drawn_world.drawn_frames import EVERY_FRAME, DrawnFrames
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import TRAINING_SEEDS, DrawnPair, draw_pair
 from vrthinker_core.training.drawn_world.video_files import FRAME_RATE
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
+from vrthinker_core.types.geometry import Grid
 
 
 class PairSet(Protocol):
@@ -30,9 +31,9 @@ class PairSet(Protocol):
 class DrawnClips:
     """A `ClipSource` over a drawn pair: its frames, and a name and a digest for each of its clips, which are in no file."""
 
-    def __init__(self, drawn: DrawnPair, size: int) -> None:
-        """`size`: pixels per side of a frame."""
-        self._drawn, self._size, self._frames = drawn, size, DrawnFrames(drawn, size)
+    def __init__(self, drawn: DrawnPair, size: int, grid: Grid) -> None:
+        """`size`: pixels per side of a frame; `grid`: which frame a slot is."""
+        self._drawn, self._size, self._frames = drawn, size, DrawnFrames(drawn, size, grid)
 
     @property
     def clips(self) -> tuple[ClipInfo, ClipInfo]:
@@ -57,6 +58,7 @@ class DrawnPairSet:
     seed: int  # Sets of other seeds have other pairs
     frame_size: int = 112  # Pixels per side of a frame
     draw: Callable[[int], DrawnPair] = draw_pair  # Gives the drawn pair of a seed
+    grids: tuple[Grid, ...] = (EVERY_FRAME,)  # Which frame a slot is: of pair number 0, 1 and so on, then again from the first
 
     @property
     def size(self) -> None:
@@ -66,7 +68,8 @@ class DrawnPairSet:
     def pair(self, number: int) -> LabelledPair:
         """The pair of a number from 0 on."""
         drawn = self.drawn(number)
-        return LabelledPair(drawn.prompt, drawn.verdict, DrawnClips(drawn, self.frame_size), number)
+        clips = DrawnClips(drawn, self.frame_size, self.grids[number % len(self.grids)])
+        return LabelledPair(drawn.prompt, drawn.verdict, clips, number)
 
     def drawn(self, number: int) -> DrawnPair:
         """The same pair with all that is known of it."""

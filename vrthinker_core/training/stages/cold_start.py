@@ -28,6 +28,7 @@ class Teacher:
 
     name: str  # As it was chosen
     judge: Backend | BackendOfPair
+    pairs: PairSet | None = None  # That it is given in the place of the stage's: with the frames of the protocols it speaks
 
 
 @dataclass(frozen=True, slots=True)

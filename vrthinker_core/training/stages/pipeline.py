@@ -62,18 +62,19 @@ def train_stage(
         assert part is not None, "the command opens them"
         made = rejection(source, part, config, folder, sitting)
     else:
-        made = cold_start(source, _lessons(data, part), config, folder, sitting)
+        made = cold_start(source, _lessons(data, part, config.gates.pairs), config, folder, sitting)
     if made is not None and shown is not None and alone:
         _show_result(made, shown, config, folder)
     return made
 
 
-def _lessons(data: TrainingData, part: PairSet | None) -> Lessons | ReadyRuns:
+def _lessons(data: TrainingData, part: PairSet | None, held_out: int) -> Lessons | ReadyRuns:
     if data.ready is not None:
         return data.ready
     assert part is not None, "the command opens them"
     assert data.teacher is not None, "the command asks for one"
-    return Lessons(part, data.teacher)
+    own = data.teacher.pairs
+    return Lessons(part if own is None else part_of(own, "cold-start", held_out), data.teacher)
 
 
 def _show_result(made: Path, pair: LabelledPair, config: TrainConfig, folder: RunFolder) -> None:
