@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import torch
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from tests.training.trl.support import VOCABULARIES, needs_trl, random_judge, taught_judge
 from vrthinker_core.backends.factory import NANO
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
 from vrthinker_core.backends.local.checkpoint.loader import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
@@ -158,5 +161,8 @@ def test_what_trl_cannot_do_is_one_sentence(options: TrlGrpoOptions, said: str, 
 
         if find_spec("peft") is not None:
             pytest.skip("peft is installed")
+    packs = Path(shutil.copytree(NANO, tmp_path / "judge"))  # A judge that gets first frames as a video
+    marker = json.loads((packs / MARKER).read_text())
+    (packs / MARKER).write_text(json.dumps(marker | {"protocol": ["paired", "concat"], "forced": {}, "video_items": True}))
     with pytest.raises(BadInput, match=said):
-        train_grpo(PAIRS, NANO, options, tmp_path)
+        train_grpo(PAIRS, packs, options, tmp_path / "run")
