@@ -19,7 +19,9 @@ PROMPT = Path(vrthinker_core.__file__).parent / "dialects" / "prompts" / "paired
 ASK = [Message("user", (*(Image(noise_frame(n, 112, 112)) for n in range(8)), Text("Compare the two videos.")))]
 
 
-def test_every_file_of_nano_is_small_and_has_a_checksum() -> None:
+def test_nano_names_its_protocol_and_every_file_is_small_and_has_a_checksum(nano: TransformersBackend) -> None:
+    assert nano.protocols == ("paired",)
+    assert [*nano.loaded.forced_redirects.values()] == [("Look at more frames.\n</Think>\n<tool_call>", "</Think>\n<Answer>")]
     files = {path.name: path.stat().st_size for path in NANO.iterdir()}
     sums = json.loads((NANO / "vrthinker.json").read_text())["sha256"]
     assert set(files) - {"README.md", "vrthinker.json"} == set(sums)
@@ -57,7 +59,7 @@ def test_stock_transformers_loads_nano() -> None:
     _, info = Qwen2_5_VLForConditionalGeneration.from_pretrained(NANO, output_loading_info=True)
     assert not any(info.values())
     tokenizer = AutoTokenizer.from_pretrained(NANO)
-    assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|endoftext|>")
+    assert (len(tokenizer), tokenizer.eos_token, tokenizer.pad_token) == (914, "<|im_end|>", "<|endoftext|>")
     assert len(tokenizer) == AutoConfig.from_pretrained(NANO).text_config.vocab_size
     processor = AutoImageProcessor.from_pretrained(NANO, backend="pil")
     assert processor.size["shortest_edge"] == processor.size["longest_edge"] == 112 * 112

@@ -24,9 +24,9 @@ def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
     """The replies of a run to learn from: one in FORCED_EVERY answers where it would look again, as on its last turn it must."""
     turns = play_teacher(pair, make_dialect(Settings(), protocol))
     texts = [text for text, _, _ in turns]
-    chosen, looks = divmod(pair.seed, FORCED_EVERY)
-    last = 1 + chosen % 2
-    if looks or len(texts) <= last:
+    number, rest = divmod(pair.seed, FORCED_EVERY)
+    last = 1 + number % 2  # The turn that answers
+    if rest or len(texts) <= last:
         return tuple(texts)
     begun = texts[last - 1].partition(phrases.MORE)[0]
     return (*texts[: last - 1], begun + _final_answer(turns[last - 1][2]))
