@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.reading.frame_facts import MOTIONS, read_frame_facts
 from vrthinker_core.training.drawn_teacher.replies import play_teacher
-from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, draw_pair
+from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions, draw_pair
 from vrthinker_core.types import ProtocolName, Settings, Side
 
 WORDS = dict(zip(MOTIONS, ("", "moves", "hardly moves", "jumps", "moves oddly"), strict=True))
@@ -16,8 +19,9 @@ WORDS = dict(zip(MOTIONS, ("", "moves", "hardly moves", "jumps", "moves oddly"),
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
 def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
     dialect = make_dialect(Settings(), protocol)
-    for seed in range(30):
-        for text, _, evidence in play_teacher(draw_pair(seed, SECOND_WORLD), dialect):
+    pairs = [draw_pair(seed, world) for seed in range(20) for world in (SECOND_WORLD, replace(SECOND_WORLD, no_thing=1.0))]
+    for pair in pairs:
+        for text, _, evidence in play_teacher(pair, dialect):
             snapshot = dialect.parse(text).snapshot
             read = read_frame_facts(snapshot)
             assert [video.side for video in read] == list(Side)
@@ -26,6 +30,14 @@ def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
                 facts = [(fact.frame, fact.picture, WORDS[fact.motion]) for fact in video.frames]
                 assert facts == [(frame.number, frame.state, frame.motion) for frame in noted]
                 assert bool(video.shows) == (len(evidence.looks) == 1)
+
+
+def test_where_no_thing_can_be_followed_each_frame_says_how_far_it_differs_from_its_neighbours() -> None:
+    dialect = make_dialect(Settings(), "paired")
+    first, *later = [text for text, _, _ in play_teacher(draw_pair(0, WorldOptions(second=True, no_thing=1.0)), dialect)]
+    assert "#16 with nothing to follow" in first
+    assert re.search(r"#48 changed \d+% clear", first)
+    assert all(re.search(r"#32 changed \d+% and \d+% ", text) for text in later)
 
 
 def test_a_snapshot_that_holds_anything_else_is_no_table() -> None:

@@ -79,12 +79,12 @@ def test_the_second_world_is_written_too(tmp_path: Path) -> None:
 
 def test_a_second_run_keeps_the_videos_that_are_there_and_writes_the_others(folder: Path) -> None:
     lost, kept = folder / "pair_0000_a.mp4", folder / "pair_0000_b.mp4"
-    before, stamp = lost.read_bytes(), kept.stat().st_mtime_ns
+    before, stamp = decoded(lost), kept.stat().st_mtime_ns
     lost.unlink()
     progress: list[tuple[int, int]] = []
     write_pairs(1, 5, folder, SIZE, progress=lambda done, total: progress.append((done, total)))
     assert progress == [(1, 2), (2, 2)]
-    assert lost.read_bytes() == before
+    assert max(map(difference, decoded(lost), before)) < 1
     assert kept.stat().st_mtime_ns == stamp
 
 

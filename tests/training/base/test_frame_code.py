@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -14,11 +16,15 @@ from vrthinker_core.training.base.frames.frame_code import (
     STATES,
     basis,
     encode_facts,
+    fingerprints,
     place_of,
+    print_change,
 )
-from vrthinker_core.training.base.frames.seen_frames import seen_facts
+from vrthinker_core.training.base.frames.seen_frames import followed_place, seen_facts, view_change
 from vrthinker_core.training.drawn_world import facts, faults
+from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.rendering import damage, photographs, solids, textures
+from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import WorldOptions, draw_pair
 
 
@@ -51,3 +57,27 @@ def test_the_facts_of_a_frame_can_be_read_from_its_code() -> None:
                 inside = np.clip((thing.x, thing.y), 0, 1)
                 read = [place_of(code[PARTS[f"{axis}{suffix}"]][None])[0] for axis in "xy"]
                 assert np.abs(inside - read).max() < 0.01
+
+
+def test_a_fingerprint_stays_as_it_is_in_another_light_and_with_another_contrast() -> None:
+    for seed in range(8):
+        view = draw_pair(seed, WorldOptions(second=True, no_thing=1.0)).first
+        picture = SceneRenderer(replace(view, picture_fault=None, motion_fault=None), 112).frame(40)
+        other = (picture * 0.6 + 40).astype(np.uint8)
+        assert print_change(fingerprints(picture), fingerprints(other)) < 0.15
+        assert print_change(fingerprints(picture), fingerprints(picture[::-1])) > 0.3
+
+
+def test_a_view_changes_where_it_moves_and_not_where_it_stands_still() -> None:
+    world = WorldOptions(second=True, no_thing=1.0)
+    frozen = [scene for seed in range(60) for scene in draw_pair(seed, world).scenes.values() if _kind(scene) == "frozen"]
+    assert frozen
+    for scene in frozen:
+        window = scene.motion_fault.window if scene.motion_fault else range(0)
+        assert followed_place(scene, 40) is None
+        assert view_change(scene, window[0], window[-1]) == 0
+        assert view_change(replace(scene, motion_fault=None), 0, 127) > 0.05
+
+
+def _kind(scene: Scene) -> str:
+    return scene.motion_fault.kind if scene.motion_fault else ""

@@ -17,7 +17,7 @@ from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import GeneratedText, Message
 
 FREE_PROMPTS = 0.6  # Share of prompts that owe nothing to the videos: a prompt has to be copied, it cannot be guessed
-RESTLESS_PAIRS, FIRST = 0.5, 0.3  # Shares of restless pairs and of the first world
+RESTLESS_PAIRS, FIRST, NO_THING = 0.5, 0.3, 0.3  # Shares of restless pairs, of the first world, and of others without a thing
 OTHER_LOOKS = 0.25  # Share of judged conversations in which the judge asks for other frames than the teacher would
 CONCAT = 0.3  # Share of conversations in that dialect
 MOST = 6  # Frames of a random look
@@ -33,7 +33,7 @@ def draw_training_pair(number: int, world: WorldOptions) -> DrawnPair:
     """The pair of that number: of either world, many under another prompt, half of them restless."""
     rng = np.random.default_rng((4, number))
     first = rng.random() < FIRST and number % 2 == 0
-    options = FIRST_WORLD if first else replace(world, free_prompt=FREE_PROMPTS)
+    options = FIRST_WORLD if first else replace(world, free_prompt=FREE_PROMPTS, no_thing=NO_THING)
     pair = draw_pair(number, options)
     return make_restless(pair, rng) if rng.random() < RESTLESS_PAIRS else pair
 

@@ -28,6 +28,7 @@ CLASSES = {"colour": 1.0, "shape": 1.5, "state": 1.5, "count": 0.7, "ground": 0.
 """Parts of the code in which one number is 1, and the weights of their cross entropies."""
 PLACES = ("x", "y", "x 2", "y 2")
 PLACE_WEIGHT = 64.0  # Of their mean square: motion is read from steps of a few per cent of the picture
+PRINT_WEIGHT = 16.0  # Of the mean square of the fingerprints
 SHARPNESS = 8.0  # Of the cross entropy over numbers that are to be 0 and 1
 PLACE_ERROR = 0.03  # Of the picture: a place that is read with less is right
 
@@ -94,6 +95,8 @@ def code_loss(features: Tensor, batch: PictureBatch, directions: Tensor) -> Tens
     loss = 36 * F.mse_loss(features, target @ directions)
     numbers = torch.cat([torch.arange(SIZE)[PARTS[name]] for name in PLACES])
     loss = loss + PLACE_WEIGHT * ((read - wanted)[..., numbers] ** 2).mean()
+    prints = PARTS["fingerprint"]  # Each token has its own
+    loss = loss + PRINT_WEIGHT * ((features @ directions[prints].T - target[..., prints]) ** 2).mean()
     for name, weight in CLASSES.items():
         there = wanted[..., PARTS[name]].sum(-1) > 0
         if there.any():

@@ -16,6 +16,7 @@ from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, Fla
 from vrthinker_core.training.drawn_world.rendering.renderer import Background, draw_background
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
 from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, VARIANTS
+from vrthinker_core.training.drawn_world.rendering.tone import draw_tone
 from vrthinker_core.training.drawn_world.rendering.wear import STRETCHES
 
 COUNT_SHARES = (0.5, 0.2, 0.15, 0.15)  # Of things of one solid, two, three, four
@@ -120,6 +121,7 @@ def draw_view(rng: np.random.Generator, options: WorldOptions) -> FlatView:
         stretch=float(rng.choice(STRETCHES)),
         sway=float(rng.choice([0.0, rng.uniform(0, 0.012)])),
         mover=_draw_mover(rng, options) if still or rng.random() < 0.3 else None,
+        tone=draw_tone(rng),
     )
 
 

@@ -13,20 +13,18 @@ import torch
 from numpy.typing import NDArray
 
 from vrthinker_core.backends.local.text.chat_template import VisionItem
-from vrthinker_core.training.base.frames.frame_code import CELLS, PARTS, SIZE, TOKENS, encode_facts, fingerprints
-from vrthinker_core.training.base.frames.seen_frames import seen_facts
+from vrthinker_core.training.base.frames.frame_code import CELLS, PARTS, PRINT_DEVIATION, SIZE, TOKENS, encode_facts
+from vrthinker_core.training.base.frames.seen_frames import seen_facts, view_prints
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
-from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.geometry import Grid
 
-PLACE_NOISE, CELL_NOISE, GAIN_NOISE, NOISE, TOKEN_NOISE = 0.006, 0.03, 0.06, 0.05, 0.05
+PLACE_NOISE, CELL_NOISE, GAIN_NOISE, NOISE, TOKEN_NOISE = 0.006, 0.06, 0.06, 0.05, 0.05
 UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.08, 0.35)}
 """How often a class is unsure, and how much of it then goes to another at most."""
-SMALL = 16  # Pixels per side of the pictures of scenes whose motion only their fingerprints show
 RESTLESS = 0.3  # Share of frames at which a restless scene misbehaves
 
 
@@ -95,8 +93,7 @@ class PairCodes:
     def __init__(self, pair: DrawnPair, rng: np.random.Generator) -> None:
         self._pair, self._rng = pair, rng
         self._codes: dict[tuple[Side, int], NDArray[Any]] = {}
-        self._prints = {side: rng.normal(0, 0.35, (TOKENS, CELLS**2)) for side in Side}
-        self._renderers: dict[Side, SceneRenderer] = {}
+        self._prints = {side: rng.normal(0, PRINT_DEVIATION, (TOKENS, CELLS**2)) for side in Side}
 
     def features(self, items: Sequence[VisionItem], directions: torch.Tensor) -> torch.Tensor:
         """What the tower might give for these images, (tokens, hidden)."""
@@ -132,8 +129,5 @@ class PairCodes:
 
     def _fingerprint(self, side: Side, index: int) -> NDArray[Any]:
         scene = self._pair.scenes[side]
-        if scene.view is None:
-            return self._prints[side] + self._rng.normal(0, CELL_NOISE, (TOKENS, CELLS**2))
-        if side not in self._renderers:
-            self._renderers[side] = SceneRenderer(replace(scene, picture_fault=None), SMALL)
-        return fingerprints(self._renderers[side].frame(index)) + self._rng.normal(0, CELL_NOISE, (TOKENS, CELLS**2))
+        prints = view_prints(replace(scene, picture_fault=None), index) if scene.view else self._prints[side]
+        return prints + self._rng.normal(0, CELL_NOISE, (TOKENS, CELLS**2))

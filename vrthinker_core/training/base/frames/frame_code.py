@@ -26,6 +26,8 @@ COUNTS = (1, 2, 3, 4)
 BUMPS = 14  # Numbers that say where a thing is along one axis
 BUMP_WIDTH = 0.085  # Standard deviation of a bump, as a share of the picture
 CELLS = 4  # Cells per side of a quadrant's fingerprint
+PRINT_DEVIATION = 0.5  # Of the numbers of a fingerprint
+LEAST_DEVIATION = 6.0  # Display levels: cells that differ by less are alike
 SEED = 7  # Of the basis
 
 _CENTRES = (np.arange(BUMPS) + 0.5) / BUMPS
@@ -97,7 +99,16 @@ def _encode_thing(code: Floats, suffix: str, thing: SeenThing) -> None:
 
 
 def fingerprints(picture: NDArray[np.uint8]) -> Floats:
-    """How bright each cell of each quadrant is, about -1..1: [TOKENS, CELLS ** 2] of a picture RGB [h, w, 3]."""
-    cells = cv2.resize(picture, (2 * CELLS, 2 * CELLS), interpolation=cv2.INTER_AREA).astype(np.float32).mean(-1) / 128 - 1
-    quadrants: Floats = cells.reshape(2, CELLS, 2, CELLS).transpose(0, 2, 1, 3).reshape(TOKENS, CELLS**2)
+    """How much brighter each cell of each quadrant is than the picture, [TOKENS, CELLS ** 2] of a picture RGB [h, w, 3].
+
+    Their standard deviation is PRINT_DEVIATION whatever the contrast and the light of the picture are, unless it shows nothing.
+    """
+    cells = cv2.resize(picture, (2 * CELLS, 2 * CELLS), interpolation=cv2.INTER_AREA).astype(np.float32).mean(-1)
+    even = (cells - cells.mean()) * (PRINT_DEVIATION / (cells.std() + LEAST_DEVIATION))
+    quadrants: Floats = even.reshape(2, CELLS, 2, CELLS).transpose(0, 2, 1, 3).reshape(TOKENS, CELLS**2)
     return quadrants
+
+
+def print_change(before: Floats, after: Floats) -> float:
+    """How far two fingerprints are apart: 0 for the same picture, 1 for two that are nothing alike."""
+    return min(1.0, float(np.sqrt(((after - before) ** 2).mean() / 2)) / PRINT_DEVIATION)

@@ -23,7 +23,8 @@ from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, TRAINING_SEEDS, WorldOptions, draw_pair
 from vrthinker_core.training.drawn_world.varied_faults import GRAINS
 
-DAMAGED, WORN, FIRST = 0.7, 0.5, 0.15  # Shares of pictures that are damaged and worn, and of scenes of the first world
+DAMAGED, WORN = 0.7, 0.5  # Shares of pictures that are damaged and worn
+FIRST, NO_THING = 0.15, 0.25  # Shares of scenes of the first world, and of the others that show no thing
 LEAST_QUALITY, BEST_QUALITY = 55, 95  # Of the JPEG that stands for what a codec leaves
 NEW_SCENES, KEPT_SCENES, LOOKS = 3, 5000, 4  # Scenes that a batch brings, those that are drawn from, frames of each
 SERIES = 10**6  # Batches that go on from one another; the next series begins with new scenes
@@ -62,7 +63,7 @@ def picture_batch(number: int, size: int, world: WorldOptions) -> PictureBatch:
 def _looks(number: int, world: WorldOptions) -> list[tuple[Picture, FrameFacts]]:
     """LOOKS frames of scene `number`, without damage to the picture, and what they show."""
     rng = np.random.default_rng((2, number))
-    pair = draw_pair(SCENES_FROM + number, FIRST_WORLD if rng.random() < FIRST else world)
+    pair = draw_pair(SCENES_FROM + number, FIRST_WORLD if rng.random() < FIRST else replace(world, no_thing=NO_THING))
     scene = replace(pair.first if number % 2 else pair.second, picture_fault=None)
     renderer = SceneRenderer(scene, SIDE)
     indices = rng.choice(FRAMES, LOOKS, replace=False).tolist()
@@ -72,6 +73,7 @@ def _looks(number: int, world: WorldOptions) -> list[tuple[Picture, FrameFacts]]
 def _damaged(look: tuple[Picture, FrameFacts], rng: np.random.Generator) -> tuple[Picture, NDArray[Any]]:
     """The frame, mirrored, damaged and worn at random, and the codes of its tokens."""
     picture, facts = _mirrored(*look) if rng.random() < 0.5 else look
+    prints = fingerprints(picture)  # Whatever happens to the picture: motion is read from them
     if rng.random() < DAMAGED:
         facts = replace(facts, state=str(rng.choice(STATES[1:])))
         strength = rng.uniform(FAINTEST, 1)
@@ -85,7 +87,7 @@ def _damaged(look: tuple[Picture, FrameFacts], rng: np.random.Generator) -> tupl
         coded = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
         picture = np.asarray(cv2.imdecode(coded, cv2.IMREAD_COLOR), np.uint8)
     codes = np.repeat(encode_facts(facts)[None], TOKENS, axis=0)
-    codes[:, PARTS["fingerprint"]] = fingerprints(picture)
+    codes[:, PARTS["fingerprint"]] = prints
     return picture, codes
 
 

@@ -12,6 +12,7 @@ from PIL import Image, UnidentifiedImageError
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.drawn_world.rendering.solids import Floats
 from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, SIDE, VARIANTS, Pixels, texture, value_noise
+from vrthinker_core.training.drawn_world.rendering.tone import Tone
 
 PHOTO = "photo"  # What a photograph is called as a ground
 CLOUDS = 24  # Procedural pictures that stand in for photographs
@@ -47,6 +48,7 @@ class FlatView:
     stretch: float = 1.0  # Width by height of what is seen: a judge gets every picture squashed to a square
     sway: float = 0.0  # How far a hand that is not quite still moves the camera
     mover: Mover | None = None
+    tone: Tone | None = None  # Of all that is seen
 
     @property
     def pace(self) -> tuple[float, float, float]:
@@ -108,7 +110,7 @@ class FlatRenderer:
         """Resize the picture so that a pixel of it is one of the view at the start."""
         self._view, self._size = view, size
         self._picture = _at_scale(view, size)
-        self._patch = _patch(view.mover, view.photos, size) if view.mover else None
+        self._patch = _patch(view, view.mover, size) if view.mover else None
 
     def render(self, time: float, sideways: float) -> Pixels:
         """The picture at `time` (0..1), `sideways` away from the camera's path: RGB [size, size, 3]."""
@@ -144,17 +146,20 @@ def _at_scale(view: FlatView, size: int) -> Pixels:
     height, width = whole.shape[:2]
     factor = size / (view.side * min(height, width))
     shape = max(1, round(width * factor / view.stretch)), max(1, round(height * factor))
-    return np.asarray(cv2.resize(whole, shape, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC), np.uint8)
+    scaled = np.asarray(cv2.resize(whole, shape, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_CUBIC), np.uint8)
+    return view.tone.apply(scaled, size) if view.tone else scaled
 
 
-def _patch(mover: Mover, photos: Path | None, size: int) -> Pixels:
+def _patch(view: FlatView, mover: Mover, size: int) -> Pixels:
     """The mover's colours, and in a fourth channel how much it covers: [side, side, 4]."""
-    whole, side = picture(PHOTO, mover.number, photos), max(2, round(mover.size * size))
+    whole, side = picture(PHOTO, mover.number, view.photos), max(2, round(mover.size * size))
     shorter = min(whole.shape[:2]) // 2
-    colours = cv2.resize(whole[shorter // 2 : shorter // 2 + shorter, :shorter], (side, side), interpolation=cv2.INTER_AREA)
+    part = whole[shorter // 2 : shorter // 2 + shorter, :shorter]
+    colours = np.asarray(cv2.resize(part, (side, side), interpolation=cv2.INTER_AREA), np.uint8)
+    colours = view.tone.apply(colours, size) if view.tone else colours
     line = np.linspace(-1, 1, side, dtype=np.float32)
     cover = np.clip((1 - np.hypot(line[:, None], line[None] * np.float32(1.3))) * 6, 0, 1) * 255
-    return np.concatenate([np.asarray(colours, np.uint8), cover.astype(np.uint8)[..., None]], -1)
+    return np.concatenate([colours, cover.astype(np.uint8)[..., None]], -1)
 
 
 def _read(path: Path) -> Pixels:

@@ -1,0 +1,46 @@
+"""The tone of a picture: contrast, light, colour and sharpness of cameras and films, none of which is damage."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from vrthinker_core.training.drawn_world.rendering.damage import REFERENCE_SIDE
+from vrthinker_core.training.drawn_world.rendering.textures import Pixels
+
+AS_IT_IS = 1 / 3  # Share of pictures whose tone is left alone
+MEAN_LEVELS = 55, 200  # Display levels of the mean of the others: beyond them a picture would look dark or bright
+_GREY = np.array([0.299, 0.587, 0.114], np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Tone:
+    """What is done to the pixels of a picture."""
+
+    mean: float  # Display level about which the contrast grows or falls
+    contrast: float  # Factor; much of it clips the brightest and the darkest, as films do
+    saturation: float  # Factor, from 0 (grey)
+    sharpness: float  # How much of what a slight blur would take away is added
+
+    def apply(self, picture: Pixels, grain: float) -> Pixels:
+        """The picture RGB [h, w, 3] in this tone. `grain`: pixels of a side of what is seen at once."""
+        pixels: NDArray[Any] = picture.astype(np.float32)
+        blurred = cv2.GaussianBlur(pixels, (0, 0), grain / REFERENCE_SIDE)
+        pixels = pixels + np.float32(self.sharpness) * (pixels - blurred)
+        grey = (pixels @ _GREY)[..., None]
+        pixels = grey + np.float32(self.saturation) * (pixels - grey)
+        toned: Pixels = np.clip((pixels - pixels.mean()) * np.float32(self.contrast) + np.float32(self.mean), 0, 255).astype(
+            np.uint8
+        )
+        return toned
+
+
+def draw_tone(rng: np.random.Generator) -> Tone | None:
+    """A random tone; None leaves the picture as it is."""
+    if rng.random() < AS_IT_IS:
+        return None
+    contrast = math.exp(rng.uniform(-0.5, 0.9))
+    return Tone(rng.uniform(*MEAN_LEVELS), contrast, rng.uniform(0.0, 1.8), max(0.0, rng.uniform(-0.7, 1.5)))
