@@ -1,14 +1,15 @@
 """Every check of the project: `python -m tests [pytest arguments]`.
 
-Style, types, the direction of imports, then the tests, in one process more than there are processors, for many tests wait (`-n 0`
-for one process, as a debugger needs it); says at the end which tests were left out and why. Exit status 0 only when all of them
-passed.
+Style and the direction of imports, then the tests, in one process more than there are processors, for many tests wait (`-n 0` for
+one process, as a debugger needs it), and the types meanwhile; says which tests were left out and why. Exit status 0 only when all
+of them passed.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vrthinker_core.cpus import cpu_count
@@ -20,21 +21,31 @@ LINT_IMPORTS = (sys.executable, "-c", "from importlinter.cli import lint_imports
 CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("style", (*PYTHON, "ruff", "check", "--no-cache", ".")),
     ("format", (*PYTHON, "ruff", "format", "--no-cache", "--check", ".")),
-    ("types", (*PYTHON, "mypy", "--no-incremental", "vrthinker_core", "app.py")),
     ("imports", LINT_IMPORTS),
 )
+TYPES = (*PYTHON, "mypy", "--no-incremental", "vrthinker_core", "app.py")
 
 
 def main(arguments: list[str]) -> int:
     """Run everything, also after a failure; gives the exit status."""
-    failed = [name for name, command in CHECKS if not _passes(name, command)]
-    if failed:
-        print(f"\nfailed before the tests: {', '.join(failed)}", flush=True)
-    # A process takes tests that stand together, so that a module's server mostly starts once, and the idle one takes over from the
-    # other in the end.
-    shared = ("-n", str(min(cpu_count() + 1, 4)), "--dist", "worksteal")
-    tests = subprocess.run((*PYTHON, "pytest", "-rs", *shared, *arguments), cwd=ROOT, check=False).returncode
-    return tests or int(bool(failed))
+    with ThreadPoolExecutor(1) as pool:
+        types = pool.submit(_types)  # They take a minute of one processor, while the tests often wait
+        failed = [name for name, command in CHECKS if not _passes(name, command)]
+        if failed:
+            print(f"\nfailed before the tests: {', '.join(failed)}", flush=True)
+        # A process takes tests that stand together, so that a module's server mostly starts once, and the idle one takes over from
+        # the other in the end.
+        shared = ("-n", str(min(cpu_count() + 1, 4)), "--dist", "worksteal")
+        tests = subprocess.run((*PYTHON, "pytest", "-rs", *shared, *arguments), cwd=ROOT, check=False).returncode
+        status, said = types.result()
+    print(f"== types\n{said}", flush=True)
+    return tests or status or int(bool(failed))
+
+
+def _types() -> tuple[int, str]:
+    """The exit status of the type checker, and what it says."""
+    done = subprocess.run(TYPES, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout
 
 
 def _passes(name: str, command: tuple[str, ...]) -> bool:

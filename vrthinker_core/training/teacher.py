@@ -74,10 +74,13 @@ def run_teacher(
 
 
 def scripted_teacher(pairs: DrawnPairSet, write: WriteReplies, protocols: Sequence[ProtocolName]) -> BackendOfPair:
-    """The teacher of drawn pairs: for each a script that `write` makes from all that is known of it, in each protocol in turn."""
+    """The teacher of drawn pairs: for each a script that `write` makes from all that is known of it.
+
+    `protocols`: of each of the pairs' grids, in their order.
+    """
 
     def of_pair(number: int) -> ScriptedBackend:
-        protocol = protocols[number % len(protocols)]
+        protocol = protocols[pairs.grid_number(number)]
         return ScriptedBackend(write(pairs.drawn(number), protocol), protocol, SCRIPTED_TEACHER)
 
     return of_pair

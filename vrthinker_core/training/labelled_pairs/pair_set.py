@@ -68,8 +68,12 @@ class DrawnPairSet:
     def pair(self, number: int) -> LabelledPair:
         """The pair of a number from 0 on."""
         drawn = self.drawn(number)
-        clips = DrawnClips(drawn, self.frame_size, self.grids[number % len(self.grids)])
+        clips = DrawnClips(drawn, self.frame_size, self.grids[self.grid_number(number)])
         return LabelledPair(drawn.prompt, drawn.verdict, clips, number)
+
+    def grid_number(self, number: int) -> int:
+        """Which of the grids the pair of a number has: pairs take them in turn."""
+        return number % len(self.grids)
 
     def drawn(self, number: int) -> DrawnPair:
         """The same pair with all that is known of it."""
