@@ -12,7 +12,8 @@ from vrthinker_core.training.drawn_world.rendering.damage import REFERENCE_SIDE
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 
 AS_IT_IS = 1 / 3  # Share of pictures whose tone is left alone
-MEAN_LEVELS = 55, 200  # Display levels of the mean of the others: beyond them a picture would look dark or bright
+SOFT_LEVELS, HARD_LEVELS = (90, 205), (45, 155)
+"""Display levels of the mean of pictures of less contrast and of more: beyond them one would look damaged."""
 _GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
@@ -43,4 +44,5 @@ def draw_tone(rng: np.random.Generator) -> Tone | None:
     if rng.random() < AS_IT_IS:
         return None
     contrast = math.exp(rng.uniform(-0.5, 0.9))
-    return Tone(rng.uniform(*MEAN_LEVELS), contrast, rng.uniform(0.0, 1.8), max(0.0, rng.uniform(-0.7, 1.5)))
+    levels = HARD_LEVELS if contrast > 1 else SOFT_LEVELS
+    return Tone(rng.uniform(*levels), contrast, rng.uniform(0.0, 1.8), max(0.0, rng.uniform(-0.7, 1.5)))
