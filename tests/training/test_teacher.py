@@ -44,7 +44,7 @@ def write_replies(drawn: DrawnPair, protocol: ProtocolName) -> Sequence[str]:
     return look(drawn.seed % 128), answer(drawn.verdict.labels)
 
 
-SCRIPTED = scripted_teacher(PAIRS, write_replies, ["paired"])
+SCRIPTED = scripted_teacher(PAIRS, write_replies)
 
 
 def test_a_teacher_that_knows_the_truth_is_kept_whole(tmp_path: Path) -> None:

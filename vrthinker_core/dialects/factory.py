@@ -37,6 +37,11 @@ def frame_layout(dialect: Dialect) -> FrameLayout:
     return FrameLayout(dialect.grid, dialect.sizing(True), dialect.sizing(False), dialect.opening_refs)
 
 
+def frame_layouts(settings: Settings, protocols: Sequence[ProtocolName]) -> dict[ProtocolName, FrameLayout]:
+    """Those of the protocols, in their order."""
+    return {protocol: frame_layout(make_dialect(settings, protocol)) for protocol in protocols}
+
+
 def with_defaults(settings: Settings, dialect: Dialect) -> Settings:
     """`settings` with the dialect's own value wherever nothing was chosen."""
     own_window: int | Literal["all"] = "all" if dialect.window is None else dialect.window

@@ -13,7 +13,7 @@ from vrthinker_core.batch import stream_one_by_one
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol
-from vrthinker_core.types import ClipInfo, Frame, FrameRef, Run, Settings, StopReason, Thumbnail, Turn, Verdict
+from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Run, Settings, StopReason, Thumbnail, Turn, Verdict
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Message
@@ -42,6 +42,7 @@ class LabelledPair:
     truth: Verdict
     source: FrameSource = field(repr=False)
     seed: int = 0  # Tells pairs apart where replies are sampled
+    protocol: ProtocolName | None = None  # That its frames are of, and its rollouts speak where the settings leave it open
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,8 @@ class OpenRollout:
 
     def __init__(self, pair: LabelledPair, judge: JudgeDescription, settings: Settings) -> None:
         self._pair, self._judge = pair, judge
-        dialect = make_dialect(settings, chosen_protocol(settings, judge.protocols))
+        own = (pair.protocol,) if pair.protocol else judge.protocols
+        dialect = make_dialect(settings, chosen_protocol(settings, own))
         self._settings = with_defaults(settings, dialect)
         follows = judge.follows_instructions
         self.deliberation = Deliberation(pair.prompt, dialect, self._settings, pair.source, follows_instructions=follows)

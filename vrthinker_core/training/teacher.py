@@ -73,14 +73,11 @@ def run_teacher(
                 yield outcome
 
 
-def scripted_teacher(pairs: DrawnPairSet, write: WriteReplies, protocols: Sequence[ProtocolName]) -> BackendOfPair:
-    """The teacher of drawn pairs: for each a script that `write` makes from all that is known of it.
-
-    `protocols`: of each of the pairs' grids, in their order.
-    """
+def scripted_teacher(pairs: DrawnPairSet, write: WriteReplies) -> BackendOfPair:
+    """The teacher of drawn pairs: for each a script that `write` makes from all that is known of it, in the pair's protocol."""
 
     def of_pair(number: int) -> ScriptedBackend:
-        protocol = protocols[pairs.grid_number(number)]
+        protocol = pairs.protocol(number) or "paired"
         return ScriptedBackend(write(pairs.drawn(number), protocol), protocol, SCRIPTED_TEACHER)
 
     return of_pair

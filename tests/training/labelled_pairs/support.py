@@ -6,12 +6,11 @@ import csv
 from pathlib import Path
 
 from tests.support.small_clips import write_clip
-from vrthinker_core.dialects import make_dialect
-from vrthinker_core.dialects.factory import frame_layout
+from vrthinker_core.dialects.factory import frame_layouts
+from vrthinker_core.training.labelled_pairs.video_pairs import Layouts
 from vrthinker_core.types import Settings
-from vrthinker_core.types.geometry import FrameLayout
 
-PAIRED: FrameLayout = frame_layout(make_dialect(Settings(), "paired"))
+PAIRED: Layouts = frame_layouts(Settings(), ("paired",))
 COLUMNS = ("video1", "video2", "prompt", "TA", "VQ", "MQ", "OA")
 
 

@@ -68,7 +68,7 @@ def test_a_rollout_over_files_is_sent_what_the_product_sends(table: Path) -> Non
 def test_many_pairs_in_turn_leave_no_process_behind(table: Path) -> None:
     videos = [row.videos for row in read_dataset("csv", table)]
     pids: set[int] = set()
-    with OpenClips(PAIRED, most=2) as clips:
+    with OpenClips(PAIRED["paired"], most=2) as clips:
         sources = [ClipFrames(each, clips) for each in videos]
         assert clips.open_pairs == 0, "nothing is opened before a frame is asked for"
         pictures = [[frame.rgb for frame in source(REFS)] for source in sources]
@@ -88,7 +88,7 @@ def test_many_pairs_in_turn_leave_no_process_behind(table: Path) -> None:
 def test_a_video_that_cannot_be_read_is_named_and_the_others_go_on(table: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.mp4"
     broken.write_bytes((table.parent / "0a.mp4").read_bytes()[:300])
-    with OpenClips(PAIRED) as clips:
+    with OpenClips(PAIRED["paired"]) as clips:
         with pytest.raises(VideoError, match=r"Video 2: broken\.mp4"):
             clips.frames(VideoPair("p", table.parent / "0a.mp4", broken), REFS)
         assert clips.open_pairs == 0

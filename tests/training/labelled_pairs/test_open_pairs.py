@@ -135,7 +135,9 @@ def test_a_persons_label_counts_before_any_judges_and_judges_who_differ_say_noth
 
 
 def test_drawn_pairs_are_named_by_their_seed() -> None:
-    assert open_pairs("drawn:12", PAIRED) == DrawnPairSet(12)
+    opened = open_pairs("drawn:12", PAIRED)
+    assert isinstance(opened, DrawnPairSet)
+    assert (opened.drawn(3), opened.protocol(3)) == (DrawnPairSet(12).drawn(3), "paired")
     with pytest.raises(BadInput, match="no seed"):
         open_pairs("drawn:x", PAIRED)
 

@@ -29,8 +29,7 @@ def teacher(
     Every run is kept as a trace as it ends. Calling the command again goes on where it stopped.
     """
     from vrthinker_core.backends.factory import default_choice, open_backend
-    from vrthinker_core.dialects import make_dialect
-    from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
+    from vrthinker_core.dialects.factory import chosen_protocol, frame_layouts
     from vrthinker_core.training.filters import report_outcomes
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
     from vrthinker_core.training.rows.outcome_file import read_outcomes
@@ -40,8 +39,7 @@ def teacher(
         raise BadInput(f"--samples {samples} makes no run: give a number from 1 up.")
     choice = judge or default_choice()
     backend = open_backend(choice)
-    layout = frame_layout(make_dialect(settings, chosen_protocol(settings, backend.protocols)))
-    pair_set = open_pairs(data, layout)
+    pair_set = open_pairs(data, frame_layouts(settings, (chosen_protocol(settings, backend.protocols),)))
     numbers = range(_how_many(pair_set, pairs))
     job = TeacherJob(choice, data, settings, samples)
     with stop_on_signal() as stopped, progress("runs") as advance:

@@ -8,6 +8,7 @@ from vrthinker_core.errors import BadInput
 if TYPE_CHECKING:
     from vrthinker_core.training.labelled_pairs.pair_set import PairSet
     from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
+    from vrthinker_core.training.labelled_pairs.video_pairs import Layouts
     from vrthinker_core.training.run.config import TrainConfig
     from vrthinker_core.training.run.run_folder import TrainingRun
     from vrthinker_core.training.stages.cold_start import Teacher
@@ -26,11 +27,10 @@ def resolved_model(model: str) -> str:
 
 def open_training_data(run: "TrainingRun", config: "TrainConfig", teacher: str | None) -> "TrainingData":
     """The pairs, and what the cold start learns from. Raises BadInput and CheckpointError before a weight is read."""
-    from vrthinker_core.dialects import make_dialect
-    from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
-    from vrthinker_core.training.base.model.vocabulary import PROTOCOLS
+    from vrthinker_core.dialects.factory import frame_layouts
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
     from vrthinker_core.training.labelled_pairs.ready_runs import taught_pairs
+    from vrthinker_core.training.stages.grpo import chosen_engine
     from vrthinker_core.training.stages.pipeline import TrainingData
 
     if run.stage == "base":
@@ -38,17 +38,28 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig", teacher: str |
     if teacher is None and run.data.partition(":")[0] in ("drawn", "drawn2") and run.stage in ("cold-start", "all"):
         teacher = SCRIPTED  # nobody knows these pairs better
     ready = _ready_runs(run, teacher)
-    protocols = _protocols(resolved_model(run.model)) if run.model else ()
+    protocols = _protocols(run, config)
     if ready is not None and run.stage == "cold-start":
         return TrainingData(run.data, None, ready=ready)
-    protocol = chosen_protocol(config.settings, protocols)
-    pairs = open_pairs(taught_pairs(run.data), frame_layout(make_dialect(config.settings, protocol)))
-    spoken = protocols or PROTOCOLS if config.settings.protocol == "auto" else (protocol,)
-    return TrainingData(run.data, pairs, _teacher(teacher, pairs, spoken) if teacher is not None else None, ready)
+    alone = (
+        protocols[:1] if run.stage in ("grpo", "all") and chosen_engine(config) == "trl" else protocols
+    )  # TRL reads one's replies
+    pairs = open_pairs(taught_pairs(run.data), frame_layouts(config.settings, alone))
+    taught = None if teacher is None else _teacher(teacher, pairs, frame_layouts(config.settings, protocols))
+    return TrainingData(run.data, pairs, taught, ready)
 
 
-def _protocols(model: str) -> "tuple[ProtocolName, ...]":
-    """Those of a checkpoint whose files are all there. Raises CheckpointError."""
+def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName, ...]":
+    """Those that are trained: the one of the settings, or all that the model was made for. Raises CheckpointError."""
+    from vrthinker_core.dialects.factory import chosen_protocol
+    from vrthinker_core.training.base.model.vocabulary import PROTOCOLS
+
+    known = _spoken(resolved_model(run.model)) if run.model else PROTOCOLS
+    return known if known and config.settings.protocol == "auto" else (chosen_protocol(config.settings, known),)
+
+
+def _spoken(model: str) -> "tuple[ProtocolName, ...]":
+    """What a checkpoint speaks whose files are all there. Raises CheckpointError."""
     from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
     from vrthinker_core.backends.local.checkpoint.marker import read_marker
 
@@ -72,19 +83,17 @@ def _ready_runs(run: "TrainingRun", teacher: str | None) -> "ReadyRuns | None":
     return ready
 
 
-def _teacher(name: str, pairs: "PairSet", protocols: "tuple[ProtocolName, ...]") -> "Teacher":
+def _teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     """The scripted one speaks all these protocols in turn."""
     from vrthinker_core.backends import open_backend
-    from vrthinker_core.dialects import make_dialect
     from vrthinker_core.training.drawn_teacher.replies import write_lesson
     from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
     from vrthinker_core.training.stages.cold_start import Teacher
     from vrthinker_core.training.teacher import scripted_teacher
-    from vrthinker_core.types import Settings
 
     if name != SCRIPTED:
         return Teacher(name, open_backend(name))
     if not isinstance(pairs, DrawnPairSet):
         raise BadInput("The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another --teacher.")
-    own = replace(pairs, grids=tuple(make_dialect(Settings(), protocol).grid for protocol in protocols))
-    return Teacher(name, scripted_teacher(own, write_lesson, protocols), own)
+    own = replace(pairs, grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items()))
+    return Teacher(name, scripted_teacher(own, write_lesson), own)

@@ -14,23 +14,22 @@ from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, draw_pair
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.labelled_pairs.row_file import read_row_file
 from vrthinker_core.training.labelled_pairs.traced_pairs import read_traced_pairs
-from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
-from vrthinker_core.types.geometry import FrameLayout
+from vrthinker_core.training.labelled_pairs.video_pairs import Layouts, VideoPairSet
 
 CHOICES = "drawn:SEED, drawn2:SEED[:PHOTOS], KIND:PATH, or a path whose kind is seen from it"
 READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {**DATASETS, "rows": read_row_file, "traces": read_traced_pairs}
 """By the word for KIND."""
 
 
-def open_pairs(data: str, layout: FrameLayout) -> PairSet:
-    """The pair set of `data`, one of `CHOICES`; `layout`: of the dialect that is trained.
+def open_pairs(data: str, layouts: Layouts) -> PairSet:
+    """The pair set of `data`, one of `CHOICES`; `layouts`: of the protocols that are trained, which pairs take in turn.
 
     Raises BadInput where nothing can be read, a video is missing, a label is none, or no pair has one.
     """
     kind, _, rest = data.partition(":")
     if kind in ("drawn", "drawn2"):
-        return replace(_drawn_pairs(kind, rest), grids=(layout.grid,))
-    return VideoPairSet(read_pairs(data), layout)
+        return replace(_drawn_pairs(kind, rest), grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items()))
+    return VideoPairSet(read_pairs(data), layouts)
 
 
 def _drawn_pairs(kind: str, rest: str) -> DrawnPairSet:

@@ -13,7 +13,7 @@ from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import TRAINING_SEEDS, DrawnPair, draw_pair
 from vrthinker_core.training.drawn_world.video_files import FRAME_RATE
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.types import ClipInfo, Frame, FrameRef, Side
+from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Side
 from vrthinker_core.types.geometry import Grid
 
 
@@ -58,7 +58,8 @@ class DrawnPairSet:
     seed: int  # Sets of other seeds have other pairs
     frame_size: int = 112  # Pixels per side of a frame
     draw: Callable[[int], DrawnPair] = draw_pair  # Gives the drawn pair of a seed
-    grids: tuple[Grid, ...] = (EVERY_FRAME,)  # Which frame a slot is: of pair number 0, 1 and so on, then again from the first
+    grids: tuple[tuple[ProtocolName | None, Grid], ...] = ((None, EVERY_FRAME),)
+    """The protocols that pairs speak, which they take in turn (None leaves it to the judge), and which frame a slot is in each."""
 
     @property
     def size(self) -> None:
@@ -68,12 +69,12 @@ class DrawnPairSet:
     def pair(self, number: int) -> LabelledPair:
         """The pair of a number from 0 on."""
         drawn = self.drawn(number)
-        clips = DrawnClips(drawn, self.frame_size, self.grids[self.grid_number(number)])
-        return LabelledPair(drawn.prompt, drawn.verdict, clips, number)
+        protocol, grid = self.grids[number % len(self.grids)]
+        return LabelledPair(drawn.prompt, drawn.verdict, DrawnClips(drawn, self.frame_size, grid), number, protocol)
 
-    def grid_number(self, number: int) -> int:
-        """Which of the grids the pair of a number has: pairs take them in turn."""
-        return number % len(self.grids)
+    def protocol(self, number: int) -> ProtocolName | None:
+        """That of the pair of a number."""
+        return self.grids[number % len(self.grids)][0]
 
     def drawn(self, number: int) -> DrawnPair:
         """The same pair with all that is known of it."""

@@ -88,7 +88,8 @@ def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[Entry]:
     first = next((file.trace for _, file in read_traces([folder / "traces"]) if isinstance(file, TraceFile)), None)
     if first is None:
         return
-    pairs = open_pairs(_job_data(folder), frame_layout(run_dialect(first)))
+    dialect = run_dialect(first)
+    pairs = open_pairs(_job_data(folder), {dialect.name: frame_layout(dialect)})
     if hasattr(pairs, "close"):
         videos.callback(pairs.close)
     yield from kept_rollouts(folder, pairs, keep_tokens=False)

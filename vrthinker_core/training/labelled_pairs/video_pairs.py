@@ -1,23 +1,30 @@
 """Pairs of video files with their labels, from any layout that is read here, as a pair set."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.progress import count
+
+Layouts = Mapping[ProtocolName, FrameLayout]
+"""Which frames each protocol asks for."""
 
 
 class VideoPairSet(AbstractContextManager["VideoPairSet"]):
     """A pair set over video files. Whoever makes one closes it."""
 
-    def __init__(self, rows: Sequence[EvaluationPair], layout: FrameLayout) -> None:
-        """`layout`: of the dialect that is trained. Raises BadInput where a row cannot be used, or none has a label."""
+    def __init__(self, rows: Sequence[EvaluationPair], layouts: Layouts) -> None:
+        """`layouts`: of the protocols that are trained, which rows take in turn.
+
+        Raises BadInput where a row cannot be used, or none has a label.
+        """
         self.rows = labelled_rows(rows)
-        self._clips = OpenClips(layout)
+        self._clips = [(protocol, OpenClips(layout)) for protocol, layout in layouts.items()]
 
     @property
     def size(self) -> int:
@@ -29,11 +36,13 @@ class VideoPairSet(AbstractContextManager["VideoPairSet"]):
         if not 0 <= number < len(self.rows):
             raise IndexError(number)
         row = self.rows[number]
-        return LabelledPair(row.prompt, row.labels, ClipFrames(row.videos, self._clips), number)
+        protocol, clips = self._clips[number % len(self._clips)]
+        return LabelledPair(row.prompt, row.labels, ClipFrames(row.videos, clips), number, protocol)
 
     def close(self) -> None:
         """Close all videos that are open."""
-        self._clips.close()
+        for _, clips in self._clips:
+            clips.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
