@@ -115,7 +115,7 @@ def draw_view(rng: np.random.Generator, options: WorldOptions) -> FlatView:
         number=int(rng.integers(VARIANTS if ground else photo_count(options.photos))),
         photos=options.photos,
         center=(rng.uniform(0.35, 0.65), rng.uniform(0.4, 0.6)),
-        side=rng.uniform(0.35, 0.75),
+        side=rng.uniform(0.35, 0.95),
         travel=(0.0, 0.0, 0.0) if still else (right, down, rng.uniform(-0.3, 0.3) if grows else 0.0),
         mirrored=bool(rng.random() < 0.5),
         stretch=float(rng.choice(STRETCHES)),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vrthinker_core.training.drawn_world.rendering.damage import REFERENCE_SIDE
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 
-AS_IT_IS = 1 / 3  # Share of pictures whose tone is left alone
+AS_IT_IS, FLAT = 1 / 3, 0.4  # Shares of pictures whose tone is left alone, and of the others that look as if they were drawn
 SOFT_LEVELS, HARD_LEVELS = (90, 205), (45, 155)
 """Display levels of the mean of pictures of less contrast and of more: beyond them one would look damaged."""
 _GREY = np.array([0.299, 0.587, 0.114], np.float32)
@@ -25,10 +25,13 @@ class Tone:
     contrast: float  # Factor; much of it clips the brightest and the darkest, as films do
     saturation: float  # Factor, from 0 (grey)
     sharpness: float  # How much of what a slight blur would take away is added
+    flatness: float = 0.0  # Display levels of detail that is smoothed away within edges, as in animation
 
     def apply(self, picture: Pixels, grain: float) -> Pixels:
         """The picture RGB [h, w, 3] in this tone. `grain`: pixels of a side of what is seen at once."""
         pixels: NDArray[Any] = picture.astype(np.float32)
+        if self.flatness:
+            pixels = cv2.bilateralFilter(pixels, 5, self.flatness, 2.0)
         blurred = cv2.GaussianBlur(pixels, (0, 0), grain / REFERENCE_SIDE)
         pixels = pixels + np.float32(self.sharpness) * (pixels - blurred)
         grey = (pixels @ _GREY)[..., None]
@@ -45,4 +48,6 @@ def draw_tone(rng: np.random.Generator) -> Tone | None:
         return None
     contrast = math.exp(rng.uniform(-0.5, 0.9))
     levels = HARD_LEVELS if contrast > 1 else SOFT_LEVELS
-    return Tone(rng.uniform(*levels), contrast, rng.uniform(0.0, 1.8), max(0.0, rng.uniform(-0.7, 1.5)))
+    saturation, sharpness = rng.uniform(0.0, 2.6), max(0.0, rng.uniform(-0.7, 1.5))
+    flatness = rng.uniform(20, 120) if rng.random() < FLAT else 0.0
+    return Tone(rng.uniform(*levels), contrast, saturation, sharpness, flatness)
