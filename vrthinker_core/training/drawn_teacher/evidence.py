@@ -63,8 +63,11 @@ class Evidence:
         return next((Flaw(frame.motion, frame.number) for frame in self.frames(side) if frame.motion in MOTION_FLAWS), None)
 
     def odd_frames(self, side: Side) -> list[SeenFrame]:
-        """Where the motion is doubtful, as long as no flaw of it was seen."""
-        return [] if self.motion_flaw(side) else [frame for frame in self.frames(side) if frame.motion == ODDLY]
+        """Where the motion is to be looked at closer: one frame alone shows a flaw, not of the first; or it is doubtful."""
+        flawed = [frame for frame in self.frames(side) if frame.motion in MOTION_FLAWS]
+        if flawed:
+            return flawed if len(flawed) == 1 and flawed[0] not in self.looks[0] else []
+        return [frame for frame in self.frames(side) if frame.motion == ODDLY]
 
     def settled(self, side: Side) -> bool:
         """Nothing that is still to be seen of this video can change a label."""

@@ -1,4 +1,4 @@
-"""Where the teacher looks next: coarsely between the first frames, then closer only where the motion was doubtful.
+"""Where the teacher looks next: coarsely between the first frames, then closer only where the motion was odd.
 
 It stops as soon as every flaw that could still decide is in sight.
 """
@@ -10,7 +10,7 @@ from vrthinker_core.training.drawn_teacher.evidence import Evidence
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.types import FrameRef, Side
 
-CLOSE = 6  # Frames from a doubtful frame to those that a closer look brings
+CLOSE = 6  # Frames from an odd frame to those that a closer look brings
 
 
 def next_indices(evidence: Evidence) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ def _middles(evidence: Evidence, side: Side) -> Iterable[FrameRef]:
 
 
 def _closer(evidence: Evidence) -> list[FrameRef]:
-    """Around the doubtful frames of each video that is not settled."""
+    """Around the odd frames of each video that is not settled."""
     grid = evidence.dialect.grid
     steps = max(1, round(CLOSE * grid.slots / FRAMES))
     found = []
