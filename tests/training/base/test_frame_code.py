@@ -16,16 +16,17 @@ from vrthinker_core.training.base.frames.frame_code import (
     STATES,
     basis,
     encode_facts,
-    fingerprints,
+    light_of,
     place_of,
-    print_change,
 )
-from vrthinker_core.training.base.frames.seen_frames import followed_place, seen_facts, view_change
+from vrthinker_core.training.base.frames.seen_frames import followed_place, seen_facts, view_light
 from vrthinker_core.training.drawn_world import facts, faults
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.rendering import damage, photographs, solids, textures
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import WorldOptions, draw_pair
+
+VIEWS = WorldOptions(second=True, no_thing=1.0)
 
 
 def test_it_has_a_number_for_every_word_of_the_world() -> None:
@@ -59,24 +60,26 @@ def test_the_facts_of_a_frame_can_be_read_from_its_code() -> None:
                 assert np.abs(inside - read).max() < 0.01
 
 
-def test_a_fingerprint_stays_as_it_is_in_another_light_and_with_another_contrast() -> None:
+def test_the_light_of_a_picture_stays_where_it_is_at_another_level_and_with_another_contrast() -> None:
     for seed in range(8):
-        view = draw_pair(seed, WorldOptions(second=True, no_thing=1.0)).first
+        view = draw_pair(seed, VIEWS).first
         picture = SceneRenderer(replace(view, picture_fault=None, motion_fault=None), 112).frame(40)
-        other = (picture * 0.6 + 40).astype(np.uint8)
-        assert print_change(fingerprints(picture), fingerprints(other)) < 0.15
-        assert print_change(fingerprints(picture), fingerprints(picture[::-1])) > 0.3
+        right, down = light_of(picture)
+        assert np.allclose(light_of((picture * 0.6 + 40).astype(np.uint8)), (right, down), atol=0.12)
+        assert np.allclose(light_of(picture[:, ::-1]), (1 - right, down), atol=1e-4)
 
 
-def test_a_view_changes_where_it_moves_and_not_where_it_stands_still() -> None:
-    world = WorldOptions(second=True, no_thing=1.0)
-    frozen = [scene for seed in range(60) for scene in draw_pair(seed, world).scenes.values() if _kind(scene) == "frozen"]
+def test_the_light_of_a_view_is_followed_and_stands_still_where_the_view_does() -> None:
+    frozen = [scene for seed in range(60) for scene in draw_pair(seed, VIEWS).scenes.values() if _kind(scene) == "frozen"]
     assert frozen
     for scene in frozen:
         window = scene.motion_fault.window if scene.motion_fault else range(0)
-        assert followed_place(scene, 40) is None
-        assert view_change(scene, window[0], window[-1]) == 0
-        assert view_change(replace(scene, motion_fault=None), 0, 127) > 0.05
+        assert followed_place(scene, window[0]) == followed_place(scene, window[-1]) == view_light(scene, window[0])
+        code = encode_facts(seen_facts(scene, window[0]))
+        read = [place_of(code[PARTS[axis]][None])[0] for axis in "xy"]
+        assert np.allclose(read, view_light(scene, window[0]), atol=0.01)
+        assert not code[PARTS["present"]].any()
+    assert view_light(draw_pair(0, WorldOptions(second=True, no_thing=0.0)).first, 40) is None
 
 
 def _kind(scene: Scene) -> str:

@@ -42,7 +42,7 @@ def test_a_gate_is_missed_below_its_share_and_where_nothing_was_read() -> None:
     figures = {"colour": 0.97, "shape": 0.95, "state": 1.0}
     assert missed_gates(figures, VisionGates()) == ["shape", "place"]
     assert missed_gates(figures, VisionGates(shape=0.95, place=0.0)) == []
-    assert missed_gates({"rare motion": 0.5}, LanguageGates(rare_motion=0.5, view_motion=0, damage=0, words=0)) == []
+    assert missed_gates({"rare motion": 0.5}, LanguageGates(rare_motion=0.5, damage=0, words=0)) == []
 
 
 def test_the_gates_of_a_run_are_those_that_its_parts_are_trained_to() -> None:

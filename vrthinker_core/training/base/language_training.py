@@ -168,19 +168,13 @@ def add_gradients(language: Any, parts: list[CodedBatch], pads: Tensor) -> float
 
 @torch.no_grad()
 def measure(language: Any, batches: list[CodedBatch], pads: Tensor, kinds: dict[str, Tensor]) -> dict[str, float]:
-    """Shares of learnt tokens of each kind that are predicted right.
-
-    "view motion" is rare motion where no thing can be followed, so that it is read from the picture as a whole.
-    """
-    right: dict[str, list[bool]] = {}
+    """Shares of learnt tokens of each kind that are predicted right."""
+    right: dict[str, list[bool]] = {name: [] for name in kinds}
     for batch in batches:
         logits, tokens, _ = predictions(language, batch, pads)
         correct = logits.argmax(-1) == tokens
-        before = batch.ids[:, :-1][batch.weights[:, 1:] > 0]
-        asked = {name: members[tokens] for name, members in kinds.items()}
-        asked["view motion"] = asked["rare motion"] & kinds["change"][before]
-        for name, chosen in asked.items():
-            right.setdefault(name, []).extend(correct[chosen].tolist())
+        for name, members in kinds.items():
+            right[name] += correct[members[tokens]].tolist()
     return {name: float(np.mean(each)) for name, each in right.items() if each}
 
 

@@ -28,7 +28,6 @@ CLASSES = {"colour": 1.0, "shape": 1.5, "state": 1.5, "count": 0.7, "ground": 0.
 """Parts of the code in which one number is 1, and the weights of their cross entropies."""
 PLACES = ("x", "y", "x 2", "y 2")
 PLACE_WEIGHT = 64.0  # Of their mean square: motion is read from steps of a few per cent of the picture
-PRINT_WEIGHT = 16.0  # Of the mean square of the fingerprints
 SHARPNESS = 8.0  # Of the cross entropy over numbers that are to be 0 and 1
 PLACE_ERROR = 0.03  # Of the picture: a place that is read with less is right
 
@@ -95,8 +94,6 @@ def code_loss(features: Tensor, batch: PictureBatch, directions: Tensor) -> Tens
     loss = 36 * F.mse_loss(features, target @ directions)
     numbers = torch.cat([torch.arange(SIZE)[PARTS[name]] for name in PLACES])
     loss = loss + PLACE_WEIGHT * ((read - wanted)[..., numbers] ** 2).mean()
-    prints = PARTS["fingerprint"]  # Each token has its own
-    loss = loss + PRINT_WEIGHT * ((features @ directions[prints].T - target[..., prints]) ** 2).mean()
     for name, weight in CLASSES.items():
         there = wanted[..., PARTS[name]].sum(-1) > 0
         if there.any():
@@ -108,23 +105,22 @@ def code_loss(features: Tensor, batch: PictureBatch, directions: Tensor) -> Tens
 @torch.no_grad()
 def measure(visual: Any, batches: list[PictureBatch], directions: Tensor) -> dict[str, float]:
     """Shares of frames whose parts are read right. Shapes count where the picture is clear."""
-    right: dict[str, list[bool]] = {name: [] for name in (*CLASSES, "place", "fingerprint")}
-    errors: list[float] = []
+    right: dict[str, list[bool]] = {name: [] for name in (*CLASSES, "place", "light")}
     for batch in batches:
         read = picture_features(visual, batch.patches).float() @ directions.T
-        errors += (read - batch.codes)[..., PARTS["fingerprint"]].abs().mean(-1).flatten().tolist()
         mean, wanted = read.mean(1), batch.codes[:, 0]
         for name in CLASSES:
             there = wanted[..., PARTS[name]].sum(-1) > 0
             if name.startswith("shape"):
                 there = there & (wanted[..., PARTS["state"].start] > 0)
             right[name] += (mean[..., PARTS[name]].argmax(-1) == wanted[..., PARTS[name]].argmax(-1))[there].tolist()
-        for name in ("x", "y"):
-            there = wanted[..., PARTS["present"].start] > 0
-            read_at, wanted_at = (place_of(each[there][:, PARTS[name]].numpy()) for each in (mean, wanted))
-            right["place"] += (np.abs(read_at - wanted_at) < PLACE_ERROR).tolist()
-    shares = {name: float(np.mean(each)) for name, each in right.items() if each}
-    return shares | {"fingerprint error": float(np.mean(errors))}
+        thing = wanted[..., PARTS["present"].start] > 0
+        for axis in ("x", "y"):
+            placed = wanted[..., PARTS[axis]].sum(-1) > 0
+            for name, there in (("place", placed & thing), ("light", placed & ~thing)):
+                read_at, wanted_at = (place_of(each[there][:, PARTS[axis]].numpy()) for each in (mean, wanted))
+                right[name] += (np.abs(read_at - wanted_at) < PLACE_ERROR).tolist()
+    return {name: float(np.mean(each)) for name, each in right.items() if each}
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.base.frames.seen_frames import followed_place, view_change
+from vrthinker_core.training.base.frames.seen_frames import followed_place
 from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES
 from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene
@@ -26,7 +26,6 @@ class SeenFrame:
     place: tuple[float, float] | None
     state: str
     motion: str
-    changes: tuple[float, ...] = ()  # Where no thing can be followed: against each of its neighbours, 0..1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +97,8 @@ class Evidence:
         position = indices.index(index)
         before = indices[position - 1 : position]
         after = indices[position + 1 : position + 2] if self.looks else []  # Of the first frames each follows the one before
-        neighbours = [*before, *after]
-        changes = tuple(view_change(scene, *sorted((index, other))) for other in neighbours) if scene.view else ()
-        number, state = self.dialect.frame_number(ref), scene.picture_state(index)
-        return SeenFrame(ref.side, number, index, place, state, motion_word(scene, index, neighbours), changes)
+        motion = motion_word(scene, index, [*before, *after])
+        return SeenFrame(ref.side, self.dialect.frame_number(ref), index, place, scene.picture_state(index), motion)
 
 
 def motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:

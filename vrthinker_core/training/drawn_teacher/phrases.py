@@ -1,6 +1,5 @@
 """The words of the teacher, in plain English. The small model's vocabulary has one token for each of them."""
 
-from collections.abc import Sequence
 from types import MappingProxyType
 
 from vrthinker_core.dialects.base import Dialect
@@ -21,10 +20,9 @@ MOTION_FLAWS = (HARDLY, JUMPS)
 SMOOTHLY = "moves smoothly"
 PLACE_STEP = 4  # Per cent between two places that can be written
 PLACES = tuple(range(0, 101, PLACE_STEP))
-CHANGES = (0, 2, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 100)
-"""Per cent by which a frame can be said to differ from another: finer where standing still is told from moving slowly."""
 
 ASKS, SHOWS, REAL_SCENE = "The prompt asks for", "Video {side} shows", " a real scene"
+AND_LIGHT = " and its light"  # Of a scene without a thing, what is followed
 BOTH_VIDEOS, ONE_LIST = "Video 1, then video 2: ", "Video 1, from #49 on video 2: "
 SO_FAR, SO_FAR_OF = "so far", "so far video {side}:"
 AS_ASKED, NOT_AS_ASKED, MISSING = ", as asked", ", not as asked", " none"
@@ -56,9 +54,9 @@ def better(label: int, *, settled: bool) -> str:
     return f", {BETTER[label]}{'' if settled else ' so far'}.\n"
 
 
-def entry(number: str, shown: str, state: str, motion: str) -> str:
-    """One frame in four words: its number, where the thing is or how all of it changed, picture and motion."""
-    return f"{number}{shown} {state}{f', {motion}' if motion else ''}; "
+def entry(number: str, place: tuple[float, float] | None, state: str, motion: str) -> str:
+    """One frame in four words: its number, where the thing or the light is, picture and motion."""
+    return f"{number}{where(place)} {state}{f', {motion}' if motion else ''}; "
 
 
 def where(place: tuple[float, float] | None) -> str:
@@ -67,12 +65,6 @@ def where(place: tuple[float, float] | None) -> str:
         return " with nothing to follow"
     across, down = (PLACE_STEP * min(max(round(25 * share), 0), 25) for share in place)
     return f" at {across}%,{down}%"
-
-
-def changed(changes: Sequence[float]) -> str:
-    """How far a frame without a thing to follow is from those around it that were seen, in per cent."""
-    nearest = [min(CHANGES, key=lambda known: abs(known - 100 * share)) for share in changes]
-    return " changed" + " and".join(f" {known}%" for known in nearest)
 
 
 def name_thing(colour: str, shape: str, count: int) -> str:
@@ -85,7 +77,7 @@ def name_thing(colour: str, shape: str, count: int) -> str:
 def all_phrases() -> tuple[str, ...]:
     """Everything that is to be one token, but for words and numbers that stand alone."""
     sides = (1, 2)
-    fixed = [ASKS, REAL_SCENE, BOTH_VIDEOS, ONE_LIST, SO_FAR, AS_ASKED, NOT_AS_ASKED, MAY_HIDE, MORE]
+    fixed = [ASKS, REAL_SCENE, AND_LIGHT, BOTH_VIDEOS, ONE_LIST, SO_FAR, AS_ASKED, NOT_AS_ASKED, MAY_HIDE, MORE]
     fixed += [
         "VQ: video 1",
         "MQ: video 1",
@@ -103,7 +95,6 @@ def all_phrases() -> tuple[str, ...]:
     fixed += [better(label, settled=settled) for label in range(3) for settled in (True, False)]
     entries = [f" {state}{f', {motion}' if motion else ''}; " for state in STATES for motion in MOTIONS]
     places = [f" at {place}%" for place in PLACES] + [f",{place}%" for place in PLACES] + [" with nothing", " to follow"]
-    places += [f"{start} {change}%" for start in (" changed", " and") for change in CHANGES]
     facts = [fact_name(key, number) for key in FACT_NAMES for number in (0, 1)]
     return (*fixed, *entries, *places, *facts)
 

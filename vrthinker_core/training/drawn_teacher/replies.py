@@ -130,8 +130,7 @@ def _why_more(evidence: Evidence) -> str:
 
 def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
     number = "video 2" if paired and frame.side is Side.SECOND else f"#{frame.number}"
-    shown = phrases.changed(frame.changes) if frame.changes else phrases.where(frame.place)
-    return phrases.entry(number, shown, frame.state, frame.motion)
+    return phrases.entry(number, frame.place, frame.state, frame.motion)
 
 
 def _state(evidence: Evidence, side: Side) -> str:

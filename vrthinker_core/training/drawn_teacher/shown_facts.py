@@ -18,7 +18,7 @@ def restate(wanted: SceneFacts) -> str:
 
 def describe(side: Side, shown: SceneFacts) -> str:
     """What a video shows."""
-    return phrases.SHOWS.format(side=int(side)) + (_named(shown) if _things(shown) else phrases.REAL_SCENE)
+    return phrases.SHOWS.format(side=int(side)) + (_named(shown) if _things(shown) else phrases.REAL_SCENE + phrases.AND_LIGHT)
 
 
 def compare_facts(pair: DrawnPair) -> str:

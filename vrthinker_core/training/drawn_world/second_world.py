@@ -41,7 +41,7 @@ class WorldOptions:
 
     second: bool = False  # The first world, of one solid each, is that of the judge that ships
     photos: Path | None = None  # A folder of photographs; procedural clouds stand in for them. For the second world, as all below
-    no_thing: float = 0.15  # Share of pairs in which a camera moves over a picture
+    no_thing: float = 0.2  # Share of pairs in which a camera moves over a picture
     two_things: float = 0.4  # Share of the other pairs
     photo_ground: float = 0.15  # Share of grounds that are a photograph
     free_prompt: float = 0.0  # Share of prompts that are drawn without regard to what most of the videos' facts are

@@ -129,7 +129,6 @@ class LanguageGates:
     """Least shares of tokens of unseen conversations that the language model of the base predicts right."""
 
     rare_motion: Share = 0.9  # Of frames that do not move on as usual
-    view_motion: Share = 0.8  # Of those without a thing to follow
     damage: Share = 0.95  # Of frames whose picture is damaged
     words: Share = 0.97  # Colours, shapes, counts and directions
 

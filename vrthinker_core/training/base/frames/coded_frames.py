@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from vrthinker_core.backends.local.text.chat_template import VisionItem
-from vrthinker_core.training.base.frames.frame_code import CELLS, PARTS, PRINT_DEVIATION, SIZE, TOKENS, encode_facts
-from vrthinker_core.training.base.frames.seen_frames import seen_facts, view_prints
+from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, TOKENS, encode_facts
+from vrthinker_core.training.base.frames.seen_frames import seen_facts
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
@@ -22,7 +22,7 @@ from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.geometry import Grid
 
-PLACE_NOISE, CELL_NOISE, GAIN_NOISE, NOISE, TOKEN_NOISE = 0.006, 0.06, 0.06, 0.05, 0.05
+PLACE_NOISE, GAIN_NOISE, NOISE, TOKEN_NOISE = 0.006, 0.06, 0.05, 0.05
 UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.08, 0.35)}
 """How often a class is unsure, and how much of it then goes to another at most."""
 RESTLESS = 0.3  # Share of frames at which a restless scene misbehaves
@@ -93,7 +93,6 @@ class PairCodes:
     def __init__(self, pair: DrawnPair, rng: np.random.Generator) -> None:
         self._pair, self._rng = pair, rng
         self._codes: dict[tuple[Side, int], NDArray[Any]] = {}
-        self._prints = {side: rng.normal(0, PRINT_DEVIATION, (TOKENS, CELLS**2)) for side in Side}
 
     def features(self, items: Sequence[VisionItem], directions: torch.Tensor) -> torch.Tensor:
         """What the tower might give for these images, (tokens, hidden)."""
@@ -111,12 +110,13 @@ class PairCodes:
     def _new_code(self, side: Side, index: int) -> NDArray[Any]:
         scene, rng = self._pair.scenes[side], self._rng
         facts = seen_facts(scene, index)
+        light = facts.light and (facts.light[0] + rng.normal(0, PLACE_NOISE), facts.light[1] + rng.normal(0, PLACE_NOISE))
         off = rng.normal(0, PLACE_NOISE, (len(facts.things), 2)).tolist()
         moved = tuple(
             None if thing is None else replace(thing, x=thing.x + right, y=thing.y + down)
             for thing, (right, down) in zip(facts.things, off, strict=True)
         )
-        code = encode_facts(replace(facts, things=moved))
+        code = encode_facts(replace(facts, things=moved, light=light))
         for name, (share, most) in UNSURE.items():
             for part in (PARTS[name], PARTS.get(f"{name} 2")):
                 if part is not None and code[part].any() and rng.random() < share:
@@ -124,10 +124,4 @@ class PairCodes:
                     code[part] *= 1 - given
                     code[part.start + rng.integers(part.stop - part.start)] += given
         codes = np.repeat(code[None], TOKENS, axis=0)
-        codes[:, PARTS["fingerprint"]] = self._fingerprint(side, index)
         return codes * rng.normal(1, GAIN_NOISE, (1, SIZE)) + rng.normal(0, NOISE, (1, SIZE))
-
-    def _fingerprint(self, side: Side, index: int) -> NDArray[Any]:
-        scene = self._pair.scenes[side]
-        prints = view_prints(replace(scene, picture_fault=None), index) if scene.view else self._prints[side]
-        return prints + self._rng.normal(0, CELL_NOISE, (TOKENS, CELLS**2))

@@ -1,11 +1,12 @@
 """The frame code: what the tower tells the language model of one frame, along fixed orthonormal directions.
 
 The vision tower is trained to emit it and the language model to read it. It is fixed, so both can be trained at the same time, the
-language model without a single picture. A frame takes four tokens. All four carry the facts, and each of them a fingerprint of its
-own quadrant, by which two frames can be compared that show no drawn thing at all.
+language model without a single picture. A frame takes four tokens, and all four carry the same facts. Where no drawn thing is to be
+seen, the place that is told of a frame is that of its light: all motion is read from places, because no model of this size learnt
+to compare two pictures by anything that is not written down.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cv2
@@ -25,14 +26,14 @@ GROUNDS = ("wood", "tiles", "grass", "sand", "marble", "photo")
 COUNTS = (1, 2, 3, 4)
 BUMPS = 14  # Numbers that say where a thing is along one axis
 BUMP_WIDTH = 0.085  # Standard deviation of a bump, as a share of the picture
-CELLS = 4  # Cells per side of a quadrant's fingerprint
-PRINT_DEVIATION = 0.5  # Of the numbers of a fingerprint
+CELLS = 8  # Per side of a picture in which its light is looked for
 LEAST_DEVIATION = 6.0  # Display levels: cells that differ by less are alike
+LIGHT_WEIGHT, LIGHT_STRETCH = 1.5, 2.2  # How much more a brighter cell weighs, and how far the light's way is stretched
 SEED = 7  # Of the basis
 
 _CENTRES = (np.arange(BUMPS) + 0.5) / BUMPS
 _SIZES = {
-    "colour": 8, "shape": 6, "state": 7, "ground": 6, "x": BUMPS, "y": BUMPS, "fingerprint": CELLS**2, "present": 1, "count": 4,
+    "colour": 8, "shape": 6, "state": 7, "ground": 6, "x": BUMPS, "y": BUMPS, "present": 1, "count": 4,
     "colour 2": 8, "shape 2": 6, "count 2": 4, "x 2": BUMPS, "y 2": BUMPS, "present 2": 1,
 }  # fmt: skip
 _STARTS = np.cumsum([0, *_SIZES.values()]).tolist()
@@ -57,6 +58,7 @@ class FrameFacts:
     """What one frame shows."""
 
     things: tuple[SeenThing | None, ...]  # At most two; None for one that is hidden or out of the picture
+    light: tuple[float, float] | None = field(default=None, kw_only=True)  # Where it is, in a scene without things
     state: str  # Of the picture: one of STATES
     ground: str
 
@@ -81,13 +83,15 @@ def place_of(numbers: Floats) -> Floats:
 
 
 def encode_facts(facts: FrameFacts) -> Floats:
-    """The code of a frame without its fingerprint, [SIZE]."""
+    """The code of a frame, [SIZE]."""
     code = np.zeros(SIZE, np.float32)
     code[PARTS["state"].start + STATES.index(facts.state)] = 1
     code[PARTS["ground"].start + GROUNDS.index(facts.ground)] = 1
     for suffix, thing in zip(("", " 2"), facts.things, strict=False):
         if thing is not None:
             _encode_thing(code, suffix, thing)
+    if facts.light is not None:
+        code[PARTS["x"]], code[PARTS["y"]] = (bumps(place) for place in facts.light)
     return code
 
 
@@ -98,17 +102,14 @@ def _encode_thing(code: Floats, suffix: str, thing: SeenThing) -> None:
     code[PARTS["present" + suffix]] = 1
 
 
-def fingerprints(picture: NDArray[np.uint8]) -> Floats:
-    """How much brighter each cell of each quadrant is than the picture, [TOKENS, CELLS ** 2] of a picture RGB [h, w, 3].
+def light_of(picture: NDArray[np.uint8]) -> tuple[float, float]:
+    """Where the light of a picture RGB [h, w, 3] is, 0..1 rightwards and downwards: the middle of its brighter cells.
 
-    Their standard deviation is PRINT_DEVIATION whatever the contrast and the light of the picture are, unless it shows nothing.
+    It is nearly the same whatever the contrast and the level of the picture are, and moves as all of it does.
     """
-    cells = cv2.resize(picture, (2 * CELLS, 2 * CELLS), interpolation=cv2.INTER_AREA).astype(np.float32).mean(-1)
-    even = (cells - cells.mean()) * (PRINT_DEVIATION / (cells.std() + LEAST_DEVIATION))
-    quadrants: Floats = even.reshape(2, CELLS, 2, CELLS).transpose(0, 2, 1, 3).reshape(TOKENS, CELLS**2)
-    return quadrants
-
-
-def print_change(before: Floats, after: Floats) -> float:
-    """How far two fingerprints are apart: 0 for the same picture, 1 for two that are nothing alike."""
-    return min(1.0, float(np.sqrt(((after - before) ** 2).mean() / 2)) / PRINT_DEVIATION)
+    cells = cv2.resize(picture, (CELLS, CELLS), interpolation=cv2.INTER_AREA).astype(np.float32).mean(-1)
+    weights = np.exp(LIGHT_WEIGHT * (cells - cells.mean()) / (cells.std() + LEAST_DEVIATION))
+    weights /= weights.sum()
+    middles = (np.arange(CELLS) + 0.5) / CELLS - 0.5
+    right, down = (float(np.clip(0.5 + LIGHT_STRETCH * (weights.sum(axis) @ middles), 0, 1)) for axis in (0, 1))
+    return right, down

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vrthinker_core.training.base.frames.frame_code import PARTS, STATES, TOKENS, FrameFacts, encode_facts, fingerprints
+from vrthinker_core.training.base.frames.frame_code import STATES, TOKENS, FrameFacts, encode_facts
 from vrthinker_core.training.base.frames.seen_frames import seen_facts
 from vrthinker_core.training.base.model.compiled_layers import to_patches
 from vrthinker_core.training.base.model.model_shape import SIDE
@@ -73,7 +73,6 @@ def _looks(number: int, world: WorldOptions) -> list[tuple[Picture, FrameFacts]]
 def _damaged(look: tuple[Picture, FrameFacts], rng: np.random.Generator) -> tuple[Picture, NDArray[Any]]:
     """The frame, mirrored, damaged and worn at random, and the codes of its tokens."""
     picture, facts = _mirrored(*look) if rng.random() < 0.5 else look
-    prints = fingerprints(picture)  # Whatever happens to the picture: motion is read from them
     if rng.random() < DAMAGED:
         facts = replace(facts, state=str(rng.choice(STATES[1:])))
         strength = rng.uniform(FAINTEST, 1)
@@ -86,12 +85,11 @@ def _damaged(look: tuple[Picture, FrameFacts], rng: np.random.Generator) -> tupl
         quality = int(rng.integers(LEAST_QUALITY, BEST_QUALITY + 1))
         coded = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
         picture = np.asarray(cv2.imdecode(coded, cv2.IMREAD_COLOR), np.uint8)
-    codes = np.repeat(encode_facts(facts)[None], TOKENS, axis=0)
-    codes[:, PARTS["fingerprint"]] = prints
-    return picture, codes
+    return picture, np.repeat(encode_facts(facts)[None], TOKENS, axis=0)
 
 
 def _mirrored(picture: Picture, facts: FrameFacts) -> tuple[Picture, FrameFacts]:
     """Left and right exchanged."""
     things = tuple(thing and replace(thing, x=1 - thing.x) for thing in facts.things)
-    return np.ascontiguousarray(picture[:, ::-1]), replace(facts, things=things)
+    light = facts.light and (1 - facts.light[0], facts.light[1])
+    return np.ascontiguousarray(picture[:, ::-1]), replace(facts, things=things, light=light)

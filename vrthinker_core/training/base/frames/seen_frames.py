@@ -3,12 +3,12 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from vrthinker_core.training.base.frames.frame_code import Floats, FrameFacts, SeenThing, fingerprints, print_change
+from vrthinker_core.training.base.frames.frame_code import FrameFacts, SeenThing, light_of
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 
-SMALL = 32  # Pixels per side of the pictures that fingerprints are taken of
-KEPT_SCENES, KEPT_PRINTS = 64, 1024
+SMALL = 32  # Pixels per side of the pictures in which the light of a view is looked for
+KEPT_SCENES, KEPT_PLACES = 64, 1024
 
 
 def seen_facts(scene: Scene, index: int) -> FrameFacts:
@@ -18,26 +18,23 @@ def seen_facts(scene: Scene, index: int) -> FrameFacts:
         None if place is None else SeenThing(thing.colour, thing.shape, thing.count, *place)
         for thing, place in zip(scene.facts.things, places, strict=True)
     )
-    return FrameFacts(things, scene.picture_state(index), scene.facts.ground)
+    return FrameFacts(things, scene.picture_state(index), scene.facts.ground, light=view_light(scene, index))
 
 
 def followed_place(scene: Scene, index: int) -> tuple[float, float] | None:
-    """Where in the picture the first thing is that can be seen; None where there is none."""
-    return next((place for place in scene.thing_positions(index) if place is not None), None)
+    """Where in the picture the first thing is that can be seen, or the light of a view; None where there is none."""
+    places = (*scene.thing_positions(index), view_light(scene, index))
+    return next((place for place in places if place is not None), None)
 
 
-def view_change(scene: Scene, before: int, after: int) -> float:
-    """How far a scene that shows no thing changes from one frame to another, 0..1, whatever is done to its picture."""
-    undamaged = replace(scene, picture_fault=None)
-    return print_change(view_prints(undamaged, before), view_prints(undamaged, after))
+def view_light(scene: Scene, index: int) -> tuple[float, float] | None:
+    """Where the light of a view is in frame `index`, whatever is done to its picture; None in a scene of things."""
+    return _light(replace(scene, picture_fault=None), index) if scene.view else None
 
 
-@lru_cache(maxsize=KEPT_PRINTS)
-def view_prints(scene: Scene, index: int) -> Floats:
-    """The fingerprints of frame `index` of a scene that shows no thing, and whose picture is not damaged."""
-    prints = fingerprints(_small_renderer(scene).frame(index))
-    prints.setflags(write=False)
-    return prints
+@lru_cache(maxsize=KEPT_PLACES)
+def _light(scene: Scene, index: int) -> tuple[float, float]:
+    return light_of(_small_renderer(scene).frame(index))
 
 
 @lru_cache(maxsize=KEPT_SCENES)

@@ -18,7 +18,6 @@ PATTERNS = {
     "entry": re.compile(rf" (?:{'|'.join(STATES)})(?:, [\w ]+)?; "),
     "words": re.compile(rf" (?:{_FACTS})s?"),
     "place": re.compile(r" at \d+%|,\d+%"),
-    "change": re.compile(r" (?:changed|and) \d+%"),  # Of a frame without a thing to follow, from those around it
     "asked": re.compile(rf"{phrases.AS_ASKED}|{phrases.NOT_AS_ASKED}"),
     "wrong": re.compile(rf"(?:{'|'.join(phrases.FACT_WORDS)}) wrong"),
     "state": re.compile(rf" (?:{_DAMAGE}|{_RARE}|{phrases.ODDLY}|{phrases.SMOOTHLY}|clear)"),  # Of a video so far
