@@ -14,12 +14,13 @@ from tokenizers import Tokenizer
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.errors import BadInput
 from vrthinker_core.training.base.conversations import describe, judge
 from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.picture_batches import picture_batch
 from vrthinker_core.training.base.half_training import Progress, is_over, missed_gates, rate_share
 from vrthinker_core.training.base.language_training import LanguageOptions, RowSource, add_gradients, predictions, train_language
-from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
+from vrthinker_core.training.base.model.base_checkpoint import begin_with, write_checkpoint
 from vrthinker_core.training.base.model.compiled_layers import language_hidden, picture_features, to_patches
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
 from vrthinker_core.training.base.model.vocabulary import control_ids, make_tokenizer
@@ -43,8 +44,8 @@ def tokenizer() -> Tokenizer:
     return make_tokenizer(["A red ball moves right across the sand.", "Video of two green cubes going away on marble."])
 
 
-def small_model(tokenizer: Tokenizer):  # type: ignore[no-untyped-def]
-    return new_model(model_config(tokenizer.get_vocab_size(), control_ids(tokenizer), layers=2), 0)
+def small_model(tokenizer: Tokenizer, seed: int = 0):  # type: ignore[no-untyped-def]
+    return new_model(model_config(tokenizer.get_vocab_size(), control_ids(tokenizer), layers=2), seed)
 
 
 def test_pictures_give_the_features_of_the_stock_tower(tokenizer: Tokenizer) -> None:
@@ -145,6 +146,38 @@ def test_the_product_finds_a_whole_checkpoint_of_both_dialects(tokenizer: Tokeni
     assert not marker.video_items
     assert max(path.stat().st_size for path in tmp_path.glob("*.safetensors")) < 9e6
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 25e6
+
+
+def weights_of(part: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([weight.detach().flatten() for weight in part.parameters()])
+
+
+@pytest.mark.parametrize("same_words", [True, False])
+def test_the_base_begins_with_the_tower_of_an_earlier_judge_and_with_its_language_where_the_words_are_the_same(
+    tokenizer: Tokenizer, tmp_path: Path, same_words: bool
+) -> None:
+    write_checkpoint(earlier := small_model(tokenizer), tokenizer, tmp_path)
+    now = tokenizer if same_words else make_tokenizer(["A green cube rests on wood."])
+    begin_with(tmp_path, model := small_model(now, seed=1), now)
+    assert torch.equal(weights_of(model.model.visual), weights_of(earlier.model.visual).float())
+    fresh = small_model(now, seed=1).model.language_model
+    wanted = weights_of(earlier.model.language_model).float() if same_words else weights_of(fresh)
+    assert torch.equal(weights_of(model.model.language_model), wanted)
+
+
+@pytest.mark.parametrize("found", ["nothing", "another shape", "half a file"])
+def test_a_base_that_cannot_begin_with_a_checkpoint_says_so(tokenizer: Tokenizer, tmp_path: Path, found: str) -> None:
+    if found != "nothing":
+        write_checkpoint(small_model(tokenizer), tokenizer, tmp_path)
+    if found == "half a file":
+        shard = next(tmp_path.glob("*.safetensors"))
+        shard.write_bytes(shard.read_bytes()[:1000])
+    if found == "another shape":
+        config = json.loads((tmp_path / "config.json").read_bytes())
+        config["vision_config"]["hidden_size"] = 64
+        (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
+    with pytest.raises(BadInput, match="cannot begin with"):
+        begin_with(tmp_path, small_model(tokenizer), tokenizer)
 
 
 @pytest.mark.parametrize("done", [{"minutes": 120.0}, {"minutes": 60.0, "passed after": 41.9}])

@@ -20,7 +20,7 @@ from vrthinker_core.training.base.conversations import draw_training_pair
 from vrthinker_core.training.base.half_state import trained_weights
 from vrthinker_core.training.base.half_training import Progress, Stopped, is_over, missed_gates
 from vrthinker_core.training.base.language_training import LanguageOptions, train_language
-from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
+from vrthinker_core.training.base.model.base_checkpoint import begin_with, write_checkpoint
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
 from vrthinker_core.training.base.model.vocabulary import PROTOCOLS, control_ids, make_tokenizer
 from vrthinker_core.training.base.part_processes import Figures, train_side_by_side
@@ -46,6 +46,7 @@ class BaseOptions:
     vision: VisionOptions = field(default_factory=VisionOptions)
     language: LanguageOptions = field(default_factory=LanguageOptions)
     seed: int = 0
+    init_from: Path | None = None  # Checkpoint of an earlier judge to begin with; None: random weights
 
     def timed(self) -> "BaseOptions":
         """The same, each part with its own time."""
@@ -117,9 +118,12 @@ def last_report(folder: Path, name: str) -> Figures:
 
 def _reports(name: str, options: BaseOptions, folder: Path, stopped: Stopped) -> Iterator[Figures]:
     tokenizer = _tokenizer(options, folder)
-    model, checkpoint = _new_model(options, tokenizer).model, _half(folder, name)
+    whole, checkpoint = _new_model(options, tokenizer), _half(folder, name)
+    if options.init_from is not None:
+        begin_with(options.init_from, whole, tokenizer)
+    model = whole.model
     if name == VISION:
-        return train_vision(model.visual, options.vision, checkpoint, stopped)
+        return train_vision(model.visual, options.vision, checkpoint, stopped, fresh=options.init_from is None)
     return train_language(model.language_model, SafeTokenizer(tokenizer), options.language, checkpoint, stopped=stopped)
 
 

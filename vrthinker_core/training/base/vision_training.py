@@ -47,14 +47,17 @@ class VisionOptions:
     gates: VisionGates = field(default_factory=VisionGates)
 
 
-def train_vision(visual: Any, options: VisionOptions, checkpoint: Path, stopped: Stopped = never) -> Iterator[dict[str, float]]:
+def train_vision(
+    visual: Any, options: VisionOptions, checkpoint: Path, stopped: Stopped = never, fresh: bool = True
+) -> Iterator[dict[str, float]]:
     """Train the tower (float32 weights) in place; yields what it reads right after each save, at last when it is done.
 
-    Goes on from `checkpoint` where that is there. Once `stopped`, it saves and ends without a report.
+    Goes on from `checkpoint` where that is there. `fresh` weights are random: what patches look like is put into them first. Once
+    `stopped`, it saves and ends without a report.
     """
     directions = basis(visual.config.out_hidden_size)
     state = HalfState.opened(visual, options, checkpoint)
-    if not state.progress.step:
+    if fresh and not state.progress.step:
         _whiten(visual, options)
     unseen = [picture_batch(UNSEEN + number, options.batch, options.world) for number in range(15, 19)]
     first = options.seed % TRAINED_SERIES * SERIES

@@ -38,6 +38,7 @@ class BaseConfig:
 
     minutes: Positive = 150.0  # At most, over all starts
     photos: str = ""  # Folder of photographs for backdrops; without one, drawn clouds stand in
+    init_from: str = ""  # Checkpoint of an earlier judge to begin with; without one, random weights
 
 
 @dataclass(frozen=True, slots=True)
