@@ -76,6 +76,20 @@ def test_the_prompt_is_restated_before_anything_is_said_of_the_videos(protocol: 
             assert thing.shape in restated
 
 
+def test_as_many_facts_are_counted_wrong_as_lines_say_so() -> None:
+    added = 0
+    for seed in range(300):
+        pair = draw_pair(seed, SECOND)
+        lines, _, _ = write_replies(pair, "paired")[0].partition("<Think>\n")[2].partition("TA (")
+        added += "Second thing's count none" in lines
+        for side, scene in pair.scenes.items():
+            said = re.findall(rf"video {side} ([^;.]*)", lines)
+            missing = said.count("none") / 3  # Count, colour and shape of a thing that is not there
+            wrong = sum(each.endswith(", not as asked") for each in said)
+            assert wrong + missing == pair.wanted.count_wrong(scene.facts), lines
+    assert added
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_what_is_so_far_is_said_to_be_so_and_only_then(protocol: ProtocolName) -> None:
     dialect = make_dialect(Settings(), protocol)

@@ -25,7 +25,7 @@ ASKS, SHOWS, REAL_SCENE = "The prompt asks for", "Video {side} shows", " a real 
 AND_LIGHT = " and its light"  # Of a scene without a thing, what is followed
 BOTH_VIDEOS, ONE_LIST = "Video 1, then video 2: ", "Video 1, from #49 on video 2: "
 SO_FAR, SO_FAR_OF = "so far", "so far video {side}:"
-AS_ASKED, NOT_AS_ASKED, MISSING = ", as asked", ", not as asked", " none"
+AS_ASKED, NOT_AS_ASKED, MISSING, NO_THING = ", as asked", ", not as asked", " none", "none"
 BETTER = ("so neither is better", "so video 1 is better", "so video 2 is better")
 """By label."""
 LEADS = ("neither leads", "video 1 leads", "video 2 leads")
