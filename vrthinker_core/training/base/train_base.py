@@ -1,7 +1,7 @@
 """The stage `base`: vision tower and language model from nothing, then the latter on what the former sees, as one checkpoint.
 
-They need nothing of each other, because the frame code between them is fixed: each is trained in a process of its own, on one core.
-A stopped run goes on from the checkpoints in its folder.
+They need nothing of each other, because the frame code between them is fixed: each is trained in a process of its own, on its share
+of the cores. A stopped run goes on from the checkpoints in its folder.
 """
 
 import json
@@ -16,6 +16,7 @@ import torch
 from tokenizers import Tokenizer
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.cpus import cpu_count
 from vrthinker_core.training.base.conversations import draw_training_pair
 from vrthinker_core.training.base.half_state import trained_weights
 from vrthinker_core.training.base.half_training import Progress, Stopped, is_over, missed_gates
@@ -96,16 +97,20 @@ def train_base(
 
 def train_part(name: str, report: Callable[[Figures], None], stopped: Stopped, *, options: BaseOptions, folder: Path) -> None:
     """Train one half in this process. Each report is a line of `<name>.jsonl`; nothing is done where the last one is enough."""
-    half = options.vision if name == VISION else options.language
-    done = last_report(folder, name)
-    if done and is_over(Progress.of(done), half):
+    open_parts = [part for part in (VISION, LANGUAGE) if not _is_done(part, options, folder)]
+    if name not in open_parts:
         return
-    torch.set_num_threads(1)
+    torch.set_num_threads(max(1, cpu_count() // len(open_parts)))
     cv2.setNumThreads(1)
     for figures in _reports(name, options, folder, stopped):
         with (folder / f"{name}.jsonl").open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(figures) + "\n")
         report(figures)
+
+
+def _is_done(name: str, options: BaseOptions, folder: Path) -> bool:
+    done = last_report(folder, name)
+    return bool(done) and is_over(Progress.of(done), options.vision if name == VISION else options.language)
 
 
 def last_report(folder: Path, name: str) -> Figures:
