@@ -27,8 +27,7 @@ COUNTS = (1, 2, 3, 4)
 BUMPS = 14  # Numbers that say where a thing is along one axis
 BUMP_WIDTH = 0.085  # Standard deviation of a bump, as a share of the picture
 CELLS = 8  # Per side of a picture in which its light is looked for
-LEAST_DEVIATION = 6.0  # Display levels: cells that differ by less are alike
-LIGHT_WEIGHT, LIGHT_STRETCH = 1.5, 2.2  # How much more a brighter cell weighs, and how far the light's way is stretched
+LIGHT_GAIN = 0.25  # Of the light: how steeply it moves with the brightness of one side, in display levels
 SEED = 7  # Of the basis
 
 _CENTRES = (np.arange(BUMPS) + 0.5) / BUMPS
@@ -103,13 +102,12 @@ def _encode_thing(code: Floats, suffix: str, thing: SeenThing) -> None:
 
 
 def light_of(picture: NDArray[np.uint8]) -> tuple[float, float]:
-    """Where the light of a picture RGB [h, w, 3] is, 0..1 rightwards and downwards: the middle of its brighter cells.
+    """Where the light of a picture RGB [h, w, 3] is, 0..1 rightwards and downwards: in the middle where its halves are equally bright,
+    nearer to a side the brighter that is.
 
-    It is nearly the same whatever the contrast and the level of the picture are, and moves as all of it does.
+    It moves as the picture does, and a tower learns it soon: but for its last step it is a weighted sum of the brightness of cells.
     """
     cells = cv2.resize(picture, (CELLS, CELLS), interpolation=cv2.INTER_AREA).astype(np.float32).mean(-1)
-    weights = np.exp(LIGHT_WEIGHT * (cells - cells.mean()) / (cells.std() + LEAST_DEVIATION))
-    weights /= weights.sum()
     middles = (np.arange(CELLS) + 0.5) / CELLS - 0.5
-    right, down = (float(np.clip(0.5 + LIGHT_STRETCH * (weights.sum(axis) @ middles), 0, 1)) for axis in (0, 1))
+    right, down = (float(0.5 + 0.5 * np.tanh(LIGHT_GAIN * (cells - cells.mean()).mean(axis) @ middles / CELLS)) for axis in (0, 1))
     return right, down
