@@ -102,8 +102,7 @@ def _encode_thing(code: Floats, suffix: str, thing: SeenThing) -> None:
 
 
 def light_of(picture: NDArray[np.uint8]) -> tuple[float, float]:
-    """Where the light of a picture RGB [h, w, 3] is, 0..1 rightwards and downwards: in the middle where its halves are equally bright,
-    nearer to a side the brighter that is.
+    """Where the light of a picture RGB [h, w, 3] is, 0..1 rightwards and downwards: nearer to a side the brighter that is.
 
     It moves as the picture does, and a tower learns it soon: but for its last step it is a weighted sum of the brightness of cells.
     """
