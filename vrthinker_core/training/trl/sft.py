@@ -5,6 +5,7 @@ The rows hold the very tokens that were sampled, so no chat template stands betw
 """
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_for_training
 from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.frozen_vision import KeptFeatures, collate_features, freeze_vision
 from vrthinker_core.training.rows.row_set import without_pixels
@@ -79,6 +81,7 @@ def train_sft(
     arguments = _arguments(options, folder / "trainer")
     if options.features and (not options.frozen_vision or arguments.world_size > 1):
         raise BadInput("Kept features need a frozen vision tower and one process: train without them.")
+    use_all_cores(arguments.world_size)
     opened = open_for_training(str(checkpoint))
     opened.model.model.visual.requires_grad_(not options.frozen_vision)
     if options.features:
@@ -92,6 +95,11 @@ def train_sft(
     trainer.add_callback(PaceReports(report))
     train_from(trainer, begun)
     return save_trained(trainer, checkpoint, folder / "model")
+
+
+def use_all_cores(processes: int) -> None:
+    """Let torch compute with this process's share of the cores: a judge that was opened before leaves it with one thread."""
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "0")) or max(1, cpu_count() // processes))
 
 
 def save_trained(trainer: Any, source: Path, target: Path) -> Path:
