@@ -11,6 +11,7 @@ from vrthinker_core.training.base.frames.coded_frames import FrameNames, make_re
 from vrthinker_core.training.base.model.model_shape import SIDE
 from vrthinker_core.training.drawn_teacher.evidence import Evidence
 from vrthinker_core.training.drawn_teacher.replies import play_teacher, write_snapshot
+from vrthinker_core.training.drawn_teacher.shown_facts import compare_facts
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, WorldOptions, draw_pair
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.frames import FrameSource
@@ -44,13 +45,18 @@ def draw_protocol(rng: np.random.Generator) -> ProtocolName:
 
 
 def describe(pair: DrawnPair, dialect: Dialect, rng: np.random.Generator) -> Replies:
-    """What the first frames show, then what frames of a random look show. Nothing is judged."""
+    """What the first frames show and which facts of it are as asked, then what frames of a random look show. Nothing is judged.
+
+    Words are held against one another here, where most prompts owe nothing to the videos: rollouts hardly teach it, as most of
+    what they show is as asked.
+    """
     evidence = Evidence(pair, dialect)
     evidence.look(dialect.opening_refs)
     looks = [random_look(dialect, rng) for _ in range(1 if dialect.window else int(rng.integers(1, 3)))]
     replies = []
     for look in (*looks, ()):
-        replies.append((write_snapshot(evidence), look))
+        facts = "" if replies else compare_facts(pair)
+        replies.append((write_snapshot(evidence) + facts, look))
         if look:
             evidence.look(dialect.frame_refs(look))
     return replies
