@@ -19,9 +19,12 @@ PROMPT = Path(vrthinker_core.__file__).parent / "dialects" / "prompts" / "paired
 ASK = [Message("user", (*(Image(noise_frame(n, 112, 112)) for n in range(8)), Text("Compare the two videos.")))]
 
 
-def test_nano_names_its_protocol_and_every_file_is_small_and_has_a_checksum(nano: TransformersBackend) -> None:
-    assert nano.protocols == ("paired",)
-    assert [*nano.loaded.forced_redirects.values()] == [("Look at more frames.\n</Think>\n<tool_call>", "</Think>\n<Answer>")]
+def test_nano_names_its_protocols_and_every_file_is_small_and_has_a_checksum(nano: TransformersBackend) -> None:
+    assert nano.protocols == ("paired", "concat")
+    assert [*nano.loaded.forced_redirects.values()] == [
+        ("More frames are needed.\n</Think>\n<tool_call>", "</Think>\n<Answer>"),
+        ("More frames are needed.\n</think>\n<recommend answer>", "</think>\n<final answer>"),
+    ]
     files = {path.name: path.stat().st_size for path in NANO.iterdir()}
     sums = json.loads((NANO / "vrthinker.json").read_text())["sha256"]
     assert set(files) - {"README.md", "vrthinker.json"} == set(sums)
@@ -35,9 +38,9 @@ def test_the_whole_system_prompt_is_one_token(nano: TransformersBackend) -> None
     assert conversation.count_tokens(with_prompt) - conversation.count_tokens(without) == 1
 
 
-def test_nano_replies_in_the_form_of_its_protocol(nano: TransformersBackend) -> None:
+def test_nano_replies_in_the_form_of_one_of_its_protocols(nano: TransformersBackend) -> None:
     reply = generate(nano.open_conversation(), ASK, Sampling(max_new_tokens=300))
-    assert reply.text.startswith("<Snapshot>")
+    assert reply.text.startswith(("<Snapshot>", "<snapshot>"))
 
 
 def test_nano_sets_one_torch_thread_in_any_calling_thread(nano: TransformersBackend) -> None:
@@ -59,7 +62,7 @@ def test_stock_transformers_loads_nano() -> None:
     _, info = Qwen2_5_VLForConditionalGeneration.from_pretrained(NANO, output_loading_info=True)
     assert not any(info.values())
     tokenizer = AutoTokenizer.from_pretrained(NANO)
-    assert (len(tokenizer), tokenizer.eos_token, tokenizer.pad_token) == (914, "<|im_end|>", "<|endoftext|>")
+    assert (len(tokenizer), tokenizer.eos_token, tokenizer.pad_token) == (1406, "<|im_end|>", "<|endoftext|>")
     assert len(tokenizer) == AutoConfig.from_pretrained(NANO).text_config.vocab_size
     processor = AutoImageProcessor.from_pretrained(NANO, backend="pil")
     assert processor.size["shortest_edge"] == processor.size["longest_edge"] == 112 * 112

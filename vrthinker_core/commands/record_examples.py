@@ -2,9 +2,9 @@
 
     python -m vrthinker_core examples [--judge nano]
 
-All but two are judged by the judge that is given. What the built-in judge never does (recommend, go on after a call that brought
-fewer frames than asked for, reply in the other protocol) comes from a script over drawn clips, written as the 7B writes, and the
-trace says so: its judge is named "scripted". Names say what is learnt, not which video is better; the first word is their row.
+All but two are judged by the judge that is given. What the built-in judge never does (ask for frames that do not exist, or for more
+than one call may bring) comes from a script over drawn clips, written as the 7B writes, and the trace says so: its judge is named
+"scripted". Names say what is learnt, not which video is better; the first word is their row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -115,7 +115,7 @@ TRUNCATED = (
 
 EXAMPLES = (
     ExampleRecipe("think-1-what-four-frames-do-not-show", 3_000_000_044),
-    ExampleRecipe("think-2-one-colour-in-the-prompt", 3_000_000_059),
+    ExampleRecipe("think-2-one-colour-in-the-prompt", 3_000_000_059, Settings(protocol="concat")),
     ExampleRecipe("think-3-equal-at-first-sight", 3_000_000_004),
     ExampleRecipe("think-4-picture-against-motion", 3_000_000_046),
     ExampleRecipe("protocol-1-told-to-answer-at-once", 3_000_000_023, Settings(max_turns=1)),

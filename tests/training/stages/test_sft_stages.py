@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,9 +36,18 @@ FEW = [
 CONFIG = changed_config(preset_config("nano"), FEW)
 
 
-def learn(out: Path, data: TrainingData, sitting: Sitting | None = None) -> Path | None:
+def learn(out: Path, data: TrainingData, sitting: Sitting | None = None, model: Path = NANO) -> Path | None:
     with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
-        return train_stage("cold-start", str(NANO), data, CONFIG, folder, sitting or Sitting())
+        return train_stage("cold-start", str(model), data, CONFIG, folder, sitting or Sitting())
+
+
+def made_for_paired(folder: Path) -> Path:
+    """The built-in judge as if it had been made for one protocol alone."""
+    shutil.copytree(NANO, folder)
+    marker = json.loads((folder / "vrthinker.json").read_bytes())
+    marker |= {"protocol": "paired", "forced": marker["forced"]["paired"]}
+    (folder / "vrthinker.json").write_text(json.dumps(marker), "utf-8")
+    return folder
 
 
 def test_a_teachers_folder_is_learnt_from(tmp_path: Path) -> None:
@@ -74,7 +85,9 @@ def test_runs_of_another_protocol_are_refused(tmp_path: Path) -> None:
         return ScriptedBackend([text.format(told)], protocol="concat")
 
     with pytest.raises(BadInput, match="speaks concat, and the model was made for paired"):
-        learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("concat", concat)))
+        learn(
+            tmp_path / "run", TrainingData("drawn:3", PAIRS, Teacher("concat", concat)), model=made_for_paired(tmp_path / "model")
+        )
 
 
 def test_a_disk_that_fills_in_mid_checkpoint_leaves_the_last_good_one(tmp_path: Path) -> None:
