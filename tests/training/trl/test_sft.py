@@ -86,7 +86,7 @@ def test_the_product_opens_and_plays_the_built_in_judge_trained_on(tmp_path: Pat
     )
     judge = open_backend(f"hf:{made}")
     (rollout,) = play([PAIRS.pair(5)], judge, Settings(max_new_tokens=16, max_turns=1))
-    assert judge.protocols == ("paired",)
+    assert judge.protocols == open_backend(f"hf:{NANO}").protocols
     assert rollout.run.turns[0].completion.tokens
     assert max(path.stat().st_size for path in made.iterdir()) < 9 * 2**20
     assert weights(made).keys() == weights(NANO).keys()

@@ -1,5 +1,6 @@
 """Generation: one reply from prefill to completion, and the sampler. The same steps serve one conversation and a batch."""
 
+import math
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.engine.label_digits import LabelDigits, SampledToken
-from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder, apply_repetition_penalty
+from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder, apply_repetition_penalty, placeholders_of
 from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
 from vrthinker_core.backends.local.text.chat_template import PromptItem, render_prompt, token_count, videos_as_images
 from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
@@ -141,6 +142,7 @@ class Sampler:
         self._generator = torch.Generator().manual_seed(sampling.seed)
         pads = {"image": loaded.tokenizer.control.image_pad, "video": loaded.tokenizer.control.video_pad}
         self.prompt_tokens = {item if isinstance(item, int) else pads[item.kind] for item in prompt}
+        self._placeholders = placeholders_of(loaded.model.config, loaded.model.device)
 
     @torch.inference_mode()
     def __call__(self, logits: torch.Tensor, reply: Sequence[int]) -> SampledToken:
@@ -151,6 +153,7 @@ class Sampler:
         if self._penalty != 1.0:
             seen = torch.tensor(sorted(self.prompt_tokens | set(reply)), device=logits.device)
             logits = logits.index_put((seen,), apply_repetition_penalty(logits[seen], self._penalty))
+        logits = logits.index_fill(0, self._placeholders.to(logits.device), -math.inf)
         return self._digits.with_probabilities([self._sample(logits)], logits[None])[0]
 
     def _sample(self, logits: torch.Tensor) -> int:

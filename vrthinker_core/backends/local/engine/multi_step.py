@@ -1,9 +1,10 @@
 """MultiStepDecoder: greedy decoding of one reply, several decode steps between two GPU synchronisations."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
-from transformers import Qwen2_5_VLForConditionalGeneration
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.local.engine.decode_step import WARMUP_STEPS, DecodeStep, LayerStorage, capture_cuda_graph
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
@@ -31,6 +32,8 @@ class MultiStepDecoder:
         """Of each token whether it is in the prompt or the reply so far: the repetition penalty lowers its logit."""
         self._scores: torch.Tensor
         """(vocabulary,) in float32, what the last token was sampled from, repetition penalty included; a graph never moves it."""
+        self._placeholders: torch.Tensor
+        """Tokens that are never sampled: see `placeholders_of`."""
         self._replay: Callable[[], None] | None = None
 
     def start_reply(self, prompt_tokens: Iterable[int]) -> None:
@@ -61,6 +64,7 @@ class MultiStepDecoder:
         self._storage, self._step = storage, DecodeStep(self._model, storage)
         device = self._step.token_ids.device
         self._seen = torch.zeros(self._model.config.get_text_config().vocab_size, dtype=torch.bool, device=device)
+        self._placeholders = placeholders_of(self._model.config, device)
         self._load_inputs(reply)
         return capture_cuda_graph(self._step_and_sample, device)
 
@@ -76,12 +80,19 @@ class MultiStepDecoder:
         logits = step.forward()[0]
         if self._penalty != 1.0:
             logits = torch.where(self._seen, apply_repetition_penalty(logits, self._penalty), logits)
-        self._scores = logits
+        self._scores = logits = logits.index_fill(0, self._placeholders, -math.inf)
         step.token_ids.copy_(logits.argmax(dim=-1, keepdim=True))
         if self._penalty != 1.0:
             self._seen.index_fill_(0, step.token_ids, True)
         step.cache_rows += 1
         step.position_ids += 1
+
+
+def placeholders_of(config: Qwen2_5_VLConfig, device: torch.device) -> torch.Tensor:
+    """The tokens that stand for a picture. A reply has no picture to put in their place, so none may be sampled: the stock model
+    refuses a conversation with more of them than pictures, in training and in the next turn.
+    """
+    return torch.tensor([config.image_token_id, config.video_token_id], device=device)
 
 
 def apply_repetition_penalty(logits: torch.Tensor, penalty: float) -> torch.Tensor:
