@@ -10,6 +10,7 @@ from vrthinker_core.dialects.factory import make_dialect
 from vrthinker_core.training.base.frames.coded_frames import FrameNames, make_restless
 from vrthinker_core.training.base.model.model_shape import SIDE
 from vrthinker_core.training.drawn_teacher.evidence import Evidence
+from vrthinker_core.training.drawn_teacher.looking import next_indices
 from vrthinker_core.training.drawn_teacher.replies import play_teacher, write_snapshot
 from vrthinker_core.training.drawn_teacher.shown_facts import compare_facts
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, WorldOptions, draw_pair
@@ -19,6 +20,7 @@ from vrthinker_core.types.messages import GeneratedText, Message
 
 FREE_PROMPTS = 0.6  # Share of prompts that owe nothing to the videos: a prompt has to be copied, it cannot be guessed
 RESTLESS_PAIRS, FIRST, NO_THING = 0.5, 0.3, 0.3  # Shares of restless pairs, of the first world, and of others without a thing
+COARSE_LOOKS = 0.5  # Share of first looks in described conversations that are the teacher's
 OTHER_LOOKS = 0.25  # Share of judged conversations in which the judge asks for other frames than the teacher would
 CONCAT = 0.3  # Share of conversations in that dialect
 MOST = 6  # Frames of a random look
@@ -53,7 +55,9 @@ def describe(pair: DrawnPair, dialect: Dialect, rng: np.random.Generator) -> Rep
     evidence = Evidence(pair, dialect)
     evidence.look(dialect.opening_refs)
     looks = [random_look(dialect, rng) for _ in range(1 if dialect.window else int(rng.integers(1, 3)))]
-    replies = []
+    if rng.random() < COARSE_LOOKS:
+        looks[0] = next_indices(evidence) or looks[0]
+    replies: Replies = []
     for look in (*looks, ()):
         facts = "" if replies else compare_facts(pair)
         replies.append((write_snapshot(evidence) + facts, look))

@@ -13,6 +13,7 @@ from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, verdict_from_flaws
 from vrthinker_core.types import FrameRef, Side, Verdict
 
+CLOSE = 6  # Frames between two of a gap that the teacher looks at, and from an odd frame to those that a closer look brings
 ODDLY_OFF = 0.015  # A step that ends so far from where it should, in the clip's own lengths, is doubtful
 
 
@@ -62,10 +63,11 @@ class Evidence:
         return next((Flaw(frame.motion, frame.number) for frame in self.frames(side) if frame.motion in MOTION_FLAWS), None)
 
     def odd_frames(self, side: Side) -> list[SeenFrame]:
-        """Where the motion is to be looked at closer: one frame alone shows a flaw, not of the first; or it is doubtful."""
+        """Where the motion is to be looked at closer: only one place, not in the first frames, shows a flaw; or it is doubtful."""
         flawed = [frame for frame in self.frames(side) if frame.motion in MOTION_FLAWS]
         if flawed:
-            return flawed if len(flawed) == 1 and flawed[0] not in self.looks[0] else []
+            alone = flawed[-1].index - flawed[0].index <= CLOSE and flawed[0] not in self.looks[0]
+            return flawed if alone else []
         return [frame for frame in self.frames(side) if frame.motion == ODDLY]
 
     def settled(self, side: Side) -> bool:

@@ -88,11 +88,11 @@ class FrameNames:
 
 
 class PairCodes:
-    """The codes of a pair's frames; a frame always has the same one."""
+    """The codes of a pair's frames; frames that show the same, as those of a freeze do, have the same one."""
 
     def __init__(self, pair: DrawnPair, rng: np.random.Generator) -> None:
         self._pair, self._rng = pair, rng
-        self._codes: dict[tuple[Side, int], NDArray[Any]] = {}
+        self._codes: dict[tuple[Any, ...], NDArray[Any]] = {}
 
     def features(self, items: Sequence[VisionItem], directions: torch.Tensor) -> torch.Tensor:
         """What the tower might give for these images, (tokens, hidden)."""
@@ -103,9 +103,11 @@ class PairCodes:
         return features + torch.from_numpy(noise)
 
     def _code(self, side: Side, index: int) -> NDArray[Any]:
-        if (side, index) not in self._codes:
-            self._codes[side, index] = self._new_code(side, index)
-        return self._codes[side, index]
+        scene = self._pair.scenes[side]
+        shown = (side, scene.time_and_offset(index), scene.shift(index), scene.picture_state(index))
+        if shown not in self._codes:
+            self._codes[shown] = self._new_code(side, index)
+        return self._codes[shown]
 
     def _new_code(self, side: Side, index: int) -> NDArray[Any]:
         scene, rng = self._pair.scenes[side], self._rng
