@@ -5,14 +5,14 @@ import numpy as np
 from vrthinker_core.training.drawn_world.facts import SceneFacts, Thing
 
 FIRST_PROMPTS = (
-    "A {colour} {shape} moves {direction} across the {ground}.",
-    "A {colour} {shape} gliding {direction} over {ground}.",
-    "On {ground}, a {colour} {shape} slides {direction}.",
-    "a close shot of {ground} with a {colour} {shape} that travels {direction}",
-    "{ground} in the sun: a {colour} {shape} drifts {direction}.",
-    "Video of a {colour} {shape} going {direction} on {ground}.",
+    "{thing} moves {direction} across the {ground}.",
+    "{thing} gliding {direction} over {ground}.",
+    "On {ground}, {thing} slides {direction}.",
+    "a close shot of {ground} with {thing} that travels {direction}",
+    "{ground} in the sun: {thing} drifts {direction}.",
+    "Video of {thing} going {direction} on {ground}.",
 )
-"""Those of the first world, one solid each, worded as its judge learnt them."""
+"""Those of the first world, one solid each."""
 PROMPTS = (
     "{things} {roll} {direction} over {ground}.",
     "{things} {move} {direction} across {ground}.",
@@ -39,6 +39,13 @@ DIRECTION_WORDS = {
 }
 GROUND_WORDS = {"photo": "a photo"}  # Other grounds are called what they are
 VERBS = ("roll", "move", "slide", "drift", "travel")
+
+
+def write_first_prompt(rng: np.random.Generator, thing: Thing, direction: str, ground: str) -> str:
+    """A prompt of the first world."""
+    wording = str(rng.choice(FIRST_PROMPTS))
+    text = wording.format(thing=name_thing(thing), direction=direction, ground=ground)
+    return text[0].upper() + text[1:] if wording.startswith("{thing}") else text
 
 
 def write_prompt(rng: np.random.Generator, wanted: SceneFacts) -> str:

@@ -14,7 +14,7 @@ from vrthinker_core.training.drawn_world import faults
 from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, SceneFacts, Thing
 from vrthinker_core.training.drawn_world.faults import MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.moving_scene import Formation, Scene
-from vrthinker_core.training.drawn_world.prompts import FIRST_PROMPTS, write_prompt
+from vrthinker_core.training.drawn_world.prompts import write_first_prompt, write_prompt
 from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO
 from vrthinker_core.training.drawn_world.rendering.renderer import draw_background
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
@@ -145,8 +145,7 @@ def _draw_first_pair(seed: int) -> DrawnPair:
         )
         for side in (0, 1)
     )
-    prompt = str(rng.choice(FIRST_PROMPTS)).format(colour=colour, shape=shape, direction=direction, ground=ground)
-    return DrawnPair(seed, prompt, wanted, first, second)
+    return DrawnPair(seed, write_first_prompt(rng, wanted.things[0], direction, ground), wanted, first, second)
 
 
 def _draw_thing_pair(rng: np.random.Generator, seed: int, options: WorldOptions) -> DrawnPair:
