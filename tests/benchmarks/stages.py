@@ -1,11 +1,12 @@
-"""python -m tests.benchmarks.stages [NAME=CHECKPOINT ...] [--run DIR] [--pairs N] [--samples K] [--second-world] [--quick]
+"""python -m tests.benchmarks.stages [NAME=CHECKPOINT ...] [--run DIR ...] [--pairs N] [--samples K] [--second-world] [--quick]
 
 What each training stage adds, and what looking is worth.
 
 Every checkpoint judges the same unseen drawn pairs, greedily: labels, format, frames and tokens, with Wilson's 95 % intervals; then
 K samples a pair at temperature 1. The last checkpoint is also measured with the first frames alone, with random frames and with
 twelve evenly spread ones in the place of those it asked for, with memory windows of 1 and 2 rounds, with the sides swapped, and
-over video files. `--run DIR` takes the stages of a folder of `train all`, with their wall times. The last line is JSON.
+over video files. `--run DIR` takes the stages of a folder of `train all`, with their wall times; of several such runs, trained from
+different seeds, each stage is also counted over all of them. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -17,11 +18,23 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from tests.benchmarks.tools.changed_calls import ChangedCalls, evenly_spread, random_frames
 from tests.benchmarks.tools.drawn_measures import UnseenPairs, swapped, unseen_pairs
-from tests.benchmarks.tools.judge_scores import COLUMNS, Scores, Share, label_right, same_when_swapped, sampled, scores, share_of
+from tests.benchmarks.tools.judge_scores import (
+    COLUMNS,
+    Scores,
+    Share,
+    label_right,
+    same_when_swapped,
+    sampled,
+    scores,
+    scores_over,
+    share_of,
+    share_sum,
+)
 from vrthinker_core.backends.base import BatchBackend
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -42,21 +55,35 @@ class Measured:
     name: str
     scores: Scores
     seconds: float  # A pair
-    extra: dict[str, str]
+    extra: dict[str, Share | float | str]
 
     def row(self) -> str:
         """A line of the table."""
-        extra = "; ".join(f"{key} {value}" for key, value in self.extra.items())
+        extra = "; ".join(f"{key} {value}" for key, value in self._extra_words().items())
         cells = [self.name, *self.scores.cells(), f"{self.seconds:.2f}", extra]
         return "| " + " | ".join(cells) + " |"
 
     def as_json(self) -> dict[str, Any]:
         """The row's counts."""
-        found: dict[str, Any] = {"name": self.name, "seconds_a_pair": round(self.seconds, 3), **self.extra}
+        found: dict[str, Any] = {"name": self.name, "seconds_a_pair": round(self.seconds, 3), **self._extra_words()}
         shares = {"format": self.scores.format, "all_four": self.scores.all_four}
         shares |= {each.value: share for each, share in self.scores.right.items()}
         found |= {name: {"count": share.count, "of": share.of} for name, share in shares.items()}
         return found | {"frame_pairs": round(self.scores.pairs_of_frames, 2), "tokens": round(self.scores.tokens, 1)}
+
+    def _extra_words(self) -> dict[str, str]:
+        return {key: f"{value:.3f}" if isinstance(value, float) else str(value) for key, value in self.extra.items()}
+
+
+def over_runs(name: str, rows: Sequence[Measured]) -> Measured:
+    """The same stage of several runs as one row: shares of all their pairs, means of the rest."""
+    extra: dict[str, Share | float | str] = {"runs": str(len(rows))}
+    for key, value in rows[0].extra.items():
+        if isinstance(value, Share):
+            extra[key] = share_sum(each for row in rows if isinstance(each := row.extra[key], Share))
+        elif isinstance(value, float):
+            extra[key] = fmean(each for row in rows if isinstance(each := row.extra[key], float))
+    return Measured(name, scores_over([row.scores for row in rows]), fmean(row.seconds for row in rows), extra)
 
 
 def main() -> None:
@@ -68,6 +95,10 @@ def main() -> None:
     rows: list[Measured] = []
     pairs = unseen_pairs(count, options.seed, WorldOptions(second=options.second_world, photos=options.photos))
     for measured in _study(judges, pairs, 2 if options.quick else options.samples):
+        rows.append(measured)
+        lines.append(measured.row())
+        print(measured.row(), flush=True)
+    for measured in _over_all_runs(rows, len(options.run)):
         rows.append(measured)
         lines.append(measured.row())
         print(measured.row(), flush=True)
@@ -105,11 +136,13 @@ class Study:
         start = time.perf_counter()
         rollouts = list(play(self.pairs.labelled, judge or self.judge, settings))
         seconds = (time.perf_counter() - start) / len(rollouts)
-        extra = {f"hidden {each.value}": str(self._hidden_right(rollouts, each)) for each in (Dimension.VQ, Dimension.MQ)}
+        extra: dict[str, Share | float | str] = {
+            f"hidden {each.value}": self._hidden_right(rollouts, each) for each in (Dimension.VQ, Dimension.MQ)
+        }
         if samples:
             drawn = list(play(self.pairs.labelled, self.judge, replace(settings, temperature=1.0), samples))
             mean, passed = sampled(drawn, samples)
-            extra |= {"mean@1": f"{mean:.3f}", f"pass@{samples}": str(passed)}
+            extra |= {"mean@1": mean, f"pass@{samples}": passed}
         return Measured(name, scores(rollouts), seconds, extra)
 
     def conditions(self) -> Iterator[Measured]:
@@ -133,11 +166,22 @@ class Study:
         return share_of([each for each in rollouts if each.pair.seed in hidden], lambda each: label_right(each, dimension))
 
 
-def _stages_of(run: Path | None) -> list[tuple[str, Path]]:
-    if run is None:
-        return []
-    found = [(stage, run / stage / CHECKPOINT) for stage in STAGES]
-    return [(stage, folder) for stage, folder in found if (folder / "config.json").is_file()]
+def _stages_of(runs: Sequence[Path]) -> list[tuple[str, Path]]:
+    found = [(_row_name(stage, k, len(runs)), run / stage / CHECKPOINT) for k, run in enumerate(runs) for stage in STAGES]
+    return [(name, folder) for name, folder in found if (folder / "config.json").is_file()]
+
+
+def _row_name(stage: str, run: int, runs: int) -> str:
+    return f"{stage}, run {run + 1}" if runs > 1 else stage
+
+
+def _over_all_runs(rows: Sequence[Measured], runs: int) -> Iterator[Measured]:
+    """A row for each stage that all of several runs have."""
+    for stage in STAGES if runs > 1 else ():
+        names = {_row_name(stage, run, runs) for run in range(runs)}
+        found = [row for row in rows if row.name in names]
+        if len(found) == runs:
+            yield over_runs(f"{stage}, all runs", found)
 
 
 def _training_time(checkpoint: Path) -> dict[str, str]:
@@ -156,7 +200,7 @@ def _named(argument: str) -> tuple[str, Path]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("judges", nargs="*", help="NAME=FOLDER of a checkpoint; the built-in judge where none is named")
-    parser.add_argument("--run", type=Path, help="the folder of `train all`")
+    parser.add_argument("--run", type=Path, action="append", default=[], help="the folder of `train all`; may be repeated")
     parser.add_argument("--pairs", type=int, help="500, with --quick 12")
     parser.add_argument("--samples", type=int, default=8, help="k of pass@k")
     parser.add_argument("--seed", type=int, default=0, help="which unseen pairs")

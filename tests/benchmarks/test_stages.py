@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.benchmarks.stages import Measured, over_runs
 from tests.benchmarks.tools.changed_calls import ChangedCalls, evenly_spread, random_frames
 from tests.benchmarks.tools.drawn_measures import swapped, unseen_pairs
 from tests.benchmarks.tools.judge_scores import Share, same_when_swapped, sampled, scores
@@ -69,6 +70,17 @@ def test_scores_count_what_the_runs_say() -> None:
     for dimension in Dimension:
         assert found.right[dimension] == Share(sum(labels[dimension] == 1 for labels in truth), 40)
     assert (found.format.count, found.turns, found.pairs_of_frames) == (40, 2.0, 6.0)
+
+
+def test_a_stage_over_several_runs_counts_all_their_pairs() -> None:
+    found = [
+        Measured(f"grpo, run {k}", scores(rollouts(LOOK, ALWAYS_FIRST, pairs=10 * k)), float(k), {"p": Share(k, 4)}) for k in (1, 3)
+    ]
+    whole = over_runs("grpo, all runs", found)
+    assert whole.scores.all_four == Share(sum(each.scores.all_four.count for each in found), 40)
+    assert whole.scores.right[Dimension.TA].of == 40
+    assert (whole.seconds, whole.extra["p"], whole.extra["runs"]) == (2.0, Share(4, 8), "2")
+    assert whole.row().startswith("| grpo, all runs | 1.000 ")
 
 
 def test_pass_at_k_needs_one_right_sample() -> None:

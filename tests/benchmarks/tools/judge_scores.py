@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -36,6 +36,12 @@ class Share:
             return "–"
         low, high = self.interval
         return f"{self.count / self.of:.3f} [{low:.2f}, {high:.2f}]"
+
+
+def share_sum(shares: Iterable[Share]) -> Share:
+    """All of them together."""
+    counted = list(shares)
+    return Share(sum(share.count for share in counted), sum(share.of for share in counted))
 
 
 def share_of(rollouts: Sequence[Rollout], holds: Callable[[Rollout], bool]) -> Share:
@@ -87,6 +93,18 @@ def scores(rollouts: Sequence[Rollout]) -> Scores:
         fmean(len({frame.ref.slot for turn in run for frame in turn.frames}) for run in turns),
         fmean(sum(turn.completion.new_tokens or 0 for turn in run) for run in turns),
         fmean(map(len, turns)),
+    )
+
+
+def scores_over(found: Sequence[Scores]) -> Scores:
+    """Those of several judges over equally many rollouts as one."""
+    return Scores(
+        share_sum(each.format for each in found),
+        {name: share_sum(each.right[name] for each in found) for name in Dimension},
+        share_sum(each.all_four for each in found),
+        fmean(each.pairs_of_frames for each in found),
+        fmean(each.tokens for each in found),
+        fmean(each.turns for each in found),
     )
 
 
