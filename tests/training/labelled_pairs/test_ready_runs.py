@@ -14,13 +14,15 @@ import pytest
 from tests.training.labelled_pairs.test_open_pairs import EXAMPLE, LABELS, TRACE, published_rl, write_rows
 from tests.training.test_teacher import PAIRS, SCRIPTED
 from vrthinker_core.commands.export_rows import export_rows
+from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import to_json
+from vrthinker_core.training.drawn_teacher.replies import write_replies
 from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs, taught_pairs
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.rows.teaching import RowFilter
-from vrthinker_core.training.teacher import TeacherJob, run_teacher
-from vrthinker_core.types import Preference, Verdict, Vote
+from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher
+from vrthinker_core.types import Preference, ProtocolName, Settings, Verdict, Vote
 
 
 def kept(data: Path | str, most: int = 9) -> tuple[list[Rollout], str]:
@@ -74,6 +76,23 @@ def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None
     list(run_teacher(PAIRS, range(1), SCRIPTED, TeacherJob("script", ""), tmp_path / "inner"))
     with pytest.raises(BadInput, match="does not say which pairs"):
         taught_pairs(str(tmp_path / "inner"))
+
+
+def test_a_teachers_folder_may_hold_runs_of_both_protocols(tmp_path: Path) -> None:
+    protocols: tuple[ProtocolName, ...] = ("concat", "paired")
+    grids = tuple((protocol, make_dialect(Settings(), protocol).grid) for protocol in protocols)
+    pairs = replace(PAIRS, grids=grids)
+    made = run_teacher(
+        pairs, range(6), scripted_teacher(pairs, write_replies), TeacherJob("script", "drawn:3"), tmp_path / "taught"
+    )
+    numbers = [outcome.pair for outcome in made if outcome.kept]
+    rollouts, _ = kept(tmp_path / "taught")
+    assert [rollout.pair.protocol for rollout in rollouts] == [protocols[number % 2] for number in numbers]
+    assert {rollout.pair.protocol for rollout in rollouts} == set(protocols)
+    for number, rollout in zip(numbers, rollouts, strict=True):
+        seen = [frame for message in rollout.prompts[-1] for frame in message.frames]
+        drawn = pairs.pair(number).source([frame.ref for frame in seen])
+        assert [frame.rgb for frame in seen] == [frame.rgb for frame in drawn]
 
 
 def test_pairs_alone_are_no_runs(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.errors import BadInput, TraceError, VideoError
@@ -20,15 +20,16 @@ from vrthinker_core.training.labelled_pairs.sft_file import SftFile
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.rows.conversation import run_dialect
 from vrthinker_core.training.rows.make_rows import trace_videos
-from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_job
+from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_job, read_outcomes
 from vrthinker_core.training.rows.rollout_trace import StoredRollout, to_rollout
 from vrthinker_core.training.rows.teaching import NotForTraining, TraceFile, known_labels
 from vrthinker_core.training.rows.trace_folder import read_traces
 from vrthinker_core.training.teacher import kept_rollouts
-from vrthinker_core.types import Run, Verdict, VideoPair
+from vrthinker_core.types import ProtocolName, Run, Verdict, VideoPair
 from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.progress import count
 
+PROTOCOLS = len(get_args(ProtocolName))  # That pairs may take in turn
 Entry = StoredRollout | FilterRefusal
 
 
@@ -85,14 +86,20 @@ def _job_data(folder: Path) -> str:
 
 def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[Entry]:
     """The kept runs, over the pairs that the teacher was given."""
-    first = next((file.trace for _, file in read_traces([folder / "traces"]) if isinstance(file, TraceFile)), None)
-    if first is None:
+    if not (layouts := _taught_layouts(folder)):
         return
-    dialect = run_dialect(first)
-    pairs = open_pairs(_job_data(folder), {dialect.name: frame_layout(dialect)})
+    pairs = open_pairs(_job_data(folder), layouts)
     if hasattr(pairs, "close"):
         videos.callback(pairs.close)
     yield from kept_rollouts(folder, pairs, keep_tokens=False)
+
+
+def _taught_layouts(folder: Path) -> dict[ProtocolName, FrameLayout]:
+    """Of the protocols that the pairs of a teacher's folder take in turn, that of pair 0 first."""
+    kept = [outcome for outcome in read_outcomes(folder) if outcome.kept]
+    turns = (next((outcome for outcome in kept if outcome.pair % PROTOCOLS == turn), None) for turn in range(PROTOCOLS))
+    dialects = [run_dialect(load(folder / outcome.file)) for outcome in turns if outcome is not None]
+    return {dialect.name: frame_layout(dialect) for dialect in dialects}
 
 
 def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[Entry]:
