@@ -6,7 +6,8 @@ the first turn, where every pair has the same frames, the line leaves out their 
 
 In plain English the same is `Video 1 shows a red ball moving right: #16 at 36%,28% clear; #48 at 52%,28% blocky, jumps; so far …`.
 Later frames stand in one line for both videos, as pairs (`#32 at … clear, moves; video 2 at … clear, moves; so far …`), or in one
-list of which it says from which number on they are of video 2.
+list of which it says from which number on they are of video 2. Behind the place of each may stand, in brackets, where the thing was
+in the frames beside (`#32 at 52%,28% (#16 at 36%,28%, #48 at 68%,28%) clear, moves; `).
 """
 
 import re
@@ -25,7 +26,10 @@ _SHOWS = re.compile(r"([a-z]+(?: [a-z]+){0,7})\.\s*")
 _SO_FAR = re.compile(r":\s*\w+ \w+\s*$")
 _PLAIN_MOTIONS = {"": "first", "moves": "go", "hardly moves": "stay", "jumps": "leap", "moves oddly": "odd"}
 _PLACE = r"at \d{1,3}%,\d{1,3}%|with nothing to follow"
-_PLAIN_FACT = re.compile(rf"(#\d{{1,3}}|video 2) (?:{_PLACE}) ({_PICTURE})(?:, ({'|'.join(filter(None, _PLAIN_MOTIONS))}))?; ")
+_BESIDE = rf"(?: \((?:#\d{{1,3}} (?:{_PLACE})(?:, )?){{1,2}}\))?"
+_PLAIN_FACT = re.compile(
+    rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({_PICTURE})(?:, ({'|'.join(filter(None, _PLAIN_MOTIONS))}))?; "
+)
 _PLAIN_HEAD = re.compile(r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: |^Video 1, from #(\d{1,3}) on video 2: ")
 _PLAIN_SO_FAR = re.compile(r"so far[^\n]{0,200}$")
 _MAX_TEXT = 20_000

@@ -49,7 +49,7 @@ class LanguageOptions:
 
     minutes: float = 60.0  # At most, over all sittings
     batch: int = 8
-    length: int = 512  # Tokens of a row; longer conversations are left out
+    length: int = 656  # Tokens of a row; longer conversations are left out
     rate: float = 1.5e-3
     warm_up: int = 40  # Steps
     decay: float = 0.05

@@ -1,7 +1,9 @@
 """What the frames that were seen so far show of both clips: of each frame its picture and how it follows its neighbours."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,7 +15,6 @@ from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, verdict_from_flaws
 from vrthinker_core.types import FrameRef, Side, Verdict
 
-CLOSE = 6  # Frames between two of a gap that the teacher looks at, and from an odd frame to those that a closer look brings
 ODDLY_OFF = 0.015  # A step that ends so far from where it should, in the clip's own lengths, is doubtful
 
 
@@ -27,6 +28,7 @@ class SeenFrame:
     place: tuple[float, float] | None
     state: str
     motion: str
+    beside: tuple[SeenFrame, ...] = ()  # Those of earlier looks and of this one that it is held against; of the first ones ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,10 @@ class Evidence:
     looks: list[list[SeenFrame]] = field(default_factory=list)
 
     def look(self, refs: Sequence[FrameRef]) -> None:
-        """Note more frames; each is held against the nearest ones that were seen on either side of it."""
-        indices = {side: self._indices(side, refs) for side in Side}
-        self.looks.append([self._note(ref, indices[ref.side]) for ref in refs])
+        """Note more frames, one after the other; each is held against the nearest ones that were noted on either side of it."""
+        self.looks.append([])
+        for ref in refs:
+            self.looks[-1].append(self._note(ref))
 
     def frames(self, side: Side) -> Iterator[SeenFrame]:
         """All frames seen of a video, in the order in which they were."""
@@ -63,11 +66,10 @@ class Evidence:
         return next((Flaw(frame.motion, frame.number) for frame in self.frames(side) if frame.motion in MOTION_FLAWS), None)
 
     def odd_frames(self, side: Side) -> list[SeenFrame]:
-        """Where the motion is to be looked at closer: only one place, not in the first frames, shows a flaw; or it is doubtful."""
+        """Where the motion is to be looked at closer: one frame alone shows a flaw, not of the first; or it is doubtful."""
         flawed = [frame for frame in self.frames(side) if frame.motion in MOTION_FLAWS]
         if flawed:
-            alone = flawed[-1].index - flawed[0].index <= CLOSE and flawed[0] not in self.looks[0]
-            return flawed if alone else []
+            return flawed if len(flawed) == 1 and flawed[0] not in self.looks[0] else []
         return [frame for frame in self.frames(side) if frame.motion == ODDLY]
 
     def settled(self, side: Side) -> bool:
@@ -90,17 +92,15 @@ class Evidence:
         """Which of the clip's frames a slot means."""
         return self.dialect.grid.index(ref.slot, FRAMES)
 
-    def _indices(self, side: Side, refs: Sequence[FrameRef]) -> list[int]:
-        return sorted({frame.index for frame in self.frames(side)} | {self.index(ref) for ref in refs if ref.side is side})
-
-    def _note(self, ref: FrameRef, indices: list[int]) -> SeenFrame:
+    def _note(self, ref: FrameRef) -> SeenFrame:
         index, scene = self.index(ref), self.pair.scenes[ref.side]
-        place = followed_place(scene, index)
-        position = indices.index(index)
-        before = indices[position - 1 : position]
-        after = indices[position + 1 : position + 2] if self.looks else []  # Of the first frames each follows the one before
-        motion = motion_word(scene, index, [*before, *after])
-        return SeenFrame(ref.side, self.dialect.frame_number(ref), index, place, scene.picture_state(index), motion)
+        noted = sorted(self.frames(ref.side), key=lambda frame: frame.index)
+        before = [frame for frame in noted if frame.index < index][-1:]
+        beside = (*before, *[frame for frame in noted if frame.index > index][:1])
+        place, number = followed_place(scene, index), self.dialect.frame_number(ref)
+        motion = motion_word(scene, index, [frame.index for frame in beside])
+        told = tuple(replace(frame, beside=()) for frame in beside) if len(self.looks) > 1 else ()
+        return SeenFrame(ref.side, number, index, place, scene.picture_state(index), motion, told)
 
 
 def motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:

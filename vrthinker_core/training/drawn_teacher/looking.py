@@ -1,15 +1,16 @@
 """Where the teacher looks next: coarsely between the first frames, then closer only where the motion was odd.
 
-A coarse look has two frames of each gap, near to one another, where a call can bring so many: of two frames that show the same
-place nobody needs to know how fast things went before. It stops as soon as every flaw that could still decide is in sight.
+It stops as soon as every flaw that could still decide is in sight.
 """
 
 from collections.abc import Iterable
 from itertools import pairwise
 
-from vrthinker_core.training.drawn_teacher.evidence import CLOSE, Evidence
+from vrthinker_core.training.drawn_teacher.evidence import Evidence
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.types import FrameRef, Side
+
+CLOSE = 6  # Frames from an odd frame to those that a closer look brings
 
 
 def next_indices(evidence: Evidence) -> tuple[int, ...]:
@@ -22,16 +23,8 @@ def next_indices(evidence: Evidence) -> tuple[int, ...]:
 
 
 def _coarse(evidence: Evidence) -> list[FrameRef]:
-    """The middles between the first frames, in each video that is not settled, each with one shortly before it where that fits."""
-    middles = [ref for side in Side if not evidence.settled(side) for ref in _middles(evidence, side)]
-    twice = [*middles, *(FrameRef(ref.slot - _steps(evidence), ref.side) for ref in middles)]
-    numbers = {evidence.dialect.frame_number(ref) for ref in twice}
-    return twice if len(numbers) <= evidence.dialect.frames_per_call else middles
-
-
-def _steps(evidence: Evidence) -> int:
-    """CLOSE in the dialect's slots."""
-    return max(1, round(CLOSE * evidence.dialect.grid.slots / FRAMES))
+    """The middles between the first frames, in each video that is not settled."""
+    return [ref for side in Side if not evidence.settled(side) for ref in _middles(evidence, side)]
 
 
 def _middles(evidence: Evidence, side: Side) -> Iterable[FrameRef]:
@@ -45,7 +38,8 @@ def _middles(evidence: Evidence, side: Side) -> Iterable[FrameRef]:
 
 def _closer(evidence: Evidence) -> list[FrameRef]:
     """Around the odd frames of each video that is not settled."""
-    grid, steps = evidence.dialect.grid, _steps(evidence)
+    grid = evidence.dialect.grid
+    steps = max(1, round(CLOSE * grid.slots / FRAMES))
     found = []
     for side in Side:
         for frame in [] if evidence.settled(side) else evidence.odd_frames(side):

@@ -1,11 +1,13 @@
 """The words of the teacher, in plain English. The small model's vocabulary has one token for each of them."""
 
+from collections.abc import Sequence
 from types import MappingProxyType
 
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.training.base.frames.frame_code import COLOURS, GROUNDS, SHAPES, STATES
 
 DIRECTIONS = ("right", "left", "away", "closer")
+Place = tuple[float, float] | None  # In the picture, 0..1 rightwards and downwards
 COUNT_WORDS = ("one", "two", "three", "four")
 FACT_WORDS = tuple(
     f" {word}"
@@ -54,12 +56,18 @@ def better(label: int, *, settled: bool) -> str:
     return f", {BETTER[label]}{'' if settled else ' so far'}.\n"
 
 
-def entry(number: str, place: tuple[float, float] | None, state: str, motion: str) -> str:
-    """One frame in four words: its number, where the thing or the light is, picture and motion."""
-    return f"{number}{where(place)} {state}{f', {motion}' if motion else ''}; "
+def entry(number: str, place: Place, beside: Sequence[tuple[str, Place]], state: str, motion: str) -> str:
+    """One frame: its number, where the thing or the light is, where it was in the frames beside, picture and motion."""
+    return f"{number}{where(place)}{_among(beside)} {state}{f', {motion}' if motion else ''}; "
 
 
-def where(place: tuple[float, float] | None) -> str:
+def _among(beside: Sequence[tuple[str, Place]]) -> str:
+    """The frames that a motion is read from, once more: what is to be compared then stands side by side."""
+    told = ", ".join(f"#{number}{where(place)}" for number, place in beside)
+    return f" ({told})" if told else ""
+
+
+def where(place: Place) -> str:
     """A place in the picture in per cent, rightwards and downwards."""
     if place is None:
         return " with nothing to follow"
