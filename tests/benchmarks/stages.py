@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -48,6 +49,10 @@ CHECKPOINT, STATE = "checkpoint", "state.json"  # In the folder of a stage
 SETTINGS = Settings(protocol="paired", max_new_tokens=512)  # A judge that runs on is not waited for
 
 
+Extra = dict[str, Share | float | str]
+"""What a row says besides its scores, by name."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """One row of the study."""
@@ -55,7 +60,7 @@ class Measured:
     name: str
     scores: Scores
     seconds: float  # A pair
-    extra: dict[str, Share | float | str]
+    extra: Extra
 
     def row(self) -> str:
         """A line of the table."""
@@ -77,7 +82,7 @@ class Measured:
 
 def over_runs(name: str, rows: Sequence[Measured]) -> Measured:
     """The same stage of several runs as one row: shares of all their pairs, means of the rest."""
-    extra: dict[str, Share | float | str] = {"runs": str(len(rows))}
+    extra: Extra = {"runs": str(len(rows))}
     for key, value in rows[0].extra.items():
         if isinstance(value, Share):
             extra[key] = share_sum(each for row in rows if isinstance(each := row.extra[key], Share))
@@ -91,18 +96,15 @@ def main() -> None:
     options = _options()
     judges = [*_stages_of(options.run), *map(_named, options.judges)] or [("nano", NANO)]
     count = options.pairs or (12 if options.quick else 500)
-    lines = ["| judge | " + " | ".join(COLUMNS) + " | seconds a pair | |", "|---" * (len(COLUMNS) + 3) + "|"]
     rows: list[Measured] = []
     pairs = unseen_pairs(count, options.seed, WorldOptions(second=options.second_world, photos=options.photos))
-    for measured in _study(judges, pairs, 2 if options.quick else options.samples):
+    study = _study(judges, pairs, 2 if options.quick else options.samples)
+    for measured in chain(study, _over_all_runs(rows, len(options.run))):  # the second begins when the first has ended
         rows.append(measured)
-        lines.append(measured.row())
-        print(measured.row(), flush=True)
-    for measured in _over_all_runs(rows, len(options.run)):
-        rows.append(measured)
-        lines.append(measured.row())
         print(measured.row(), flush=True)
     if options.out:
+        head = ["| judge | " + " | ".join(COLUMNS) + " | seconds a pair | |", "|---" * (len(COLUMNS) + 3) + "|"]
+        lines = [*head, *(row.row() for row in rows)]
         options.out.write_text("\n".join(lines) + "\n", "utf-8")
     print(json.dumps({"pairs": count, "rows": [row.as_json() for row in rows]}))
 
@@ -136,9 +138,7 @@ class Study:
         start = time.perf_counter()
         rollouts = list(play(self.pairs.labelled, judge or self.judge, settings))
         seconds = (time.perf_counter() - start) / len(rollouts)
-        extra: dict[str, Share | float | str] = {
-            f"hidden {each.value}": self._hidden_right(rollouts, each) for each in (Dimension.VQ, Dimension.MQ)
-        }
+        extra: Extra = {f"hidden {each.value}": self._hidden_right(rollouts, each) for each in (Dimension.VQ, Dimension.MQ)}
         if samples:
             drawn = list(play(self.pairs.labelled, self.judge, replace(settings, temperature=1.0), samples))
             mean, passed = sampled(drawn, samples)

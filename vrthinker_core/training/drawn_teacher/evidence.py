@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.training.base.frames.seen_frames import followed_place
-from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
+from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN, Place
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES
 from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, verdict_from_flaws
@@ -25,7 +25,7 @@ class SeenFrame:
     side: Side
     number: str  # The dialect's
     index: int  # Of the 128 frames of the clip
-    place: tuple[float, float] | None
+    place: Place
     state: str
     motion: str
     beside: tuple[SeenFrame, ...] = ()  # Those of earlier looks and of this one that it is held against; of the first ones ()
@@ -99,7 +99,7 @@ class Evidence:
         beside = (*before, *[frame for frame in noted if frame.index > index][:1])
         place, number = followed_place(scene, index), self.dialect.frame_number(ref)
         motion = motion_word(scene, index, [frame.index for frame in beside])
-        told = tuple(replace(frame, beside=()) for frame in beside) if len(self.looks) > 1 else ()
+        told = beside if len(self.looks) > 1 else ()
         return SeenFrame(ref.side, number, index, place, scene.picture_state(index), motion, told)
 
 

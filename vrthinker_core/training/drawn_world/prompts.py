@@ -5,8 +5,8 @@ import numpy as np
 from vrthinker_core.training.drawn_world.facts import SceneFacts, Thing
 
 FIRST_PROMPTS = (
-    "{thing} moves {direction} across the {ground}.",
-    "{thing} gliding {direction} over {ground}.",
+    "{Thing} moves {direction} across the {ground}.",
+    "{Thing} gliding {direction} over {ground}.",
     "On {ground}, {thing} slides {direction}.",
     "a close shot of {ground} with {thing} that travels {direction}",
     "{ground} in the sun: {thing} drifts {direction}.",
@@ -43,9 +43,9 @@ VERBS = ("roll", "move", "slide", "drift", "travel")
 
 def write_first_prompt(rng: np.random.Generator, thing: Thing, direction: str, ground: str) -> str:
     """A prompt of the first world."""
+    named = name_thing(thing)
     wording = str(rng.choice(FIRST_PROMPTS))
-    text = wording.format(thing=name_thing(thing), direction=direction, ground=ground)
-    return text[0].upper() + text[1:] if wording.startswith("{thing}") else text
+    return wording.format(thing=named, Thing=named.capitalize(), direction=direction, ground=ground)
 
 
 def write_prompt(rng: np.random.Generator, wanted: SceneFacts) -> str:

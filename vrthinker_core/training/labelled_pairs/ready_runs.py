@@ -29,7 +29,6 @@ from vrthinker_core.types import ProtocolName, Run, Verdict, VideoPair
 from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.progress import count
 
-PROTOCOLS = len(get_args(ProtocolName))  # That pairs may take in turn
 Entry = StoredRollout | FilterRefusal
 
 
@@ -97,7 +96,8 @@ def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[Entry]:
 def _taught_layouts(folder: Path) -> dict[ProtocolName, FrameLayout]:
     """Of the protocols that the pairs of a teacher's folder take in turn, that of pair 0 first."""
     kept = [outcome for outcome in read_outcomes(folder) if outcome.kept]
-    turns = (next((outcome for outcome in kept if outcome.pair % PROTOCOLS == turn), None) for turn in range(PROTOCOLS))
+    most = len(get_args(ProtocolName))
+    turns = (next((outcome for outcome in kept if outcome.pair % most == turn), None) for turn in range(most))
     dialects = [run_dialect(load(folder / outcome.file)) for outcome in turns if outcome is not None]
     return {dialect.name: frame_layout(dialect) for dialect in dialects}
 
