@@ -160,6 +160,21 @@ def test_kept_features_give_the_loss_of_the_tower(
     assert losses(paces) == pytest.approx(losses(trained[1]), rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("said", "processes", "threads"), [("3", 1, 3), ("3,1", 1, 3), ("", 10**6, 1), ("0", 10**6, 1), ("many", 10**6, 1)]
+)
+def test_it_computes_with_as_many_threads_as_are_asked_for(
+    said: str, processes: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", said)
+    try:
+        sft.use_all_cores(processes)
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_bad_input_is_one_sentence(tiny: Path, rows: list[TokenRow], tmp_path: Path) -> None:
     for arguments, said in [
         (([], OPTIONS, tmp_path / "a"), "nothing to train on"),

@@ -99,7 +99,8 @@ def train_sft(
 
 def use_all_cores(processes: int) -> None:
     """Let torch compute with this process's share of the cores: a judge that was opened before leaves it with one thread."""
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "0")) or max(1, cpu_count() // processes))
+    wanted = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # The variable may hold one number for each level
+    torch.set_num_threads(int(wanted) if wanted.isdecimal() and int(wanted) else max(1, cpu_count() // processes))
 
 
 def save_trained(trainer: Any, source: Path, target: Path) -> Path:
