@@ -36,7 +36,7 @@ def test_where_no_thing_can_be_followed_the_light_is() -> None:
     dialect = make_dialect(Settings(), "paired")
     for text, _, _ in play_teacher(draw_pair(0, WorldOptions(second=True, no_thing=1.0)), dialect):
         assert "nothing to follow" not in text
-        assert re.search(r"#\d+ at \d+%,\d+%(?: \([^)]*\))? clear", text)
+        assert re.search(r"#\d+ at \d+%,\d+% and at \d+%,\d+%(?: \([^)]*\))? clear", text)
 
 
 def test_a_snapshot_that_holds_anything_else_is_no_table() -> None:

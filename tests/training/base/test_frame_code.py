@@ -19,7 +19,7 @@ from vrthinker_core.training.base.frames.frame_code import (
     light_of,
     place_of,
 )
-from vrthinker_core.training.base.frames.seen_frames import followed_place, seen_facts, view_light
+from vrthinker_core.training.base.frames.seen_frames import followed_places, seen_facts, view_light
 from vrthinker_core.training.drawn_world import facts, faults
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.rendering import damage, photographs, solids, textures
@@ -64,10 +64,12 @@ def test_the_light_of_a_picture_stays_where_it_is_at_another_level_and_goes_to_t
     for seed in range(8):
         view = draw_pair(seed, VIEWS).first
         picture = SceneRenderer(replace(view, picture_fault=None, motion_fault=None), 112).frame(40)
-        right, down = light_of(picture)
-        assert np.allclose(light_of(picture // 2), light_of(picture // 2 + 60), atol=1e-4)
-        assert all(abs(paler - 0.5) <= abs(full - 0.5) for paler, full in zip(light_of(picture // 2), (right, down), strict=True))
-        assert np.allclose(light_of(picture[:, ::-1]), (1 - right, down), atol=1e-4)
+        full, paler = np.array(light_of(picture)), np.array(light_of(picture // 2))
+        assert full.shape == (2, 2)
+        assert np.allclose(paler, light_of(picture // 2 + 60), atol=1e-4)
+        assert (abs(paler - 0.5) <= abs(full - 0.5)).all()
+        assert np.allclose(light_of(picture[:, ::-1]), full * (-1, 1) + (1, 0), atol=1e-4)
+        assert np.allclose(light_of(picture[::-1]), full[::-1] * (1, -1) + (0, 1), atol=1e-4)
 
 
 def test_the_light_of_a_view_is_followed_and_stands_still_where_the_view_does() -> None:
@@ -75,12 +77,13 @@ def test_the_light_of_a_view_is_followed_and_stands_still_where_the_view_does() 
     assert frozen
     for scene in frozen:
         window = scene.motion_fault.window if scene.motion_fault else range(0)
-        assert followed_place(scene, window[0]) == followed_place(scene, window[-1]) == view_light(scene, window[0])
+        assert followed_places(scene, window[0]) == followed_places(scene, window[-1]) == view_light(scene, window[0])
         code = encode_facts(seen_facts(scene, window[0]))
-        read = [place_of(code[PARTS[axis]][None])[0] for axis in "xy"]
+        read = [[place_of(code[PARTS[axis + half]][None])[0] for axis in "xy"] for half in ("", " 2")]
         assert np.allclose(read, view_light(scene, window[0]), atol=0.01)
         assert not code[PARTS["present"]].any()
-    assert view_light(draw_pair(0, WorldOptions(second=True, no_thing=0.0)).first, 40) is None
+        assert not code[PARTS["present 2"]].any()
+    assert view_light(draw_pair(0, WorldOptions(second=True, no_thing=0.0)).first, 40) == ()
 
 
 def _kind(scene: Scene) -> str:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
 from vrthinker_core.training.base.frames.coded_frames import FrameNames
+from vrthinker_core.training.base.frames.frame_code import Places
+from vrthinker_core.training.base.frames.seen_frames import view_light
 from vrthinker_core.training.base.model.base_checkpoint import FORCED
 from vrthinker_core.training.drawn_teacher.evidence import SeenFrame
-from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE
+from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE, MOTION_FLAWS
 from vrthinker_core.training.drawn_teacher.replies import FORCED_EVERY, play_teacher, write_lesson, write_replies
+from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, WorldOptions, draw_pair
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.types import Dimension, ProtocolName, Settings, Side
@@ -134,10 +139,30 @@ def test_a_later_frame_stands_beside_the_nearest_that_were_noted_before_it(proto
                     near += [min((each for each in noted if each.index > frame.index), key=lambda each: each.index, default=None)]
                     expected = [each.number for each in near if each] if frame not in evidence.looks[0] else []
                     assert [each.number for each in frame.beside] == expected
-                    assert {each.index: each.place for each in noted}.items() >= {e.index: e.place for e in frame.beside}.items()
+                    assert {each.index: each.places for each in noted}.items() >= {e.index: e.places for e in frame.beside}.items()
                     noted.append(frame)
             told = sum(len(frame.beside) for frame in evidence.looks[-1])
             assert dialect.parse(text).snapshot.count("(#") + dialect.parse(text).snapshot.count(", #") == told
+
+
+def test_of_a_view_only_a_fault_that_moves_its_light_is_noted() -> None:
+    dialect, noted, unseen = make_dialect(Settings(), "paired"), 0, 0
+    for seed in range(PAIRS):
+        for _, _, evidence in play_teacher(draw_pair(seed, replace(SECOND, no_thing=1.0)), dialect):
+            for frame in evidence.looks[-1]:
+                scene = evidence.pair.scenes[frame.side]
+                near = [each.index for each in evidence.frames(frame.side) if abs(each.index - frame.index) <= 32]
+                off = max(np.abs(np.subtract(*lights(scene, index))).max() for index in near)
+                assert frame.motion not in MOTION_FLAWS or off >= 0.05
+                noted += frame.motion in MOTION_FLAWS
+                unseen += scene.motion_fault is not None and off < 0.05
+    assert noted
+    assert unseen
+
+
+def lights(scene: Scene, index: int) -> tuple[Places, Places]:
+    """Where the light of a view is, and where it were without the fault of its motion."""
+    return view_light(scene, index), view_light(replace(scene, motion_fault=None), index)
 
 
 def test_it_stops_at_once_where_the_first_frames_decide() -> None:

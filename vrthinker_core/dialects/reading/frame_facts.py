@@ -25,7 +25,7 @@ _FACT = re.compile(rf"(?:(\d{{1,3}}) )?(\d{{1,2}}) (\d{{1,2}}) ({_PICTURE}) ({_M
 _SHOWS = re.compile(r"([a-z]+(?: [a-z]+){0,7})\.\s*")
 _SO_FAR = re.compile(r":\s*\w+ \w+\s*$")
 _PLAIN_MOTIONS = {"": "first", "moves": "go", "hardly moves": "stay", "jumps": "leap", "moves oddly": "odd"}
-_PLACE = r"at \d{1,3}%,\d{1,3}%|with nothing to follow"
+_PLACE = r"at \d{1,3}%,\d{1,3}%(?: and at \d{1,3}%,\d{1,3}%)?|with nothing to follow"
 _BESIDE = rf"(?: \((?:#\d{{1,3}} (?:{_PLACE})(?:, )?){{1,2}}\))?"
 _PLAIN_FACT = re.compile(
     rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({_PICTURE})(?:, ({'|'.join(filter(None, _PLAIN_MOTIONS))}))?; "

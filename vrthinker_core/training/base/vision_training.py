@@ -118,9 +118,9 @@ def measure(visual: Any, batches: list[PictureBatch], directions: Tensor) -> dic
                 there = there & (wanted[..., PARTS["state"].start] > 0)
             right[name] += (mean[..., PARTS[name]].argmax(-1) == wanted[..., PARTS[name]].argmax(-1))[there].tolist()
         thing = wanted[..., PARTS["present"].start] > 0
-        for axis in ("x", "y"):
+        for axis in PLACES:
             placed = wanted[..., PARTS[axis]].sum(-1) > 0
-            for name, there in (("place", placed & thing), ("light", placed & ~thing)):
+            for name, there in (("place", placed & thing & (not axis.endswith("2"))), ("light", placed & ~thing)):
                 read_at, wanted_at = (place_of(each[there][:, PARTS[axis]].numpy()) for each in (mean, wanted))
                 right[name] += (np.abs(read_at - wanted_at) < PLACE_ERROR).tolist()
     return {name: float(np.mean(each)) for name, each in right.items() if each}

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.base.frames.seen_frames import followed_place
-from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN, Place
+from vrthinker_core.training.base.frames.frame_code import Places
+from vrthinker_core.training.base.frames.seen_frames import followed_places, view_light
+from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES
 from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, verdict_from_flaws
 from vrthinker_core.types import FrameRef, Side, Verdict
 
+LIGHT_OFF = 0.05  # What the light of a view must be off, as a share of the picture, if anybody is to see it
 ODDLY_OFF = 0.015  # A step that ends so far from where it should, in the clip's own lengths, is doubtful
 
 
@@ -25,7 +27,7 @@ class SeenFrame:
     side: Side
     number: str  # The dialect's
     index: int  # Of the 128 frames of the clip
-    place: Place
+    places: Places  # Of what is followed
     state: str
     motion: str
     beside: tuple[SeenFrame, ...] = ()  # Those of earlier looks and of this one that it is held against; of the first ones ()
@@ -97,10 +99,10 @@ class Evidence:
         noted = sorted(self.frames(ref.side), key=lambda frame: frame.index)
         before = [frame for frame in noted if frame.index < index][-1:]
         beside = (*before, *[frame for frame in noted if frame.index > index][:1])
-        place, number = followed_place(scene, index), self.dialect.frame_number(ref)
+        places, number = followed_places(scene, index), self.dialect.frame_number(ref)
         motion = motion_word(scene, index, [frame.index for frame in beside])
         told = beside if len(self.looks) > 1 else ()
-        return SeenFrame(ref.side, number, index, place, scene.picture_state(index), motion, told)
+        return SeenFrame(ref.side, number, index, places, scene.picture_state(index), motion, told)
 
 
 def motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:
@@ -114,7 +116,14 @@ def step_word(scene: Scene, start: int, end: int) -> str:
     """How the clip goes on from one frame to another, against how it would without a fault of its motion."""
     word = scene.motion_words((start, end))[0]
     if word != GO:
-        return HARDLY if word == STAY else JUMPS
+        shown = not scene.view or any(_is_off(scene, index) for index in (start, end))
+        return MOVES if not shown else HARDLY if word == STAY else JUMPS
     due = scene.pace * ((end - start) / (FRAMES - 1))
     off = float(np.linalg.norm(scene.trace(end) - scene.trace(start) - due))
     return ODDLY if off > ODDLY_OFF else MOVES
+
+
+def _is_off(scene: Scene, index: int) -> bool:
+    """The light of a view is elsewhere in frame `index` than without the fault of its motion; in a flat picture it hardly is."""
+    shown, due = (np.array(view_light(each, index)) for each in (scene, replace(scene, motion_fault=None)))
+    return bool(np.abs(shown - due).max() >= LIGHT_OFF)

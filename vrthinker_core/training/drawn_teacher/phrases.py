@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.base.frames.frame_code import COLOURS, GROUNDS, SHAPES, STATES
+from vrthinker_core.training.base.frames.frame_code import COLOURS, GROUNDS, SHAPES, STATES, Places
 
 DIRECTIONS = ("right", "left", "away", "closer")
-Place = tuple[float, float] | None  # In the picture, 0..1 rightwards and downwards
 COUNT_WORDS = ("one", "two", "three", "four")
 FACT_WORDS = tuple(
     f" {word}"
@@ -56,23 +55,25 @@ def better(label: int, *, settled: bool) -> str:
     return f", {BETTER[label]}{'' if settled else ' so far'}.\n"
 
 
-def entry(number: str, place: Place, beside: Sequence[tuple[str, Place]], state: str, motion: str) -> str:
+def entry(number: str, places: Places, beside: Sequence[tuple[str, Places]], state: str, motion: str) -> str:
     """One frame: its number, where the thing or the light is, where it was in the frames beside, picture and motion."""
-    return f"{number}{where(place)}{_among(beside)} {state}{f', {motion}' if motion else ''}; "
+    return f"{number}{where(places)}{_among(beside)} {state}{f', {motion}' if motion else ''}; "
 
 
-def _among(beside: Sequence[tuple[str, Place]]) -> str:
+def _among(beside: Sequence[tuple[str, Places]]) -> str:
     """The frames that a motion is read from, once more: what is to be compared then stands side by side."""
-    told = ", ".join(f"#{number}{where(place)}" for number, place in beside)
+    told = ", ".join(f"#{number}{where(places)}" for number, places in beside)
     return f" ({told})" if told else ""
 
 
-def where(place: Place) -> str:
-    """A place in the picture in per cent, rightwards and downwards."""
-    if place is None:
-        return " with nothing to follow"
-    across, down = (PLACE_STEP * min(max(round(25 * share), 0), 25) for share in place)
-    return f" at {across}%,{down}%"
+def where(places: Places) -> str:
+    """Places in the picture in per cent, rightwards and downwards."""
+    return " and".join(_where(*place) for place in places) or " with nothing to follow"
+
+
+def _where(right: float, down: float) -> str:
+    across, below = (PLACE_STEP * min(max(round(25 * share), 0), 25) for share in (right, down))
+    return f" at {across}%,{below}%"
 
 
 def name_thing(colour: str, shape: str, count: int) -> str:

@@ -130,8 +130,8 @@ def _why_more(evidence: Evidence) -> str:
 
 def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
     number = "video 2" if paired and frame.side is Side.SECOND else f"#{frame.number}"
-    beside = [(each.number, each.place) for each in frame.beside]
-    return phrases.entry(number, frame.place, beside, frame.state, frame.motion)
+    beside = [(each.number, each.places) for each in frame.beside]
+    return phrases.entry(number, frame.places, beside, frame.state, frame.motion)
 
 
 def _state(evidence: Evidence, side: Side) -> str:

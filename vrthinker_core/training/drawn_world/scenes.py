@@ -15,7 +15,7 @@ from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, Scene
 from vrthinker_core.training.drawn_world.faults import MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.moving_scene import Formation, Scene
 from vrthinker_core.training.drawn_world.prompts import write_first_prompt, write_prompt
-from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO
+from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, FlatView
 from vrthinker_core.training.drawn_world.rendering.renderer import draw_background
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
 from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS
@@ -53,6 +53,7 @@ __all__ = [
 
 TRAINING_SEEDS = 2_000_000_000  # Seeds of pairs to train with lie below; from here on pairs are for measuring alone
 MOST_WRONG = 3  # Facts of one video
+FREEZES = 0.3  # How far a view moves in a clip, in its own sides, if a freeze is to be seen
 WHOLE_SHIFTS = 0.3  # Share of motion faults of scenes with things that move all of the picture
 
 
@@ -180,11 +181,16 @@ def _draw_place_pair(rng: np.random.Generator, seed: int, options: WorldOptions)
             None,
             view=views[side],
             picture_fault=draw_varied_picture_fault(rng) if picture[side] else None,
-            motion_fault=draw_varied_motion_fault(rng, whole=bool(rng.random() < 0.5)) if motion[side] else None,
+            motion_fault=_draw_fault_of_view(rng, views[side]) if motion[side] else None,
         )
         for side in (0, 1)
     )
     return DrawnPair(seed, write_prompt(rng, wanted), wanted, first, second)
+
+
+def _draw_fault_of_view(rng: np.random.Generator, view: FlatView) -> MotionFault:
+    freezes = float(np.linalg.norm(view.pace)) >= FREEZES
+    return draw_varied_motion_fault(rng, whole=bool(rng.random() < 0.5), freezes=freezes)
 
 
 def _draw_still_solids(rng: np.random.Generator) -> tuple[Solid, ...]:

@@ -33,6 +33,8 @@ PLAIN_GROUNDS = tuple(ground for ground in GROUNDS if ground != "tiles")  # Tile
 LEAST_VISIBLE = 0.45  # Of every thing in most frames
 CHECKED = (8, 36, 64, 92, 120)  # Frames in which that is looked at
 MAX_TRIES = 60
+STILL, SLOW = 0.2, 0.4  # Share of cameras that stand still, and of the others that hardly move
+SLOWER = (0.05, 0.4)  # How fast those are, against the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +108,13 @@ def draw_second_scene(
 
 
 def draw_view(rng: np.random.Generator, options: WorldOptions) -> FlatView:
-    """A random camera path over a photograph, or over a ground's texture one time in six; one camera in five stands still."""
-    ground, still = rng.random() < 1 / 6, rng.random() < 0.2
-    right, down = _draw_travel(rng)
+    """A random camera path over a photograph, or over a ground's texture one time in six.
+
+    Many cameras hardly move, as in real clips: there a fault is nearly all the motion that is to be seen.
+    """
+    ground, still = rng.random() < 1 / 6, rng.random() < STILL
+    speed = rng.uniform(*SLOWER) if rng.random() < SLOW else 1.0
+    right, down = (speed * length for length in _draw_travel(rng))
     grows = rng.random() < 0.5
     return FlatView(
         picture=str(rng.choice(PLAIN_GROUNDS)) if ground else PHOTO,
@@ -116,7 +122,7 @@ def draw_view(rng: np.random.Generator, options: WorldOptions) -> FlatView:
         photos=options.photos,
         center=(rng.uniform(0.35, 0.65), rng.uniform(0.4, 0.6)),
         side=rng.uniform(0.35, 0.95),
-        travel=(0.0, 0.0, 0.0) if still else (right, down, rng.uniform(-0.3, 0.3) if grows else 0.0),
+        travel=(0.0, 0.0, 0.0) if still else (right, down, speed * rng.uniform(-0.3, 0.3) if grows else 0.0),
         mirrored=bool(rng.random() < 0.5),
         stretch=float(rng.choice(STRETCHES)),
         sway=float(rng.choice([0.0, rng.uniform(0, 0.012)])),

@@ -22,7 +22,7 @@ from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.geometry import Grid
 
-PLACE_NOISE, GAIN_NOISE, NOISE, TOKEN_NOISE = 0.006, 0.06, 0.05, 0.05
+PLACE_NOISE, LIGHT_NOISE, GAIN_NOISE, NOISE, TOKEN_NOISE = 0.006, 0.02, 0.06, 0.05, 0.05
 UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.08, 0.35)}
 """How often a class is unsure, and how much of it then goes to another at most."""
 RESTLESS = 0.3  # Share of frames at which a restless scene misbehaves
@@ -112,7 +112,7 @@ class PairCodes:
     def _new_code(self, side: Side, index: int) -> NDArray[Any]:
         scene, rng = self._pair.scenes[side], self._rng
         facts = seen_facts(scene, index)
-        light = facts.light and (facts.light[0] + rng.normal(0, PLACE_NOISE), facts.light[1] + rng.normal(0, PLACE_NOISE))
+        light = tuple((right + rng.normal(0, LIGHT_NOISE), down + rng.normal(0, LIGHT_NOISE)) for right, down in facts.light)
         off = rng.normal(0, PLACE_NOISE, (len(facts.things), 2)).tolist()
         moved = tuple(
             None if thing is None else replace(thing, x=thing.x + right, y=thing.y + down)

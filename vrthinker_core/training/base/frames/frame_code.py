@@ -2,8 +2,8 @@
 
 The vision tower is trained to emit it and the language model to read it. It is fixed, so both can be trained at the same time, the
 language model without a single picture. A frame takes four tokens, and all four carry the same facts. Where no drawn thing is to be
-seen, the place that is told of a frame is that of its light: all motion is read from places, because no model of this size learnt
-to compare two pictures by anything that is not written down.
+seen, two places are told of a frame, where the light of its upper half is and that of its lower half: all motion is read from
+places, because no model of this size learnt to compare two pictures by anything that is not written down.
 """
 
 from dataclasses import dataclass, field
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from vrthinker_core.training.drawn_world.faults import CLEAR
 
 Floats = NDArray[np.floating[Any]]
+Place = tuple[float, float]  # 0..1 rightwards and downwards
+Places = tuple[Place, ...]
 
 TOKENS = 4  # Of a picture: its quadrants, row by row
 COLOURS = ("red", "green", "blue", "yellow", "purple", "orange", "white", "black")
@@ -27,7 +29,7 @@ COUNTS = (1, 2, 3, 4)
 BUMPS = 14  # Numbers that say where a thing is along one axis
 BUMP_WIDTH = 0.085  # Standard deviation of a bump, as a share of the picture
 CELLS = 8  # Per side of a picture in which its light is looked for
-LIGHT_GAIN = 0.25  # Of the light: how steeply it moves with the brightness of one side, in display levels
+LIGHT_GAIN = 0.2  # Of the light: how steeply it moves with the brightness of one side, in display levels
 SEED = 7  # Of the basis
 
 _CENTRES = (np.arange(BUMPS) + 0.5) / BUMPS
@@ -57,7 +59,7 @@ class FrameFacts:
     """What one frame shows."""
 
     things: tuple[SeenThing | None, ...]  # At most two; None for one that is hidden or out of the picture
-    light: tuple[float, float] | None = field(default=None, kw_only=True)  # Where it is, in a scene without things
+    light: Places = field(default=(), kw_only=True)  # Of the upper and of the lower half, in a scene without things
     state: str  # Of the picture: one of STATES
     ground: str
 
@@ -89,8 +91,8 @@ def encode_facts(facts: FrameFacts) -> Floats:
     for suffix, thing in zip(("", " 2"), facts.things, strict=False):
         if thing is not None:
             _encode_thing(code, suffix, thing)
-    if facts.light is not None:
-        code[PARTS["x"]], code[PARTS["y"]] = (bumps(place) for place in facts.light)
+    for suffix, place in zip(("", " 2"), facts.light, strict=False):
+        code[PARTS["x" + suffix]], code[PARTS["y" + suffix]] = (bumps(along) for along in place)
     return code
 
 
@@ -101,12 +103,17 @@ def _encode_thing(code: Floats, suffix: str, thing: SeenThing) -> None:
     code[PARTS["present" + suffix]] = 1
 
 
-def light_of(picture: NDArray[np.uint8]) -> tuple[float, float]:
-    """Where the light of a picture RGB [h, w, 3] is, 0..1 rightwards and downwards: nearer to a side the brighter that is.
+def light_of(picture: NDArray[np.uint8]) -> Places:
+    """Where the light of the upper half of a picture RGB [h, w, 3] is and that of the lower half, each 0..1 in its own half.
 
-    It moves as the picture does, and a tower learns it soon: but for its last step it is a weighted sum of the brightness of cells.
+    It is nearer to a side the brighter that is. It moves as the picture does, and a tower learns it soon: but for its last step it
+    is a weighted sum of the brightness of cells.
     """
     cells = cv2.resize(picture, (CELLS, CELLS), interpolation=cv2.INTER_AREA).astype(np.float32).mean(-1)
-    middles = (np.arange(CELLS) + 0.5) / CELLS - 0.5
-    right, down = (float(0.5 + 0.5 * np.tanh(LIGHT_GAIN * (cells - cells.mean()).mean(axis) @ middles / CELLS)) for axis in (0, 1))
-    return right, down
+    return tuple((_light_along(half.mean(0)), _light_along(half.mean(1))) for half in np.split(cells, 2))
+
+
+def _light_along(brightness: Floats) -> float:
+    """Where along one axis the light of cells [n] is, in display levels: 0.5 where both of its ends are as bright."""
+    middles = (np.arange(len(brightness)) + 0.5) / len(brightness) - 0.5
+    return float(0.5 + 0.5 * np.tanh(LIGHT_GAIN * (brightness - brightness.mean()) @ middles / len(brightness)))

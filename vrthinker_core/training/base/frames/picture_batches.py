@@ -91,5 +91,5 @@ def _damaged(look: tuple[Picture, FrameFacts], rng: np.random.Generator) -> tupl
 def _mirrored(picture: Picture, facts: FrameFacts) -> tuple[Picture, FrameFacts]:
     """Left and right exchanged."""
     things = tuple(thing and replace(thing, x=1 - thing.x) for thing in facts.things)
-    light = facts.light and (1 - facts.light[0], facts.light[1])
+    light = tuple((1 - right, down) for right, down in facts.light)
     return np.ascontiguousarray(picture[:, ::-1]), replace(facts, things=things, light=light)

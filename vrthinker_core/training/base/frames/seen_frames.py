@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from vrthinker_core.training.base.frames.frame_code import FrameFacts, SeenThing, light_of
+from vrthinker_core.training.base.frames.frame_code import FrameFacts, Places, SeenThing, light_of
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 
@@ -21,19 +21,19 @@ def seen_facts(scene: Scene, index: int) -> FrameFacts:
     return FrameFacts(things, scene.picture_state(index), scene.facts.ground, light=view_light(scene, index))
 
 
-def followed_place(scene: Scene, index: int) -> tuple[float, float] | None:
-    """Where in the picture the first thing is that can be seen, or the light of a view; None where there is none."""
-    places = (*scene.thing_positions(index), view_light(scene, index))
-    return next((place for place in places if place is not None), None)
+def followed_places(scene: Scene, index: int) -> Places:
+    """Where in the picture the first thing is that can be seen, or the light of both halves of a view; () where nothing is."""
+    seen = tuple(place for place in scene.thing_positions(index) if place is not None)
+    return seen[:1] or view_light(scene, index)
 
 
-def view_light(scene: Scene, index: int) -> tuple[float, float] | None:
-    """Where the light of a view is in frame `index`, whatever is done to its picture; None in a scene of things."""
-    return _light(replace(scene, picture_fault=None), index) if scene.view else None
+def view_light(scene: Scene, index: int) -> Places:
+    """Where the light of both halves of a view is in frame `index`, whatever is done to its picture; () in a scene of things."""
+    return _light(replace(scene, picture_fault=None), index) if scene.view else ()
 
 
 @lru_cache(maxsize=KEPT_PLACES)
-def _light(scene: Scene, index: int) -> tuple[float, float]:
+def _light(scene: Scene, index: int) -> Places:
     return light_of(_small_renderer(scene).frame(index))
 
 
