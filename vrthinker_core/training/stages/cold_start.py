@@ -6,6 +6,10 @@ from itertools import count
 from pathlib import Path
 
 from vrthinker_core.backends.base import Backend
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
+from vrthinker_core.training.base.coded_lessons import MODEL, learn_over_codes, minutes_spent
+from vrthinker_core.training.base.language_training import LanguageOptions
+from vrthinker_core.training.base.part_processes import Figures
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
 from vrthinker_core.training.monitor.metrics import StepMetrics
@@ -13,10 +17,13 @@ from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting, silence
+from vrthinker_core.training.stages.base import world_of
 from vrthinker_core.training.stages.sft_stages import fine_tune, rows_of
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, kept_rollouts, run_teacher
 
 TEACHER = "teacher"  # Folder of the teacher's runs
+CODES = "codes"  # Folder of the lessons over coded frames
+CODED_SHARE = 0.4  # Of the time of a sitting, for these lessons
 TEACHER_SHARE = 0.4  # Of the time of a sitting: the rest is for learning
 LIVE = 32  # Runs side by side
 HOPELESS = 2_000  # Runs after which a teacher of which none is kept is given up
@@ -42,6 +49,11 @@ class Lessons:
 def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
     """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput."""
     sft = config.cold_start.sft
+    if config.cold_start.coded_minutes:
+        coded = _over_codes(source, config, folder, sitting.part(CODED_SHARE))
+        if coded is None:
+            return None
+        source = str(coded)
     if isinstance(lessons, ReadyRuns):
         with ExitStack() as videos:
             ready = lessons.kept(config.cold_start.traces, sitting.say if folder.processes.main else silence, videos)
@@ -54,6 +66,31 @@ def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, f
     kept = [outcome for outcome in read_outcomes(out) if outcome.kept][: config.cold_start.traces]
     rollouts = kept_rollouts(out, lessons.pairs, kept, keep_tokens=False)
     return fine_tune(rows_of(rollouts, len(kept), source, sitting), source, sft, config, folder, sitting)
+
+
+def _over_codes(source: str, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
+    """The checkpoint that learnt to judge over codes first; None where the sitting was stopped."""
+    out, options = folder.path / CODES, coded_options(config, minutes_spent(folder.path / CODES), sitting)
+
+    def report(figures: Figures) -> None:
+        step, minutes = int(figures["step"]), max(figures["minutes"], 0.01)
+        expected = max(step, round(step * options.minutes / minutes))
+        sitting.tell(StepMetrics(CODES, step, 60 * minutes / step, figures["loss"]), expected)
+
+    if folder.processes.main:
+        learn_over_codes(locate(source), options, out, report, sitting.stopped)
+    return None if folder.processes.agreed(sitting.stopped()) else out / MODEL
+
+
+def coded_options(config: TrainConfig, spent: float, sitting: Sitting) -> LanguageOptions:
+    """How lessons over codes are learnt of which so many minutes are over: all of them, or as many as this sitting has time for."""
+    minutes = config.cold_start.coded_minutes
+    if sitting.seconds_left is not None:
+        minutes = min(minutes, spent + sitting.seconds_left / 60)
+    seconds = config.checkpoint_minutes * 60
+    return LanguageOptions(
+        minutes, seed=config.seed + 1, save_seconds=seconds, world=world_of(config.base), gates=config.gates.language
+    )
 
 
 def _let_teach(pairs: PairSet, teacher: Teacher, config: TrainConfig, out: Path, sitting: Sitting) -> None:

@@ -22,8 +22,9 @@ from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.geometry import Grid
 
-PLACE_NOISE, LIGHT_NOISE, GAIN_NOISE, NOISE, TOKEN_NOISE = 0.006, 0.02, 0.06, 0.05, 0.05
-UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.08, 0.35)}
+PLACE_NOISE, LIGHT_NOISE, GAIN_NOISE = 0.006, 0.02, 0.08
+NOISES = 0.04, 0.12  # Of a pair's numbers and tokens: a tower reads pictures of another kind far less surely than drawn ones
+UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.4, 0.48)}
 """How often a class is unsure, and how much of it then goes to another at most."""
 RESTLESS = 0.3  # Share of frames at which a restless scene misbehaves
 
@@ -91,7 +92,7 @@ class PairCodes:
     """The codes of a pair's frames; frames that show the same, as those of a freeze do, have the same one."""
 
     def __init__(self, pair: DrawnPair, rng: np.random.Generator) -> None:
-        self._pair, self._rng = pair, rng
+        self._pair, self._rng, self._noise = pair, rng, float(rng.uniform(*NOISES))
         self._codes: dict[tuple[Any, ...], NDArray[Any]] = {}
 
     def features(self, items: Sequence[VisionItem], directions: torch.Tensor) -> torch.Tensor:
@@ -99,7 +100,7 @@ class PairCodes:
         frames = [item.frames[0] for item in items]
         codes = np.concatenate([self._code(frame.ref.side, frame.index) for frame in frames]).astype(np.float32)
         features = torch.from_numpy(codes) @ directions
-        noise = self._rng.normal(0, TOKEN_NOISE, tuple(features.shape)).astype(np.float32)
+        noise = self._rng.normal(0, self._noise, tuple(features.shape)).astype(np.float32)
         return features + torch.from_numpy(noise)
 
     def _code(self, side: Side, index: int) -> NDArray[Any]:
@@ -126,4 +127,4 @@ class PairCodes:
                     code[part] *= 1 - given
                     code[part.start + rng.integers(part.stop - part.start)] += given
         codes = np.repeat(code[None], TOKENS, axis=0)
-        return codes * rng.normal(1, GAIN_NOISE, (1, SIZE)) + rng.normal(0, NOISE, (1, SIZE))
+        return codes * rng.normal(1, GAIN_NOISE, (1, SIZE)) + rng.normal(0, self._noise, (1, SIZE))

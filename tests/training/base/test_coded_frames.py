@@ -1,0 +1,50 @@
+"""Frames as codes: what the language model learns from has the errors of a tower that reads."""
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from vrthinker_core.dialects.base import Dialect
+from vrthinker_core.training.base.coded_rows import picture_item
+from vrthinker_core.training.base.conversations import dialect_of, new_source
+from vrthinker_core.training.base.frames.coded_frames import NOISES, PairCodes
+from vrthinker_core.training.base.frames.frame_code import PARTS, STATES, TOKENS, basis
+from vrthinker_core.training.base.model.model_shape import HIDDEN
+from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, draw_pair
+
+
+@pytest.fixture(scope="module")
+def dialect() -> Dialect:
+    """Of the frames."""
+    return dialect_of("paired")
+
+
+def _numbers(pair: DrawnPair, dialect: Dialect) -> Tensor:
+    """The numbers that the tokens of a pair's first frames carry, [images, TOKENS, SIZE]."""
+    items = [picture_item("image", (frame,)) for frame in new_source(pair, dialect)(dialect.opening_refs)]
+    features = PairCodes(pair, np.random.default_rng(pair.seed)).features(items, basis(HIDDEN))
+    return (features @ basis(HIDDEN).T).view(len(items), TOKENS, -1)
+
+
+def test_some_pairs_are_read_surely_and_some_hardly(dialect: Dialect) -> None:
+    """Real pictures are read far less surely than drawn ones, and a judge of both has to be used to either."""
+    pairs = [draw_pair(TRAINING_SEEDS + number, SECOND_WORLD) for number in range(40)]
+    spreads = [float(_numbers(pair, dialect).std(1).mean()) for pair in pairs]
+    least, most = NOISES
+    assert least * 0.5 < min(spreads) < 1.5 * least
+    assert 0.8 * most < max(spreads) < 1.5 * most
+
+
+def test_the_state_of_a_picture_can_be_read_though_it_is_often_unsure(dialect: Dialect) -> None:
+    """The word is still the likeliest in nearly every frame, but in many with another one close behind it."""
+    pairs = [draw_pair(TRAINING_SEEDS + number, SECOND_WORLD) for number in range(40)]
+    right, unsure = [], []
+    for pair in pairs:
+        states = _numbers(pair, dialect).mean(1)[:, PARTS["state"]]
+        frames = new_source(pair, dialect)(dialect.opening_refs)
+        names = [pair.scenes[frame.ref.side].picture_state(frame.index) for frame in frames]
+        first, second = states.topk(2).values.unbind(1)
+        right += [STATES[int(numbers.argmax())] == name for numbers, name in zip(states, names, strict=True)]
+        unsure += (first - second < 0.5).tolist()
+    assert np.mean(right) > 0.9
+    assert 0.1 < np.mean(unsure) < 0.5
