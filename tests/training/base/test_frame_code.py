@@ -15,6 +15,7 @@ from vrthinker_core.training.base.frames.frame_code import (
     SIZE,
     STATES,
     basis,
+    bumps,
     encode_facts,
     light_of,
     place_of,
@@ -34,6 +35,15 @@ def test_it_has_a_number_for_every_word_of_the_world() -> None:
     assert tuple(solids.SHAPES) == SHAPES
     assert (faults.CLEAR, *damage.DAMAGES) == STATES
     assert (*textures.GROUNDS, photographs.PHOTO) == GROUNDS
+
+
+def test_an_unsure_place_is_a_lower_wider_bump_around_the_same_place() -> None:
+    places = np.linspace(0.3, 0.7, 9)
+    sure, unsure = bumps(places), bumps(places, 0.1)
+    assert (np.abs(place_of(unsure) - places) < 0.02).all()
+    assert (unsure.max(-1) < 0.8 * sure.max(-1)).all()
+    drawn = np.random.default_rng(0).normal(places[:, None], 0.1, (9, 4000))
+    assert np.abs(bumps(drawn).mean(1) - unsure).max() < 0.03
 
 
 def test_its_directions_are_orthonormal_and_always_the_same() -> None:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from vrthinker_core.backends.local.text.chat_template import VisionItem
-from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, TOKENS, encode_facts
+from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, TOKENS, bumps, encode_facts
 from vrthinker_core.training.base.frames.seen_frames import seen_facts
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.moving_scene import Scene
@@ -24,6 +24,7 @@ from vrthinker_core.types.geometry import Grid
 
 PLACE_NOISE, LIGHT_NOISE, GAIN_NOISE = 0.006, 0.02, 0.08
 NOISES = 0.04, 0.12  # Of a pair's numbers and tokens: a tower reads pictures of another kind far less surely than drawn ones
+UNSURE_LIGHT = 0.12  # Standard deviation, at most, with which a pair's light is read: that of real pictures is a wide, low bump
 UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.4, 0.48)}
 """How often a class is unsure, and how much of it then goes to another at most."""
 RESTLESS = 0.3  # Share of frames at which a restless scene misbehaves
@@ -92,7 +93,8 @@ class PairCodes:
     """The codes of a pair's frames; frames that show the same, as those of a freeze do, have the same one."""
 
     def __init__(self, pair: DrawnPair, rng: np.random.Generator) -> None:
-        self._pair, self._rng, self._noise = pair, rng, float(rng.uniform(*NOISES))
+        self._pair, self._rng = pair, rng
+        self._noise, self._unsure = float(rng.uniform(*NOISES)), float(rng.uniform(0, UNSURE_LIGHT))
         self._codes: dict[tuple[Any, ...], NDArray[Any]] = {}
 
     def features(self, items: Sequence[VisionItem], directions: torch.Tensor) -> torch.Tensor:
@@ -119,7 +121,9 @@ class PairCodes:
             None if thing is None else replace(thing, x=thing.x + right, y=thing.y + down)
             for thing, (right, down) in zip(facts.things, off, strict=True)
         )
-        code = encode_facts(replace(facts, things=moved, light=light))
+        code = encode_facts(replace(facts, things=moved))
+        for suffix, place in zip(("", " 2"), light, strict=False):
+            code[PARTS["x" + suffix]], code[PARTS["y" + suffix]] = (bumps(along, self._unsure) for along in place)
         for name, (share, most) in UNSURE.items():
             for part in (PARTS[name], PARTS.get(f"{name} 2")):
                 if part is not None and code[part].any() and rng.random() < share:

@@ -6,6 +6,7 @@ seen, two places are told of a frame, where the light of its upper half is and t
 places, because no model of this size learnt to compare two pictures by anything that is not written down.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,9 +72,14 @@ def basis(hidden: int) -> torch.Tensor:
     return rows
 
 
-def bumps(place: float | Floats) -> Floats:
-    """A place along one axis as BUMPS numbers (a place [n] as [n, BUMPS])."""
-    return np.exp(-0.5 * ((np.asarray(place)[..., None] - _CENTRES) / BUMP_WIDTH) ** 2)
+def bumps(place: float | Floats, unsure: float = 0.0) -> Floats:
+    """A place along one axis as BUMPS numbers (a place [n] as [n, BUMPS]).
+
+    With the standard deviation of an `unsure` place, what they are on average: lower, over more numbers.
+    """
+    width = math.hypot(BUMP_WIDTH, unsure)
+    numbers: Floats = BUMP_WIDTH / width * np.exp(-0.5 * ((np.asarray(place)[..., None] - _CENTRES) / width) ** 2)
+    return numbers
 
 
 def place_of(numbers: Floats) -> Floats:
