@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 CONFIG = "config.json"  # In the folder of a training run
-MAY_CHANGE = ("base.minutes", "cold_start.coded_minutes", "checkpoint_minutes", "gates.", "trackio")
+MAY_CHANGE = ("base.minutes", "cold_start.judged_minutes", "checkpoint_minutes", "gates.", "trackio")
 """Beginnings of the names of settings that a run may go on with changed: how long, how often, and what is enough."""
 
 Count = Annotated[int, Ge(1)]
@@ -71,7 +71,7 @@ class ColdStartConfig:
 
     sft: SftConfig
     traces: Count = 1200  # Kept at most, where the teacher plays without end
-    coded_minutes: NotNegative = 0.0  # Before them: the scripted teacher's runs over coded frames, for the built-in judge's shape
+    judged_minutes: NotNegative = 0.0  # Before them: the scripted teacher's conversations over codes; the built-in judge's shape
 
 
 @dataclass(frozen=True, slots=True)

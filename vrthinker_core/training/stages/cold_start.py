@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
-from vrthinker_core.training.base.coded_lessons import MODEL, learn_over_codes, minutes_spent
+from vrthinker_core.training.base.judged_conversations import MODEL, learn_to_judge, minutes_of, minutes_spent
 from vrthinker_core.training.base.language_training import LanguageOptions
 from vrthinker_core.training.base.part_processes import Figures
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
@@ -22,8 +22,8 @@ from vrthinker_core.training.stages.sft_stages import fine_tune, rows_of
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, kept_rollouts, run_teacher
 
 TEACHER = "teacher"  # Folder of the teacher's runs
-CODES = "codes"  # Folder of the lessons over coded frames
-CODED_SHARE = 0.4  # Of the time of a sitting, for these lessons
+CONVERSATIONS = "conversations"  # Folder of what is learnt from judged conversations
+CONVERSATION_SHARE = 0.4  # Of the time of a sitting, for these
 TEACHER_SHARE = 0.4  # Of the time of a sitting: the rest is for learning
 LIVE = 32  # Runs side by side
 HOPELESS = 2_000  # Runs after which a teacher of which none is kept is given up
@@ -49,11 +49,11 @@ class Lessons:
 def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
     """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput."""
     sft = config.cold_start.sft
-    if config.cold_start.coded_minutes:
-        coded = _over_codes(source, config, folder, sitting.part(CODED_SHARE))
-        if coded is None:
+    if config.cold_start.judged_minutes:
+        judge = _judged_first(source, config, folder, sitting.part(CONVERSATION_SHARE))
+        if judge is None:
             return None
-        source = str(coded)
+        source = str(judge)
     if isinstance(lessons, ReadyRuns):
         with ExitStack() as videos:
             ready = lessons.kept(config.cold_start.traces, sitting.say if folder.processes.main else silence, videos)
@@ -68,29 +68,29 @@ def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, f
     return fine_tune(rows_of(rollouts, len(kept), source, sitting), source, sft, config, folder, sitting)
 
 
-def _over_codes(source: str, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
-    """The checkpoint that learnt to judge over codes first; None where the sitting was stopped."""
-    out, options = folder.path / CODES, coded_options(config, minutes_spent(folder.path / CODES), sitting)
+def _judged_first(source: str, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
+    """The checkpoint that learnt from judged conversations first; None where the sitting was stopped."""
+    out = folder.path / CONVERSATIONS
+    options = conversation_options(config, minutes_spent(out), sitting)
 
-    def report(figures: Figures) -> None:
+    def report(part: str, figures: Figures) -> None:
         step, minutes = int(figures["step"]), max(figures["minutes"], 0.01)
-        expected = max(step, round(step * options.minutes / minutes))
-        sitting.tell(StepMetrics(CODES, step, 60 * minutes / step, figures["loss"]), expected)
+        expected = max(step, round(step * minutes_of(part, options.minutes) / minutes))
+        sitting.tell(StepMetrics(f"{CONVERSATIONS} {part}", step, 60 * minutes / step, figures["loss"]), expected)
 
     if folder.processes.main:
-        learn_over_codes(locate(source), options, out, report, sitting.stopped)
+        learn_to_judge(locate(source), options, out, report, sitting.stopped)
     return None if folder.processes.agreed(sitting.stopped()) else out / MODEL
 
 
-def coded_options(config: TrainConfig, spent: float, sitting: Sitting) -> LanguageOptions:
-    """How lessons over codes are learnt of which so many minutes are over: all of them, or as many as this sitting has time for."""
-    minutes = config.cold_start.coded_minutes
+def conversation_options(config: TrainConfig, spent: float, sitting: Sitting) -> LanguageOptions:
+    """How judged conversations are learnt of which so many minutes are over: as long as is wanted, or as this sitting has time."""
+    minutes = config.cold_start.judged_minutes
     if sitting.seconds_left is not None:
         minutes = min(minutes, spent + sitting.seconds_left / 60)
     seconds = config.checkpoint_minutes * 60
-    return LanguageOptions(
-        minutes, seed=config.seed + 1, save_seconds=seconds, world=world_of(config.base), gates=config.gates.language
-    )
+    world, gates = world_of(config.base), config.gates.language
+    return LanguageOptions(minutes, seed=config.seed + 1, save_seconds=seconds, world=world, gates=gates)
 
 
 def _let_teach(pairs: PairSet, teacher: Teacher, config: TrainConfig, out: Path, sitting: Sitting) -> None:

@@ -1,4 +1,4 @@
-"""Lessons over codes: the small model learns to judge without a picture, and only a model of its shape can."""
+"""Judged conversations: the language model learns from them over codes and over drawn frames, and only the small one can."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.training.test_teacher import PAIRS
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.base.coded_lessons import learn_over_codes, minutes_spent
+from vrthinker_core.training.base.judged_conversations import learn_to_judge, minutes_spent
 from vrthinker_core.training.base.language_training import LanguageOptions
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
@@ -40,23 +40,24 @@ def _weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_the_language_model_changes_and_the_tower_stays(tmp_path: Path) -> None:
-    heard: list[float] = []
-    made = learn_over_codes(NANO, SHORT, tmp_path, lambda figures: heard.append(figures["loss"]))
+    heard: list[str] = []
+    made = learn_to_judge(NANO, SHORT, tmp_path, lambda part, _: heard.append(part))
     assert made is not None
     check_files(made)
     before, after = _weights(NANO), _weights(made)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved
     assert not {name for name in moved if "visual" in name}
-    assert heard
+    assert heard == sorted(heard)  # codes, then drawn
+    assert set(heard) == {"codes", "drawn"}
     assert minutes_spent(tmp_path) > 0
-    assert learn_over_codes(NANO, SHORT, tmp_path, lambda _: pytest.fail("it was done")) == made
+    assert learn_to_judge(NANO, SHORT, tmp_path, lambda *_: pytest.fail("it was done")) == made
 
 
-def test_stopped_lessons_go_on_where_they_were(tmp_path: Path) -> None:
+def test_stopped_training_goes_on_where_it_was(tmp_path: Path) -> None:
     steps: list[float] = []
-    assert learn_over_codes(NANO, SHORT, tmp_path, stopped=lambda: True) is None
-    assert learn_over_codes(NANO, SHORT, tmp_path, lambda figures: steps.append(figures["step"])) == tmp_path / "model"
+    assert learn_to_judge(NANO, SHORT, tmp_path, stopped=lambda: True) is None
+    assert learn_to_judge(NANO, SHORT, tmp_path, lambda _, figures: steps.append(figures["step"])) == tmp_path / "model"
     assert steps[0] == 2
 
 
@@ -66,16 +67,16 @@ def test_a_model_of_another_shape_is_refused(tmp_path: Path) -> None:
     config.vision_config.hidden_size = 64
     write_checkpoint(new_model(config, 0), tokenizer, tmp_path / "other")
     with pytest.raises(BadInput, match="built-in judge's shape"):
-        learn_over_codes(tmp_path / "other", SHORT, tmp_path / "out")
+        learn_to_judge(tmp_path / "other", SHORT, tmp_path / "out")
 
 
 def test_a_cold_start_can_begin_with_them(tmp_path: Path) -> None:
-    config = changed_config(CONFIG, ["cold_start.coded_minutes=0.001"])
+    config = changed_config(CONFIG, ["cold_start.judged_minutes=0.001"])
     told: list[StepMetrics] = []
     data = TrainingData("drawn:3", PAIRS, Teacher("scripted", SCRIPTED))
     with open_run_folder(tmp_path, RUN, config, resume=True) as folder:
         made = train_stage("cold-start", str(NANO), data, config, folder, Sitting(tell=lambda step, _: told.append(step)))
     assert made == tmp_path / "checkpoint"
     stages = list(dict.fromkeys(step.stage for step in told))
-    assert stages == ["codes", "teacher", "rows", "cold-start"]
-    assert (tmp_path / "codes" / "model" / "vrthinker.json").is_file()
+    assert stages == ["conversations codes", "conversations drawn", "teacher", "rows", "cold-start"]
+    assert (tmp_path / "conversations" / "model" / "vrthinker.json").is_file()

@@ -1,0 +1,97 @@
+"""The small model learns to judge from conversations that the scripted teacher writes: over coded frames, then over drawn ones.
+
+Nothing has to be drawn for a conversation over codes, so there are many more of them a minute, and their frames are read as
+unsurely as real ones are. The last part is learnt from what the tower sees.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.dialects.base import Dialect
+from vrthinker_core.errors import BadInput
+from vrthinker_core.training.base.conversations import Replies, describe, judge
+from vrthinker_core.training.base.half_training import Stopped
+from vrthinker_core.training.base.language_training import LanguageOptions, train_language
+from vrthinker_core.training.base.model.base_checkpoint import begin_with, write_checkpoint
+from vrthinker_core.training.base.model.model_shape import model_config, new_model
+from vrthinker_core.training.base.model.vocabulary import control_ids
+from vrthinker_core.training.base.part_processes import Figures
+from vrthinker_core.training.base.train_base import last_report
+from vrthinker_core.training.drawn_world.scenes import DrawnPair
+from vrthinker_core.training.run.sitting import never
+
+MODEL = "model"  # The result
+CODES, DRAWN = "codes", "drawn"  # The parts: what begins the names of their checkpoints and figures
+DRAWN_SHARE = 0.3  # Of the time, for frames that are drawn
+JUDGED = 0.6  # Share of the conversations that are judged; the others only describe, often frames that misbehave
+LENGTH = 760  # Of a row in tokens
+RATES = {CODES: 1e-3, DRAWN: 6e-4}
+
+
+def learn_to_judge(
+    source: Path,
+    options: LanguageOptions,
+    folder: Path,
+    report: Callable[[str, Figures], None] = lambda _, __: None,
+    stopped: Stopped = never,
+) -> Path | None:
+    """Train the language model of `source`, `options.minutes` in all; gives `folder/model`, None where it was stopped.
+
+    Goes on from the checkpoints in `folder`. `report` is called with the part that is learnt from. Raises BadInput where `source`
+    is not of the built-in judge's shape.
+    """
+    made = folder / MODEL
+    if (made / "vrthinker.json").is_file():
+        return made
+    folder.mkdir(parents=True, exist_ok=True)
+    model, tokenizer = _opened(source)
+    inner = model.model
+    for part, visual in ((CODES, None), (DRAWN, inner.visual)):
+        own, checkpoint = _options_of(part, options), folder / f"{part}.pt"
+        for figures in train_language(inner.language_model, SafeTokenizer(tokenizer), own, checkpoint, visual, stopped):
+            with (folder / f"{part}.jsonl").open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(figures) + "\n")
+            report(part, figures)
+        if stopped():
+            return None
+    write_checkpoint(model, tokenizer, made)
+    return made
+
+
+def minutes_spent(folder: Path) -> float:
+    """On both parts so far."""
+    return sum(last_report(folder, part).get("minutes", 0.0) for part in (CODES, DRAWN))
+
+
+def minutes_of(part: str, minutes: float) -> float:
+    """How long a part is learnt from, of so many minutes in all."""
+    return minutes * (DRAWN_SHARE if part == DRAWN else 1 - DRAWN_SHARE)
+
+
+def _options_of(part: str, options: LanguageOptions) -> LanguageOptions:
+    own = replace(options, minutes=minutes_of(part, options.minutes), length=LENGTH, rate=RATES[part], write=_judged_or_described)
+    return replace(own, seed=options.seed + 1) if part == DRAWN else own
+
+
+def _opened(source: Path) -> tuple[Any, Tokenizer]:
+    """The model in float32, and its vocabulary."""
+    path = source / "tokenizer.json"
+    if not path.is_file():
+        raise BadInput(f"{source} has no tokenizer.json: set cold_start.judged_minutes for the built-in judge alone.")
+    tokenizer = Tokenizer.from_file(str(path))
+    model = new_model(model_config(tokenizer.get_vocab_size(), control_ids(tokenizer)), seed=0)
+    begin_with(source, model, tokenizer)
+    model.tie_weights()
+    model.model.visual.requires_grad_(False)
+    return model, tokenizer
+
+
+def _judged_or_described(pair: DrawnPair, dialect: Dialect, rng: np.random.Generator) -> Replies:
+    return (judge if rng.random() < JUDGED else describe)(pair, dialect, rng)
