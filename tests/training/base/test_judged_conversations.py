@@ -22,8 +22,8 @@ from vrthinker_core.training.base.model.vocabulary import control_ids
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.run.config import changed_config
 from vrthinker_core.training.run.run_folder import open_run_folder
-from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.stages.cold_start import Teacher
+from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
+from vrthinker_core.training.stages.cold_start import Teacher, conversation_options
 from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
 
 SHORT = LanguageOptions(minutes=0.001, batch=2, save_seconds=0)  # A step or two
@@ -80,3 +80,15 @@ def test_a_cold_start_can_begin_with_them(tmp_path: Path) -> None:
     stages = list(dict.fromkeys(step.stage for step in told))
     assert stages == ["conversations codes", "conversations drawn", "teacher", "rows", "cold-start"]
     assert (tmp_path / "conversations" / "model" / "vrthinker.json").is_file()
+
+
+@pytest.mark.parametrize(("changes", "photos"), [((), "seen"), (("cold_start.photos=unseen",), "unseen")])
+def test_their_pictures_may_be_others_than_those_of_the_tower(changes: tuple[str, ...], photos: str) -> None:
+    config = changed_config(CONFIG, ["base.photos=seen", "cold_start.judged_minutes=9", *changes])
+    assert conversation_options(config, 0.0, Sitting()).world.photos == Path(photos)
+
+
+def test_conversations_have_the_time_that_is_left_of_a_sitting() -> None:
+    config = changed_config(CONFIG, ["cold_start.judged_minutes=9"])
+    assert conversation_options(config, 4.0, Sitting()).minutes == 9
+    assert conversation_options(config, 4.0, begin_sitting(never, 2.0)).minutes == pytest.approx(6.0, abs=0.1)

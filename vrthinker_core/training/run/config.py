@@ -72,6 +72,7 @@ class ColdStartConfig:
     sft: SftConfig
     traces: Count = 1200  # Kept at most, where the teacher plays without end
     judged_minutes: NotNegative = 0.0  # Before them: the scripted teacher's conversations over codes; the built-in judge's shape
+    photos: str = ""  # Folder of photographs that the tower has not seen, for these; without one, those of the base
 
 
 @dataclass(frozen=True, slots=True)

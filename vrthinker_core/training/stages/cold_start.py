@@ -89,7 +89,8 @@ def conversation_options(config: TrainConfig, spent: float, sitting: Sitting) ->
     if sitting.seconds_left is not None:
         minutes = min(minutes, spent + sitting.seconds_left / 60)
     seconds = config.checkpoint_minutes * 60
-    world, gates = world_of(config.base), config.gates.language
+    photos = config.cold_start.photos or config.base.photos  # What it has not seen it reads as unsurely as a real clip
+    world, gates = world_of(replace(config.base, photos=photos)), config.gates.language
     return LanguageOptions(minutes, seed=config.seed + 1, save_seconds=seconds, world=world, gates=gates)
 
 
