@@ -5,6 +5,7 @@ VRThinker.Address = class {
     this.awaited = null; // what the browser went to, until that run is shown
     this.asked = this.shown() || null; // what the server is asked for; a page that opens asks for the run in its address
     this.next = null; // what to ask for once that is answered
+    this.ending = this.asked === null ? 1 : 0; // events that are over for us, and whose end the server has not told yet
     this.ask = () => {};
     document.addEventListener("vrt:trace", (event) => this.show(event.detail || {}));
     window.addEventListener("popstate", (event) => {
@@ -39,7 +40,13 @@ VRThinker.Address = class {
     this.ask(kind, name, lost);
   }
 
-  /** The server has answered, whatever it said. */
+  /** An event that opens a run has ended, whatever it said. By then its run may be shown, and another one asked for. */
+  ended() {
+    if (this.ending) this.ending -= 1;
+    else this.answered();
+  }
+
+  /** The next one may be asked for. */
   answered() {
     const { next } = this;
     this.asked = null;
@@ -53,7 +60,10 @@ VRThinker.Address = class {
     const first = this.run === null;
     const query = address ? `trace=${address}` : kept ? `run=${kept}` : "";
     this.run = run;
-    if (query && query === this.asked) this.answered(); // a run that goes on is answered as long as it does
+    if (query && query === this.asked) {
+      this.ending += 1; // which may take as long as the run goes on
+      this.answered();
+    }
     if (query && this.awaited !== null && query !== this.awaited) return; // the browser has gone on meanwhile
     this.awaited = null;
     const same = query === this.shown();

@@ -118,7 +118,7 @@ def _connect_saved(blocks: CheckedBlocks, parts: PageComponents, saved: HistoryH
     opened = blocks.load(saved.on_load, None, shown, **beside)
     for asked in (chosen, opened):
         for ended in (asked.success, asked.failure):
-            ended(None, None, None, js="() => VRThinker.address.answered()", **QUIET_EVENT)
+            ended(None, None, None, js="() => VRThinker.address.ended()", **QUIET_EVENT)
 
 
 def _in_browser(updates: Updates) -> dict[str, Any]:
