@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
 from vrthinker_core.training.base.model.vocabulary import control_ids
 from vrthinker_core.training.monitor.metrics import StepMetrics
-from vrthinker_core.training.run.config import changed_config
+from vrthinker_core.training.run.config import LanguageGates, changed_config
 from vrthinker_core.training.run.run_folder import open_run_folder
 from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
 from vrthinker_core.training.stages.cold_start import Teacher, conversation_options
@@ -59,6 +60,14 @@ def test_stopped_training_goes_on_where_it_was(tmp_path: Path) -> None:
     assert learn_to_judge(NANO, SHORT, tmp_path, stopped=lambda: True) is None
     assert learn_to_judge(NANO, SHORT, tmp_path, lambda _, figures: steps.append(figures["step"])) == tmp_path / "model"
     assert steps[0] == 2
+
+
+def test_they_last_as_long_as_is_asked_for_whatever_the_model_can_already(tmp_path: Path) -> None:
+    passed = replace(SHORT, gates=LanguageGates(rare_motion=0, damage=0, words=0))
+    figures: list[dict[str, float]] = []
+    learn_to_judge(NANO, passed, tmp_path, lambda _, part: figures.append(part))
+    assert figures
+    assert not any("passed after" in each for each in figures)
 
 
 def test_a_model_of_another_shape_is_refused(tmp_path: Path) -> None:

@@ -76,8 +76,9 @@ def minutes_of(part: str, minutes: float) -> float:
 
 
 def _options_of(part: str, options: LanguageOptions) -> LanguageOptions:
-    own = replace(options, minutes=minutes_of(part, options.minutes), length=LENGTH, rate=RATES[part], write=_judged_or_described)
-    return replace(own, seed=options.seed + 1) if part == DRAWN else own
+    minutes, seed = minutes_of(part, options.minutes), options.seed + (part == DRAWN)
+    own = replace(options, minutes=minutes, seed=seed, ends_early=False)  # The base has passed its gates before
+    return replace(own, length=LENGTH, rate=RATES[part], write=_judged_or_described)
 
 
 def _opened(source: Path) -> tuple[Any, Tokenizer]:

@@ -58,6 +58,7 @@ class LanguageOptions:
     world: WorldOptions = SECOND_WORLD
     write: Write = describe
     gates: LanguageGates = field(default_factory=LanguageGates)
+    ends_early: bool = True  # Soon after every gate is passed
 
 
 class RowSource:
@@ -136,7 +137,8 @@ def train_language(
                 state.save(checkpoint)
                 return
             right = measure(language, unseen, pads, kinds)
-            progress.note(right, options.gates)
+            if options.ends_early:
+                progress.note(right, options.gates)
             state.save(checkpoint)
             yield progress.figures() | {"rows a second": rows, "loss": loss} | right
             if is_over(progress, options):
