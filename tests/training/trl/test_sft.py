@@ -74,6 +74,16 @@ def test_the_language_model_learns_and_the_tower_does_not(tiny: Path, trained: t
     assert losses(trained[1])[-1] < losses(trained[1])[0]
 
 
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_a_share_of_the_weights_it_began_with_can_stay_in_the_result(
+    share: float, tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[TrainerPace]], tmp_path: Path
+) -> None:
+    before, after = weights(tiny), weights(trained[0])
+    mixed = weights(train_sft(rows, tiny, replace(OPTIONS, start_share=share), tmp_path))
+    for name, weight in mixed.items():
+        torch.testing.assert_close(weight, torch.lerp(after[name], before[name], share))
+
+
 def test_how_far_it_is_is_told_after_each_step(trained: tuple[Path, list[TrainerPace]]) -> None:
     assert [(pace.step, pace.steps) for pace in trained[1]] == [(step, 4) for step in (1, 2, 3, 4)]
     assert trained[1][-1].seconds_left == 0

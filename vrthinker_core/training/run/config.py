@@ -63,6 +63,7 @@ class SftConfig:
     epochs: Positive
     bf16: bool = True  # Arithmetic in bfloat16; on a processor the weights stay float32
     muon: bool = False  # Muon for the matrices of layers, AdamW for the rest: for small models, neither FSDP nor DeepSpeed
+    start_share: Share = 0.0  # In the result's weights, of those it began with: keeps what the rows do not show
 
 
 @dataclass(frozen=True, slots=True)

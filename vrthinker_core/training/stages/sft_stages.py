@@ -75,6 +75,7 @@ def sft_options(sft: SftConfig, config: TrainConfig, processes: int = 1) -> SftO
         epochs=sft.epochs,
         optimizer=sft.optimizer,
         muon=sft.muon,
+        start_share=sft.start_share,
         batch=sft.batch,
         accumulate=sft.accumulation,
         bf16=sft.bf16,

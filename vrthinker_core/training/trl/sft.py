@@ -55,6 +55,7 @@ class SftOptions:
     accumulate: int = 32  # Forward passes a step, on each GPU
     bf16: bool = False  # Arithmetic in bfloat16; the weights that learn stay in float32
     frozen_vision: bool = True  # The vision tower does not learn
+    start_share: float = 0.0  # In the result's weights, of those it began with
     features: bool = False  # With a frozen tower: each picture's features are computed once and kept; one process only
     gradient_checkpointing: bool = False
     save_minutes: float = 5.0
@@ -94,7 +95,7 @@ def train_sft(
     trainer.add_callback(TimedCheckpoints(folder / "trainer", subject, options.save_minutes))
     trainer.add_callback(PaceReports(report))
     train_from(trainer, begun)
-    return save_trained(trainer, checkpoint, folder / "model")
+    return save_trained(trainer, checkpoint, folder / "model", options.start_share)
 
 
 def use_all_cores(processes: int) -> None:
@@ -103,8 +104,11 @@ def use_all_cores(processes: int) -> None:
     torch.set_num_threads(int(wanted) if wanted.isdecimal() and int(wanted) else max(1, cpu_count() // processes))
 
 
-def save_trained(trainer: Any, source: Path, target: Path) -> Path:
+def save_trained(trainer: Any, source: Path, target: Path, start_share: float = 0.0) -> Path:
     """Write the trained model once, gathered from all processes. `target` is there whole or as it was before.
+
+    With `start_share`, each weight is that share of its value in `source` and the rest of the trained one: such means keep more of
+    what a model could do on other data (Wortsman et al., "Robust fine-tuning of zero-shot models", CVPR 2022).
 
     Raises BadInput where it cannot be written.
     """
@@ -115,9 +119,19 @@ def save_trained(trainer: Any, source: Path, target: Path) -> Path:
             model = open_for_training(str(source)).model
             model.load_state_dict(state)
     if trainer.is_world_process_zero():
+        if start_share:
+            _mix(model, open_for_training(str(source)).model, start_share)
         _save_whole(model, source, target)
     trainer.accelerator.wait_for_everyone()
     return target
+
+
+@torch.no_grad()
+def _mix(model: Any, start: Any, share: float) -> None:
+    """Move each weight of `model` by `share` of the way to that of `start`."""
+    before = dict(start.named_parameters())
+    for name, weight in model.named_parameters():
+        weight.lerp_(before[name].to(weight), share)
 
 
 def _save_whole(model: Any, source: Path, target: Path) -> None:
