@@ -18,6 +18,7 @@ from vrthinker_core.backends.local.engine.label_digits import LabelDigits
 from vrthinker_core.backends.local.text.chat_template import render_prompt
 from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.types.messages import Completion, Image, LabelToken, Message, Sampling, Text
 
 DIGITS = LabelDigits(TOKENIZER)
@@ -86,12 +87,14 @@ def test_single_steps_several_steps_and_a_batch_tell_the_same(nano: Transformers
             assert probabilities(other.label_tokens) == pytest.approx(probabilities(reply.label_tokens), abs=TOLERANCE)
 
 
-def test_digits_that_cannot_be_labels_are_not_kept(nano: TransformersBackend) -> None:
-    """A snapshot is full of numbers, and a call names frames."""
-    reply = generate(nano.open_conversation(), OPENING, Sampling(max_new_tokens=400))
+@pytest.mark.parametrize("seed", range(4))
+def test_digits_that_cannot_be_labels_are_not_kept(nano: TransformersBackend, seed: int) -> None:
+    """At such a temperature it writes any token anywhere: digits that stand by no dimension."""
+    reply = generate(nano.open_conversation(), OPENING, Sampling(max_new_tokens=900, temperature=50.0, seed=seed))
     lone = [token for token in reply.tokens if token in DIGITS.characters_after]
-    assert len(lone) > len(reply.label_tokens)
-    assert all(token.offset < reply.text.index("<tool_call>") for token in reply.label_tokens)
+    assert lone
+    assert {token.offset for token in reply.label_tokens} <= mentioned_digits(reply.text)
+    assert len(reply.label_tokens) < len(lone)
 
 
 def test_a_redirect_takes_the_digits_behind_it_along() -> None:
