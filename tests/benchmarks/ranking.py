@@ -32,7 +32,7 @@ from vrthinker_core.evaluation.ranking.run import judge_pairs
 from vrthinker_core.evaluation.ranking.video_table import read_videos
 from vrthinker_core.results.result_file import RESULTS, TRACES, final_results
 from vrthinker_core.training.drawn_world.faults import draw_motion_fault, draw_picture_fault
-from vrthinker_core.training.drawn_world.prompts import FIRST_PROMPTS
+from vrthinker_core.training.drawn_world.prompts import write_first_prompt
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES
 from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS
 from vrthinker_core.training.drawn_world.scenes import COLOURS, DIRECTIONS, Scene, SceneFacts, draw_scene
@@ -145,8 +145,8 @@ def _wanted(seed: int, prompts: int) -> Iterator[tuple[str, SceneFacts]]:
     for number in range(prompts):
         rng = np.random.default_rng((seed, number))
         colour, shape, direction, ground = (str(rng.choice(list(pool))) for pool in (COLOURS, SHAPES, DIRECTIONS, GROUNDS))
-        prompt = str(rng.choice(FIRST_PROMPTS)).format(colour=colour, shape=shape, direction=direction, ground=ground)
-        yield prompt, SceneFacts.of_one(colour, shape, direction, ground)
+        wanted = SceneFacts.of_one(colour, shape, direction, ground)
+        yield write_first_prompt(rng, wanted.things[0], direction, ground), wanted
 
 
 def _scene(rng: np.random.Generator, wanted: SceneFacts, flaws: tuple[str, ...]) -> Scene:
