@@ -17,7 +17,7 @@ VRThinker.link = (node, text) => {
   node.append(...pieces.slice(same).map(VRThinker.drawPiece));
 };
 
-/** [kind, text] of each piece: "text", "v1", "v2", or "frame" for a number. */
+/** [kind, text] of each piece: "text", "v1", "v2", or "frame" for a number, with its "#": no line ends between them. */
 VRThinker.pieces = (text) => {
   const pieces = [];
   let end = 0;
@@ -28,7 +28,7 @@ VRThinker.pieces = (text) => {
     if (pieces.length > VRThinker.MOST_LINKS) break;
     push("text", text.slice(end, match.index));
     if (match[1]) push(`v${match[1].at(-1)}`, match[1]);
-    else match[0].split(/(\d+)/).forEach((part, odd) => push(odd % 2 ? "frame" : "text", part));
+    else match[0].split(/(#?\d+)/).forEach((part, odd) => push(odd % 2 ? "frame" : "text", part));
     end = match.index + match[0].length;
   }
   push("text", text.slice(end));
@@ -51,7 +51,7 @@ VRThinker.isPiece = (child, [kind, text]) => child.textContent === text && (kind
 VRThinker.drawPiece = ([kind, text]) => {
   if (kind === "text") return document.createTextNode(text);
   if (kind !== "frame") return VRThinker.element("b", `vrt-${kind}`, text);
-  return VRThinker.frameLink(text, text);
+  return VRThinker.frameLink(text.replace("#", ""), text);
 };
 
 /** A number that leads to the tile of that frame. Where no such tile is shown it is plain text (`Trace.markLinks`). */

@@ -151,6 +151,13 @@ def test_the_verdict_gives_its_reasons_and_their_frames(server: Server, open_pag
     assert page.locator(".vrt-mark.lit").get_attribute("data-frames") == "80"
 
 
+def test_a_number_and_its_sign_are_one_link_so_that_no_line_ends_between_them(server: Server, open_page: Open) -> None:
+    page = open_page(server.url)
+    pieces = page.evaluate("VRThinker.pieces('blocky at #16, #48 and frame 3')")
+    assert [text for kind, text in pieces if kind == "frame"] == ["#16", "#48", "3"]
+    assert page.evaluate("VRThinker.drawPiece(['frame', '#16']).dataset.frame") == "16"
+
+
 def test_an_edited_prompt_says_that_the_run_judged_another(server: Server, open_page: Open, clips: Clips) -> None:
     page = open_page(server.url)
     start(page, clips)
