@@ -152,17 +152,21 @@ def weights_of(part: torch.nn.Module) -> torch.Tensor:
     return torch.cat([weight.detach().flatten() for weight in part.parameters()])
 
 
-@pytest.mark.parametrize("same_words", [True, False])
-def test_the_base_begins_with_the_tower_of_an_earlier_judge_and_with_its_language_where_the_words_are_the_same(
-    tokenizer: Tokenizer, tmp_path: Path, same_words: bool
+def test_the_base_begins_with_an_earlier_judge_and_learns_only_the_tokens_that_this_did_not_have(
+    tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     write_checkpoint(earlier := small_model(tokenizer), tokenizer, tmp_path)
-    now = tokenizer if same_words else make_tokenizer(["A green cube rests on wood."])
+    now = make_tokenizer(["A green cube rests on wood."])
     begin_with(tmp_path, model := small_model(now, seed=1), now)
     assert torch.equal(weights_of(model.model.visual), weights_of(earlier.model.visual).float())
-    fresh = small_model(now, seed=1).model.language_model
-    wanted = weights_of(earlier.model.language_model).float() if same_words else weights_of(fresh)
-    assert torch.equal(weights_of(model.model.language_model), wanted)
+    assert torch.equal(weights_of(model.model.language_model.layers), weights_of(earlier.model.language_model.layers).float())
+    new, old = now.get_vocab(), tokenizer.get_vocab()
+    fresh = small_model(now, seed=1).model.language_model.embed_tokens.weight
+    assert set(new) - set(old)
+    assert any(new[token] != old[token] for token in set(new) & set(old))
+    for token, number in new.items():
+        wanted = earlier.model.language_model.embed_tokens.weight[old[token]].float() if token in old else fresh[number]
+        assert torch.equal(model.model.language_model.embed_tokens.weight[number], wanted)
 
 
 @pytest.mark.parametrize("found", ["nothing", "another shape", "half a file"])

@@ -24,6 +24,8 @@ FORCED = {
 }
 """What the model writes where it would look again, and what stands there where it must answer."""
 
+EMBEDDINGS = "language_model.embed_tokens.weight"
+
 
 def write_checkpoint(model: Qwen2_5_VLForConditionalGeneration, tokenizer: Tokenizer, folder: Path) -> None:
     """Write the model in bfloat16 with all its files; `model` is converted in place. Raises OSError."""
@@ -41,20 +43,32 @@ def write_checkpoint(model: Qwen2_5_VLForConditionalGeneration, tokenizer: Token
 
 
 def begin_with(checkpoint: Path, model: Qwen2_5_VLForConditionalGeneration, tokenizer: Tokenizer) -> None:
-    """Put the weights of a checkpoint of this shape into `model`: the tower's, and the language model's where it knows the same
-    tokens. Raises BadInput where they do not fit.
+    """Put the weights of a checkpoint of this shape into `model`. A token that it does not have keeps the embedding of `model`.
+
+    Raises BadInput where they do not fit.
     """
     try:
         with quiet_transformers():
             earlier = Qwen2_5_VLForConditionalGeneration.from_pretrained(checkpoint, dtype=torch.float32, local_files_only=True)
-        model.model.visual.load_state_dict(earlier.model.visual.state_dict())
+        weights = earlier.model.state_dict()
+        own: torch.Tensor = model.model.language_model.embed_tokens.weight
+        weights[EMBEDDINGS] = _embeddings_by_token(own, tokenizer, weights[EMBEDDINGS], _vocabulary(checkpoint))
+        model.model.load_state_dict(weights)
     except (OSError, ValueError, RuntimeError, SafetensorError):
         raise BadInput(f"The base cannot begin with {checkpoint}: it is no checkpoint of the built-in judge's shape.") from None
-    if same_vocabulary(checkpoint, tokenizer):
-        model.model.language_model.load_state_dict(earlier.model.language_model.state_dict())
 
 
-def same_vocabulary(checkpoint: Path, tokenizer: Tokenizer) -> bool:
-    """Whether a checkpoint has exactly these tokens."""
+def _embeddings_by_token(own: torch.Tensor, tokenizer: Tokenizer, earlier: torch.Tensor, known: dict[str, int]) -> torch.Tensor:
+    """The embeddings [vocabulary, hidden] of `earlier` where its vocabulary `known` has the token, else `own`."""
+    embeddings = own.detach().clone()
+    for token, number in tokenizer.get_vocab().items():
+        if token in known:
+            embeddings[number] = earlier[known[token]]
+    return embeddings
+
+
+def _vocabulary(checkpoint: Path) -> dict[str, int]:
+    """The number of each token of a checkpoint."""
     path = checkpoint / "tokenizer.json"
-    return path.is_file() and Tokenizer.from_file(str(path)).get_vocab() == tokenizer.get_vocab()
+    vocabulary: dict[str, int] = Tokenizer.from_file(str(path)).get_vocab() if path.is_file() else {}
+    return vocabulary
