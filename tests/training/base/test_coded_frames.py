@@ -1,5 +1,7 @@
 """Frames as codes: what the language model learns from has the errors of a tower that reads."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from torch import Tensor
@@ -11,6 +13,7 @@ from vrthinker_core.training.base.frames.coded_frames import NOISES, PairCodes
 from vrthinker_core.training.base.frames.frame_code import PARTS, STATES, TOKENS, basis
 from vrthinker_core.training.base.model.model_shape import HIDDEN
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, draw_pair
+from vrthinker_core.types import FrameRef
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +51,22 @@ def test_the_state_of_a_picture_can_be_read_though_it_is_often_unsure(dialect: D
         unsure += (first - second < 0.5).tolist()
     assert np.mean(right) > 0.9
     assert 0.1 < np.mean(unsure) < 0.5
+
+
+def test_frames_of_a_freeze_are_read_alike_and_others_are_not() -> None:
+    """A tower gives the same for the same picture, so a freeze shows even where hardly anything moves."""
+    dialect, repeated = dialect_of("paired"), 0
+    for number in range(60):
+        pair = draw_pair(TRAINING_SEEDS + number, SECOND_WORLD)
+        frozen = [side for side, scene in pair.scenes.items() if scene.motion_fault and scene.motion_fault.kind == "frozen"]
+        frames = new_source(pair, dialect)([FrameRef(side, slot) for side in frozen for slot in range(dialect.grid.slots)])
+        codes = PairCodes(pair, np.random.default_rng(number))
+        for before, after in pairwise(frames):
+            if before.ref.side is after.ref.side:
+                first, second = codes.features([picture_item("image", (each,)) for each in (before, after)], basis(HIDDEN)).chunk(2)
+                scene = pair.scenes[before.ref.side]
+                same = scene.time_and_offset(before.index) == scene.time_and_offset(after.index)
+                same = same and scene.picture_state(before.index) == scene.picture_state(after.index)
+                assert (float((first - second).norm()) < 0.15) == same
+                repeated += same
+    assert repeated > 20

@@ -116,11 +116,17 @@ def step_word(scene: Scene, start: int, end: int) -> str:
     """How the clip goes on from one frame to another, against how it would without a fault of its motion."""
     word = scene.motion_words((start, end))[0]
     if word != GO:
-        shown = not scene.view or any(_is_off(scene, index) for index in (start, end))
+        shown = not scene.view or _is_repeated(scene, start, end) or any(_is_off(scene, index) for index in (start, end))
         return MOVES if not shown else HARDLY if word == STAY else JUMPS
     due = scene.pace * ((end - start) / (FRAMES - 1))
     off = float(np.linalg.norm(scene.trace(end) - scene.trace(start) - due))
     return ODDLY if off > ODDLY_OFF else MOVES
+
+
+def _is_repeated(scene: Scene, start: int, end: int) -> bool:
+    """The picture of both frames is the same, which is seen however flat it is."""
+    times, shifts, states = ({of(start), of(end)} for of in (scene.time_and_offset, scene.shift, scene.picture_state))
+    return len(times) == len(shifts) == len(states) == 1
 
 
 def _is_off(scene: Scene, index: int) -> bool:

@@ -24,6 +24,8 @@ from vrthinker_core.types.geometry import Grid
 
 PLACE_NOISE, LIGHT_NOISE, GAIN_NOISE = 0.006, 0.02, 0.08
 NOISES = 0.04, 0.12  # Of a pair's numbers and tokens: a tower reads pictures of another kind far less surely than drawn ones
+COMMON = 0.97  # Of such noise, at most, what all frames of a clip share: a tower errs alike on pictures that are alike
+REPEATED = 0.002  # Of the numbers of frames that show the same: compression alone keeps them apart
 UNSURE_LIGHT = 0.12  # Standard deviation, at most, with which a pair's light is read: that of real pictures is a wide, low bump
 UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.4, 0.48)}
 """How often a class is unsure, and how much of it then goes to another at most."""
@@ -90,29 +92,44 @@ class FrameNames:
 
 
 class PairCodes:
-    """The codes of a pair's frames; frames that show the same, as those of a freeze do, have the same one."""
+    """The codes of a pair's frames; frames that show the same, as those of a freeze do, have nearly the same one."""
 
     def __init__(self, pair: DrawnPair, rng: np.random.Generator) -> None:
         self._pair, self._rng = pair, rng
         self._noise, self._unsure = float(rng.uniform(*NOISES)), float(rng.uniform(0, UNSURE_LIGHT))
-        self._codes: dict[tuple[Any, ...], NDArray[Any]] = {}
+        self._common = float(rng.uniform(0, COMMON))
+        self._clips: dict[Side, torch.Tensor] = {}
+        self._seen: dict[tuple[Any, ...], torch.Tensor] = {}
 
     def features(self, items: Sequence[VisionItem], directions: torch.Tensor) -> torch.Tensor:
         """What the tower might give for these images, (tokens, hidden)."""
-        frames = [item.frames[0] for item in items]
-        codes = np.concatenate([self._code(frame.ref.side, frame.index) for frame in frames]).astype(np.float32)
-        features = torch.from_numpy(codes) @ directions
-        noise = self._rng.normal(0, self._noise, tuple(features.shape)).astype(np.float32)
-        return features + torch.from_numpy(noise)
+        features = torch.cat([self._features(item.frames[0], directions) for item in items])
+        return features + self._draw(tuple(features.shape), REPEATED)
 
-    def _code(self, side: Side, index: int) -> NDArray[Any]:
+    def _features(self, frame: Frame, directions: torch.Tensor) -> torch.Tensor:
+        side, index = frame.ref.side, frame.index
         scene = self._pair.scenes[side]
         shown = (side, scene.time_and_offset(index), scene.shift(index), scene.picture_state(index))
-        if shown not in self._codes:
-            self._codes[shown] = self._new_code(side, index)
-        return self._codes[shown]
+        if shown not in self._seen:
+            code = torch.from_numpy(self._new_code(side, index).astype(np.float32)) @ directions
+            self._seen[shown] = code + self._error(side, directions)
+        return self._seen[shown]
+
+    def _error(self, side: Side, directions: torch.Tensor) -> torch.Tensor:
+        """Of a new frame, [TOKENS, hidden]: of its numbers, and of its tokens; in part that of all frames of its clip."""
+        if side not in self._clips:
+            self._clips[side] = self._new_error(directions)
+        own = float(np.sqrt(1 - self._common**2))
+        return self._common * self._clips[side] + own * self._new_error(directions)
+
+    def _new_error(self, directions: torch.Tensor) -> torch.Tensor:
+        return self._draw((1, SIZE), self._noise) @ directions + self._draw((TOKENS, directions.shape[1]), self._noise)
+
+    def _draw(self, shape: tuple[int, ...], spread: float) -> torch.Tensor:
+        return torch.from_numpy(self._rng.normal(0, spread, shape).astype(np.float32))
 
     def _new_code(self, side: Side, index: int) -> NDArray[Any]:
+        """Of a frame, [TOKENS, SIZE]."""
         scene, rng = self._pair.scenes[side], self._rng
         facts = seen_facts(scene, index)
         light = tuple((right + rng.normal(0, LIGHT_NOISE), down + rng.normal(0, LIGHT_NOISE)) for right, down in facts.light)
@@ -130,5 +147,5 @@ class PairCodes:
                     given = rng.uniform(0, most)
                     code[part] *= 1 - given
                     code[part.start + rng.integers(part.stop - part.start)] += given
-        codes = np.repeat(code[None], TOKENS, axis=0)
-        return codes * rng.normal(1, GAIN_NOISE, (1, SIZE)) + rng.normal(0, self._noise, (1, SIZE))
+        codes: NDArray[Any] = np.repeat(code[None], TOKENS, axis=0) * rng.normal(1, GAIN_NOISE, (1, SIZE))
+        return codes
