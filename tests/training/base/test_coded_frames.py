@@ -59,7 +59,7 @@ def test_frames_of_a_freeze_are_read_alike_and_others_are_not() -> None:
     for number in range(60):
         pair = draw_pair(TRAINING_SEEDS + number, SECOND_WORLD)
         frozen = [side for side, scene in pair.scenes.items() if scene.motion_fault and scene.motion_fault.kind == "frozen"]
-        frames = new_source(pair, dialect)([FrameRef(side, slot) for side in frozen for slot in range(dialect.grid.slots)])
+        frames = new_source(pair, dialect)([FrameRef(slot, side) for side in frozen for slot in range(dialect.grid.slots)])
         codes = PairCodes(pair, np.random.default_rng(number))
         for before, after in pairwise(frames):
             if before.ref.side is after.ref.side:
