@@ -12,6 +12,8 @@ import torch
 from transformers import Cache, Qwen2_5_VLForConditionalGeneration
 from transformers.cache_utils import DynamicLayer
 
+from vrthinker_core.backends.local.engine.kv_cache import hidden_states
+
 WARMUP_STEPS = 2
 """Warm-up steps before a capture, in which kernels are chosen and workspaces allocated. Each writes to the KV cache as any step."""
 
@@ -42,13 +44,13 @@ class DecodeStep:
         for layer in self._layers:
             layer.set_rows(self.cache_rows, len(rows))
         model: Any = self._model
-        hidden = model.model.language_model(
-            inputs_embeds=model.get_input_embeddings()(self.token_ids[:, None]),
-            attention_mask={"full_attention": (rows <= self.cache_rows[:, None])[:, None, None]},
-            position_ids=self.position_ids[None, :, None].expand(3, -1, 1),
-            past_key_values=Cache(layers=list(self._layers)),
-            use_cache=True,
-        ).last_hidden_state
+        hidden = hidden_states(
+            model,
+            model.get_input_embeddings()(self.token_ids[:, None]),
+            self.position_ids[None, :, None].expand(3, -1, 1),
+            Cache(layers=list(self._layers)),
+            {"full_attention": (rows <= self.cache_rows[:, None])[:, None, None]},
+        )
         logits: torch.Tensor = model.lm_head(hidden[:, -1]).float()
         return logits
 

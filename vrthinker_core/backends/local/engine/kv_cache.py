@@ -27,6 +27,20 @@ published code, so a patch of two frames lasts one second; it is also the defaul
 """
 
 
+def hidden_states(
+    model: Qwen2_5_VLForConditionalGeneration,
+    embeddings: torch.Tensor,
+    position_ids: torch.Tensor,
+    cache: Cache,
+    attention_mask: dict[str, torch.Tensor] | None = None,
+) -> torch.Tensor:
+    """The last hidden states (batch, tokens, hidden) of embeddings of that shape, whose keys and values go into `cache`."""
+    language_model: Any = model.model.language_model
+    # By position: transformers 5.24 renamed `past_key_values` to `cache`, and warns of the old name
+    hidden: torch.Tensor = language_model(None, attention_mask, position_ids, cache, embeddings, use_cache=True).last_hidden_state
+    return hidden
+
+
 class PrefixCache:
     """The prompt items that were processed, and their keys and values. Not thread-safe."""
 
@@ -104,9 +118,7 @@ class PrefixCache:
         embeddings = self._embed(items)
         position_ids, next_positions = self._mrope_positions(items)
         position_ids = position_ids.unsqueeze(1).to(embeddings.device)
-        hidden = self._model.model.language_model(
-            inputs_embeds=embeddings, position_ids=position_ids, past_key_values=self._cache, use_cache=True
-        ).last_hidden_state
+        hidden = hidden_states(self._model, embeddings, position_ids, self._cache)
         logits: torch.Tensor = self._model.lm_head(hidden[:, -1])[0].float()
         for item in items:
             self._token_counts.append(self._token_counts[-1] + token_count([item]))
