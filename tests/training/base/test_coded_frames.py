@@ -9,9 +9,10 @@ from torch import Tensor
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.training.base.coded_rows import picture_item
 from vrthinker_core.training.base.conversations import dialect_of, new_source
-from vrthinker_core.training.base.frames.coded_frames import NOISES, PairCodes
+from vrthinker_core.training.base.frames.coded_frames import NOISES, PairCodes, RestlessMotion, make_restless
 from vrthinker_core.training.base.frames.frame_code import PARTS, STATES, TOKENS, basis
 from vrthinker_core.training.base.model.model_shape import HIDDEN
+from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, draw_pair
 from vrthinker_core.types import FrameRef
 
@@ -55,7 +56,7 @@ def test_the_state_of_a_picture_can_be_read_though_it_is_often_unsure(dialect: D
 
 def test_frames_of_a_freeze_are_read_alike_and_others_are_not() -> None:
     """A tower gives the same for the same picture, so a freeze shows even where hardly anything moves."""
-    dialect, repeated = dialect_of("paired"), 0
+    dialect, directions, repeated = dialect_of("paired"), basis(HIDDEN), 0
     for number in range(60):
         pair = draw_pair(TRAINING_SEEDS + number, SECOND_WORLD)
         frozen = [side for side, scene in pair.scenes.items() if scene.motion_fault and scene.motion_fault.kind == "frozen"]
@@ -63,10 +64,23 @@ def test_frames_of_a_freeze_are_read_alike_and_others_are_not() -> None:
         codes = PairCodes(pair, np.random.default_rng(number))
         for before, after in pairwise(frames):
             if before.ref.side is after.ref.side:
-                first, second = codes.features([picture_item("image", (each,)) for each in (before, after)], basis(HIDDEN)).chunk(2)
+                first, second = codes.features([picture_item("image", (each,)) for each in (before, after)], directions).chunk(2)
                 scene = pair.scenes[before.ref.side]
                 same = scene.time_and_offset(before.index) == scene.time_and_offset(after.index)
                 same = same and scene.picture_state(before.index) == scene.picture_state(after.index)
                 assert (float((first - second).norm()) < 0.15) == same
                 repeated += same
     assert repeated > 20
+
+
+def test_most_restless_scenes_stand_still_once() -> None:
+    """So that equal frames are met often: without things to follow a freeze is seen by nothing else."""
+    standing, scenes = 0, 0
+    for number in range(100):
+        pair = make_restless(draw_pair(TRAINING_SEEDS + number, SECOND_WORLD), np.random.default_rng(number))
+        for scene in pair.scenes.values():
+            if scene.motion_fault and isinstance(scene.motion_fault, RestlessMotion):
+                times = [scene.time_and_offset(index) for index in range(FRAMES)]
+                standing += max(times.count(time) for time in set(times)) >= 5
+                scenes += 1
+    assert 0.4 < standing / scenes < 0.8

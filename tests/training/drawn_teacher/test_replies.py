@@ -17,7 +17,7 @@ from vrthinker_core.training.base.frames.frame_code import Places
 from vrthinker_core.training.base.frames.seen_frames import view_light
 from vrthinker_core.training.base.model.base_checkpoint import FORCED
 from vrthinker_core.training.drawn_teacher.evidence import SeenFrame
-from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE, MOTION_FLAWS
+from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE, MOTION_FLAWS, where
 from vrthinker_core.training.drawn_teacher.replies import FORCED_EVERY, play_teacher, write_lesson, write_replies
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, WorldOptions, draw_pair
@@ -84,7 +84,7 @@ def test_the_prompt_is_restated_before_anything_is_said_of_the_videos(protocol: 
 
 def test_as_many_facts_are_counted_wrong_as_lines_say_so() -> None:
     added = 0
-    for seed in range(300):
+    for seed in range(120):
         pair = draw_pair(seed, SECOND)
         lines, _, _ = write_replies(pair, "paired")[0].partition("<Think>\n")[2].partition("TA (")
         added += "Second thing's count none" in lines
@@ -115,7 +115,9 @@ def test_what_is_so_far_is_said_to_be_so_and_only_then(protocol: ProtocolName) -
 def test_it_looks_between_the_first_frames_and_closer_only_where_the_motion_was_odd() -> None:
     turns = [play_teacher(draw_pair(seed, SECOND), make_dialect(Settings(), "paired")) for seed in range(200)]
     looks = [[wanted for _, wanted, _ in each if wanted] for each in turns]
-    assert all(look[0] == (32, 64, 96) for look in looks if look)
+    views = [bool(each[0][2].pair.first.view) for each in turns]
+    near = {False: (32, 64, 96), True: (28, 36, 60, 68, 92, 100)}  # Of a view two in each gap
+    assert all(look[0] == near[view] for look, view in zip(looks, views, strict=True) if look)
     closer = [each for each, look in zip(turns, looks, strict=True) if len(look) == 2]
     assert 0 < len(closer) < len(turns) / 3
     for each in closer:
@@ -163,6 +165,26 @@ def test_of_a_view_only_a_fault_that_moves_its_light_is_noted() -> None:
 def lights(scene: Scene, index: int) -> tuple[Places, Places]:
     """Where the light of a view is, and where it were without the fault of its motion."""
     return view_light(scene, index), view_light(replace(scene, motion_fault=None), index)
+
+
+def test_a_freeze_of_a_view_is_found_however_little_moves_there() -> None:
+    """Two near frames that show the same are a freeze, also where the light hardly moves otherwise."""
+    dialect, found = make_dialect(Settings(), "paired"), 0
+    for seed in range(120):
+        pair = draw_pair(seed, replace(SECOND, no_thing=1.0))
+        evidence = play_teacher(pair, dialect)[-1][2]
+        for side, scene in pair.scenes.items():
+            fault = scene.motion_fault
+            if fault and fault.kind == "frozen" and {60, 68} <= set(fault.window):
+                assert evidence.motion_flaw(side), seed
+                found += 1
+    assert found > 3
+
+
+def test_light_is_written_finer_than_things_are() -> None:
+    assert where(((0.28, 0.44),)) == " at 28%,44%"
+    assert where(((0.27, 0.45),)) == " at 28%,44%"
+    assert where(((0.26, 0.46), (0.3, 1.2))) == " at 26%,46% and at 30%,100%"
 
 
 def test_it_stops_at_once_where_the_first_frames_decide() -> None:

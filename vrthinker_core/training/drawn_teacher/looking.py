@@ -11,6 +11,7 @@ from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.types import FrameRef, Side
 
 CLOSE = 6  # Frames from an odd frame to those that a closer look brings
+PAIRED = 4  # Slots from the middle between two of the first frames to the two that a look at a view brings
 
 
 def next_indices(evidence: Evidence) -> tuple[int, ...]:
@@ -28,11 +29,14 @@ def _coarse(evidence: Evidence) -> list[FrameRef]:
 
 
 def _middles(evidence: Evidence, side: Side) -> Iterable[FrameRef]:
+    """Of a view two near frames in each gap, where a call can bring so many: a freeze shows in two frames that it holds."""
     slots = [ref.slot for ref in evidence.dialect.opening_refs if ref.side is side]
     middles = [(start + end) // 2 for start, end in pairwise(slots)]
     step = slots[1] - slots[0]
     if slots[0] < step // 4:  # The first frames begin with the clip, so there is a gap behind the last one
         middles.append(slots[-1] + step // 2)
+    if evidence.dialect.name == "paired" and evidence.pair.scenes[side].view:
+        middles = [middle + off for middle in middles for off in (-PAIRED, PAIRED)]
     return [FrameRef(slot, side) for slot in middles]
 
 

@@ -30,14 +30,16 @@ UNSURE_LIGHT = 0.12  # Standard deviation, at most, with which a pair's light is
 UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.4, 0.48)}
 """How often a class is unsure, and how much of it then goes to another at most."""
 RESTLESS = 0.3  # Share of frames at which a restless scene misbehaves
+STANDS, STANDING = 0.6, (10, 60)  # Share of restless scenes that stand still once, and for how many frames
 
 
 @dataclass(frozen=True, slots=True)
 class RestlessMotion(MotionFault):
-    """At many frames held back, ahead of time or off the way."""
+    """At many frames held back, ahead of time or off the way; most stand still once."""
 
     def time_and_offset(self, index: int) -> tuple[float, float]:
         """See `MotionFault`."""
+        index = self._shown(index)
         rng = np.random.default_rng((self.seed, index))
         time, kind = index / (FRAMES - 1), rng.random() / RESTLESS
         if kind > 1:
@@ -47,6 +49,12 @@ class RestlessMotion(MotionFault):
         if kind < 0.65:
             return float(rng.random()), 0.0
         return time, float(rng.choice([-1, 1]) * rng.uniform(0.1, 0.34))
+
+    def _shown(self, index: int) -> int:
+        """The frame that is shown in the place of frame `index`: where the scene stands still, that with which it began to."""
+        rng = np.random.default_rng((self.seed, 4))
+        start, length = int(rng.integers(FRAMES)), int(rng.integers(*STANDING))
+        return start if rng.random() < STANDS and start < index < start + length else index
 
     def shift(self, index: int) -> tuple[float, float]:  # noqa: ARG002 - as `MotionFault` has it
         """None."""
