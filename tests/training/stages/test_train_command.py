@@ -60,6 +60,8 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
         assert [row.error for _, row in TraceFiles(out / stage / "rollouts").news() if row is not None] == [""] * 2
     assert any(line.startswith("GRPO runs in the loop of this package") for line in lines)
     assert train(*begun, "--resume") == (0, [f"This run is done: {out / 'checkpoint'}"])
+    assert train("all", "--out", out, "--resume") == (0, [f"This run is done: {out / 'checkpoint'}"])
+    assert "holds a run with data 'drawn:1' instead of 'drawn:2'" in refused("all", "--data", "drawn:2", "--out", out, "--resume")
     assert "holds this run already" in refused(*begun, *chosen)
 
 

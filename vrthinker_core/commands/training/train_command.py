@@ -84,9 +84,21 @@ def train(
         raise typer.Exit(0)
     if out is None:
         raise BadInput("--out is missing: name the folder of the run.")
+    if resume:
+        model, data = _as_before(out, model, data)
     _check_given(stage, model, data)
     run = TrainingRun(stage.value, model or "", data or "")
     raise typer.Exit(_train(run, config, out, Start(teacher, minutes, resume)))
+
+
+def _as_before(out: Path, model: str | None, data: str | None) -> tuple[str | None, str | None]:
+    """Model and data of a run that goes on, each its own where none is named. Raises BadInput for a state that is damaged."""
+    from vrthinker_core.training.run.run_folder import STATE, read_state
+
+    if not (out / STATE).is_file():
+        return model, data
+    before = read_state(out)
+    return model or before.model or None, data or before.data or None
 
 
 def _check_given(stage: StageOption, model: str | None, data: str | None) -> None:
