@@ -22,7 +22,8 @@ from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.geometry import Grid
 
-PLACE_NOISE, LIGHT_NOISE, GAIN_NOISE = 0.006, 0.02, 0.08
+PLACE_NOISE, LIGHT_NOISE, GAIN_NOISE = 0.006, 0.004, 0.08
+LIGHT_OFFSET = 0.03  # By which a clip's light is read off: alike in all its frames, so what moves is still read
 NOISES = 0.04, 0.12  # Of a pair's numbers and tokens: a tower reads pictures of another kind far less surely than drawn ones
 COMMON = 0.97  # Of such noise, at most, what all frames of a clip share: a tower errs alike on pictures that are alike
 REPEATED = 0.002  # Of the numbers of frames that show the same: compression alone keeps them apart
@@ -107,6 +108,7 @@ class PairCodes:
         self._noise, self._unsure = float(rng.uniform(*NOISES)), float(rng.uniform(0, UNSURE_LIGHT))
         self._common = float(rng.uniform(0, COMMON))
         self._clips: dict[Side, torch.Tensor] = {}
+        self._offsets = {side: rng.normal(0, LIGHT_OFFSET, 2) for side in Side}
         self._seen: dict[tuple[Any, ...], torch.Tensor] = {}
 
     def features(self, items: Sequence[VisionItem], directions: torch.Tensor) -> torch.Tensor:
@@ -140,7 +142,7 @@ class PairCodes:
         """Of a frame, [TOKENS, SIZE]."""
         scene, rng = self._pair.scenes[side], self._rng
         facts = seen_facts(scene, index)
-        light = tuple((right + rng.normal(0, LIGHT_NOISE), down + rng.normal(0, LIGHT_NOISE)) for right, down in facts.light)
+        light = [np.array(place) + self._offsets[side] + rng.normal(0, LIGHT_NOISE, 2) for place in facts.light]
         off = rng.normal(0, PLACE_NOISE, (len(facts.things), 2)).tolist()
         moved = tuple(
             None if thing is None else replace(thing, x=thing.x + right, y=thing.y + down)
