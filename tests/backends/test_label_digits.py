@@ -9,21 +9,33 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.backends.support.random_model import VOCABULARY_SIZE, generate, noise_frame
+from tests.backends.support.random_model import VOCABULARY_SIZE, generate
 from tests.backends.test_conversation import TOKENIZER
-from tests.backends.test_multi_step import OPENING, conversation_with, same
+from tests.backends.test_multi_step import conversation_with, same
 from vrthinker_core.backends.base import GenerationRequest, not_cancelled
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.engine.label_digits import LabelDigits
 from vrthinker_core.backends.local.text.chat_template import render_prompt
 from vrthinker_core.backends.local.text.detokenizer import StreamingDetokenizer
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.reading.labels import mentioned_digits
-from vrthinker_core.types.messages import Completion, Image, LabelToken, Message, Sampling, Text
+from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
+from vrthinker_core.training.drawn_world.scenes import TRAINING_SEEDS, draw_pair
+from vrthinker_core.types import Settings
+from vrthinker_core.types.messages import Completion, LabelToken, Message, Sampling
 
 DIGITS = LabelDigits(TOKENIZER)
 ANSWER_NOW = Sampling(max_new_tokens=400, redirect=("<tool_call>", "<Answer>"))
-OTHER = [Message("user", (Image(noise_frame(5)), Image(noise_frame(6)), Text("Video of a blue ball going right on grass.")))]
+
+
+def opening(number: int) -> list[Message]:
+    """What a judge is asked first of an unseen drawn pair: any judge of that world answers it with labels."""
+    dialect, pair = make_dialect(Settings(), "paired"), draw_pair(TRAINING_SEEDS + number)
+    return list(dialect.opening_messages(pair.prompt, DrawnFrames(pair)(dialect.opening_refs)))
+
+
+OPENING, OTHER = opening(1), opening(2)
 TOLERANCE = 1e-4
 """Of a probability: a step of a batch, or over fixed tensors, adds up in another order."""
 

@@ -22,16 +22,16 @@ from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.geometry import Grid
 
-PLACE_NOISE, LIGHT_NOISE, GAIN_NOISE = 0.006, 0.004, 0.08
-LIGHT_OFFSET = 0.03  # By which a clip's light is read off: alike in all its frames, so what moves is still read
+PLACE_NOISE, LIGHT_NOISE, GAIN_NOISE = 0.006, 0.015, 0.08
+LIGHT_OFFSET = 0.02  # By which the light of all frames of a clip is read off alike
 NOISES = 0.04, 0.12  # Of a pair's numbers and tokens: a tower reads pictures of another kind far less surely than drawn ones
-COMMON = 0.97  # Of such noise, at most, what all frames of a clip share: a tower errs alike on pictures that are alike
+COMMON = 0.85  # Of such noise, at most, what all frames of a clip share: a tower errs alike on pictures that are alike
 REPEATED = 0.002  # Of the numbers of frames that show the same: compression alone keeps them apart
 UNSURE_LIGHT = 0.12  # Standard deviation, at most, with which a pair's light is read: that of real pictures is a wide, low bump
 UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.4, 0.48)}
 """How often a class is unsure, and how much of it then goes to another at most."""
 RESTLESS = 0.3  # Share of frames at which a restless scene misbehaves
-STANDS, STANDING = 0.6, (10, 60)  # Share of restless scenes that stand still once, and for how many frames
+STANDS, STANDING = 0.3, (10, 60)  # Share of restless scenes that stand still once, and for how many frames
 
 
 @dataclass(frozen=True, slots=True)

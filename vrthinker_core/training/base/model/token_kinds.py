@@ -29,7 +29,7 @@ WEIGHTS = {
     "doubtful": 1.5,
     "damage": 2.0,
     "words": 1.5,
-    "place": 0.3,
+    "place": 0.6,
     "asked": 2.0,
     "wrong": 3.0,
     "state": 2.0,
