@@ -99,14 +99,15 @@ def test_single_steps_several_steps_and_a_batch_tell_the_same(nano: Transformers
             assert probabilities(other.label_tokens) == pytest.approx(probabilities(reply.label_tokens), abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_digits_that_cannot_be_labels_are_not_kept(nano: TransformersBackend, seed: int) -> None:
-    """At such a temperature it writes any token anywhere: digits that stand by no dimension."""
-    reply = generate(nano.open_conversation(), OPENING, Sampling(max_new_tokens=900, temperature=50.0, seed=seed))
-    lone = [token for token in reply.tokens if token in DIGITS.characters_after]
-    assert lone
-    assert {token.offset for token in reply.label_tokens} <= mentioned_digits(reply.text)
-    assert len(reply.label_tokens) < len(lone)
+def test_digits_that_cannot_be_labels_are_not_kept(nano: TransformersBackend) -> None:
+    """At such a temperature it writes any token anywhere: digits that stand by no dimension, and the end of a reply soon."""
+    lone, kept = 0, 0
+    for seed in range(8):
+        reply = generate(nano.open_conversation(), OPENING, Sampling(max_new_tokens=400, temperature=50.0, seed=seed))
+        lone += sum(token in DIGITS.characters_after for token in reply.tokens)
+        kept += len(reply.label_tokens)
+        assert {token.offset for token in reply.label_tokens} <= mentioned_digits(reply.text)
+    assert kept < lone
 
 
 def test_a_redirect_takes_the_digits_behind_it_along() -> None:
