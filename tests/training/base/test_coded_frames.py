@@ -73,7 +73,7 @@ def test_frames_of_a_freeze_are_read_alike_and_others_are_not() -> None:
     assert repeated > 20
 
 
-def test_most_restless_scenes_stand_still_once() -> None:
+def test_some_restless_scenes_stand_still_once() -> None:
     """So that equal frames are met often: without things to follow a freeze is seen by nothing else."""
     standing, scenes = 0, 0
     for number in range(100):
@@ -81,6 +81,8 @@ def test_most_restless_scenes_stand_still_once() -> None:
         for scene in pair.scenes.values():
             if scene.motion_fault and isinstance(scene.motion_fault, RestlessMotion):
                 times = [scene.time_and_offset(index) for index in range(FRAMES)]
-                standing += max(times.count(time) for time in set(times)) >= 5
+                standing += (
+                    max(times.count(time) for time in set(times) if time[0]) >= 5
+                )  # What is held back often shows the first frame
                 scenes += 1
-    assert 0.4 < standing / scenes < 0.8
+    assert 0.15 < standing / scenes < 0.4

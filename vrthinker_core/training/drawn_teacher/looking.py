@@ -11,7 +11,7 @@ from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.types import FrameRef, Side
 
 CLOSE = 6  # Frames from an odd frame to those that a closer look brings
-PAIRED = 4  # Slots from the middle between two of the first frames to the two that a look at a view brings
+NEAR = 4  # Slots from the middle between two of the first frames to the two that a look at a view brings
 
 
 def next_indices(evidence: Evidence) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ def _middles(evidence: Evidence, side: Side) -> Iterable[FrameRef]:
     if slots[0] < step // 4:  # The first frames begin with the clip, so there is a gap behind the last one
         middles.append(slots[-1] + step // 2)
     if evidence.dialect.name == "paired" and evidence.pair.scenes[side].view:
-        middles = [middle + off for middle in middles for off in (-PAIRED, PAIRED)]
+        middles = [middle + off for middle in middles for off in (-NEAR, NEAR)]
     return [FrameRef(slot, side) for slot in middles]
 
 

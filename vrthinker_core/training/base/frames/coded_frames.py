@@ -36,7 +36,7 @@ STANDS, STANDING = 0.3, (10, 60)  # Share of restless scenes that stand still on
 
 @dataclass(frozen=True, slots=True)
 class RestlessMotion(MotionFault):
-    """At many frames held back, ahead of time or off the way; most stand still once."""
+    """At many frames held back, ahead of time or off the way; some stand still once."""
 
     def time_and_offset(self, index: int) -> tuple[float, float]:
         """See `MotionFault`."""
