@@ -7,14 +7,12 @@ import pytest
 from torch import Tensor
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.base.coded_rows import picture_item
 from vrthinker_core.training.base.conversations import dialect_of, new_source
 from vrthinker_core.training.base.frames.coded_frames import NOISES, PairCodes, RestlessMotion, make_restless
-from vrthinker_core.training.base.frames.frame_code import PARTS, STATES, TOKENS, basis
+from vrthinker_core.training.base.frames.frame_code import PARTS, STATES, basis
 from vrthinker_core.training.base.model.model_shape import HIDDEN
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, draw_pair
-from vrthinker_core.types import FrameRef
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +23,8 @@ def dialect() -> Dialect:
 
 def _numbers(pair: DrawnPair, dialect: Dialect) -> Tensor:
     """The numbers that the tokens of a pair's first frames carry, [images, TOKENS, SIZE]."""
-    items = [picture_item("image", (frame,)) for frame in new_source(pair, dialect)(dialect.opening_refs)]
-    features = PairCodes(pair, np.random.default_rng(pair.seed)).features(items, basis(HIDDEN))
-    return (features @ basis(HIDDEN).T).view(len(items), TOKENS, -1)
+    shots = [(ref.side, dialect.grid.index(ref.slot, FRAMES)) for ref in dialect.opening_refs]
+    return PairCodes(pair, basis(HIDDEN), np.random.default_rng(pair.seed)).features(shots) @ basis(HIDDEN).T
 
 
 def test_some_pairs_are_read_surely_and_some_hardly(dialect: Dialect) -> None:
@@ -56,18 +53,17 @@ def test_the_state_of_a_picture_can_be_read_though_it_is_often_unsure(dialect: D
 
 def test_frames_of_a_freeze_are_read_alike_and_others_are_not() -> None:
     """A tower gives the same for the same picture, so a freeze shows even where hardly anything moves."""
-    dialect, directions, repeated = dialect_of("paired"), basis(HIDDEN), 0
+    directions, repeated = basis(HIDDEN), 0
     for number in range(60):
         pair = draw_pair(TRAINING_SEEDS + number, SECOND_WORLD)
         frozen = [side for side, scene in pair.scenes.items() if scene.motion_fault and scene.motion_fault.kind == "frozen"]
-        frames = new_source(pair, dialect)([FrameRef(slot, side) for side in frozen for slot in range(dialect.grid.slots)])
-        codes = PairCodes(pair, np.random.default_rng(number))
-        for before, after in pairwise(frames):
-            if before.ref.side is after.ref.side:
-                first, second = codes.features([picture_item("image", (each,)) for each in (before, after)], directions).chunk(2)
-                scene = pair.scenes[before.ref.side]
-                same = scene.time_and_offset(before.index) == scene.time_and_offset(after.index)
-                same = same and scene.picture_state(before.index) == scene.picture_state(after.index)
+        codes = PairCodes(pair, directions, np.random.default_rng(number))
+        for side in frozen:
+            scene = pair.scenes[side]
+            for before, after in pairwise(range(FRAMES)):
+                first, second = codes.features([(side, before), (side, after)])
+                same = scene.time_and_offset(before) == scene.time_and_offset(after)
+                same = same and scene.picture_state(before) == scene.picture_state(after)
                 assert (float((first - second).norm()) < 0.15) == same
                 repeated += same
     assert repeated > 20
@@ -85,4 +81,4 @@ def test_some_restless_scenes_stand_still_once() -> None:
                     max(times.count(time) for time in set(times) if time[0]) >= 5
                 )  # What is held back often shows the first frame
                 scenes += 1
-    assert 0.15 < standing / scenes < 0.4
+    assert 0.35 < standing / scenes < 0.6

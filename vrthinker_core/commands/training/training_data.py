@@ -86,6 +86,7 @@ def _ready_runs(run: "TrainingRun", teacher: str | None) -> "ReadyRuns | None":
 def _teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     """The scripted one speaks all these protocols in turn."""
     from vrthinker_core.backends import open_backend
+    from vrthinker_core.training.base.seen_lessons import lessons_for
     from vrthinker_core.training.drawn_teacher.replies import write_lesson
     from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
     from vrthinker_core.training.stages.cold_start import Teacher
@@ -96,4 +97,4 @@ def _teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     if not isinstance(pairs, DrawnPairSet):
         raise BadInput("The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another --teacher.")
     own = replace(pairs, grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items()))
-    return Teacher(name, scripted_teacher(own, write_lesson), own)
+    return Teacher(name, scripted_teacher(own, write_lesson), own, lambda judge: scripted_teacher(own, lessons_for(judge)))

@@ -9,7 +9,7 @@ from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.dialects.factory import make_dialect
 from vrthinker_core.training.base.frames.coded_frames import FrameNames, make_restless
 from vrthinker_core.training.base.model.model_shape import SIDE
-from vrthinker_core.training.drawn_teacher.evidence import Evidence
+from vrthinker_core.training.drawn_teacher.evidence import Evidence, LightReader
 from vrthinker_core.training.drawn_teacher.looking import next_indices
 from vrthinker_core.training.drawn_teacher.replies import play_teacher, write_snapshot
 from vrthinker_core.training.drawn_teacher.shown_facts import compare_facts
@@ -29,7 +29,11 @@ APART = 3  # Slots between two frames of a random look, at least
 Replies = list[tuple[str, tuple[int, ...]]]
 """Each reply with the numbers of the frames that it is answered with."""
 
-Write = Callable[[DrawnPair, Dialect, np.random.Generator], Replies]
+Write = Callable[[DrawnPair, Dialect, LightReader, np.random.Generator], Replies]
+"""The replies to a pair; the light of a view is written as it is read.
+
+Were it written as it is, the frame before would often tell it better than the frame itself, and a model would learn to copy it.
+"""
 
 
 def draw_training_pair(number: int, world: WorldOptions) -> DrawnPair:
@@ -46,13 +50,13 @@ def draw_protocol(rng: np.random.Generator) -> ProtocolName:
     return "concat" if rng.random() < CONCAT else "paired"
 
 
-def describe(pair: DrawnPair, dialect: Dialect, rng: np.random.Generator) -> Replies:
+def describe(pair: DrawnPair, dialect: Dialect, read_light: LightReader, rng: np.random.Generator) -> Replies:
     """What the first frames show and which facts of it are as asked, then what frames of a random look show. Nothing is judged.
 
     Words are held against one another here, where most prompts owe nothing to the videos: rollouts hardly teach it, as most of
     what they show is as asked.
     """
-    evidence = Evidence(pair, dialect)
+    evidence = Evidence(pair, dialect, read_light=read_light)
     evidence.look(dialect.opening_refs)
     looks = [random_look(dialect, rng) for _ in range(1 if dialect.window else int(rng.integers(1, 3)))]
     if rng.random() < COARSE_LOOKS:
@@ -66,10 +70,10 @@ def describe(pair: DrawnPair, dialect: Dialect, rng: np.random.Generator) -> Rep
     return replies
 
 
-def judge(pair: DrawnPair, dialect: Dialect, rng: np.random.Generator) -> Replies:
+def judge(pair: DrawnPair, dialect: Dialect, read_light: LightReader, rng: np.random.Generator) -> Replies:
     """The teacher's replies; sometimes it looks elsewhere than it would."""
     look = random_look(dialect, rng) if rng.random() < OTHER_LOOKS else ()
-    return [(text, wanted) for text, wanted, _ in play_teacher(pair, dialect, look)]
+    return [(text, wanted) for text, wanted, _ in play_teacher(pair, dialect, look, read_light)]
 
 
 def conversation(pair: DrawnPair, dialect: Dialect, replies: Replies, source: FrameSource) -> list[Message]:

@@ -8,22 +8,18 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.errors import BadInput
 from vrthinker_core.training.base.conversations import Replies, describe, judge
 from vrthinker_core.training.base.half_training import Stopped
 from vrthinker_core.training.base.language_training import LanguageOptions, train_language
-from vrthinker_core.training.base.model.base_checkpoint import begin_with, write_checkpoint
-from vrthinker_core.training.base.model.model_shape import model_config, new_model
-from vrthinker_core.training.base.model.vocabulary import control_ids
+from vrthinker_core.training.base.model.base_checkpoint import open_checkpoint, write_checkpoint
 from vrthinker_core.training.base.part_processes import Figures
 from vrthinker_core.training.base.train_base import last_report
+from vrthinker_core.training.drawn_teacher.evidence import LightReader
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.training.run.sitting import never
 
@@ -51,7 +47,8 @@ def learn_to_judge(
     if (made / "vrthinker.json").is_file():
         return made
     folder.mkdir(parents=True, exist_ok=True)
-    model, tokenizer = _opened(source)
+    model, tokenizer = open_checkpoint(source)
+    model.model.visual.requires_grad_(False)
     inner = model.model
     for part, visual in ((CODES, None), (DRAWN, inner.visual)):
         own, checkpoint = _options_of(part, options), folder / f"{part}.pt"
@@ -81,18 +78,5 @@ def _options_of(part: str, options: LanguageOptions) -> LanguageOptions:
     return replace(own, length=LENGTH, rate=RATES[part], write=_judged_or_described)
 
 
-def _opened(source: Path) -> tuple[Any, Tokenizer]:
-    """The model in float32, and its vocabulary."""
-    path = source / "tokenizer.json"
-    if not path.is_file():
-        raise BadInput(f"{source} has no tokenizer.json: set cold_start.judged_minutes for the built-in judge alone.")
-    tokenizer = Tokenizer.from_file(str(path))
-    model = new_model(model_config(tokenizer.get_vocab_size(), control_ids(tokenizer)), seed=0)
-    begin_with(source, model, tokenizer)
-    model.tie_weights()
-    model.model.visual.requires_grad_(False)
-    return model, tokenizer
-
-
-def _judged_or_described(pair: DrawnPair, dialect: Dialect, rng: np.random.Generator) -> Replies:
-    return (judge if rng.random() < JUDGED else describe)(pair, dialect, rng)
+def _judged_or_described(pair: DrawnPair, dialect: Dialect, read_light: LightReader, rng: np.random.Generator) -> Replies:
+    return (judge if rng.random() < JUDGED else describe)(pair, dialect, read_light, rng)

@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody uses
 from torch import Tensor
 
-from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base.coded_rows import CodedBatch, CodedRow, coded_row, conversation_items, parts_of_batch, stack_rows
 from vrthinker_core.training.base.conversations import (
@@ -29,6 +28,7 @@ from vrthinker_core.training.base.conversations import (
 )
 from vrthinker_core.training.base.frames.coded_frames import PairCodes
 from vrthinker_core.training.base.frames.frame_code import basis
+from vrthinker_core.training.base.frames.light_reader import light_reader
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
 from vrthinker_core.training.base.half_state import HalfState
 from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, steps_until_save
@@ -94,15 +94,17 @@ class RowSource:
         rng = np.random.default_rng((5, number))
         pair = draw_training_pair(number, self._options.world)
         dialect = dialect_of(draw_protocol(rng))
-        messages = conversation(pair, dialect, self._options.write(pair, dialect, rng), new_source(pair, dialect))
+        seen = self._seen(pair, number)
+        replies = self._options.write(pair, dialect, light_reader(seen.features, self._directions), rng)
+        messages = conversation(pair, dialect, replies, new_source(pair, dialect))
         items, own = conversation_items(messages, self._tokenizer)
-        images = [item for item in items if not isinstance(item, int)]
-        return coded_row(items, own, self._features(pair, images, rng), self._tokenizer, self._weight_of)
+        shots = [(item.frames[0].ref.side, item.frames[0].index) for item in items if not isinstance(item, int)]
+        return coded_row(items, own, seen.features(shots).flatten(0, 1), self._tokenizer, self._weight_of)
 
-    def _features(self, pair: DrawnPair, images: list[VisionItem], rng: np.random.Generator) -> Tensor:
+    def _seen(self, pair: DrawnPair, number: int) -> PairCodes | PairFeatures:
         if self._visual is None:
-            return PairCodes(pair, rng).features(images, self._directions)
-        return PairFeatures(pair, self._visual).features(images)
+            return PairCodes(pair, self._directions, np.random.default_rng((6, number)))
+        return PairFeatures(pair, self._visual)
 
 
 def train_language(

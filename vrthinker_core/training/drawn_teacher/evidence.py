@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.training.base.frames.frame_code import Places
-from vrthinker_core.training.base.frames.seen_frames import followed_places, view_light
+from vrthinker_core.training.base.frames.seen_frames import thing_place, view_light
 from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES
 from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene
@@ -18,6 +18,13 @@ from vrthinker_core.types import FrameRef, Side, Verdict
 
 LIGHT_OFF = 0.05  # What the light of a view must be off, as a share of the picture, if anybody is to see it
 ODDLY_OFF = 0.015  # A step that ends so far from where it should, in the clip's own lengths, is doubtful
+
+
+Shot = tuple[Side, int]
+"""A frame of a pair: which video's, and its index."""
+
+LightReader = Callable[[Sequence[Shot]], Sequence[Places]]
+"""Where somebody sees the light of each of these frames of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +50,23 @@ class Flaw:
 
 @dataclass(slots=True)
 class Evidence:
-    """All looks at a pair so far. `looks` are in their order, the frames of each in the order of the message."""
+    """All looks at a pair so far. `looks` are in their order, the frames of each in the order of the message.
+
+    With `read_light` the light of a view is noted as that sees it, else as it is.
+    """
 
     pair: DrawnPair
     dialect: Dialect
     looks: list[list[SeenFrame]] = field(default_factory=list)
+    read_light: LightReader | None = None
 
     def look(self, refs: Sequence[FrameRef]) -> None:
         """Note more frames, one after the other; each is held against the nearest ones that were noted on either side of it."""
         self.looks.append([])
-        for ref in refs:
-            self.looks[-1].append(self._note(ref))
+        shots = [(ref.side, self.index(ref)) for ref in refs]
+        lights = self.read_light(shots) if self.read_light else [view_light(self.pair.scenes[side], index) for side, index in shots]
+        for ref, light in zip(refs, lights, strict=True):
+            self.looks[-1].append(self._note(ref, light))
 
     def frames(self, side: Side) -> Iterator[SeenFrame]:
         """All frames seen of a video, in the order in which they were."""
@@ -94,12 +107,12 @@ class Evidence:
         """Which of the clip's frames a slot means."""
         return self.dialect.grid.index(ref.slot, FRAMES)
 
-    def _note(self, ref: FrameRef) -> SeenFrame:
+    def _note(self, ref: FrameRef, light: Places) -> SeenFrame:
         index, scene = self.index(ref), self.pair.scenes[ref.side]
         noted = sorted(self.frames(ref.side), key=lambda frame: frame.index)
         before = [frame for frame in noted if frame.index < index][-1:]
         beside = (*before, *[frame for frame in noted if frame.index > index][:1])
-        places, number = followed_places(scene, index), self.dialect.frame_number(ref)
+        places, number = light if scene.view else thing_place(scene, index), self.dialect.frame_number(ref)
         motion = motion_word(scene, index, [frame.index for frame in beside])
         told = beside if len(self.looks) > 1 else ()
         return SeenFrame(ref.side, number, index, places, scene.picture_state(index), motion, told)

@@ -19,7 +19,7 @@ MOTIONS = (PLAIN, MOVES, HARDLY, JUMPS, ODDLY)
 """How a frame follows those around it that were seen. The first one of a video follows none."""
 MOTION_FLAWS = (HARDLY, JUMPS)
 SMOOTHLY = "moves smoothly"
-PLACE_STEP, LIGHT_STEP = 4, 2  # Per cent between two places that can be written of a thing, and of light, which moves by less
+PLACE_STEP, LIGHT_STEP = 4, 1  # Per cent between two places that can be written of a thing, and of light, which moves by less
 PLACES = tuple(range(0, 101, LIGHT_STEP))
 
 ASKS, SHOWS, REAL_SCENE = "The prompt asks for", "Video {side} shows", " a real scene"

@@ -3,7 +3,7 @@
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.dialects.factory import make_dialect
 from vrthinker_core.training.drawn_teacher import phrases
-from vrthinker_core.training.drawn_teacher.evidence import Evidence, Flaw, SeenFrame
+from vrthinker_core.training.drawn_teacher.evidence import Evidence, Flaw, LightReader, SeenFrame
 from vrthinker_core.training.drawn_teacher.looking import next_indices
 from vrthinker_core.training.drawn_teacher.shown_facts import compare_facts, describe, restate
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
@@ -20,9 +20,12 @@ def write_replies(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
     return tuple(text for text, _, _ in play_teacher(pair, make_dialect(Settings(), protocol)))
 
 
-def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
-    """The replies of a run to learn from: one in FORCED_EVERY answers where it would look again, as on its last turn it must."""
-    turns = play_teacher(pair, make_dialect(Settings(), protocol))
+def write_lesson(pair: DrawnPair, protocol: ProtocolName, read_light: LightReader | None = None) -> tuple[str, ...]:
+    """The replies of a run to learn from: one in FORCED_EVERY answers where it would look again, as on its last turn it must.
+
+    `read_light`: see `Evidence`.
+    """
+    turns = play_teacher(pair, make_dialect(Settings(), protocol), read_light=read_light)
     texts = [text for text, _, _ in turns]
     number, rest = divmod(pair.seed, FORCED_EVERY)
     last = 1 + number % 2  # The turn that answers
@@ -33,13 +36,13 @@ def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
 
 
 def play_teacher(
-    pair: DrawnPair, dialect: Dialect, first_look: tuple[int, ...] = ()
+    pair: DrawnPair, dialect: Dialect, first_look: tuple[int, ...] = (), read_light: LightReader | None = None
 ) -> list[tuple[str, tuple[int, ...], Evidence]]:
     """Each reply, the frames it calls for, and the evidence it rests on; the last one is a final answer.
 
-    `first_look`: what to call for first, in place of a coarse look.
+    `first_look`: what to call for first, in place of a coarse look. `read_light`: see `Evidence`.
     """
-    evidence = Evidence(pair, dialect)
+    evidence = Evidence(pair, dialect, read_light=read_light)
     evidence.look(dialect.opening_refs)
     turns = []
     while True:

@@ -1,5 +1,6 @@
 """The first stage: a teacher's runs over labelled pairs that pass the paper's two filters, learnt token by token."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import count
@@ -36,6 +37,7 @@ class Teacher:
     name: str  # As it was chosen
     judge: Backend | BackendOfPair
     pairs: PairSet | None = None  # That it is given in the place of the stage's: with the frames of the protocols it speaks
+    for_judge: Callable[[Path], BackendOfPair] | None = None  # Its runs for the checkpoint it teaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, f
             return fine_tune(rows_of(ready, config.cold_start.traces, source, sitting), source, sft, config, folder, sitting)
     out = folder.path / TEACHER
     if folder.processes.main:
-        _let_teach(lessons.pairs, lessons.teacher, config, out, sitting.part(TEACHER_SHARE))
+        _let_teach(lessons, source, config, out, sitting.part(TEACHER_SHARE))
     if folder.processes.agreed(sitting.stopped()):
         return None
     kept = [outcome for outcome in read_outcomes(out) if outcome.kept][: config.cold_start.traces]
@@ -94,17 +96,19 @@ def conversation_options(config: TrainConfig, spent: float, sitting: Sitting) ->
     return LanguageOptions(minutes, seed=config.seed + 1, save_seconds=seconds, world=world, gates=gates)
 
 
-def _let_teach(pairs: PairSet, teacher: Teacher, config: TrainConfig, out: Path, sitting: Sitting) -> None:
+def _let_teach(lessons: Lessons, source: str, config: TrainConfig, out: Path, sitting: Sitting) -> None:
     """Play pairs until enough runs are kept, no pair is left, or the sitting is over."""
     wanted = config.cold_start.traces
     known = read_outcomes(out) if (out / OUTCOMES).exists() else []
     kept = sum(outcome.kept for outcome in known)
     if kept >= wanted:
         return
+    pairs, teacher = lessons.pairs, lessons.teacher
+    judge = teacher.for_judge(locate(source)) if teacher.for_judge else teacher.judge
     settings = replace(config.settings, seed=config.seed)
     job = TeacherJob(teacher.name, "", settings, live=min(LIVE, wanted), keep_all=False)
     numbers = count() if pairs.size is None else range(pairs.size)
-    for made, outcome in enumerate(run_teacher(pairs, numbers, teacher.judge, job, out), start=1):
+    for made, outcome in enumerate(run_teacher(pairs, numbers, judge, job, out), start=1):
         kept += outcome.kept
         sitting.tell(StepMetrics("teacher", kept, 0.0, 0.0), wanted)
         if kept >= wanted or sitting.over or (kept == 0 and made >= HOPELESS):

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, TOKENS, bumps, encode_facts
 from vrthinker_core.training.base.frames.seen_frames import seen_facts
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFault, PictureFault
@@ -22,16 +21,17 @@ from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.geometry import Grid
 
-PLACE_NOISE, LIGHT_NOISE, GAIN_NOISE = 0.006, 0.015, 0.08
-LIGHT_OFFSET = 0.02  # By which the light of all frames of a clip is read off alike
+PLACE_NOISE, GAIN_NOISE = 0.006, 0.08
+LIGHT_NOISE = 0.0, 0.015  # With which the light of a frame is read; in quiet clips it is read off alike in all of them
+LIGHT_OFFSET = 0.06  # By which the light of all frames of a clip is read off alike: that of real ones as much
 NOISES = 0.04, 0.12  # Of a pair's numbers and tokens: a tower reads pictures of another kind far less surely than drawn ones
-COMMON = 0.85  # Of such noise, at most, what all frames of a clip share: a tower errs alike on pictures that are alike
+COMMON = 0.97  # Of such noise, at most, what all frames of a clip share: a tower errs alike on pictures that are alike
 REPEATED = 0.002  # Of the numbers of frames that show the same: compression alone keeps them apart
 UNSURE_LIGHT = 0.12  # Standard deviation, at most, with which a pair's light is read: that of real pictures is a wide, low bump
 UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.4, 0.48)}
 """How often a class is unsure, and how much of it then goes to another at most."""
 RESTLESS = 0.3  # Share of frames at which a restless scene misbehaves
-STANDS, STANDING = 0.3, (10, 60)  # Share of restless scenes that stand still once, and for how many frames
+STANDS, STANDING = 0.5, (10, 60)  # Share of restless scenes that stand still once, and for how many frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,36 +103,44 @@ class FrameNames:
 class PairCodes:
     """The codes of a pair's frames; frames that show the same, as those of a freeze do, have nearly the same one."""
 
-    def __init__(self, pair: DrawnPair, rng: np.random.Generator) -> None:
-        self._pair, self._rng = pair, rng
+    def __init__(self, pair: DrawnPair, directions: torch.Tensor, rng: np.random.Generator) -> None:
+        self._pair, self._directions, self._rng = pair, directions, rng
         self._noise, self._unsure = float(rng.uniform(*NOISES)), float(rng.uniform(0, UNSURE_LIGHT))
         self._common = float(rng.uniform(0, COMMON))
         self._clips: dict[Side, torch.Tensor] = {}
         self._offsets = {side: rng.normal(0, LIGHT_OFFSET, 2) for side in Side}
+        self._light_noise = float(rng.uniform(*LIGHT_NOISE))
         self._seen: dict[tuple[Any, ...], torch.Tensor] = {}
+        self._frames: dict[tuple[Side, int], torch.Tensor] = {}
 
-    def features(self, items: Sequence[VisionItem], directions: torch.Tensor) -> torch.Tensor:
-        """What the tower might give for these images, (tokens, hidden)."""
-        features = torch.cat([self._features(item.frames[0], directions) for item in items])
-        return features + self._draw(tuple(features.shape), REPEATED)
+    def features(self, shots: Sequence[tuple[Side, int]]) -> torch.Tensor:
+        """What the tower might give for these frames, each a video's and its index: [frames, TOKENS, hidden]."""
+        return torch.stack([self._features(*shot) for shot in shots])
 
-    def _features(self, frame: Frame, directions: torch.Tensor) -> torch.Tensor:
-        side, index = frame.ref.side, frame.index
+    def _features(self, side: Side, index: int) -> torch.Tensor:
+        if (side, index) not in self._frames:
+            seen = self._shown(side, index)
+            self._frames[side, index] = seen + self._draw(tuple(seen.shape), REPEATED)
+        return self._frames[side, index]
+
+    def _shown(self, side: Side, index: int) -> torch.Tensor:
+        """The same for all frames that show the same, [TOKENS, hidden]."""
         scene = self._pair.scenes[side]
         shown = (side, scene.time_and_offset(index), scene.shift(index), scene.picture_state(index))
         if shown not in self._seen:
-            code = torch.from_numpy(self._new_code(side, index).astype(np.float32)) @ directions
-            self._seen[shown] = code + self._error(side, directions)
+            code = torch.from_numpy(self._new_code(side, index).astype(np.float32)) @ self._directions
+            self._seen[shown] = code + self._error(side)
         return self._seen[shown]
 
-    def _error(self, side: Side, directions: torch.Tensor) -> torch.Tensor:
+    def _error(self, side: Side) -> torch.Tensor:
         """Of a new frame, [TOKENS, hidden]: of its numbers, and of its tokens; in part that of all frames of its clip."""
         if side not in self._clips:
-            self._clips[side] = self._new_error(directions)
+            self._clips[side] = self._new_error()
         own = float(np.sqrt(1 - self._common**2))
-        return self._common * self._clips[side] + own * self._new_error(directions)
+        return self._common * self._clips[side] + own * self._new_error()
 
-    def _new_error(self, directions: torch.Tensor) -> torch.Tensor:
+    def _new_error(self) -> torch.Tensor:
+        directions = self._directions
         return self._draw((1, SIZE), self._noise) @ directions + self._draw((TOKENS, directions.shape[1]), self._noise)
 
     def _draw(self, shape: tuple[int, ...], spread: float) -> torch.Tensor:
@@ -142,7 +150,7 @@ class PairCodes:
         """Of a frame, [TOKENS, SIZE]."""
         scene, rng = self._pair.scenes[side], self._rng
         facts = seen_facts(scene, index)
-        light = [np.array(place) + self._offsets[side] + rng.normal(0, LIGHT_NOISE, 2) for place in facts.light]
+        light = [np.array(place) + self._offsets[side] + rng.normal(0, self._light_noise, 2) for place in facts.light]
         off = rng.normal(0, PLACE_NOISE, (len(facts.things), 2)).tolist()
         moved = tuple(
             None if thing is None else replace(thing, x=thing.x + right, y=thing.y + down)

@@ -89,6 +89,12 @@ def place_of(numbers: Floats) -> Floats:
     return nearest
 
 
+def read_light(code: Floats) -> list[Places]:
+    """Where the light of both halves is that the codes [n, SIZE] tell of, frame by frame."""
+    read = [place_of(code[:, PARTS[part]]).tolist() for part in ("x", "y", "x 2", "y 2")]
+    return [((right, down), (right_2, down_2)) for right, down, right_2, down_2 in zip(*read, strict=True)]
+
+
 def encode_facts(facts: FrameFacts) -> Floats:
     """The code of a frame, [SIZE]."""
     code = np.zeros(SIZE, np.float32)

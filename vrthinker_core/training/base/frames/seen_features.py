@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.training.base.model.compiled_layers import picture_features, to_patches
 from vrthinker_core.training.base.model.model_shape import SIDE
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
@@ -22,15 +21,15 @@ class PairFeatures:
     def __init__(self, pair: DrawnPair, visual: Any) -> None:
         self._pair, self._visual = pair, visual
         self._renderers: dict[Side, SceneRenderer] = {}
-        self._known: dict[str, torch.Tensor] = {}
+        self._known: dict[tuple[Side, int], torch.Tensor] = {}
 
-    def features(self, items: Sequence[VisionItem]) -> torch.Tensor:
-        """The features of these images, (tokens, hidden)."""
-        new = {item.frame_keys[0]: item.frames[0] for item in items if item.frame_keys[0] not in self._known}
+    def features(self, shots: Sequence[tuple[Side, int]]) -> torch.Tensor:
+        """The features of these frames, each a video's and its index: [frames, tokens, hidden]."""
+        new = [shot for shot in dict.fromkeys(shots) if shot not in self._known]
         if new:
-            pictures = np.stack([self._draw(frame.ref.side, frame.index) for frame in new.values()])
+            pictures = np.stack([self._draw(*shot) for shot in new])
             self._known |= dict(zip(new, self._seen(pictures), strict=True))
-        return torch.cat([self._known[item.frame_keys[0]] for item in items])
+        return torch.stack([self._known[shot] for shot in shots])
 
     @torch.no_grad()
     def _seen(self, pictures: np.ndarray) -> torch.Tensor:

@@ -21,10 +21,10 @@ def seen_facts(scene: Scene, index: int) -> FrameFacts:
     return FrameFacts(things, scene.picture_state(index), scene.facts.ground, light=view_light(scene, index))
 
 
-def followed_places(scene: Scene, index: int) -> Places:
-    """Where in the picture the first thing is that can be seen, or the light of both halves of a view; () where nothing is."""
+def thing_place(scene: Scene, index: int) -> Places:
+    """Where in the picture the first thing is that can be seen; () where none is."""
     seen = tuple(place for place in scene.thing_positions(index) if place is not None)
-    return seen[:1] or view_light(scene, index)
+    return seen[:1]
 
 
 def view_light(scene: Scene, index: int) -> Places:

@@ -13,7 +13,7 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import quiet_transformers
 from vrthinker_core.backends.local.checkpoint.marker import seal
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.base.model.model_shape import to_bfloat16
+from vrthinker_core.training.base.model.model_shape import model_config, new_model, to_bfloat16
 from vrthinker_core.training.base.model.vocabulary import PROTOCOLS, TEMPLATE, control_ids, save_tokenizer
 from vrthinker_core.training.drawn_teacher.phrases import MORE
 from vrthinker_core.training.run.saved_judge import SMALL_SHARDS
@@ -40,6 +40,19 @@ def write_checkpoint(model: Qwen2_5_VLForConditionalGeneration, tokenizer: Token
     save_tokenizer(tokenizer, folder, (NANO / TEMPLATE).read_text("utf-8"))
     shutil.copyfile(NANO / "preprocessor_config.json", folder / "preprocessor_config.json")
     seal(folder, {"protocol": list(PROTOCOLS), "forced": FORCED, "video_items": False})
+
+
+def open_checkpoint(folder: Path) -> tuple[Qwen2_5_VLForConditionalGeneration, Tokenizer]:
+    """The model of a checkpoint of this shape in float32, and its vocabulary. Raises BadInput where it is of another one."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise BadInput(f"{folder} has no tokenizer.json: judged conversations are for the built-in judge alone.")
+    tokenizer = Tokenizer.from_file(str(path))
+    control = control_ids(tokenizer)
+    model = new_model(model_config(tokenizer.get_vocab_size(), control), seed=0)
+    begin_with(folder, model, tokenizer)
+    model.tie_weights()
+    return model, tokenizer
 
 
 def begin_with(checkpoint: Path, model: Qwen2_5_VLForConditionalGeneration, tokenizer: Tokenizer) -> None:
