@@ -23,7 +23,7 @@ from vrthinker_core.training.base.language_training import LanguageOptions, RowS
 from vrthinker_core.training.base.model.base_checkpoint import begin_with, write_checkpoint
 from vrthinker_core.training.base.model.compiled_layers import language_hidden, picture_features, to_patches
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
-from vrthinker_core.training.base.model.token_kinds import kinds
+from vrthinker_core.training.base.model.token_kinds import kinds, near_places
 from vrthinker_core.training.base.model.vocabulary import control_ids, make_tokenizer
 from vrthinker_core.training.base.train_base import BaseOptions, last_report, train_part
 from vrthinker_core.training.base.vision_training import VisionOptions, train_vision
@@ -123,7 +123,7 @@ def test_a_batch_in_parts_teaches_what_it_teaches_as_a_whole(tokenizer: Tokenize
     gradients = []
     for batches in ([whole], parts):
         language = small_model(tokenizer).model.language_model
-        loss = add_gradients(language, batches, pads)
+        loss = add_gradients(language, batches, pads, near_places(safe))
         gradients.append((loss, torch.cat([weight.grad.flatten() for weight in language.parameters()])))
     (loss, wanted), (loss_of_parts, found) = gradients
     assert loss_of_parts == pytest.approx(loss, rel=1e-2)

@@ -10,6 +10,7 @@ import torch
 from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, render_prompt, videos_as_images
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base.frames.frame_code import TOKENS
+from vrthinker_core.training.base.model import token_kinds
 from vrthinker_core.training.base.model.model_shape import MERGE, PATCH, SIDE
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Message
@@ -27,6 +28,7 @@ class CodedRow:
 
     ids: torch.Tensor  # [length]
     weights: torch.Tensor  # Of each token in the loss, 0 where it is not learnt: [length]
+    lights: torch.Tensor  # Whether it may be a place of light: [length]
     positions: torch.Tensor  # [3, length]
     features: torch.Tensor  # [image tokens, hidden]
 
@@ -37,6 +39,7 @@ class CodedBatch:
 
     ids: torch.Tensor  # [n, length]
     weights: torch.Tensor
+    lights: torch.Tensor
     positions: torch.Tensor  # [3, n, length]
     features: torch.Tensor  # [all image tokens, hidden]
 
@@ -65,18 +68,36 @@ def conversation_items(messages: Sequence[Message], tokenizer: SafeTokenizer) ->
     return items, own
 
 
-def coded_row(
-    items: Sequence[PromptItem], own: set[int], features: torch.Tensor, tokenizer: SafeTokenizer, weight_of: torch.Tensor
-) -> CodedRow:
-    """The row of a conversation. `weight_of` has the weight of each token id where it is learnt."""
+@dataclass(frozen=True, slots=True)
+class TokenWeights:
+    """What tokens count in the loss."""
+
+    of: torch.Tensor  # By token, where it is learnt: [vocabulary]
+    parentheses: torch.Tensor  # See `token_kinds`: [vocabulary]
+    image_pad: int
+
+    @classmethod
+    def of_tokens(cls, tokenizer: SafeTokenizer) -> "TokenWeights":
+        """Those of a vocabulary."""
+        return cls(token_kinds.weights(tokenizer), token_kinds.parentheses(tokenizer), tokenizer.control.image_pad)
+
+    def __call__(self, tokens: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
+        """Of each of these, 0 where it is not `learnt`."""
+        inside = (self.parentheses[tokens] * learnt).cumsum(0) > 0
+        return self.of[tokens] * learnt * torch.where(inside, token_kinds.REPEATED, 1.0)
+
+
+def coded_row(items: Sequence[PromptItem], own: set[int], features: torch.Tensor, weights: TokenWeights, *, view: bool) -> CodedRow:
+    """The row of a conversation; in one about a `view` all places are of light."""
     ids: list[int] = []
     learnt: list[bool] = []
     for place, item in enumerate(items):
-        new = [item] if isinstance(item, int) else [tokenizer.control.image_pad] * item.num_tokens
+        new = [item] if isinstance(item, int) else [weights.image_pad] * item.num_tokens
         ids += new
         learnt += [place in own] * len(new)
     tokens = torch.tensor(ids)
-    return CodedRow(tokens, weight_of[tokens] * torch.tensor(learnt), rope_positions(items), features)
+    own_tokens = torch.tensor(learnt)
+    return CodedRow(tokens, weights(tokens, own_tokens), own_tokens & view, rope_positions(items), features)
 
 
 def rope_positions(items: Sequence[PromptItem]) -> torch.Tensor:
@@ -100,8 +121,10 @@ def stack_rows(rows: Sequence[CodedRow], length: int) -> CodedBatch:
     """One batch; rows that are longer than `length` are an error."""
     ids = torch.zeros(len(rows), length, dtype=torch.long)
     weights = torch.zeros(len(rows), length)
+    lights = torch.zeros(len(rows), length, dtype=torch.bool)
     positions = torch.zeros(3, len(rows), length, dtype=torch.long)
     for number, row in enumerate(rows):
         size = len(row.ids)
         ids[number, :size], weights[number, :size], positions[:, number, :size] = row.ids, row.weights, row.positions
-    return CodedBatch(ids, weights, positions, torch.cat([row.features for row in rows]))
+        lights[number, :size] = row.lights
+    return CodedBatch(ids, weights, lights, positions, torch.cat([row.features for row in rows]))

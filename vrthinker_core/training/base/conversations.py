@@ -19,7 +19,7 @@ from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import GeneratedText, Message
 
 FREE_PROMPTS = 0.6  # Share of prompts that owe nothing to the videos: a prompt has to be copied, it cannot be guessed
-RESTLESS_PAIRS, FIRST, NO_THING = 0.5, 0.3, 0.35  # Shares of restless pairs, of the first world, and of others without a thing
+RESTLESS_PAIRS, FIRST, NO_THING = 0.5, 0.3, 0.45  # Shares of restless pairs, of the first world, and of others without a thing
 COARSE_LOOKS = 0.5  # Share of first looks in described conversations that are the teacher's
 OTHER_LOOKS = 0.25  # Share of judged conversations in which the judge asks for other frames than the teacher would
 CONCAT = 0.3  # Share of conversations in that dialect

@@ -16,7 +16,15 @@ import torch.nn.functional as F  # noqa: N812 - the name everybody uses
 from torch import Tensor
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base.coded_rows import CodedBatch, CodedRow, coded_row, conversation_items, parts_of_batch, stack_rows
+from vrthinker_core.training.base.coded_rows import (
+    CodedBatch,
+    CodedRow,
+    TokenWeights,
+    coded_row,
+    conversation_items,
+    parts_of_batch,
+    stack_rows,
+)
 from vrthinker_core.training.base.conversations import (
     Write,
     conversation,
@@ -68,7 +76,7 @@ class RowSource:
         """With `visual`, frames are drawn and seen by that tower; else they are codes."""
         self._tokenizer, self._options, self._visual = tokenizer, options, visual
         self._directions = basis(hidden)
-        self._weight_of = token_kinds.weights(tokenizer)
+        self._weights = TokenWeights.of_tokens(tokenizer)
 
     def batch(self, first: int, count: int) -> CodedBatch:
         """`count` rows from number `first` on, padded to the length of the longest that is trained on."""
@@ -99,7 +107,7 @@ class RowSource:
         messages = conversation(pair, dialect, replies, new_source(pair, dialect))
         items, own = conversation_items(messages, self._tokenizer)
         shots = [(item.frames[0].ref.side, item.frames[0].index) for item in items if not isinstance(item, int)]
-        return coded_row(items, own, seen.features(shots).flatten(0, 1), self._tokenizer, self._weight_of)
+        return coded_row(items, own, seen.features(shots).flatten(0, 1), self._weights, view=pair.first.view is not None)
 
     def _seen(self, pair: DrawnPair, number: int) -> PairCodes | PairFeatures:
         if self._visual is None:
@@ -125,6 +133,7 @@ def train_language(
     unseen = [source.batch(UNSEEN + 100 * number, options.batch) for number in range(6)]
     kinds = token_kinds.kinds(tokenizer)
     pads = torch.tensor([tokenizer.control.image_pad, tokenizer.control.video_pad])
+    near = token_kinds.near_places(tokenizer)
     first = options.seed * 10**7
     progress = state.progress
     threads = 1 if visual is None else 2  # Drawing takes longer than learning
@@ -134,7 +143,7 @@ def train_language(
 
     with made_ahead(parts, progress.step, threads) as batches:
         while True:
-            loss, rows = _train(state, batches, pads, options, stopped)
+            loss, rows = _train(state, batches, pads, near, options, stopped)
             if stopped():
                 state.save(checkpoint)
                 return
@@ -158,13 +167,18 @@ def predictions(language: Any, batch: CodedBatch, pads: Tensor) -> tuple[Tensor,
     return logits.float(), batch.ids[:, 1:][learnt], batch.weights[:, 1:][learnt]
 
 
-def add_gradients(language: Any, parts: list[CodedBatch], pads: Tensor) -> float:
-    """Add the gradients of the mean loss over all parts of a batch to those of the weights; gives that loss."""
+def add_gradients(language: Any, parts: list[CodedBatch], pads: Tensor, near: Tensor) -> float:
+    """Add the gradients of the mean loss over all parts of a batch to those of the weights; gives that loss.
+
+    `near` [vocabulary, vocabulary]: what is learnt in the place of each token of light.
+    """
     whole = sum(float(part.weights[:, 1:].sum()) for part in parts)
     total = 0.0
     for part in parts:
         logits, tokens, weights = predictions(language, part, pads)
-        loss = (F.cross_entropy(logits, tokens, reduction="none") * weights).sum() / whole
+        losses, lights = F.cross_entropy(logits, tokens, reduction="none"), part.lights[:, 1:][part.weights[:, 1:] > 0]
+        losses = losses.masked_scatter(lights, F.cross_entropy(logits[lights], near[tokens[lights]], reduction="none"))
+        loss = (losses * weights).sum() / whole
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     return total
@@ -183,12 +197,12 @@ def measure(language: Any, batches: list[CodedBatch], pads: Tensor, kinds: dict[
 
 
 def _train(
-    state: HalfState, batches: Iterator[list[CodedBatch]], pads: Tensor, options: LanguageOptions, stopped: Stopped
+    state: HalfState, batches: Iterator[list[CodedBatch]], pads: Tensor, near: Tensor, options: LanguageOptions, stopped: Stopped
 ) -> tuple[float, float]:
     """Steps until it is time to save, one at least; the mean loss, and the rows a second."""
     losses: list[float] = []
     progress, before = state.progress, state.progress.seconds
     for share in steps_until_save(progress, options, stopped):
-        losses.append(add_gradients(state.half, next(batches), pads))
+        losses.append(add_gradients(state.half, next(batches), pads, near))
         state.step(options, share, max_grad_norm=1.0)
     return float(np.mean(losses)), len(losses) * options.batch / (progress.seconds - before)

@@ -1,6 +1,7 @@
 """Kinds of tokens of the teacher's texts: how much each counts in the loss, and which of them the gates look at."""
 
 import re
+from collections.abc import Iterator
 
 import torch
 
@@ -38,10 +39,13 @@ WEIGHTS = {
 }
 """Of tokens of these kinds where they are learnt; of a token of several kinds their product, of others 1."""
 
+REPEATED = 0.3  # Of tokens in parentheses, which stand in the conversation already
+SPREAD = 1.0  # Standard deviation, in places that can be written, of what is learnt in the place of one of light
+
 
 def kinds(tokenizer: SafeTokenizer) -> dict[str, torch.Tensor]:
     """Which tokens are of each kind, [vocabulary] each."""
-    texts = [tokenizer.token_bytes(token).decode("utf-8", "replace") for token in range(tokenizer.vocabulary_size)]
+    texts = _texts(tokenizer)
     return {name: torch.tensor([bool(pattern.fullmatch(text)) for text in texts]) for name, pattern in PATTERNS.items()}
 
 
@@ -51,3 +55,34 @@ def weights(tokenizer: SafeTokenizer) -> torch.Tensor:
     for name, members in kinds(tokenizer).items():
         found[members] *= WEIGHTS.get(name, 1.0)
     return found
+
+
+def parentheses(tokenizer: SafeTokenizer) -> torch.Tensor:
+    """How many more parentheses each token opens than it closes, [vocabulary]."""
+    return torch.tensor([text.count("(") - text.count(")") for text in _texts(tokenizer)])
+
+
+def near_places(tokenizer: SafeTokenizer) -> torch.Tensor:
+    """What is learnt where each token stands for light, [vocabulary, vocabulary]: rows that sum to 1, of the places near it.
+
+    That a place is nearly right is so learnt too, and each is learnt from its neighbours. Of other tokens the token itself.
+    """
+    shares = torch.eye(tokenizer.vocabulary_size)
+    for axis in _axes(tokenizer):
+        tokens = torch.tensor([axis[place] for place in sorted(axis)])
+        steps = torch.arange(len(tokens))
+        near = torch.exp(-0.5 * ((steps[:, None] - steps) / SPREAD) ** 2)
+        shares[tokens[:, None], tokens] = near / near.sum(1, keepdim=True)
+    return shares
+
+
+def _axes(tokenizer: SafeTokenizer) -> Iterator[dict[int, int]]:
+    """The tokens of places along either axis of a picture, by their per cent."""
+    texts = _texts(tokenizer)
+    for written in (r" at (\d+)%", r",(\d+)%"):
+        found = [(re.fullmatch(written, text), token) for token, text in enumerate(texts)]
+        yield {int(match[1]): token for match, token in found if match}
+
+
+def _texts(tokenizer: SafeTokenizer) -> list[str]:
+    return [tokenizer.token_bytes(token).decode("utf-8", "replace") for token in range(tokenizer.vocabulary_size)]
