@@ -21,7 +21,7 @@ def tokenizer() -> SafeTokenizer:
 
 def test_rare_words_count_more_and_what_is_repeated_less(tokenizer: SafeTokenizer) -> None:
     tokens = torch.tensor(tokenizer.encode(ENTRY))
-    found = TokenWeights.of_tokens(tokenizer)(tokens, torch.ones(len(tokens), dtype=torch.bool)).tolist()
+    found = TokenWeights.of_tokens(tokenizer).count(tokens, torch.ones(len(tokens), dtype=torch.bool)).tolist()
     texts = [tokenizer.token_bytes(token).decode() for token in tokens.tolist()]
     by_text = dict(zip(texts, found, strict=True))
     own = weights(tokenizer)[tokens].tolist()
@@ -33,7 +33,7 @@ def test_rare_words_count_more_and_what_is_repeated_less(tokenizer: SafeTokenize
 def test_what_is_not_learnt_counts_nothing_and_opens_no_parenthesis(tokenizer: SafeTokenizer) -> None:
     asked, entry = tokenizer.encode("(a ball"), tokenizer.encode(ENTRY)
     learnt = torch.tensor([False] * len(asked) + [True] * len(entry))
-    count = TokenWeights.of_tokens(tokenizer)
+    count = TokenWeights.of_tokens(tokenizer).count
     found = count(torch.tensor([*asked, *entry]), learnt)
     assert not found[: len(asked)].any()
     assert torch.equal(found[len(asked) :], count(torch.tensor(entry), learnt[len(asked) :]))

@@ -28,7 +28,7 @@ class CodedRow:
 
     ids: torch.Tensor  # [length]
     weights: torch.Tensor  # Of each token in the loss, 0 where it is not learnt: [length]
-    lights: torch.Tensor  # Whether it may be a place of light: [length]
+    lights: torch.Tensor  # Whether it may be a place of light that is read from a frame: [length]
     positions: torch.Tensor  # [3, length]
     features: torch.Tensor  # [image tokens, hidden]
 
@@ -81,14 +81,17 @@ class TokenWeights:
         """Those of a vocabulary."""
         return cls(token_kinds.weights(tokenizer), token_kinds.parentheses(tokenizer), tokenizer.control.image_pad)
 
-    def __call__(self, tokens: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
+    def count(self, tokens: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
         """Of each of these, 0 where it is not `learnt`."""
-        inside = (self.parentheses[tokens] * learnt).cumsum(0) > 0
-        return self.of[tokens] * learnt * torch.where(inside, token_kinds.REPEATED, 1.0)
+        return self.of[tokens] * learnt * torch.where(self.repeated(tokens, learnt), token_kinds.REPEATED, 1.0)
+
+    def repeated(self, tokens: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
+        """Whether each of these stands in parentheses of what is learnt."""
+        return (self.parentheses[tokens] * learnt).cumsum(0) > 0
 
 
 def coded_row(items: Sequence[PromptItem], own: set[int], features: torch.Tensor, weights: TokenWeights, *, view: bool) -> CodedRow:
-    """The row of a conversation; in one about a `view` all places are of light."""
+    """The row of a conversation; in one about a `view` all places are of light. Those in parentheses are no readings."""
     ids: list[int] = []
     learnt: list[bool] = []
     for place, item in enumerate(items):
@@ -97,7 +100,8 @@ def coded_row(items: Sequence[PromptItem], own: set[int], features: torch.Tensor
         learnt += [place in own] * len(new)
     tokens = torch.tensor(ids)
     own_tokens = torch.tensor(learnt)
-    return CodedRow(tokens, weights(tokens, own_tokens), own_tokens & view, rope_positions(items), features)
+    lights = own_tokens & ~weights.repeated(tokens, own_tokens) & view
+    return CodedRow(tokens, weights.count(tokens, own_tokens), lights, rope_positions(items), features)
 
 
 def rope_positions(items: Sequence[PromptItem]) -> torch.Tensor:
