@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -29,13 +30,13 @@ DIGITS = LabelDigits(TOKENIZER)
 ANSWER_NOW = Sampling(max_new_tokens=400, redirect=("<tool_call>", "<Answer>"))
 
 
-def opening(number: int) -> list[Message]:
+@cache
+def opening(number: int) -> tuple[Message, ...]:
     """What a judge is asked first of an unseen drawn pair: any judge of that world answers it with labels."""
     dialect, pair = make_dialect(Settings(), "paired"), draw_pair(TRAINING_SEEDS + number)
-    return list(dialect.opening_messages(pair.prompt, DrawnFrames(pair)(dialect.opening_refs)))
+    return tuple(dialect.opening_messages(pair.prompt, DrawnFrames(pair)(dialect.opening_refs)))
 
 
-OPENING, OTHER = opening(1), opening(2)
 TOLERANCE = 1e-4
 """Of a probability: a step of a batch, or over fixed tensors, adds up in another order."""
 
@@ -68,10 +69,10 @@ def test_each_label_has_the_softmax_of_the_logits_before_it(nano: TransformersBa
     """Computed again from a prefill of all that stands before the label, without a temperature."""
     sampling = replace(ANSWER_NOW, temperature=temperature)
     conversation = conversation_with(nano, 0, repetition_penalty=penalty)
-    reply = generate(conversation, OPENING, sampling)
+    reply = generate(conversation, opening(1), sampling)
     assert len(reply.label_tokens) >= (1 if temperature else 4)
-    prompt = render_prompt(OPENING, nano.loaded.tokenizer, nano.loaded.vision.vision_item)
-    generation = conversation.start_generation(OPENING, sampling)
+    prompt = render_prompt(opening(1), nano.loaded.tokenizer, nano.loaded.vision.vision_item)
+    generation = conversation.start_generation(opening(1), sampling)
     for label in reply.label_tokens:
         assert reply.text[label.offset] in "012"
         before = next(n for n in range(len(reply.tokens)) if len(TOKENIZER.decode(reply.tokens[: n + 1])) > label.offset)
@@ -87,7 +88,7 @@ def test_each_label_has_the_softmax_of_the_logits_before_it(nano: TransformersBa
 
 
 def test_single_steps_several_steps_and_a_batch_tell_the_same(nano: TransformersBackend) -> None:
-    prompts = [OPENING, OTHER]
+    prompts = [opening(1), opening(2)]
     alone = [generate(conversation_with(nano, 0), messages, ANSWER_NOW) for messages in prompts]
     assert all(reply.label_tokens for reply in alone)
     requests = [GenerationRequest(nano.open_conversation(), messages, ANSWER_NOW) for messages in prompts]
@@ -103,7 +104,7 @@ def test_digits_that_cannot_be_labels_are_not_kept(nano: TransformersBackend) ->
     """At such a temperature it writes any token anywhere: digits that stand by no dimension, and the end of a reply soon."""
     lone, kept = 0, 0
     for seed in range(8):
-        reply = generate(nano.open_conversation(), OPENING, Sampling(max_new_tokens=400, temperature=50.0, seed=seed))
+        reply = generate(nano.open_conversation(), opening(1), Sampling(max_new_tokens=400, temperature=50.0, seed=seed))
         lone += sum(token in DIGITS.characters_after for token in reply.tokens)
         kept += len(reply.label_tokens)
         assert {token.offset for token in reply.label_tokens} <= mentioned_digits(reply.text)
