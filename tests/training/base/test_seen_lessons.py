@@ -14,7 +14,7 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.training.base.conversations import describe, dialect_of
 from vrthinker_core.training.base.frames.coded_frames import PairCodes
 from vrthinker_core.training.base.frames.frame_code import Places, basis
-from vrthinker_core.training.base.frames.light_reader import UNSTEADY, light_reader
+from vrthinker_core.training.base.frames.light_reader import light_reader
 from vrthinker_core.training.base.frames.seen_frames import view_light
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.model_shape import HIDDEN, model_config, new_model
@@ -48,18 +48,6 @@ def test_what_is_written_of_a_frame_is_what_its_features_say() -> None:
         assert _noted(text)[: len(lights)] == [phrases.where(light) for light in lights]
         off += [_distance(light, view_light(pair.first, index)) for light, index in zip(lights, indices, strict=True)]
     assert np.mean(off) > 0.02
-
-
-def test_an_unsteady_reader_is_off_by_little_and_otherwise_each_time() -> None:
-    pair, directions = draw_pair(1, VIEWS), basis(HIDDEN)
-    features = PairCodes(pair, directions, np.random.default_rng(1)).features
-    steady, unsteady = light_reader(features, directions), light_reader(features, directions, np.random.default_rng(2))
-    shots = [(Side.FIRST, index) for index in range(0, FRAMES, 4)]
-    assert steady(shots) == steady(shots)
-    first, second = unsteady(shots), unsteady(shots)
-    assert first != second
-    off = [_distance(light, read) for light, read in zip(first, steady(shots), strict=True)]
-    assert 0.3 * UNSTEADY < np.mean(off) < 3 * UNSTEADY
 
 
 def test_a_lesson_for_the_built_in_judge_is_what_its_tower_sees() -> None:

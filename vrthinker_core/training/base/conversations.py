@@ -19,7 +19,8 @@ from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import GeneratedText, Message
 
 FREE_PROMPTS = 0.6  # Share of prompts that owe nothing to the videos: a prompt has to be copied, it cannot be guessed
-RESTLESS_PAIRS, FIRST, NO_THING = 0.5, 0.3, 0.45  # Shares of restless pairs, of the first world, and of others without a thing
+RESTLESS_PAIRS, RESTLESS_VIEWS = 0.5, 0.75  # Shares of restless pairs with things and without
+FIRST, NO_THING = 0.3, 0.45  # Shares of pairs of the first world, and of others without a thing
 COARSE_LOOKS = 0.5  # Share of first looks in described conversations that are the teacher's
 OTHER_LOOKS = 0.25  # Share of judged conversations in which the judge asks for other frames than the teacher would
 CONCAT = 0.3  # Share of conversations in that dialect
@@ -33,6 +34,7 @@ Write = Callable[[DrawnPair, Dialect, LightReader, np.random.Generator], Replies
 """The replies to a pair; the light of a view is written as it is read.
 
 Were it written as it is, the frame before would often tell it better than the frame itself, and a model would learn to copy it.
+So it does, too, where the light hardly changes: hence so many restless views, and few cameras that are slow.
 """
 
 
@@ -42,7 +44,8 @@ def draw_training_pair(number: int, world: WorldOptions) -> DrawnPair:
     first = rng.random() < FIRST and number % 2 == 0
     options = FIRST_WORLD if first else replace(world, free_prompt=FREE_PROMPTS, no_thing=NO_THING)
     pair = draw_pair(number, options)
-    return make_restless(pair, rng) if rng.random() < RESTLESS_PAIRS else pair
+    share = RESTLESS_VIEWS if pair.first.view else RESTLESS_PAIRS
+    return make_restless(pair, rng) if rng.random() < share else pair
 
 
 def draw_protocol(rng: np.random.Generator) -> ProtocolName:

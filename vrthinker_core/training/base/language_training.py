@@ -103,8 +103,7 @@ class RowSource:
         pair = draw_training_pair(number, self._options.world)
         dialect = dialect_of(draw_protocol(rng))
         seen = self._seen(pair, number)
-        read = light_reader(seen.features, self._directions, np.random.default_rng((7, number)))
-        replies = self._options.write(pair, dialect, read, rng)
+        replies = self._options.write(pair, dialect, light_reader(seen.features, self._directions), rng)
         messages = conversation(pair, dialect, replies, new_source(pair, dialect))
         items, own = conversation_items(messages, self._tokenizer)
         shots = [(item.frames[0].ref.side, item.frames[0].index) for item in items if not isinstance(item, int)]

@@ -33,7 +33,7 @@ PLAIN_GROUNDS = tuple(ground for ground in GROUNDS if ground != "tiles")  # Tile
 LEAST_VISIBLE = 0.45  # Of every thing in most frames
 CHECKED = (8, 36, 64, 92, 120)  # Frames in which that is looked at
 MAX_TRIES = 60
-STILL, SLOW = 0.2, 0.4  # Share of cameras that stand still, and of the others that hardly move
+STILL, SLOW = 0.1, 0.25  # Share of cameras that stand still, and of the others that hardly move
 SLOWER = (0.05, 0.4)  # How fast those are, against the others
 
 

@@ -30,7 +30,7 @@ REPEATED = 0.002  # Of the numbers of frames that show the same: compression alo
 UNSURE_LIGHT = 0.12  # Standard deviation, at most, with which a pair's light is read: that of real pictures is a wide, low bump
 UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.4, 0.48)}
 """How often a class is unsure, and how much of it then goes to another at most."""
-RESTLESS = 0.3  # Share of frames at which a restless scene misbehaves
+RESTLESS = 0.4  # Share of frames at which a restless scene misbehaves
 STANDS, STANDING = 0.5, (10, 60)  # Share of restless scenes that stand still once, and for how many frames
 
 
