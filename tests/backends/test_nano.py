@@ -62,7 +62,7 @@ def test_stock_transformers_loads_nano() -> None:
     _, info = Qwen2_5_VLForConditionalGeneration.from_pretrained(NANO, output_loading_info=True)
     assert not any(info.values())
     tokenizer = AutoTokenizer.from_pretrained(NANO)
-    assert (len(tokenizer), tokenizer.eos_token, tokenizer.pad_token) == (1456, "<|im_end|>", "<|endoftext|>")
+    assert (len(tokenizer), tokenizer.eos_token, tokenizer.pad_token) == (1556, "<|im_end|>", "<|endoftext|>")
     assert len(tokenizer) == AutoConfig.from_pretrained(NANO).text_config.vocab_size
     processor = AutoImageProcessor.from_pretrained(NANO, backend="pil")
     assert processor.size["shortest_edge"] == processor.size["longest_edge"] == 112 * 112

@@ -26,7 +26,7 @@ PATTERNS = {
     "digit": re.compile(r"[012]"),
 }
 WEIGHTS = {
-    "rare motion": 3.0,
+    "rare motion": 4.0,
     "doubtful": 1.5,
     "damage": 2.0,
     "words": 1.5,
