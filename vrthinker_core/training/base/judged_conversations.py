@@ -25,7 +25,7 @@ from vrthinker_core.training.run.sitting import never
 
 MODEL = "model"  # The result
 CODES, DRAWN = "codes", "drawn"  # The parts: what begins the names of their checkpoints and figures
-DRAWN_SHARE = 0.25  # Of the time, for frames that are drawn
+DRAWN_SHARE = 0.33  # Of the time, for frames that are drawn
 JUDGED = 0.6  # Share of the conversations that are judged; the others only describe, often frames that misbehave
 LENGTH = 760  # Of a row in tokens
 RATES = {CODES: 1e-3, DRAWN: 6e-4}
