@@ -56,10 +56,10 @@ def test_photographs_of_a_folder_are_grounds_and_places(photos: Path) -> None:
     assert len({frame.tobytes() for frame in frames.values()}) == 8
 
 
-def test_many_cameras_hardly_move_and_none_that_does_not_move_far_freezes() -> None:
+def test_some_cameras_hardly_move_and_none_that_does_not_move_far_freezes() -> None:
     scenes = [scene for seed in range(300) for scene in draw_pair(seed, PLACES).scenes.values()]
     moving = [float(np.linalg.norm(scene.view.travel)) for scene in scenes if scene.view and any(scene.view.travel)]
-    assert 0.2 < np.mean(np.array(moving) < 0.12) < 0.5
+    assert 0.1 < np.mean(np.array(moving) < 0.12) < 0.3
     frozen = [scene for scene in scenes if scene.motion_fault and scene.motion_fault.kind == "frozen"]
     assert frozen
     assert all(np.linalg.norm(scene.pace) >= 0.3 for scene in frozen)

@@ -110,7 +110,7 @@ def draw_second_scene(
 def draw_view(rng: np.random.Generator, options: WorldOptions) -> FlatView:
     """A random camera path over a photograph, or over a ground's texture one time in six.
 
-    Many cameras hardly move, as in real clips: there a fault is nearly all the motion that is to be seen.
+    Some cameras hardly move, as in real clips: there a fault is nearly all the motion that is to be seen.
     """
     ground, still = rng.random() < 1 / 6, rng.random() < STILL
     speed = rng.uniform(*SLOWER) if rng.random() < SLOW else 1.0
