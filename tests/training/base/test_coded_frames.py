@@ -23,8 +23,8 @@ def dialect() -> Dialect:
 
 def _numbers(pair: DrawnPair, dialect: Dialect) -> Tensor:
     """The numbers that the tokens of a pair's first frames carry, [images, TOKENS, SIZE]."""
-    shots = [(ref.side, dialect.grid.index(ref.slot, FRAMES)) for ref in dialect.opening_refs]
-    return PairCodes(pair, basis(HIDDEN), np.random.default_rng(pair.seed)).features(shots) @ basis(HIDDEN).T
+    frames = [(ref.side, dialect.grid.index(ref.slot, FRAMES)) for ref in dialect.opening_refs]
+    return PairCodes(pair, basis(HIDDEN), np.random.default_rng(pair.seed)).features(frames) @ basis(HIDDEN).T
 
 
 def test_some_pairs_are_read_surely_and_some_hardly(dialect: Dialect) -> None:

@@ -26,6 +26,7 @@ from vrthinker_core.training.run.run_folder import open_run_folder
 from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
 from vrthinker_core.training.stages.cold_start import Teacher, conversation_options
 from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
+from vrthinker_core.training.teacher import BackendOfPair
 
 SHORT = LanguageOptions(minutes=0.001, batch=2, save_seconds=0)  # A step or two
 
@@ -82,13 +83,20 @@ def test_a_model_of_another_shape_is_refused(tmp_path: Path) -> None:
 def test_a_cold_start_can_begin_with_them(tmp_path: Path) -> None:
     config = changed_config(CONFIG, ["cold_start.judged_minutes=0.001"])
     told: list[StepMetrics] = []
-    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", SCRIPTED))
+    taught: list[Path] = []
+
+    def for_judge(checkpoint: Path) -> BackendOfPair:
+        taught.append(checkpoint)
+        return SCRIPTED
+
+    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", SCRIPTED, for_judge=for_judge))
     with open_run_folder(tmp_path, RUN, config, resume=True) as folder:
         made = train_stage("cold-start", str(NANO), data, config, folder, Sitting(tell=lambda step, _: told.append(step)))
     assert made == tmp_path / "checkpoint"
     stages = list(dict.fromkeys(step.stage for step in told))
     assert stages == ["conversations codes", "conversations drawn", "teacher", "rows", "cold-start"]
-    assert (tmp_path / "conversations" / "model" / "vrthinker.json").is_file()
+    assert taught == [tmp_path / "conversations" / "model"]
+    check_files(taught[0])
 
 
 @pytest.mark.parametrize(("changes", "photos"), [((), "seen"), (("cold_start.photos=unseen",), "unseen")])

@@ -7,7 +7,7 @@ import torch
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base.coded_rows import TokenWeights
-from vrthinker_core.training.base.model.token_kinds import REPEATED, kinds, near_places, weights
+from vrthinker_core.training.base.model.token_kinds import TOLD_AGAIN, kinds, near_places, weights
 from vrthinker_core.training.base.model.vocabulary import make_tokenizer
 from vrthinker_core.training.drawn_teacher.phrases import PLACES
 
@@ -26,7 +26,7 @@ def test_rare_words_count_more_and_what_is_repeated_less(tokenizer: SafeTokenize
     by_text = dict(zip(texts, found, strict=True))
     own = weights(tokenizer)[tokens].tolist()
     assert by_text[",66%"] == own[texts.index(",66%")]
-    assert by_text[",64%"] == pytest.approx(REPEATED * own[texts.index(",64%")])
+    assert by_text[",64%"] == pytest.approx(TOLD_AGAIN * own[texts.index(",64%")])
     assert by_text[" clear, hardly moves; "] == own[-1] > 1
 
 

@@ -83,7 +83,7 @@ class TokenWeights:
 
     def count(self, tokens: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
         """Of each of these, 0 where it is not `learnt`."""
-        return self.of[tokens] * learnt * torch.where(self.repeated(tokens, learnt), token_kinds.REPEATED, 1.0)
+        return self.of[tokens] * learnt * torch.where(self.repeated(tokens, learnt), token_kinds.TOLD_AGAIN, 1.0)
 
     def repeated(self, tokens: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
         """Whether each of these stands in parentheses of what is learnt."""

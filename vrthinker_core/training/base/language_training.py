@@ -106,8 +106,8 @@ class RowSource:
         replies = self._options.write(pair, dialect, light_reader(seen.features, self._directions), rng)
         messages = conversation(pair, dialect, replies, new_source(pair, dialect))
         items, own = conversation_items(messages, self._tokenizer)
-        shots = [(item.frames[0].ref.side, item.frames[0].index) for item in items if not isinstance(item, int)]
-        return coded_row(items, own, seen.features(shots).flatten(0, 1), self._weights, view=pair.first.view is not None)
+        frames = [(item.frames[0].ref.side, item.frames[0].index) for item in items if not isinstance(item, int)]
+        return coded_row(items, own, seen.features(frames).flatten(0, 1), self._weights, view=pair.first.view is not None)
 
     def _seen(self, pair: DrawnPair, number: int) -> PairCodes | PairFeatures:
         if self._visual is None:

@@ -20,10 +20,10 @@ LIGHT_OFF = 0.05  # What the light of a view must be off, as a share of the pict
 ODDLY_OFF = 0.015  # A step that ends so far from where it should, in the clip's own lengths, is doubtful
 
 
-Shot = tuple[Side, int]
+PairFrame = tuple[Side, int]
 """A frame of a pair: which video's, and its index."""
 
-LightReader = Callable[[Sequence[Shot]], Sequence[Places]]
+LightReader = Callable[[Sequence[PairFrame]], Sequence[Places]]
 """Where somebody sees the light of each of these frames of a pair."""
 
 
@@ -63,8 +63,7 @@ class Evidence:
     def look(self, refs: Sequence[FrameRef]) -> None:
         """Note more frames, one after the other; each is held against the nearest ones that were noted on either side of it."""
         self.looks.append([])
-        shots = [(ref.side, self.index(ref)) for ref in refs]
-        lights = self.read_light(shots) if self.read_light else [view_light(self.pair.scenes[side], index) for side, index in shots]
+        lights = (self.read_light or self._true_light)([(ref.side, self.index(ref)) for ref in refs])
         for ref, light in zip(refs, lights, strict=True):
             self.looks[-1].append(self._note(ref, light))
 
@@ -106,6 +105,9 @@ class Evidence:
     def index(self, ref: FrameRef) -> int:
         """Which of the clip's frames a slot means."""
         return self.dialect.grid.index(ref.slot, FRAMES)
+
+    def _true_light(self, frames: Sequence[PairFrame]) -> Sequence[Places]:
+        return [view_light(self.pair.scenes[side], index) for side, index in frames]
 
     def _note(self, ref: FrameRef, light: Places) -> SeenFrame:
         index, scene = self.index(ref), self.pair.scenes[ref.side]

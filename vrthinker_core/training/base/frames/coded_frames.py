@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, TOKENS, bumps, encode_facts
 from vrthinker_core.training.base.frames.seen_frames import seen_facts
+from vrthinker_core.training.drawn_teacher.evidence import PairFrame
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
@@ -111,11 +112,11 @@ class PairCodes:
         self._offsets = {side: rng.normal(0, LIGHT_OFFSET, 2) for side in Side}
         self._light_noise = float(rng.uniform(*LIGHT_NOISE))
         self._seen: dict[tuple[Any, ...], torch.Tensor] = {}
-        self._frames: dict[tuple[Side, int], torch.Tensor] = {}
+        self._frames: dict[PairFrame, torch.Tensor] = {}
 
-    def features(self, shots: Sequence[tuple[Side, int]]) -> torch.Tensor:
+    def features(self, frames: Sequence[PairFrame]) -> torch.Tensor:
         """What the tower might give for these frames, each a video's and its index: [frames, TOKENS, hidden]."""
-        return torch.stack([self._features(*shot) for shot in shots])
+        return torch.stack([self._features(*frame) for frame in frames])
 
     def _features(self, side: Side, index: int) -> torch.Tensor:
         if (side, index) not in self._frames:

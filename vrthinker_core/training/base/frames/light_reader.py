@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 import torch
 
 from vrthinker_core.training.base.frames.frame_code import Places, read_light
-from vrthinker_core.training.drawn_teacher.evidence import LightReader, Shot
+from vrthinker_core.training.drawn_teacher.evidence import LightReader, PairFrame
 
-Features = Callable[[Sequence[Shot]], torch.Tensor]
+Features = Callable[[Sequence[PairFrame]], torch.Tensor]
 """Of these frames, [frames, tokens, hidden]."""
 
 
 def light_reader(features: Features, directions: torch.Tensor) -> LightReader:
     """Reads the frame code along its `directions` [SIZE, hidden]."""
 
-    def read(shots: Sequence[Shot]) -> Sequence[Places]:
-        return read_light((features(shots).mean(1) @ directions.T).numpy())
+    def read(frames: Sequence[PairFrame]) -> Sequence[Places]:
+        return read_light((features(frames).mean(1) @ directions.T).numpy())
 
     return read

@@ -8,6 +8,7 @@ import torch
 
 from vrthinker_core.training.base.model.compiled_layers import picture_features, to_patches
 from vrthinker_core.training.base.model.model_shape import SIDE
+from vrthinker_core.training.drawn_teacher.evidence import PairFrame
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Side
@@ -21,15 +22,15 @@ class PairFeatures:
     def __init__(self, pair: DrawnPair, visual: Any) -> None:
         self._pair, self._visual = pair, visual
         self._renderers: dict[Side, SceneRenderer] = {}
-        self._known: dict[tuple[Side, int], torch.Tensor] = {}
+        self._known: dict[PairFrame, torch.Tensor] = {}
 
-    def features(self, shots: Sequence[tuple[Side, int]]) -> torch.Tensor:
+    def features(self, frames: Sequence[PairFrame]) -> torch.Tensor:
         """The features of these frames, each a video's and its index: [frames, tokens, hidden]."""
-        new = [shot for shot in dict.fromkeys(shots) if shot not in self._known]
+        new = [frame for frame in dict.fromkeys(frames) if frame not in self._known]
         if new:
-            pictures = np.stack([self._draw(*shot) for shot in new])
+            pictures = np.stack([self._draw(*frame) for frame in new])
             self._known |= dict(zip(new, self._seen(pictures), strict=True))
-        return torch.stack([self._known[shot] for shot in shots])
+        return torch.stack([self._known[frame] for frame in frames])
 
     @torch.no_grad()
     def _seen(self, pictures: np.ndarray) -> torch.Tensor:

@@ -39,7 +39,7 @@ WEIGHTS = {
 }
 """Of tokens of these kinds where they are learnt; of a token of several kinds their product, of others 1."""
 
-REPEATED = 0.3  # Of tokens in parentheses, which stand in the conversation already
+TOLD_AGAIN = 0.3  # Of tokens in parentheses, which stand in the conversation already
 SPREAD = 1.0  # Standard deviation, in places that can be written, of what is learnt in the place of one of light
 
 
