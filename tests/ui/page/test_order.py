@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.waiting import until
+from tests.support.waiting import until, until_equal
 from tests.ui.conftest import PHONE, Server
 from tests.ui.page.test_page import fill, start, status, wait_for, wait_until_said
 from tests.ui.page.test_saved_runs import choose, open_trace, saved, tab
@@ -93,7 +93,7 @@ def test_the_second_run_streams_and_both_verdicts_stand_beside_each_other(
     assert outcome(page) == verdict, "the first verdict stays while the second run goes on"
     wait_for(page, "^Finished")
     expect(page.locator("#go")).to_be_visible()
-    assert table(page) == BOTH
+    until_equal(lambda: table(page), BOTH)
     assert "Flips" in page.locator(".vrt-order-line").inner_text()
     assert outcome(page) == verdict
     page.locator(".vrt-choice button", has_text="As given").click()
@@ -161,7 +161,7 @@ def test_a_changed_prompt_is_refused_and_stop_keeps_the_first_run(
     check_button(page).click()
     wait_until_said(page, "^Sides swapped")
     wait_for(page, "^Finished")
-    assert table(page) == BOTH, "what was stopped can be checked again"
+    until_equal(lambda: table(page), BOTH)  # What was stopped can be checked again
 
 
 def test_both_orders_can_be_chosen_beforehand(server: Server, open_page: Open, clips: Clips) -> None:
@@ -176,7 +176,7 @@ def test_both_orders_can_be_chosen_beforehand(server: Server, open_page: Open, c
     assert page.locator(".vrt-headline").is_visible(), "the first verdict is there while the second run goes on"
     assert not check_button(page).is_visible()
     wait_for(page, "^Finished")
-    assert table(page) == BOTH
+    until_equal(lambda: table(page), BOTH)
 
 
 def test_a_saved_run_shows_both_orders_and_one_by_another_judge_is_refused(
