@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +62,7 @@ def test_for_another_model_the_light_is_written_as_it_is(tmp_path: Path) -> None
     config = model_config(tokenizer.get_vocab_size(), control_ids(tokenizer))
     config.vision_config.hidden_size = 64
     write_checkpoint(new_model(config, 0), tokenizer, tmp_path)
-    pair = replace(draw_pair(3, VIEWS))
+    pair = draw_pair(3, VIEWS)
     assert lessons_for(tmp_path)(pair, "concat") == write_lesson(pair, "concat")
 
 

@@ -63,9 +63,10 @@ class Evidence:
     def look(self, refs: Sequence[FrameRef]) -> None:
         """Note more frames, one after the other; each is held against the nearest ones that were noted on either side of it."""
         self.looks.append([])
-        lights = (self.read_light or self._true_light)([(ref.side, self.index(ref)) for ref in refs])
-        for ref, light in zip(refs, lights, strict=True):
-            self.looks[-1].append(self._note(ref, light))
+        views = [(ref.side, self.index(ref)) for ref in refs if self.pair.scenes[ref.side].view]
+        lights = dict(zip(views, (self.read_light or self._true_light)(views), strict=True)) if views else {}
+        for ref in refs:
+            self.looks[-1].append(self._note(ref, lights.get((ref.side, self.index(ref)), ())))
 
     def frames(self, side: Side) -> Iterator[SeenFrame]:
         """All frames seen of a video, in the order in which they were."""
@@ -114,7 +115,7 @@ class Evidence:
         noted = sorted(self.frames(ref.side), key=lambda frame: frame.index)
         before = [frame for frame in noted if frame.index < index][-1:]
         beside = (*before, *[frame for frame in noted if frame.index > index][:1])
-        places, number = light if scene.view else thing_place(scene, index), self.dialect.frame_number(ref)
+        places, number = light or thing_place(scene, index), self.dialect.frame_number(ref)
         motion = motion_word(scene, index, [frame.index for frame in beside])
         told = beside if len(self.looks) > 1 else ()
         return SeenFrame(ref.side, number, index, places, scene.picture_state(index), motion, told)

@@ -46,7 +46,7 @@ def open_checkpoint(folder: Path) -> tuple[Qwen2_5_VLForConditionalGeneration, T
     """The model of a checkpoint of this shape in float32, and its vocabulary. Raises BadInput where it is of another one."""
     path = folder / "tokenizer.json"
     if not path.is_file():
-        raise BadInput(f"{folder} has no tokenizer.json: judged conversations are for the built-in judge alone.")
+        raise BadInput(f"{folder} has no tokenizer.json: set cold_start.judged_minutes for the built-in judge alone.")
     tokenizer = Tokenizer.from_file(str(path))
     control = control_ids(tokenizer)
     model = new_model(model_config(tokenizer.get_vocab_size(), control), seed=0)
