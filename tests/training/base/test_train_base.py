@@ -18,14 +18,16 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.base.conversations import describe, judge
 from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.picture_batches import picture_batch
+from vrthinker_core.training.base.half_state import HalfState
 from vrthinker_core.training.base.half_training import Progress, is_over, missed_gates, rate_share
 from vrthinker_core.training.base.language_training import LanguageOptions, RowSource, add_gradients, predictions, train_language
-from vrthinker_core.training.base.model.base_checkpoint import begin_with, write_checkpoint
+from vrthinker_core.training.base.model import compiled_layers
+from vrthinker_core.training.base.model.base_checkpoint import begin_with, open_checkpoint, write_checkpoint
 from vrthinker_core.training.base.model.compiled_layers import language_hidden, picture_features, to_patches
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
 from vrthinker_core.training.base.model.token_kinds import kinds, near_places
 from vrthinker_core.training.base.model.vocabulary import control_ids, make_tokenizer
-from vrthinker_core.training.base.train_base import BaseOptions, last_report, train_part
+from vrthinker_core.training.base.train_base import BaseOptions, last_report, train_base, train_part
 from vrthinker_core.training.base.vision_training import VisionOptions, train_vision
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
 from vrthinker_core.training.run.config import VisionGates
@@ -49,7 +51,11 @@ def small_model(tokenizer: Tokenizer, seed: int = 0):  # type: ignore[no-untyped
     return new_model(model_config(tokenizer.get_vocab_size(), control_ids(tokenizer), layers=2), seed)
 
 
-def test_pictures_give_the_features_of_the_stock_tower(tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("bfloat16", [True, False], ids=["bfloat16", "float32"])
+def test_pictures_give_the_features_of_the_stock_tower(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, bfloat16: bool
+) -> None:
+    monkeypatch.setattr(compiled_layers, "multiplies_bfloat16", lambda: bfloat16)
     model = small_model(tokenizer)
     pictures = np.random.default_rng(0).integers(0, 256, (3, 112, 112, 3), np.uint8)
     patches = to_patches(pictures)
@@ -57,7 +63,7 @@ def test_pictures_give_the_features_of_the_stock_tower(tokenizer: Tokenizer) -> 
     with torch.no_grad():
         wanted = model.model.visual(stock, grid_thw=torch.tensor([[1, 8, 8]] * 3)).pooler_output
         found = picture_features(model.model.visual, patches).float().flatten(0, 1)
-    assert torch.cosine_similarity(found, wanted, dim=-1).min() > 0.999
+    assert torch.cosine_similarity(found, wanted, dim=-1).min() > (0.999 if bfloat16 else 0.999999)
 
 
 def test_rows_give_the_hidden_states_of_the_stock_model(tokenizer: Tokenizer) -> None:
@@ -185,6 +191,28 @@ def test_a_base_that_cannot_begin_with_a_checkpoint_says_so(tokenizer: Tokenizer
         (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
     with pytest.raises(BadInput, match="cannot begin with"):
         begin_with(tmp_path, small_model(tokenizer), tokenizer)
+
+
+def test_a_base_with_the_tower_of_another_judge_trains_its_language_model_alone(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    write_checkpoint(
+        earlier := new_model(model_config(tokenizer.get_vocab_size(), control_ids(tokenizer)), 1), tokenizer, tmp_path / "judge"
+    )
+    options = BaseOptions(1 / 60, language=LanguageOptions(batch=1, length=1100), tower_from=tmp_path / "judge")
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    language = new_model(model_config(tokenizer.get_vocab_size(), control_ids(tokenizer)), 2).model.language_model
+    HalfState.opened(language, options.language, tmp_path / "language.pt").save(tmp_path / "language.pt")
+    (tmp_path / "language.jsonl").write_text(json.dumps({"step": 5, "minutes": 60.0}) + "\n", "utf-8")
+    trained = train_base(options, tmp_path)
+    assert trained is not None
+    assert list(trained.reports) == ["language"]
+    assert not (tmp_path / "vision.pt").exists()
+    model, _ = open_checkpoint(trained.model)
+    assert torch.equal(weights_of(model.model.visual), weights_of(earlier.model.visual).float())
+    learnt, begun, other = (
+        weights_of(each.layers[0].mlp).float() for each in (model.model.language_model, language, earlier.model.language_model)
+    )
+    assert torch.cosine_similarity(learnt, begun, dim=0) > 0.9
+    assert torch.cosine_similarity(learnt, other, dim=0) < 0.1
 
 
 @pytest.mark.parametrize("done", [{"minutes": 120.0}, {"minutes": 60.0, "passed after": 41.9}])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
-from vrthinker_core.training.run.muon import LARGEST_SIDE, MuonWithAdamW
+from vrthinker_core.training.run.muon import LARGEST_SIDE, Muon, MuonWithAdamW
 
 
 class Small(nn.Module):
@@ -46,8 +47,27 @@ def test_each_weight_learns_as_with_its_own_optimizer_alone() -> None:
             part.step()
     before = Small().state_dict()
     for name, weight in ours.state_dict().items():
-        assert torch.equal(weight, alone.state_dict()[name])
+        torch.testing.assert_close(weight, alone.state_dict()[name], atol=2e-3, rtol=0)  # Torch's Muon is always in bfloat16
         assert torch.equal(weight, before[name]) == (name == "frozen")
+
+
+@pytest.mark.parametrize("bfloat16", [True, False], ids=["bfloat16", "float32"])
+@pytest.mark.parametrize("shape", [(192, 512), (512, 192), (192, 192)], ids=str)
+def test_steps_of_muon_are_those_of_torch_whatever_the_processor_multiplies(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], bfloat16: bool
+) -> None:
+    monkeypatch.setattr("vrthinker_core.training.run.muon.multiplies_bfloat16", lambda: bfloat16)
+    numbers = torch.Generator().manual_seed(0)
+    begun = torch.randn(shape, generator=numbers)
+    ours, alone = (nn.Parameter(begun.clone()) for _ in range(2))
+    settings = {"lr": 1e-2, "weight_decay": 0.1, "momentum": 0.95, "adjust_lr_fn": "match_rms_adamw"}
+    optimizers = Muon([ours], **settings), torch.optim.Muon([alone], **settings)
+    for _ in range(3):
+        gradient = torch.randn(shape, generator=numbers)
+        for weight, optimizer in zip((ours, alone), optimizers, strict=True):
+            weight.grad = gradient.clone()
+            optimizer.step()
+    torch.testing.assert_close(ours - begun, alone - begun, atol=2e-3, rtol=0)
 
 
 def test_a_loaded_state_goes_on_bit_for_bit() -> None:

@@ -84,6 +84,21 @@ def test_a_share_of_the_weights_it_began_with_can_stay_in_the_result(
         torch.testing.assert_close(weight, torch.lerp(after[name], before[name], share))
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU multiplies bfloat16")
+@pytest.mark.parametrize("bfloat16", [True, False], ids=["bfloat16", "float32"])
+def test_arithmetic_is_in_bfloat16_only_where_the_processor_multiplies_that(
+    bfloat16: bool,
+    tiny: Path,
+    rows: list[TokenRow],
+    trained: tuple[Path, list[TrainerPace]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sft, "multiplies_bfloat16", lambda: bfloat16)
+    made = train_sft(rows, tiny, replace(OPTIONS, bf16=True), tmp_path)
+    assert equal(made, trained[0]) == (not bfloat16)
+
+
 def test_how_far_it_is_is_told_after_each_step(trained: tuple[Path, list[TrainerPace]]) -> None:
     assert [(pace.step, pace.steps) for pace in trained[1]] == [(step, 4) for step in (1, 2, 3, 4)]
     assert trained[1][-1].seconds_left == 0

@@ -27,6 +27,7 @@ from vrthinker_core.training.base.model.vocabulary import PROTOCOLS, control_ids
 from vrthinker_core.training.base.part_processes import Figures, train_side_by_side
 from vrthinker_core.training.base.vision_training import VisionOptions, train_vision
 from vrthinker_core.training.drawn_teacher.replies import write_replies
+from vrthinker_core.training.run.config import LanguageGates, VisionGates
 from vrthinker_core.training.run.sitting import never
 
 VISION, LANGUAGE = "vision", "language"
@@ -48,6 +49,12 @@ class BaseOptions:
     language: LanguageOptions = field(default_factory=LanguageOptions)
     seed: int = 0
     init_from: Path | None = None  # Checkpoint of an earlier judge to begin with; None: random weights
+    tower_from: Path | None = None  # Checkpoint whose vision tower is taken as it is; None: it is trained too
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What is trained apart."""
+        return (VISION, LANGUAGE) if self.tower_from is None else (LANGUAGE,)
 
     def timed(self) -> "BaseOptions":
         """The same, each part with its own time."""
@@ -75,12 +82,13 @@ def train_base(
     """Train the base into `folder`, or go on with it; `folder/model` is its checkpoint. None where it was stopped."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(options, folder)
-    train_side_by_side((VISION, LANGUAGE), partial(train_part, options=options.timed(), folder=folder), report, stopped)
+    train_side_by_side(options.parts, partial(train_part, options=options.timed(), folder=folder), report, stopped)
     if stopped():
         return None
-    last = {name: last_report(folder, name) for name in (VISION, LANGUAGE)}
+    last = {name: last_report(folder, name) for name in options.parts}
     model = _joined(options, folder, tokenizer)
-    checkpoint = folder / f"{ALIGNMENT}-{last[VISION]['step']}-{last[LANGUAGE]['step']}.pt"  # Of other halves it is another one
+    steps = "-".join(f"{last[name]['step']}" for name in options.parts)
+    checkpoint = folder / f"{ALIGNMENT}-{steps}.pt"  # Of other halves it is another one
     inner, safe = model.model, SafeTokenizer(tokenizer)
     for figures in train_language(inner.language_model, safe, options.alignment(), checkpoint, inner.visual, stopped):
         last[LANGUAGE] = figures
@@ -88,16 +96,14 @@ def train_base(
     if stopped():
         return None
     write_checkpoint(model, tokenizer, folder / MODEL)
-    missed = {
-        VISION: missed_gates(last[VISION], options.vision.gates),
-        LANGUAGE: missed_gates(last[LANGUAGE], options.language.gates),
-    }
+    gates: dict[str, VisionGates | LanguageGates] = {VISION: options.vision.gates, LANGUAGE: options.language.gates}
+    missed = {name: missed_gates(last[name], gates[name]) for name in options.parts}
     return TrainedBase(folder / MODEL, last, {name: names for name, names in missed.items() if names})
 
 
 def train_part(name: str, report: Callable[[Figures], None], stopped: Stopped, *, options: BaseOptions, folder: Path) -> None:
     """Train one half in this process. Each report is a line of `<name>.jsonl`; nothing is done where the last one is enough."""
-    open_parts = [part for part in (VISION, LANGUAGE) if not _is_done(part, options, folder)]
+    open_parts = [part for part in options.parts if not _is_done(part, options, folder)]
     if name not in open_parts:
         return
     torch.set_num_threads(max(1, cpu_count() // len(open_parts)))
@@ -139,7 +145,10 @@ def _half(folder: Path, name: str) -> Path:
 def _joined(options: BaseOptions, folder: Path, tokenizer: Tokenizer) -> Any:
     """A model of both trained halves, its weights in float32."""
     model = _new_model(options, tokenizer)
-    model.model.visual.load_state_dict(trained_weights(_half(folder, VISION)))
+    if options.tower_from is None:
+        model.model.visual.load_state_dict(trained_weights(_half(folder, VISION)))
+    else:
+        begin_with(options.tower_from, model, tokenizer)
     model.model.language_model.load_state_dict(trained_weights(_half(folder, LANGUAGE)))
     model.tie_weights()
     model.model.visual.requires_grad_(False)

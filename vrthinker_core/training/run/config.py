@@ -39,6 +39,7 @@ class BaseConfig:
     minutes: Positive = 150.0  # At most, over all starts
     photos: str = ""  # Folder of photographs for backdrops; without one, drawn clouds stand in
     init_from: str = ""  # Checkpoint of an earlier judge to begin with; without one, random weights
+    tower_from: str = ""  # Checkpoint whose vision tower is taken as it is; without one, it is trained too
 
 
 @dataclass(frozen=True, slots=True)

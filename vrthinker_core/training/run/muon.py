@@ -8,7 +8,45 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vrthinker_core.training.run.arithmetic import multiplies_bfloat16
+
 LARGEST_SIDE = 512  # Of a matrix that Muon takes: its work grows with the square of the shorter side
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # Coefficients of the iteration (Jordan 2024)
+ITERATIONS = 5
+RMS = 0.2  # Of a step at a learning rate of 1, as AdamW's (Liu 2025)
+
+
+class Muon(torch.optim.Muon):
+    """That of torch, for processors too that do not multiply bfloat16: its iterations are in what this one multiplies fast."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Change the weights by their gradients. `closure` is for others."""
+        if multiplies_bfloat16():
+            return super().step(closure)  # type: ignore[no-untyped-call,no-any-return]
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    self._step_of(weight, weight.grad, group)
+        return None
+
+    def _step_of(self, weight: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        state, momentum = self.state[weight], group["momentum"]
+        mean = state.setdefault("momentum_buffer", torch.zeros_like(weight)).lerp_(gradient, 1 - momentum)
+        ahead = gradient.lerp(mean, momentum)
+        weight.mul_(1 - group["lr"] * group["weight_decay"])
+        weight.add_(orthogonal(ahead), alpha=-group["lr"] * RMS * max(weight.shape) ** 0.5)
+
+
+def orthogonal(matrix: Tensor) -> Tensor:
+    """A matrix of the same singular vectors and singular values near 1."""
+    a, b, c = NEWTON_SCHULZ
+    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    near: Tensor = wide / wide.norm().clamp(min=1e-7)
+    for _ in range(ITERATIONS):
+        gram = near @ near.T
+        near = a * near + torch.addmm(gram, gram, gram, beta=b, alpha=c) @ near
+    return near if wide is matrix else near.T
 
 
 class MuonWithAdamW(torch.optim.Optimizer):
@@ -20,7 +58,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
     def __init__(self, named: Iterable[tuple[str, Tensor]], rate: float, decay: float, beta2: float = 0.98) -> None:
         """Over the named weights of a module that learn; [rows, columns] makes a matrix, and "embed" in its name an embedding."""
         matrices, rest = _divided(named)
-        muon = torch.optim.Muon(matrices, lr=rate, weight_decay=decay, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+        muon = Muon(matrices, lr=rate, weight_decay=decay, momentum=0.95, adjust_lr_fn="match_rms_adamw")
         self._parts = (muon, torch.optim.AdamW(rest, lr=rate, betas=(0.9, beta2), weight_decay=0.0))
         super().__init__(self._groups(), {})
 
@@ -35,7 +73,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for part in self._parts:
-            part.step()  # type: ignore[no-untyped-call]
+            part.step()
         return loss
 
     def state_dict(self) -> dict[str, Any]:

@@ -84,8 +84,8 @@ def base_options(config: TrainConfig, minutes: float) -> BaseOptions:
     world, seed, seconds = world_of(config.base), config.seed, config.checkpoint_minutes * 60
     vision = VisionOptions(world=world, seed=seed + 1, save_seconds=seconds, gates=config.gates.vision)
     language = LanguageOptions(world=world, seed=seed + 1, save_seconds=seconds, gates=config.gates.language)
-    earlier = Path(config.base.init_from) if config.base.init_from else None
-    return BaseOptions(minutes, vision, language, seed, earlier)
+    earlier, tower = (Path(each) if each else None for each in (config.base.init_from, config.base.tower_from))
+    return BaseOptions(minutes, vision, language, seed, earlier, tower)
 
 
 def world_of(config: BaseConfig) -> WorldOptions:

@@ -25,6 +25,7 @@ from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.frozen_vision import KeptFeatures, collate_features, freeze_vision
 from vrthinker_core.training.rows.row_set import without_pixels
+from vrthinker_core.training.run.arithmetic import multiplies_bfloat16
 from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.run.muon import MuonWithAdamW
 from vrthinker_core.training.run.saved_judge import save_judge
@@ -212,7 +213,7 @@ def _arguments(options: SftOptions, folder: Path) -> TrainingArguments:
         "per_device_train_batch_size": options.batch,
         "gradient_accumulation_steps": options.accumulate,
         "gradient_checkpointing": options.gradient_checkpointing,
-        "bf16": options.bf16,
+        "bf16": options.bf16 and (not cpu or multiplies_bfloat16()),
         "seed": options.seed,
         "logging_steps": 1,
         "save_strategy": "no",  # by the clock: see `TimedCheckpoints`

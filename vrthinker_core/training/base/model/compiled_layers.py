@@ -1,6 +1,7 @@
 """Both halves of the small model for training on a CPU: the very functions of the stock model, several times as fast.
 
-Each layer is one compiled function over weights that are cast to bfloat16 on the way, so gradients reach weights kept in float32.
+Each layer is one compiled function over weights that are cast to bfloat16 on the way, where the processor multiplies that, so
+gradients reach weights kept in float32.
 Shapes are fixed: pictures of one size, batches of one length, padded on the right where causal attention never looks.
 """
 
@@ -16,11 +17,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vrthinker_core.training.base.model.model_shape import MERGE, PATCH
+from vrthinker_core.training.run.arithmetic import multiplies_bfloat16
 
 ROWS = 170  # Rows of the attention matrix in one block: so the upper triangle is mostly never computed
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
-ARITHMETIC = torch.bfloat16
+
+
+def arithmetic() -> torch.dtype:
+    """What the layers are computed in."""
+    return torch.bfloat16 if multiplies_bfloat16() else torch.float32
 
 
 def to_patches(pictures: NDArray[np.uint8]) -> Tensor:
@@ -36,9 +42,9 @@ def to_patches(pictures: NDArray[np.uint8]) -> Tensor:
 def picture_features(visual: Any, patches: Tensor) -> Tensor:
     """What the vision tower gives for images: patches [n, patches, 3 * PATCH * PATCH] to features [n, tokens, hidden]."""
     kernel = visual.patch_embed.proj.weight.sum(2).flatten(1)  # Both temporal halves see the same picture
-    hidden = F.linear(patches.to(ARITHMETIC), _cast(kernel))
+    hidden = F.linear(patches.to(arithmetic()), _cast(kernel))
     heads = visual.blocks[0].attn.num_heads
-    cos, sin = _picture_rotary(patches.shape[1], hidden.shape[-1] // heads)
+    cos, sin = map(_cast, _picture_rotary(patches.shape[1], hidden.shape[-1] // heads))
     layer = _compiled(_vision_layer)
     for block in visual.blocks:
         hidden = layer(hidden, cos, sin, heads, *map(_cast, _vision_weights(block)))
@@ -52,7 +58,7 @@ def picture_features(visual: Any, patches: Tensor) -> Tensor:
 def language_hidden(language: Any, embeddings: Tensor, positions: Tensor) -> Tensor:
     """The last hidden states [n, length, hidden] of embeddings of that shape at M-RoPE positions [3, n, length]."""
     cos, sin = _text_rotary(language.config, positions)
-    hidden, layer = embeddings.to(ARITHMETIC), _compiled(_language_layer)
+    hidden, layer = embeddings.to(arithmetic()), _compiled(_language_layer)
     for block in language.layers:
         hidden = layer(hidden, cos, sin, language.config.num_attention_heads, *map(_cast, _language_weights(block)))
     return F.rms_norm(hidden, (hidden.shape[-1],), _cast(language.norm.weight), 1e-6)
@@ -65,7 +71,7 @@ def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _cast(weight: Tensor) -> Tensor:
-    return weight.to(ARITHMETIC)
+    return weight.to(arithmetic())
 
 
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -83,7 +89,7 @@ def _picture_rotary(patches: int, head: int) -> tuple[Tensor, Tensor]:
     frequencies = 1 / 10000.0 ** (torch.arange(0, head // 2, 2) / (head // 2))
     angles = torch.cat([rows[:, None] * frequencies, columns[:, None] * frequencies], -1)
     angles = torch.cat([angles, angles], -1)
-    return angles.cos().to(ARITHMETIC), angles.sin().to(ARITHMETIC)
+    return angles.cos(), angles.sin()
 
 
 def _text_rotary(config: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,7 +99,7 @@ def _text_rotary(config: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
     angles = (positions[..., None].float() * frequencies).split(config.rope_parameters["mrope_section"], -1)
     chosen = torch.cat([part[axis] for axis, part in enumerate(angles)], -1)[:, None]
     chosen = torch.cat([chosen, chosen], -1)
-    return chosen.cos().to(ARITHMETIC), chosen.sin().to(ARITHMETIC)
+    return chosen.cos().to(arithmetic()), chosen.sin().to(arithmetic())
 
 
 def _vision_weights(block: Any) -> tuple[Tensor, ...]:
