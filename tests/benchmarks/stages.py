@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks.stages [NAME=CHECKPOINT ...] [--run DIR ...] [--pairs N] [--samples K] [--second-world] [--quick]
+"""python -m tests.benchmarks.stages [NAME=CHECKPOINT ...] [--run DIR ...] [--pairs N] [--samples K] [--second-world] [--jobs N]
 
 What each training stage adds, and what looking is worth.
 
@@ -6,21 +6,27 @@ Every checkpoint judges the same unseen drawn pairs, greedily: labels, format, f
 K samples a pair at temperature 1. The last checkpoint is also measured with the first frames alone, with random frames and with
 twelve evenly spread ones in the place of those it asked for, with memory windows of 1 and 2 rounds, with the sides swapped, and
 over video files. `--run DIR` takes the stages of a folder of `train all`, with their wall times; of several such runs, trained from
-different seeds, each stage is also counted over all of them. The last line is JSON.
+different seeds, each stage is also counted over all of them. With `--jobs` several checkpoints are judged side by side, each on its
+share of the processors. The last line is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+import torch
 
 from tests.benchmarks.tools.changed_calls import ChangedCalls, evenly_spread, random_frames
 from tests.benchmarks.tools.drawn_measures import UnseenPairs, swapped, unseen_pairs
@@ -39,6 +45,7 @@ from tests.benchmarks.tools.judge_scores import (
 from vrthinker_core.backends.base import BatchBackend
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.cpus import cpu_count
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.training.drawn_world.scenes import WorldOptions
 from vrthinker_core.training.rollouts import Rollout, play
@@ -51,6 +58,9 @@ SETTINGS = Settings(protocol="paired", max_new_tokens=512)  # A judge that runs 
 
 Extra = dict[str, Share | float | str]
 """What a row says besides its scores, by name."""
+
+Named = tuple[str, Path]
+"""A checkpoint and what its row is called."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,9 @@ class Measured:
         return {key: f"{value:.3f}" if isinstance(value, float) else str(value) for key, value in self.extra.items()}
 
 
+Measure = Callable[[Named], Measured]
+
+
 def over_runs(name: str, rows: Sequence[Measured]) -> Measured:
     """The same stage of several runs as one row: shares of all their pairs, means of the rest."""
     extra: Extra = {"runs": str(len(rows))}
@@ -98,8 +111,10 @@ def main() -> None:
     count = options.pairs or (12 if options.quick else 500)
     rows: list[Measured] = []
     pairs = unseen_pairs(count, options.seed, WorldOptions(second=options.second_world, photos=options.photos))
-    study = _study(judges, pairs, 2 if options.quick else options.samples)
-    for measured in chain(study, _over_all_runs(rows, len(options.run))):  # the second begins when the first has ended
+    measure = partial(_measured, pairs=pairs, samples=2 if options.quick else options.samples)
+    study = _side_by_side(measure, judges, options.jobs)
+    looking = _looking(judges[-1], pairs) if options.conditions else ()
+    for measured in chain(study, _over_all_runs(rows, len(options.run)), looking):  # each begins when the one before has ended
         rows.append(measured)
         print(measured.row(), flush=True)
     if options.out:
@@ -115,15 +130,28 @@ def readme_row(result: dict[str, Any]) -> str:
     return f"all four labels right of {result['pairs']} unseen drawn pairs: " + ", ".join(parts)
 
 
-def _study(judges: Sequence[tuple[str, Path]], pairs: UnseenPairs, samples: int) -> Iterator[Measured]:
-    for name, folder in judges:
-        judge = TransformersBackend.load(str(folder))
-        study = Study(pairs, judge)
-        measured = study.measure(name, samples=samples)
-        yield replace(measured, extra={**measured.extra, **_training_time(folder)})
-        if (name, folder) == judges[-1]:
-            yield from study.conditions()
-        judge.close()
+def _side_by_side(measure: Measure, judges: Sequence[Named], jobs: int) -> Iterator[Measured]:
+    """In the order of the judges."""
+    if jobs == 1:
+        yield from map(measure, judges)
+        return
+    threads, context = max(1, cpu_count() // jobs), multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context, torch.set_num_threads, (threads,)) as pool:
+        yield from pool.map(measure, judges)
+
+
+def _measured(judge: Named, pairs: UnseenPairs, samples: int) -> Measured:
+    name, folder = judge
+    opened = TransformersBackend.load(str(folder))
+    measured = Study(pairs, opened).measure(name, samples=samples)
+    opened.close()
+    return replace(measured, extra={**measured.extra, **_training_time(folder)})
+
+
+def _looking(judge: Named, pairs: UnseenPairs) -> Iterator[Measured]:
+    opened = TransformersBackend.load(str(judge[1]))
+    yield from Study(pairs, opened).conditions()
+    opened.close()
 
 
 @dataclass(frozen=True)
@@ -166,7 +194,7 @@ class Study:
         return share_of([each for each in rollouts if each.pair.seed in hidden], lambda each: label_right(each, dimension))
 
 
-def _stages_of(runs: Sequence[Path]) -> list[tuple[str, Path]]:
+def _stages_of(runs: Sequence[Path]) -> list[Named]:
     found = [(_row_name(stage, k, len(runs)), run / stage / CHECKPOINT) for k, run in enumerate(runs) for stage in STAGES]
     return [(name, folder) for name, folder in found if (folder / "config.json").is_file()]
 
@@ -192,7 +220,7 @@ def _training_time(checkpoint: Path) -> dict[str, str]:
     return {"trained in": f"{json.loads(state.read_text('utf-8'))['seconds'] / 60:.0f} min"}
 
 
-def _named(argument: str) -> tuple[str, Path]:
+def _named(argument: str) -> Named:
     name, equals, folder = argument.partition("=")
     return (name, Path(folder)) if equals else (Path(argument).name, Path(argument))
 
@@ -206,6 +234,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="which unseen pairs")
     parser.add_argument("--second-world", action="store_true", help="two things, counts, photographs")
     parser.add_argument("--photos", type=Path, help="a folder of photographs, for the second world")
+    parser.add_argument("--jobs", type=int, default=1, help="checkpoints judged side by side")
+    parser.add_argument("--no-conditions", dest="conditions", action="store_false", help="leave out how else the last one may look")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, help="write the table here")
     return parser.parse_args()
