@@ -21,14 +21,18 @@ class Muon(torch.optim.Muon):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Change the weights by their gradients. `closure` is for others."""
+        """Change the weights by their gradients; `closure` computes these and gives the loss."""
         if multiplies_bfloat16():
             return super().step(closure)  # type: ignore[no-untyped-call,no-any-return]
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         for group in self.param_groups:
             for weight in group["params"]:
                 if weight.grad is not None:
                     self._step_of(weight, weight.grad, group)
-        return None
+        return loss
 
     def _step_of(self, weight: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         state, momentum = self.state[weight], group["momentum"]

@@ -1,8 +1,8 @@
 """Both halves of the small model for training on a CPU: the very functions of the stock model, several times as fast.
 
-Each layer is one compiled function over weights that are cast to bfloat16 on the way, where the processor multiplies that, so
-gradients reach weights kept in float32.
-Shapes are fixed: pictures of one size, batches of one length, padded on the right where causal attention never looks.
+Each layer is one compiled function. Where the processor multiplies bfloat16, weights are cast to that on the way, so that gradients
+reach weights kept in float32. Shapes are fixed: pictures of one size, batches of one length, padded on the right where causal
+attention never looks.
 """
 
 import warnings
