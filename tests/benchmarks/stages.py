@@ -1,4 +1,4 @@
-"""python -m tests.benchmarks.stages [NAME=CHECKPOINT ...] [--run DIR ...] [--pairs N] [--samples K] [--second-world] [--jobs N]
+"""python -m tests.benchmarks.stages [NAME=CHECKPOINT ...] [--run DIR ...] [--pairs N] [--samples K] [--jobs N] [--quick]
 
 What each training stage adds, and what looking is worth.
 

@@ -215,6 +215,13 @@ def test_a_base_with_the_tower_of_another_judge_trains_its_language_model_alone(
     assert torch.cosine_similarity(learnt, other, dim=0) < 0.1
 
 
+def test_a_tower_that_cannot_be_taken_is_refused_before_anything_is_trained(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(BadInput, match="cannot begin with"):
+        train_base(BaseOptions(tower_from=tmp_path / "missing"), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["tokenizer.json"]
+
+
 @pytest.mark.parametrize("done", [{"minutes": 120.0}, {"minutes": 60.0, "passed after": 41.9}])
 def test_a_part_that_is_done_is_not_trained_again(tokenizer: Tokenizer, tmp_path: Path, done: dict[str, float]) -> None:
     report = {"step": 5, **done}

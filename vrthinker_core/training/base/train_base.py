@@ -82,11 +82,14 @@ def train_base(
     """Train the base into `folder`, or go on with it; `folder/model` is its checkpoint. None where it was stopped."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(options, folder)
+    model = _new_model(options, tokenizer)
+    if options.tower_from is not None:
+        begin_with(options.tower_from, model, tokenizer)  # Before anything is trained, as it may be no checkpoint that fits
     train_side_by_side(options.parts, partial(train_part, options=options.timed(), folder=folder), report, stopped)
     if stopped():
         return None
     last = {name: last_report(folder, name) for name in options.parts}
-    model = _joined(options, folder, tokenizer)
+    _join(model, options, folder)
     steps = "-".join(f"{last[name]['step']}" for name in options.parts)
     checkpoint = folder / f"{ALIGNMENT}-{steps}.pt"  # Of other halves it is another one
     inner, safe = model.model, SafeTokenizer(tokenizer)
@@ -142,17 +145,13 @@ def _half(folder: Path, name: str) -> Path:
     return folder / f"{name}.pt"
 
 
-def _joined(options: BaseOptions, folder: Path, tokenizer: Tokenizer) -> Any:
-    """A model of both trained halves, its weights in float32."""
-    model = _new_model(options, tokenizer)
-    if options.tower_from is None:
-        model.model.visual.load_state_dict(trained_weights(_half(folder, VISION)))
-    else:
-        begin_with(options.tower_from, model, tokenizer)
-    model.model.language_model.load_state_dict(trained_weights(_half(folder, LANGUAGE)))
+def _join(model: Any, options: BaseOptions, folder: Path) -> None:
+    """Put the weights of what was trained apart into the model, in float32."""
+    halves = {VISION: model.model.visual, LANGUAGE: model.model.language_model}
+    for name in options.parts:
+        halves[name].load_state_dict(trained_weights(_half(folder, name)))
     model.tie_weights()
     model.model.visual.requires_grad_(False)
-    return model
 
 
 def _new_model(options: BaseOptions, tokenizer: Tokenizer) -> Any:

@@ -11,8 +11,6 @@ from torch import Tensor
 from vrthinker_core.training.run.arithmetic import multiplies_bfloat16
 
 LARGEST_SIDE = 512  # Of a matrix that Muon takes: its work grows with the square of the shorter side
-NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # Coefficients of the iteration (Jordan 2024)
-ITERATIONS = 5
 RMS = 0.2  # Of a step at a learning rate of 1, as AdamW's (Liu 2025)
 
 
@@ -39,15 +37,16 @@ class Muon(torch.optim.Muon):
         mean = state.setdefault("momentum_buffer", torch.zeros_like(weight)).lerp_(gradient, 1 - momentum)
         ahead = gradient.lerp(mean, momentum)
         weight.mul_(1 - group["lr"] * group["weight_decay"])
-        weight.add_(orthogonal(ahead), alpha=-group["lr"] * RMS * max(weight.shape) ** 0.5)
+        near = orthogonal(ahead, group["ns_coefficients"], group["ns_steps"])
+        weight.add_(near, alpha=-group["lr"] * RMS * max(weight.shape) ** 0.5)
 
 
-def orthogonal(matrix: Tensor) -> Tensor:
-    """A matrix of the same singular vectors and singular values near 1."""
-    a, b, c = NEWTON_SCHULZ
+def orthogonal(matrix: Tensor, coefficients: tuple[float, float, float], iterations: int) -> Tensor:
+    """A matrix of the same singular vectors and singular values near 1, by Newton and Schulz's iteration (Jordan 2024)."""
+    a, b, c = coefficients
     wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
     near: Tensor = wide / wide.norm().clamp(min=1e-7)
-    for _ in range(ITERATIONS):
+    for _ in range(iterations):
         gram = near @ near.T
         near = a * near + torch.addmm(gram, gram, gram, beta=b, alpha=c) @ near
     return near if wide is matrix else near.T
