@@ -42,7 +42,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server], example: Path) -> Server:
     other = write_script(example.parent.parent / "other.jsonl", [OTHER], protocol="paired")
-    return serve([ask(60, 90), OTHER], "--judge", other, "--examples", str(example.parent), protocol="paired", pause=0.02)
+    return serve([ask(60, 90), OTHER], "--judge", other, "--examples", str(example.parent), protocol="paired", pause=0.01)
 
 
 def opened(open_page: Open, server: Server, **options: Any) -> Page:

@@ -39,7 +39,7 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
         "<final answer>TA=1, MQ=0, VQ=2, OA=1</final answer>",
     )
     write_example(examples / "b-concat", concat, protocol="concat")
-    return serve(SCRIPT, "--examples", str(examples), protocol="paired", pause=0.02)
+    return serve(SCRIPT, "--examples", str(examples), protocol="paired", pause=0.01)
 
 
 def look(page: Page, position: int = 0) -> None:

@@ -44,7 +44,7 @@ BOTH = [
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server]) -> Server:
-    return serve([ask(10, 30, 60, 90), ANSWER], protocol="paired", pause=0.08)
+    return serve([ask(10, 30, 60, 90), ANSWER], protocol="paired", pause=0.04)
 
 
 def check_button(page: Page) -> Any:

@@ -59,7 +59,7 @@ PLAYERS_IN_VIEW = """() => ["first", "second"].every((name) => {
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server]) -> Server:
-    return serve([WORDS + CALL, WORDS + CALL.replace("10, 30", "20, 40"), ANSWER], protocol="paired", pause=0.02)
+    return serve([WORDS + CALL, WORDS + CALL.replace("10, 30", "20, 40"), ANSWER], protocol="paired", pause=0.01)
 
 
 @pytest.fixture(scope="module")
