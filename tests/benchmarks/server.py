@@ -37,7 +37,7 @@ def main() -> None:
     """Run the benchmark."""
     options = _options()
     with tempfile.TemporaryDirectory() as name, _address(options, Path(name)) as address:
-        pairs = drawn_pairs(options.pairs or (8 if options.quick else 60), UNSEEN, Path(name))
+        pairs = drawn_pairs(options.pairs or (8 if options.quick else 60), UNSEEN, Path(name) / "pairs")
         print(json.dumps(measure(pairs, address)))
 
 
