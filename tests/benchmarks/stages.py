@@ -238,7 +238,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--no-conditions", dest="conditions", action="store_false", help="leave out how else the last one may look")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, help="write the table here")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.jobs < 1:
+        parser.error(f"--jobs must be at least 1, not {options.jobs}")
+    return options
 
 
 if __name__ == "__main__":
