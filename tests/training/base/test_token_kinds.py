@@ -39,7 +39,7 @@ def test_what_is_not_learnt_counts_nothing_and_opens_no_parenthesis(tokenizer: S
     assert torch.equal(found[len(asked) :], count(torch.tensor(entry), learnt[len(asked) :]))
 
 
-def test_a_place_of_light_is_learnt_with_its_neighbours_on_the_same_axis(tokenizer: SafeTokenizer) -> None:
+def test_a_place_is_learnt_with_its_neighbours_on_the_same_axis(tokenizer: SafeTokenizer) -> None:
     near = near_places(tokenizer)
     assert torch.allclose(near.sum(1), torch.ones(len(near)))
     across, below = ([tokenizer.encode(f"{start}{place}%")[0] for place in PLACES] for start in (" at ", ","))

@@ -182,9 +182,9 @@ def test_a_freeze_of_a_view_is_found_however_little_moves_there() -> None:
     assert found > 3
 
 
-def test_light_is_written_finer_than_things_are() -> None:
+def test_places_are_written_in_per_cent() -> None:
     assert where(((0.28, 0.44),)) == " at 28%,44%"
-    assert where(((0.27, 0.45),)) == " at 28%,44%"
+    assert where(((0.27, 0.45),)) == " at 27%,45%"
     assert where(((0.26, 0.46), (0.3, 1.2))) == " at 26%,46% and at 30%,100%"
 
 

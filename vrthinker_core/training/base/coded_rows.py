@@ -28,7 +28,7 @@ class CodedRow:
 
     ids: torch.Tensor  # [length]
     weights: torch.Tensor  # Of each token in the loss, 0 where it is not learnt: [length]
-    lights: torch.Tensor  # Whether it may be a place of light that is read from a frame: [length]
+    read: torch.Tensor  # Whether a place that stands there is read from a frame: [length]
     positions: torch.Tensor  # [3, length]
     features: torch.Tensor  # [image tokens, hidden]
 
@@ -39,7 +39,7 @@ class CodedBatch:
 
     ids: torch.Tensor  # [n, length]
     weights: torch.Tensor
-    lights: torch.Tensor
+    read: torch.Tensor
     positions: torch.Tensor  # [3, n, length]
     features: torch.Tensor  # [all image tokens, hidden]
 
@@ -90,8 +90,8 @@ class TokenWeights:
         return (self.parentheses[tokens] * learnt).cumsum(0) > 0
 
 
-def coded_row(items: Sequence[PromptItem], own: set[int], features: torch.Tensor, weights: TokenWeights, *, view: bool) -> CodedRow:
-    """The row of a conversation; in one about a `view` all places are of light. Those in parentheses are no readings."""
+def coded_row(items: Sequence[PromptItem], own: set[int], features: torch.Tensor, weights: TokenWeights) -> CodedRow:
+    """The row of a conversation. Places in parentheses are not read: they stand in the conversation already."""
     ids: list[int] = []
     learnt: list[bool] = []
     for place, item in enumerate(items):
@@ -100,8 +100,8 @@ def coded_row(items: Sequence[PromptItem], own: set[int], features: torch.Tensor
         learnt += [place in own] * len(new)
     tokens = torch.tensor(ids)
     own_tokens = torch.tensor(learnt)
-    lights = own_tokens & ~weights.repeated(tokens, own_tokens) & view
-    return CodedRow(tokens, weights.count(tokens, own_tokens), lights, rope_positions(items), features)
+    read = own_tokens & ~weights.repeated(tokens, own_tokens)
+    return CodedRow(tokens, weights.count(tokens, own_tokens), read, rope_positions(items), features)
 
 
 def rope_positions(items: Sequence[PromptItem]) -> torch.Tensor:
@@ -125,10 +125,10 @@ def stack_rows(rows: Sequence[CodedRow], length: int) -> CodedBatch:
     """One batch; rows that are longer than `length` are an error."""
     ids = torch.zeros(len(rows), length, dtype=torch.long)
     weights = torch.zeros(len(rows), length)
-    lights = torch.zeros(len(rows), length, dtype=torch.bool)
+    read = torch.zeros(len(rows), length, dtype=torch.bool)
     positions = torch.zeros(3, len(rows), length, dtype=torch.long)
     for number, row in enumerate(rows):
         size = len(row.ids)
         ids[number, :size], weights[number, :size], positions[:, number, :size] = row.ids, row.weights, row.positions
-        lights[number, :size] = row.lights
-    return CodedBatch(ids, weights, lights, positions, torch.cat([row.features for row in rows]))
+        read[number, :size] = row.read
+    return CodedBatch(ids, weights, read, positions, torch.cat([row.features for row in rows]))

@@ -107,7 +107,7 @@ class RowSource:
         messages = conversation(pair, dialect, replies, new_source(pair, dialect))
         items, own = conversation_items(messages, self._tokenizer)
         frames = [(item.frames[0].ref.side, item.frames[0].index) for item in items if not isinstance(item, int)]
-        return coded_row(items, own, seen.features(frames).flatten(0, 1), self._weights, view=pair.first.view is not None)
+        return coded_row(items, own, seen.features(frames).flatten(0, 1), self._weights)
 
     def _seen(self, pair: DrawnPair, number: int) -> PairCodes | PairFeatures:
         if self._visual is None:
@@ -170,14 +170,15 @@ def predictions(language: Any, batch: CodedBatch, pads: Tensor) -> tuple[Tensor,
 def add_gradients(language: Any, parts: list[CodedBatch], pads: Tensor, near: Tensor) -> float:
     """Add the gradients of the mean loss over all parts of a batch to those of the weights; gives that loss.
 
-    `near` [vocabulary, vocabulary]: what is learnt in the place of each token of light.
+    `near` [vocabulary, vocabulary]: what is learnt in the place of each token that says where something is.
     """
     whole = sum(float(part.weights[:, 1:].sum()) for part in parts)
     total = 0.0
     for part in parts:
         logits, tokens, weights = predictions(language, part, pads)
-        losses, lights = F.cross_entropy(logits, tokens, reduction="none"), part.lights[:, 1:][part.weights[:, 1:] > 0]
-        losses = losses.masked_scatter(lights, F.cross_entropy(logits[lights], near[tokens[lights]], reduction="none"))
+        losses, read = F.cross_entropy(logits, tokens, reduction="none"), part.read[:, 1:][part.weights[:, 1:] > 0]
+        places = read & (near.diagonal()[tokens] < 1)
+        losses = losses.masked_scatter(places, F.cross_entropy(logits[places], near[tokens[places]], reduction="none"))
         loss = (losses * weights).sum() / whole
         loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())

@@ -19,8 +19,7 @@ MOTIONS = (PLAIN, MOVES, HARDLY, JUMPS, ODDLY)
 """How a frame follows those around it that were seen. The first one of a video follows none."""
 MOTION_FLAWS = (HARDLY, JUMPS)
 SMOOTHLY = "moves smoothly"
-PLACE_STEP, LIGHT_STEP = 4, 1  # Per cent between two places that can be written of a thing, and of light, which moves by less
-PLACES = tuple(range(0, 101, LIGHT_STEP))
+PLACES = tuple(range(101))  # In per cent: what moves towards the camera moves by as little as 3 between two frames
 
 ASKS, SHOWS, REAL_SCENE = "The prompt asks for", "Video {side} shows", " a real scene"
 AND_LIGHT = " and its light"  # Of a scene without a thing, what is followed
@@ -68,13 +67,11 @@ def _among(beside: Sequence[tuple[str, Places]]) -> str:
 
 def where(places: Places) -> str:
     """Places in the picture in per cent, rightwards and downwards: of one thing, or of the light of both halves."""
-    step = PLACE_STEP if len(places) == 1 else LIGHT_STEP
-    return " and".join(_where(*place, step) for place in places) or " with nothing to follow"
+    return " and".join(_where(*place) for place in places) or " with nothing to follow"
 
 
-def _where(right: float, down: float, step: int) -> str:
-    most = 100 // step
-    across, below = (step * min(max(round(most * share), 0), most) for share in (right, down))
+def _where(right: float, down: float) -> str:
+    across, below = (min(max(round(100 * share), 0), 100) for share in (right, down))
     return f" at {across}%,{below}%"
 
 

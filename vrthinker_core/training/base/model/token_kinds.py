@@ -40,7 +40,7 @@ WEIGHTS = {
 """Of tokens of these kinds where they are learnt; of a token of several kinds their product, of others 1."""
 
 TOLD_AGAIN = 0.3  # Of tokens in parentheses, which stand in the conversation already
-SPREAD = 1.0  # Standard deviation, in places that can be written, of what is learnt in the place of one of light
+SPREAD = 1.0  # Standard deviation, in per cent, of what is learnt in the place of one that is read from a frame
 
 
 def kinds(tokenizer: SafeTokenizer) -> dict[str, torch.Tensor]:
@@ -63,7 +63,7 @@ def parentheses(tokenizer: SafeTokenizer) -> torch.Tensor:
 
 
 def near_places(tokenizer: SafeTokenizer) -> torch.Tensor:
-    """What is learnt where each token stands for light, [vocabulary, vocabulary]: rows that sum to 1, of the places near it.
+    """What is learnt where each token says a place, [vocabulary, vocabulary]: rows that sum to 1, of the places near it.
 
     That a place is nearly right is so learnt too, and each is learnt from its neighbours. Of other tokens the token itself.
     """
