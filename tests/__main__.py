@@ -7,6 +7,7 @@ of them passed.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("format", (*PYTHON, "ruff", "format", "--no-cache", "--check", ".")),
     ("imports", LINT_IMPORTS),
 )
+ONE_THREAD = {"OMP_NUM_THREADS": "1", **os.environ}  # Torch's threads wait for one another busily, which the others pay for
 TYPES = (*PYTHON, "mypy", "--no-incremental", "vrthinker_core", "app.py")
 
 
@@ -36,7 +38,7 @@ def main(arguments: list[str]) -> int:
         # A process takes tests that stand together, so that a module's server mostly starts once, and the idle one takes over from
         # the other in the end.
         shared = ("-n", str(min(cpu_count() + 1, 4)), "--dist", "worksteal")
-        tests = subprocess.run((*PYTHON, "pytest", "-rs", *shared, *arguments), cwd=ROOT, check=False).returncode
+        tests = subprocess.run((*PYTHON, "pytest", "-rs", *shared, *arguments), cwd=ROOT, env=ONE_THREAD, check=False).returncode
         status, said = types.result()
     print(f"== types\n{said}", flush=True)
     return tests or status or int(bool(failed))

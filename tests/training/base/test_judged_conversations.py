@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -41,19 +41,40 @@ def _weights(folder: Path) -> dict[str, torch.Tensor]:
     return {name: weight for file in sorted(folder.glob("*.safetensors")) for name, weight in load_file(file).items()}
 
 
-def test_the_language_model_changes_and_the_tower_stays(tmp_path: Path) -> None:
-    heard: list[str] = []
-    made = learn_to_judge(NANO, SHORT, tmp_path, lambda part, _: heard.append(part))
+@dataclass(frozen=True)
+class Learnt:
+    folder: Path
+    made: Path
+    reports: list[tuple[str, dict[str, float]]]
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory: pytest.TempPathFactory) -> Learnt:
+    """From conversations, by a model that passes every gate already."""
+    folder, reports = tmp_path_factory.mktemp("learnt"), []
+    passed = replace(SHORT, gates=LanguageGates(rare_motion=0, damage=0, words=0))
+    with torch.compiler.set_stance("force_eager"):
+        made = learn_to_judge(NANO, passed, folder, lambda part, figures: reports.append((part, dict(figures))))
     assert made is not None
-    check_files(made)
-    before, after = _weights(NANO), _weights(made)
+    return Learnt(folder, made, reports)
+
+
+def test_the_language_model_changes_and_the_tower_stays(learnt: Learnt) -> None:
+    check_files(learnt.made)
+    before, after = _weights(NANO), _weights(learnt.made)
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved
     assert not {name for name in moved if "visual" in name}
+    heard = [part for part, _ in learnt.reports]
     assert heard == sorted(heard)  # codes, then drawn
     assert set(heard) == {"codes", "drawn"}
-    assert minutes_spent(tmp_path) > 0
-    assert learn_to_judge(NANO, SHORT, tmp_path, lambda *_: pytest.fail("it was done")) == made
+    assert minutes_spent(learnt.folder) > 0
+    assert learn_to_judge(NANO, SHORT, learnt.folder, lambda *_: pytest.fail("it was done")) == learnt.made
+
+
+def test_they_last_as_long_as_is_asked_for_whatever_the_model_can_already(learnt: Learnt) -> None:
+    assert learnt.reports
+    assert not any("passed after" in figures for _, figures in learnt.reports)
 
 
 def test_stopped_training_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -61,14 +82,6 @@ def test_stopped_training_goes_on_where_it_was(tmp_path: Path) -> None:
     assert learn_to_judge(NANO, SHORT, tmp_path, stopped=lambda: True) is None
     assert learn_to_judge(NANO, SHORT, tmp_path, lambda _, figures: steps.append(figures["step"])) == tmp_path / "model"
     assert steps[0] == 2
-
-
-def test_they_last_as_long_as_is_asked_for_whatever_the_model_can_already(tmp_path: Path) -> None:
-    passed = replace(SHORT, gates=LanguageGates(rare_motion=0, damage=0, words=0))
-    figures: list[dict[str, float]] = []
-    learn_to_judge(NANO, passed, tmp_path, lambda _, part: figures.append(part))
-    assert figures
-    assert not any("passed after" in each for each in figures)
 
 
 def test_a_model_of_another_shape_is_refused(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], S
     """Starts a server; one that is started later finds the runs of the one before it, which is stopped."""
     folder = tmp_path_factory.mktemp("server")
     write_example(folder / "examples" / "a-block")
-    script = write_script(folder / "script.jsonl", [ENDLESS], protocol="paired", pause=0.01)
+    script = write_script(folder / "script.jsonl", [ENDLESS], protocol="paired", pause=0.05)
     running: list[Server] = []
 
     def begin() -> Server:

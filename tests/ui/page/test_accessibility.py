@@ -42,7 +42,7 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def endless(serve: Callable[..., Server]) -> Server:
-    return serve([ENDLESS], protocol="paired", pause=0.01)
+    return serve([ENDLESS], protocol="paired", pause=0.05)
 
 
 def serious_violations(page: Page, axe: str) -> list[str]:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.browser
 def test_a_visitor_beyond_the_capacity_is_told_at_once(
     serve: Callable[..., Server], open_page: Callable[..., Page], clips: tuple[Path, Path]
 ) -> None:
-    server = serve([ENDLESS], "--waiting", "1", protocol="paired", pause=0.01)
+    server = serve([ENDLESS], "--waiting", "1", protocol="paired", pause=0.05)
     first, waiting, refused = (open_page(server.url) for _ in range(3))
     start(first, clips)
     expect(first.locator(".vrt-text p").first).to_be_visible()

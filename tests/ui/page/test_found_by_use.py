@@ -168,7 +168,7 @@ def test_the_footer_ends_in_words(server: Server, open_page: Open) -> None:
 def test_a_run_says_that_its_inputs_changed_while_it_went_on(
     serve: Callable[..., Server], open_page: Open, clips: Clips, tmp_path: Path
 ) -> None:
-    page = open_page(serve([ENDLESS], protocol="paired", pause=0.02).url)
+    page = open_page(serve([ENDLESS], protocol="paired", pause=0.05).url)
     start(page, clips)
     wait_for(page, "writing")
     page.locator("#second button[aria-label='Clear']").click()

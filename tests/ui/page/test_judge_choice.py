@@ -41,7 +41,7 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
     more = (
         write_script(folder / "second.jsonl", [SECOND], protocol="paired", pause=0.005),
         f"hf:{folder}/missing",
-        write_script(folder / "endless.jsonl", [ENDLESS], protocol="paired", pause=0.01),
+        write_script(folder / "endless.jsonl", [ENDLESS], protocol="paired", pause=0.05),
     )
     options = [word for judge in more for word in ("--judge", judge)]
     examples = str(folder / "examples")

@@ -32,7 +32,7 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
     write_example(examples / "a-block")
     write_example(examples / "b-block", hue=40)
     options = ("--examples", str(examples), "--after-leaving", "300")
-    return serve([ENDLESS], *options, protocol="paired", pause=0.02)
+    return serve([ENDLESS], *options, protocol="paired", pause=0.05)
 
 
 class HeldAnswers:

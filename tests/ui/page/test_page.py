@@ -48,7 +48,7 @@ def server(serve: Callable[..., Server]) -> Server:
 
 @pytest.fixture(scope="module")
 def endless(serve: Callable[..., Server]) -> Server:
-    return serve([ENDLESS], protocol="paired", pause=0.01)
+    return serve([ENDLESS], protocol="paired", pause=0.05)
 
 
 def fill(page: Page, clips: Clips, prompt: str = "A white block glides to the right.") -> None:

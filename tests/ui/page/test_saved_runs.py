@@ -186,7 +186,7 @@ def test_the_frames_tab_shows_frames_in_pairs(server: Server, open_page: Open) -
 
 
 def test_the_frames_tab_is_filled_while_the_judge_writes(serve: Callable[..., Server], open_page: Open, clips: Clips) -> None:
-    page = open_page(serve([ENDLESS], protocol="paired", pause=0.01).url)
+    page = open_page(serve([ENDLESS], protocol="paired", pause=0.05).url)
     tab(page, "Frames")
     start(page, clips)
     expect(page.locator("#frames .vrt-tile img")).to_have_count(8)

@@ -64,7 +64,7 @@ def server(serve: Callable[..., Server]) -> Server:
 
 @pytest.fixture(scope="module")
 def endless(serve: Callable[..., Server]) -> Server:
-    return serve([ENDLESS], protocol="paired", pause=0.02)
+    return serve([ENDLESS], protocol="paired", pause=0.05)
 
 
 @pytest.mark.parametrize("screen", SCREENS.values(), ids=SCREENS)

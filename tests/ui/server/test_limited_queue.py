@@ -27,7 +27,7 @@ def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactor
     """One judge that never ends, and two places to wait for it."""
     examples = tmp_path_factory.mktemp("examples")
     write_example(examples / "a-block")
-    return serve([ENDLESS], "--waiting", str(WAITING), "--examples", str(examples), protocol="paired", pause=0.01)
+    return serve([ENDLESS], "--waiting", str(WAITING), "--examples", str(examples), protocol="paired", pause=0.05)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ ENDLESS = "<Think>" + "on and on and on " * 20_000
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server]) -> Server:
     """One judge that never ends, and one place to wait for it."""
-    return serve([ENDLESS], "--waiting", "1", protocol="paired", pause=0.01)
+    return serve([ENDLESS], "--waiting", "1", protocol="paired", pause=0.05)
 
 
 def zeros(size: int) -> Iterator[bytes]:
