@@ -12,6 +12,12 @@ def turns_of(*ratios: float) -> dict[str, Any]:
 
 
 BURST = {"visitors": {"clients": 200, "lost": 2, "busy_max": 0.5}, "programs": {"clients": 200, "lost": 1, "busy_max": None}}
+STAGE_ROWS = (
+    ("nano", 190), ("first frames only", 70), ("random frames", 110), ("twelve frames evenly", 60), ("memory window 1", 189),
+    ("memory window 2", 190), ("sides swapped", 188), ("video files (H.264, 224 px)", 187),
+)  # fmt: skip
+"""What the study measures of the built-in judge alone."""
+
 RESULTS: list[tuple[str, dict[str, Any], str]] = [
     (
         "server",
@@ -131,8 +137,9 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "stages",
-        {"pairs": 200, "rows": [{"name": "cold-start", "all_four": {"count": 70}}, {"name": "grpo", "all_four": {"count": 90}}]},
-        "all four labels right of 200 unseen drawn pairs: cold-start 70, grpo 90",
+        {"pairs": 200, "rows": [{"name": name, "all_four": {"count": count}} for name, count in STAGE_ROWS]},
+        "all four labels right of 200 unseen drawn pairs: nano 190, first frames only 70, random frames 110, "
+        "twelve frames evenly 60, memory window 1 189, memory window 2 190, sides swapped 188, video files (H.264, 224 px) 187",
     ),
     (
         "evaluate",
