@@ -137,6 +137,11 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "stages",
+        {"pairs": 200, "rows": [{"name": "cold-start", "all_four": {"count": 70}}, {"name": "grpo", "all_four": {"count": 90}}]},
+        "all four labels right of 200 unseen drawn pairs: cold-start 70, grpo 90",
+    ),
+    (
+        "stages",
         {"pairs": 200, "rows": [{"name": name, "all_four": {"count": count}} for name, count in STAGE_ROWS]},
         "all four labels right of 200 unseen drawn pairs: nano 190, first frames only 70, random frames 110, "
         "twelve frames evenly 60, memory window 1 189, memory window 2 190, sides swapped 188, video files (H.264, 224 px) 187",

@@ -31,7 +31,7 @@ from vrthinker_core.training.teacher import BackendOfPair
 SHORT = LanguageOptions(minutes=0.001, batch=2, save_seconds=0)  # A step or two
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def eager() -> object:
     with torch.compiler.set_stance("force_eager"):
         yield
@@ -53,8 +53,7 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> Learnt:
     """From conversations, by a model that passes every gate already."""
     folder, reports = tmp_path_factory.mktemp("learnt"), []
     passed = replace(SHORT, gates=LanguageGates(rare_motion=0, damage=0, words=0))
-    with torch.compiler.set_stance("force_eager"):
-        made = learn_to_judge(NANO, passed, folder, lambda part, figures: reports.append((part, dict(figures))))
+    made = learn_to_judge(NANO, passed, folder, lambda part, figures: reports.append((part, dict(figures))))
     assert made is not None
     return Learnt(folder, made, reports)
 
