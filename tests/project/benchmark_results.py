@@ -52,6 +52,12 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
         "120 files read both ways: 100 exact in all of 128 slots, 20 named by a sentence, 0 wrong",
     ),
     (
+        "places",
+        {"frames": 2650, "pairs": 200, "median": 0.00661, "far_off": 0.0172, "pairs_far_off": 22},
+        "2,650 frames of 200 pairs: half of the places are off by less than 0.66% of the picture, 1.7% by more than 3%, "
+        "at least one in 22 pairs",
+    ),
+    (
         "batch",
         {"comparisons": 16, "times_as_fast": 3.5, "whole_comparisons": {"times_as_fast": 3.5}, "replies": {"times_as_fast": 9}},
         "16 comparisons from files to verdicts at once: 3.50 times as fast as one at a time",

@@ -6,6 +6,7 @@ batches before. Damage and codec wear are new every time.
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import cv2
@@ -13,18 +14,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vrthinker_core.training.base.frames.frame_code import STATES, TOKENS, FrameFacts, encode_facts
+from vrthinker_core.training.base.frames.frame_code import TOKENS, FrameFacts, encode_facts
 from vrthinker_core.training.base.frames.seen_frames import seen_facts
 from vrthinker_core.training.base.model.compiled_layers import to_patches
 from vrthinker_core.training.base.model.model_shape import SIDE
 from vrthinker_core.training.drawn_world.faults import FRAMES
+from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES, FAINTEST, REFERENCE_SIDE, add_noise
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, TRAINING_SEEDS, WorldOptions, draw_pair
 from vrthinker_core.training.drawn_world.varied_faults import GRAINS
 
 DAMAGED, WORN = 0.7, 0.5  # Shares of pictures that are damaged and worn
-FIRST, NO_THING = 0.15, 0.25  # Shares of scenes of the first world, and of the others that show no thing
+DAMAGE_SHARES = {"blurry": 0.12, "noisy": 0.12, "blocky": 0.12, "dark": 0.21, "bright": 0.22, "banded": 0.21}
+"""Of damaged pictures. What changes the light hides things in their ground: their places are misread four times as often."""
+FIRST, NO_THING = 0.3, 0.25  # Shares of scenes of the first world, and of the others that show no thing
+HARD, HARD_COLOURS = 0.4, ("white", "black")  # Share of scenes that show such a thing if some of TRIES do: the worst to be placed
+TRIES, TRIES_APART = 6, 400_000  # Seeds between them
 LEAST_QUALITY, BEST_QUALITY = 55, 95  # Of the JPEG that stands for what a codec leaves
 NEW_SCENES, KEPT_SCENES, LOOKS = 3, 5000, 4  # Scenes that a batch brings, those that are drawn from, frames of each
 SERIES = 10**6  # Batches that go on from one another; the next series begins with new scenes
@@ -63,18 +69,31 @@ def picture_batch(number: int, size: int, world: WorldOptions) -> PictureBatch:
 def _looks(number: int, world: WorldOptions) -> list[tuple[Picture, FrameFacts]]:
     """LOOKS frames of scene `number`, without damage to the picture, and what they show."""
     rng = np.random.default_rng((2, number))
-    pair = draw_pair(SCENES_FROM + number, FIRST_WORLD if rng.random() < FIRST else replace(world, no_thing=NO_THING))
-    scene = replace(pair.first if number % 2 else pair.second, picture_fault=None)
+    scene = replace(_draw_scene(number, rng, world), picture_fault=None)
     renderer = SceneRenderer(scene, SIDE)
     indices = rng.choice(FRAMES, LOOKS, replace=False).tolist()
     return [(renderer.frame(index), seen_facts(scene, index)) for index in indices]
+
+
+def _draw_scene(number: int, rng: np.random.Generator, world: WorldOptions) -> Scene:
+    """Scene `number`, or where a hard one is wanted, the first of its tries that is."""
+    options = FIRST_WORLD if rng.random() < FIRST else replace(world, no_thing=NO_THING)
+    seeds = [SCENES_FROM + number + TRIES_APART * count for count in range(TRIES)]
+    pairs = (draw_pair(seed, options) for seed in seeds)
+    scenes = (pair.first if number % 2 else pair.second for pair in pairs)
+    scene = next(scenes)
+    return next((each for each in chain((scene,), scenes) if _is_hard(each)), scene) if rng.random() < HARD else scene
+
+
+def _is_hard(scene: Scene) -> bool:
+    return any(thing.colour in HARD_COLOURS for thing in scene.facts.things)
 
 
 def _damaged(look: tuple[Picture, FrameFacts], rng: np.random.Generator) -> tuple[Picture, NDArray[Any]]:
     """The frame, mirrored, damaged and worn at random, and the codes of its tokens."""
     picture, facts = _mirrored(*look) if rng.random() < 0.5 else look
     if rng.random() < DAMAGED:
-        facts = replace(facts, state=str(rng.choice(STATES[1:])))
+        facts = replace(facts, state=str(rng.choice(list(DAMAGE_SHARES), p=list(DAMAGE_SHARES.values()))))
         strength = rng.uniform(FAINTEST, 1)
         if facts.state == "noisy":
             grain = int(rng.choice(GRAINS))
