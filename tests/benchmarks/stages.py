@@ -6,8 +6,8 @@ Every checkpoint judges the same unseen drawn pairs, greedily: labels, format, f
 K samples a pair at temperature 1. The last checkpoint is also measured with the first frames alone, with random frames and with
 twelve evenly spread ones in the place of those it asked for, with memory windows of 1 and 2 rounds, with the sides swapped, and
 over video files. `--run DIR` takes the stages of a folder of `train all`, with their wall times; of several such runs, trained from
-different seeds, each stage is also counted over all of them. With `--jobs` several checkpoints are judged side by side, each on its
-share of the processors. The last line is JSON.
+different seeds, each stage is also counted over all of them. Rows are measured side by side, each on its share of the processors
+(`--jobs`, at most so many at once). The last line is JSON.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
 
-from tests.benchmarks.tools.changed_calls import ChangedCalls, evenly_spread, random_frames
+from tests.benchmarks.tools.changed_calls import Change, ChangedCalls, evenly_spread, random_frames
 from tests.benchmarks.tools.drawn_measures import UnseenPairs, swapped, unseen_pairs
 from tests.benchmarks.tools.judge_scores import (
     COLUMNS,
@@ -90,7 +90,8 @@ class Measured:
         return {key: f"{value:.3f}" if isinstance(value, float) else str(value) for key, value in self.extra.items()}
 
 
-Measure = Callable[[Named], Measured]
+Task = Callable[[], Measured]
+"""Measures one row."""
 
 
 def over_runs(name: str, rows: Sequence[Measured]) -> Measured:
@@ -111,10 +112,11 @@ def main() -> None:
     count = options.pairs or (12 if options.quick else 500)
     rows: list[Measured] = []
     pairs = unseen_pairs(count, options.seed, WorldOptions(second=options.second_world, photos=options.photos))
-    measure = partial(_measured, pairs=pairs, samples=2 if options.quick else options.samples)
-    study = _side_by_side(measure, judges, options.jobs)
-    looking = _looking(judges[-1], pairs) if options.conditions else ()
-    for measured in chain(study, _over_all_runs(rows, len(options.run)), looking):  # each begins when the one before has ended
+    samples = 2 if options.quick else options.samples
+    tasks: list[Task] = [partial(_measured, judge, pairs, samples) for judge in judges]
+    tasks += [partial(_looking, judges[-1], pairs, name) for name in (CONDITIONS if options.conditions else ())]
+    found = _side_by_side(tasks, min(options.jobs, len(tasks)))
+    for measured in chain(islice(found, len(judges)), _over_all_runs(rows, len(options.run)), found):
         rows.append(measured)
         print(measured.row(), flush=True)
     if options.out:
@@ -130,14 +132,15 @@ def readme_row(result: dict[str, Any]) -> str:
     return f"all four labels right of {result['pairs']} unseen drawn pairs: " + ", ".join(parts)
 
 
-def _side_by_side(measure: Measure, judges: Sequence[Named], jobs: int) -> Iterator[Measured]:
-    """In the order of the judges."""
+def _side_by_side(tasks: Sequence[Task], jobs: int) -> Iterator[Measured]:
+    """In the order of the tasks. The last ones are begun first: video files take longest."""
     if jobs == 1:
-        yield from map(measure, judges)
+        yield from (task() for task in tasks)
         return
     threads, context = max(1, cpu_count() // jobs), multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, torch.set_num_threads, (threads,)) as pool:
-        yield from pool.map(measure, judges)
+        for future in reversed([pool.submit(task) for task in reversed(tasks)]):
+            yield future.result()
 
 
 def _measured(judge: Named, pairs: UnseenPairs, samples: int) -> Measured:
@@ -148,10 +151,11 @@ def _measured(judge: Named, pairs: UnseenPairs, samples: int) -> Measured:
     return replace(measured, extra={**measured.extra, **_training_time(folder)})
 
 
-def _looking(judge: Named, pairs: UnseenPairs) -> Iterator[Measured]:
+def _looking(judge: Named, pairs: UnseenPairs, condition: str) -> Measured:
     opened = TransformersBackend.load(str(judge[1]))
-    yield from Study(pairs, opened).conditions()
+    measured = CONDITIONS[condition](Study(pairs, opened), condition)
     opened.close()
+    return measured
 
 
 @dataclass(frozen=True)
@@ -173,25 +177,46 @@ class Study:
             extra |= {"mean@1": mean, f"pass@{samples}": passed}
         return Measured(name, scores(rollouts), seconds, extra)
 
-    def conditions(self) -> Iterator[Measured]:
-        """The same judge, looking otherwise."""
-        dialect = make_dialect(SETTINGS, "paired")
-        yield self.measure("first frames only", replace(SETTINGS, max_turns=1))
-        yield self.measure("random frames", judge=ChangedCalls(self.judge, dialect, random_frames(0)))
-        yield self.measure("twelve frames evenly", judge=ChangedCalls(self.judge, dialect, evenly_spread(12)))
-        for window in (1, 2):
-            yield self.measure(f"memory window {window}", replace(SETTINGS, window=window))
+    def first_frames(self, name: str) -> Measured:
+        """With the first frames alone."""
+        return self.measure(name, replace(SETTINGS, max_turns=1))
+
+    def other_frames(self, name: str, change: Change) -> Measured:
+        """With other frames in the place of those it asked for."""
+        return self.measure(name, judge=ChangedCalls(self.judge, make_dialect(SETTINGS, "paired"), change))
+
+    def window(self, name: str, rounds: int) -> Measured:
+        """With a memory window."""
+        return self.measure(name, replace(SETTINGS, window=rounds))
+
+    def swapped(self, name: str) -> Measured:
+        """With the sides swapped, and how often the verdict is the same."""
         given, other = (list(play(pairs, self.judge, SETTINGS)) for pairs in (self.pairs.labelled, swapped(self.pairs.labelled)))
-        yield Measured("sides swapped", scores(other), 0.0, {"the same verdict": str(same_when_swapped(given, other))})
+        return Measured(name, scores(other), 0.0, {"the same verdict": str(same_when_swapped(given, other))})
+
+    def files(self, name: str) -> Measured:
+        """Over video files."""
         with tempfile.TemporaryDirectory() as folder, self.pairs.as_files(Path(folder)) as coded:
             start = time.perf_counter()
             rollouts = list(play(coded, self.judge, SETTINGS))
-            yield Measured("video files (H.264, 224 px)", scores(rollouts), (time.perf_counter() - start) / len(rollouts), {})
+            return Measured(name, scores(rollouts), (time.perf_counter() - start) / len(rollouts), {})
 
     def _hidden_right(self, rollouts: Sequence[Rollout], dimension: Dimension) -> Share:
         """Of the pairs whose first frames alone would mislead a perfect reader."""
         hidden = self.pairs.hidden(dimension)
         return share_of([each for each in rollouts if each.pair.seed in hidden], lambda each: label_right(each, dimension))
+
+
+CONDITIONS: dict[str, Callable[[Study, str], Measured]] = {
+    "first frames only": Study.first_frames,
+    "random frames": partial(Study.other_frames, change=random_frames(0)),
+    "twelve frames evenly": partial(Study.other_frames, change=evenly_spread(12)),
+    "memory window 1": partial(Study.window, rounds=1),
+    "memory window 2": partial(Study.window, rounds=2),
+    "sides swapped": Study.swapped,
+    "video files (H.264, 224 px)": Study.files,
+}
+"""How else a judge may look, by the names of the rows."""
 
 
 def _stages_of(runs: Sequence[Path]) -> list[Named]:
@@ -234,7 +259,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="which unseen pairs")
     parser.add_argument("--second-world", action="store_true", help="two things, counts, photographs")
     parser.add_argument("--photos", type=Path, help="a folder of photographs, for the second world")
-    parser.add_argument("--jobs", type=int, default=1, help="checkpoints judged side by side")
+    parser.add_argument("--jobs", type=int, default=cpu_count(), help="rows measured side by side")
     parser.add_argument("--no-conditions", dest="conditions", action="store_false", help="leave out how else the last one may look")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, help="write the table here")
