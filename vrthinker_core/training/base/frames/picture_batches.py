@@ -28,7 +28,7 @@ from vrthinker_core.training.drawn_world.varied_faults import GRAINS
 DAMAGED, WORN = 0.7, 0.5  # Shares of pictures that are damaged and worn
 DAMAGE_SHARES = {"blurry": 0.12, "noisy": 0.12, "blocky": 0.12, "dark": 0.21, "bright": 0.22, "banded": 0.21}
 """Of damaged pictures. What changes the light hides things in their ground: their places are misread four times as often."""
-FIRST, NO_THING = 0.3, 0.25  # Shares of scenes of the first world, and of the others that show no thing
+FIRST, NO_THING = 0.25, 0.5  # Shares of scenes of the first world, and of the others that show no thing
 HARD, HARD_COLOURS = 0.4, ("white", "black")  # Share of scenes that show such a thing if some of TRIES do: the worst to be placed
 TRIES, TRIES_APART = 6, 400_000  # Seeds between them
 LEAST_QUALITY, BEST_QUALITY = 55, 95  # Of the JPEG that stands for what a codec leaves
