@@ -25,7 +25,6 @@ from tests.benchmarks.tools.drawn_measures import unseen_pairs
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.training.base.frames.frame_code import PARTS, basis, place_of
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
-from vrthinker_core.training.base.frames.seen_frames import thing_place
 from vrthinker_core.training.base.model.base_checkpoint import open_checkpoint
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, SECOND_WORLD, DrawnPair
 from vrthinker_core.types import Side
@@ -70,6 +69,8 @@ def measure(checkpoint: Path, pairs: Sequence[DrawnPair]) -> dict[str, Any]:
     visual = open_checkpoint(checkpoint)[0].model.visual
     directions = basis(visual.config.out_hidden_size)
     seen = [each for pair in pairs for side in Side for each in see(pair, side, visual, directions)]
+    if not seen:
+        raise SystemExit("None of these pairs shows a thing: name more of them with --pairs.")
     errors = np.array([each.error for each in seen])
     return {
         "pairs": len(pairs),
@@ -85,7 +86,8 @@ def measure(checkpoint: Path, pairs: Sequence[DrawnPair]) -> dict[str, Any]:
 def see(pair: DrawnPair, side: Side, visual: Any, directions: torch.Tensor) -> Iterator[Seen]:
     """The frames of one video in which its first thing is seen; a video without things has none."""
     scene = pair.scenes[side]
-    placed = [(index, place) for index in FRAMES for place in thing_place(scene, index)]
+    places = ((index, place) for index in FRAMES for place in scene.thing_positions(index)[:1])
+    placed = [(index, place) for index, place in places if place is not None]
     if not placed:
         return
     codes = (PairFeatures(pair, visual).features([(side, index) for index, _ in placed]).mean(1) @ directions.T).numpy()

@@ -27,9 +27,9 @@ from vrthinker_core.training.drawn_world.varied_faults import GRAINS
 
 DAMAGED, WORN = 0.7, 0.5  # Shares of pictures that are damaged and worn
 DAMAGE_SHARES = {"blurry": 0.12, "noisy": 0.12, "blocky": 0.12, "dark": 0.21, "bright": 0.22, "banded": 0.21}
-"""Of damaged pictures. What changes the light hides things in their ground: their places are misread four times as often."""
-FIRST, NO_THING = 0.25, 0.5  # Shares of scenes of the first world, and of the others that show no thing
-HARD, HARD_COLOURS = 0.4, ("white", "black")  # Share of scenes that show such a thing if some of TRIES do: the worst to be placed
+"""Of damaged pictures. What changes the light hides things in their ground: their places are misread up to four times as often."""
+FIRST, NO_THING = 0.25, 0.35  # Shares of scenes of the first world, and of the others that show no thing
+HARD, HARD_COLOURS = 0.4, ("white", "black")  # Share of scenes with things that show such a one if some of TRIES do
 TRIES, TRIES_APART = 6, 400_000  # Seeds between them
 LEAST_QUALITY, BEST_QUALITY = 55, 95  # Of the JPEG that stands for what a codec leaves
 NEW_SCENES, KEPT_SCENES, LOOKS = 3, 5000, 4  # Scenes that a batch brings, those that are drawn from, frames of each
@@ -76,13 +76,16 @@ def _looks(number: int, world: WorldOptions) -> list[tuple[Picture, FrameFacts]]
 
 
 def _draw_scene(number: int, rng: np.random.Generator, world: WorldOptions) -> Scene:
-    """Scene `number`, or where a hard one is wanted, the first of its tries that is."""
+    """Scene `number`; in the place of one with things sometimes the first of its tries with one of the HARD_COLOURS.
+
+    Such things are the hardest to place.
+    """
     options = FIRST_WORLD if rng.random() < FIRST else replace(world, no_thing=NO_THING)
-    seeds = [SCENES_FROM + number + TRIES_APART * count for count in range(TRIES)]
-    pairs = (draw_pair(seed, options) for seed in seeds)
+    pairs = (draw_pair(SCENES_FROM + number + TRIES_APART * count, options) for count in range(TRIES))
     scenes = (pair.first if number % 2 else pair.second for pair in pairs)
     scene = next(scenes)
-    return next((each for each in chain((scene,), scenes) if _is_hard(each)), scene) if rng.random() < HARD else scene
+    wanted = scene.facts.things and rng.random() < HARD
+    return next((each for each in chain((scene,), scenes) if _is_hard(each)), scene) if wanted else scene
 
 
 def _is_hard(scene: Scene) -> bool:
