@@ -17,7 +17,7 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.base.conversations import describe, judge
 from vrthinker_core.training.base.frames.frame_code import basis
-from vrthinker_core.training.base.frames.picture_batches import picture_batch
+from vrthinker_core.training.base.frames.picture_batches import SERIES, picture_batch
 from vrthinker_core.training.base.half_state import HalfState
 from vrthinker_core.training.base.half_training import Progress, is_over, missed_gates, rate_share
 from vrthinker_core.training.base.language_training import LanguageOptions, RowSource, add_gradients, predictions, train_language
@@ -28,7 +28,7 @@ from vrthinker_core.training.base.model.model_shape import model_config, new_mod
 from vrthinker_core.training.base.model.token_kinds import kinds, near_places
 from vrthinker_core.training.base.model.vocabulary import control_ids, make_tokenizer
 from vrthinker_core.training.base.train_base import BaseOptions, last_report, train_base, train_part
-from vrthinker_core.training.base.vision_training import VisionOptions, train_vision
+from vrthinker_core.training.base.vision_training import VisionOptions, code_loss, train_vision
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
 from vrthinker_core.training.run.config import VisionGates
 from vrthinker_core.training.run.sitting import never
@@ -96,12 +96,21 @@ def test_only_the_judges_own_words_are_learnt(tokenizer: Tokenizer, write) -> No
 def test_the_tower_learns_and_goes_on_where_it_stopped(tokenizer: Tokenizer, tmp_path: Path) -> None:
     options = VisionOptions(batch=8, rate=3e-5, warm_up=1, save_seconds=0)  # a step a report
     model, file = small_model(tokenizer), tmp_path / "vision.pt"
-    reports = list(islice(train_vision(model.model.visual, options, file), 3))
-    assert [report["step"] for report in reports] == [1, 2, 3]
-    assert reports[-1]["loss"] < reports[0]["loss"]
+    trained = picture_batch(options.seed * SERIES, 8, SECOND_WORLD)  # The first batch: losses of different ones cannot be compared
+
+    def loss() -> float:
+        with torch.no_grad():
+            return float(code_loss(picture_features(model.model.visual, trained.patches).float(), trained, basis(192)))
+
+    reports, losses = [], []
+    for report in islice(train_vision(model.model.visual, options, file), 4):
+        reports.append(report)
+        losses.append(loss())
+    assert [report["step"] for report in reports] == [1, 2, 3, 4]
+    assert losses[-1] < losses[0], losses
     assert missed_gates(reports[-1], options.gates)
     other = small_model(tokenizer)
-    assert next(train_vision(other.model.visual, options, file))["step"] == 4
+    assert next(train_vision(other.model.visual, options, file))["step"] == 5
     batch = picture_batch(1, 8, SECOND_WORLD)
     assert torch.equal(batch.codes, picture_batch(1, 8, SECOND_WORLD).codes)
     assert (batch.codes @ basis(192)).shape == (8, 4, 192)
