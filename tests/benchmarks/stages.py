@@ -6,8 +6,8 @@ Every checkpoint judges the same unseen drawn pairs, greedily: labels, format, f
 K samples a pair at temperature 1. The last checkpoint is also measured with the first frames alone, with random frames and with
 twelve evenly spread ones in the place of those it asked for, with memory windows of 1 and 2 rounds, with the sides swapped, and
 over video files. `--run DIR` takes the stages of a folder of `train all`, with their wall times; of several such runs, trained from
-different seeds, each stage is also counted over all of them. Rows are measured side by side, each on its share of the processors
-(`--jobs`, at most so many at once). The last line is JSON.
+different seeds, each stage is also counted over all of them. Rows are measured side by side, `--jobs` at once, each on its share
+of the processors. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ STAGES = ("base", "cold-start", "rejection", "grpo")  # In the order of `train a
 CHECKPOINT, STATE = "checkpoint", "state.json"  # In the folder of a stage
 SETTINGS = Settings(protocol="paired", max_new_tokens=512)  # A judge that runs on is not waited for
 
+JOBS = 2  # Rows measured at once unless more are asked for: each holds several GB while it samples
 
 Extra = dict[str, Share | float | str]
 """What a row says besides its scores, by name."""
@@ -259,7 +260,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="which unseen pairs")
     parser.add_argument("--second-world", action="store_true", help="two things, counts, photographs")
     parser.add_argument("--photos", type=Path, help="a folder of photographs, for the second world")
-    parser.add_argument("--jobs", type=int, default=cpu_count(), help="rows measured side by side")
+    parser.add_argument("--jobs", type=int, default=min(JOBS, cpu_count()), help="rows measured side by side")
     parser.add_argument("--no-conditions", dest="conditions", action="store_false", help="leave out how else the last one may look")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, help="write the table here")

@@ -8,11 +8,11 @@ from vrthinker_core.training.base.frames.frame_code import COLOURS, PARTS, STATE
 from vrthinker_core.training.base.frames.picture_batches import SERIES, UNSEEN, picture_batch
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
 
-WIDE = UNSEEN + SERIES // 2  # A batch that may draw from all scenes that are kept
+LATE = UNSEEN + SERIES // 2  # A batch that may draw from all scenes that are kept
 
 
 def test_many_things_are_as_bright_as_their_ground_and_much_damage_changes_the_light() -> None:
-    batch = picture_batch(WIDE, 48, SECOND_WORLD)
+    batch = picture_batch(LATE, 48, SECOND_WORLD)
     code = batch.codes[:, 0]
     with_things = code[:, PARTS["present"]].sum(1) > 0
     hard = sum(code[:, PARTS[part]][:, COLOURS.index(colour)] for part in ("colour", "colour 2") for colour in ("white", "black"))

@@ -29,7 +29,7 @@ CLASSES = {"colour": 1.0, "shape": 1.5, "state": 1.5, "count": 0.7, "ground": 0.
 PLACES = ("x", "y", "x 2", "y 2")
 PLACE_WEIGHT = 64.0  # Of their mean square: motion is read from steps of a few per cent of the picture
 SHARPNESS = 8.0  # Of the cross entropy over numbers that are to be 0 and 1
-WIDE = 300  # Batches of a series that are passed over, so that weights which know much do not begin with a handful of scenes
+PASSED_OVER = 300  # Batches of a series, so that weights which know much do not begin with a handful of scenes
 PLACE_ERROR = 0.03  # Of the picture: a place that is read with less is right
 
 
@@ -61,7 +61,7 @@ def train_vision(
     if fresh and not state.progress.step:
         _whiten(visual, options)
     unseen = [picture_batch(UNSEEN + number, options.batch, options.world) for number in range(15, 19)]
-    first = options.seed % TRAINED_SERIES * SERIES + (0 if fresh else WIDE)
+    first = options.seed % TRAINED_SERIES * SERIES + (0 if fresh else PASSED_OVER)
     progress = state.progress
     with made_ahead(lambda step: picture_batch(first + step, options.batch, options.world), progress.step) as batches:
         while True:
