@@ -134,13 +134,14 @@ def readme_row(result: dict[str, Any]) -> str:
 
 
 def _side_by_side(tasks: Sequence[Task], jobs: int) -> Iterator[Measured]:
-    """In the order of the tasks. The last ones are begun first: video files take longest."""
+    """In the order of the tasks. The last one is begun first: video files take longest, and then whole rows with their samples."""
     if jobs == 1:
         yield from (task() for task in tasks)
         return
     threads, context = max(1, cpu_count() // jobs), multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context, torch.set_num_threads, (threads,)) as pool:
-        for future in reversed([pool.submit(task) for task in reversed(tasks)]):
+        last, *others = (pool.submit(task) for task in (tasks[-1], *tasks[:-1]))
+        for future in (*others, last):
             yield future.result()
 
 
