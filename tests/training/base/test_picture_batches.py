@@ -12,7 +12,7 @@ LATE = UNSEEN + SERIES // 2  # A batch that may draw from all scenes that are ke
 
 
 def test_many_things_are_as_bright_as_their_ground_and_much_damage_changes_the_light() -> None:
-    batch = picture_batch(LATE, 48, SECOND_WORLD)
+    batch = picture_batch(LATE, 96, SECOND_WORLD)
     code = batch.codes[:, 0]
     with_things = code[:, PARTS["present"]].sum(1) > 0
     hard = sum(code[:, PARTS[part]][:, COLOURS.index(colour)] for part in ("colour", "colour 2") for colour in ("white", "black"))
@@ -20,7 +20,7 @@ def test_many_things_are_as_bright_as_their_ground_and_much_damage_changes_the_l
     states = code[:, PARTS["state"]].sum(0)
     assert states[[STATES.index(name) for name in ("dark", "bright", "banded")]].sum() > states[1:].sum() / 2
     assert states[0] > 0, "some are not damaged"
-    assert 0.2 < 1 - float(with_things.float().mean()) < 0.6, "some are views"
+    assert 0.12 < 1 - float(with_things.float().mean()) < 0.5, "some are views"
 
 
 def test_a_batch_depends_on_its_number_alone() -> None:

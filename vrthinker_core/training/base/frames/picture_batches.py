@@ -9,29 +9,24 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from vrthinker_core.training.base.frames.frame_code import TOKENS, FrameFacts, encode_facts
+from vrthinker_core.training.base.frames.picture_damage import damage_picture, wear_picture
 from vrthinker_core.training.base.frames.seen_frames import seen_facts
 from vrthinker_core.training.base.model.compiled_layers import to_patches
 from vrthinker_core.training.base.model.model_shape import SIDE
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.moving_scene import Scene
-from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES, FAINTEST, REFERENCE_SIDE, add_noise
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, TRAINING_SEEDS, WorldOptions, draw_pair
-from vrthinker_core.training.drawn_world.varied_faults import GRAINS
 
 DAMAGED, WORN = 0.7, 0.5  # Shares of pictures that are damaged and worn
-DAMAGE_SHARES = {"blurry": 0.12, "noisy": 0.12, "blocky": 0.12, "dark": 0.21, "bright": 0.22, "banded": 0.21}
-"""Of damaged pictures. What changes the light hides things in their ground: their places are misread up to four times as often."""
 FIRST, NO_THING = 0.25, 0.35  # Shares of scenes of the first world, and of the others that show no thing
 HARD, HARD_COLOURS = 0.4, ("white", "black")  # Share of scenes with things that show such a one if some of TRIES do
 TRIES, TRIES_APART = 6, 400_000  # Seeds between them
-LEAST_QUALITY, BEST_QUALITY = 55, 95  # Of the JPEG that stands for what a codec leaves
 NEW_SCENES, KEPT_SCENES, LOOKS = 3, 5000, 4  # Scenes that a batch brings, those that are drawn from, frames of each
 SERIES = 10**6  # Batches that go on from one another; the next series begins with new scenes
 TRAINED_SERIES = 600  # That are trained on
@@ -96,17 +91,10 @@ def _damaged(look: tuple[Picture, FrameFacts], rng: np.random.Generator) -> tupl
     """The frame, mirrored, damaged and worn at random, and the codes of its tokens."""
     picture, facts = _mirrored(*look) if rng.random() < 0.5 else look
     if rng.random() < DAMAGED:
-        facts = replace(facts, state=str(rng.choice(list(DAMAGE_SHARES), p=list(DAMAGE_SHARES.values()))))
-        strength = rng.uniform(FAINTEST, 1)
-        if facts.state == "noisy":
-            grain = int(rng.choice(GRAINS))
-            picture = add_noise(picture, strength + (grain > REFERENCE_SIDE), rng, grain)
-        else:
-            picture = DAMAGES[facts.state](picture, strength, rng)
+        picture, state = damage_picture(picture, rng)
+        facts = replace(facts, state=state)
     if rng.random() < WORN:
-        quality = int(rng.integers(LEAST_QUALITY, BEST_QUALITY + 1))
-        coded = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
-        picture = np.asarray(cv2.imdecode(coded, cv2.IMREAD_COLOR), np.uint8)
+        picture = wear_picture(picture, rng)
     return picture, np.repeat(encode_facts(facts)[None], TOKENS, axis=0)
 
 

@@ -20,6 +20,7 @@ SIZE_SHARES = (0.5, 0.34, 0.12, 0.04)
 WORST_QUALITY = (62, 48, 34, 28)  # JPEG's quality at these sizes at worst: damage must stay smaller than the faintest fault
 BEST_QUALITY = 95
 BEST_CRF, WORST_CRF = 18, 32  # Of H.264
+_UNEVEN = (0, -2, 3, -4, 2, -1, 4, -3, 1)  # By which quality differs from frame to frame: two that show the same are coded apart
 STRETCHES = (1.0, 1.0, 4 / 3, 16 / 9, 9 / 16)  # Width by height of files
 
 
@@ -36,10 +37,10 @@ class Wear:
     def apply(self, draw: Callable[[int], Pixels], index: int, size: int) -> Pixels:
         """Frame `index` as a judge gets it, RGB [size, size, 3]; `draw` gives the frames of the file."""
         if self.h264:
-            burst = [_scaled(draw(number), self.width, self.height) for number in range(max(0, index - 1), index + 1)]
+            burst = [scale_picture(draw(number), self.width, self.height) for number in range(max(0, index - 1), index + 1)]
             coded = code_h264(burst, self.quality)[-1]
         else:
-            coded = code_jpeg(_scaled(draw(index), self.width, self.height), self.quality)
+            coded = code_jpeg(scale_picture(draw(index), self.width, self.height), self.quality + _UNEVEN[index % len(_UNEVEN)])
         return as_the_judge_sees(coded, size)
 
 
@@ -87,7 +88,8 @@ def as_the_judge_sees(picture: Pixels, size: int) -> Pixels:
     return np.asarray(Image.fromarray(picture).resize((size, size), Image.Resampling.BICUBIC, reducing_gap=2))
 
 
-def _scaled(picture: Pixels, width: int, height: int) -> Pixels:
+def scale_picture(picture: Pixels, width: int, height: int) -> Pixels:
+    """The picture at another size, RGB [height, width, 3]."""
     if picture.shape[:2] == (height, width):
         return picture
     shrinks = width < picture.shape[1]
