@@ -13,7 +13,7 @@ from PIL import Image
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.drawn_world.faults import MotionFault
 from vrthinker_core.training.drawn_world.prompts import PLACE_PROMPTS
-from vrthinker_core.training.drawn_world.scenes import SceneRenderer, WorldOptions, draw_pair
+from vrthinker_core.training.drawn_world.scenes import FREEZES, SceneRenderer, WorldOptions, draw_pair
 from vrthinker_core.types import Preference
 
 SIZE = 112
@@ -62,7 +62,7 @@ def test_some_cameras_hardly_move_and_none_that_does_not_move_far_freezes() -> N
     assert 0.1 < np.mean(np.array(moving) < 0.12) < 0.3
     frozen = [scene for scene in scenes if scene.motion_fault and scene.motion_fault.kind == "frozen"]
     assert frozen
-    assert all(np.linalg.norm(scene.pace) >= 0.3 for scene in frozen)
+    assert all(np.linalg.norm(scene.pace) >= FREEZES for scene in frozen)
 
 
 def test_a_folder_without_photographs_is_refused(tmp_path: Path) -> None:

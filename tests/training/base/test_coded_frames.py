@@ -8,7 +8,7 @@ from torch import Tensor
 
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.training.base.conversations import dialect_of, new_source
-from vrthinker_core.training.base.frames.coded_frames import NOISES, PairCodes, RestlessMotion, make_restless
+from vrthinker_core.training.base.frames.coded_frames import NOISES, PairCodes
 from vrthinker_core.training.base.frames.frame_code import PARTS, STATES, basis
 from vrthinker_core.training.base.model.model_shape import HIDDEN
 from vrthinker_core.training.drawn_world.faults import FRAMES
@@ -67,18 +67,3 @@ def test_frames_of_a_freeze_are_read_alike_and_others_are_not() -> None:
                 assert (float((first - second).norm()) < 0.15) == same
                 repeated += same
     assert repeated > 20
-
-
-def test_some_restless_scenes_stand_still_once() -> None:
-    """So that equal frames are met often: without things to follow a freeze is seen by nothing else."""
-    standing, scenes = 0, 0
-    for number in range(100):
-        pair = make_restless(draw_pair(TRAINING_SEEDS + number, SECOND_WORLD), np.random.default_rng(number))
-        for scene in pair.scenes.values():
-            if scene.motion_fault and isinstance(scene.motion_fault, RestlessMotion):
-                times = [scene.time_and_offset(index) for index in range(FRAMES)]
-                standing += (
-                    max(times.count(time) for time in set(times) if time[0]) >= 5
-                )  # What is held back often shows the first frame
-                scenes += 1
-    assert 0.35 < standing / scenes < 0.6

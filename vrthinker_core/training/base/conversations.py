@@ -1,13 +1,14 @@
 """Conversations about drawn pairs in a dialect's own prompts: described only, as the base learns them, or judged by the teacher."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.dialects.factory import make_dialect
-from vrthinker_core.training.base.frames.coded_frames import FrameNames, make_restless
+from vrthinker_core.training.base.frames.coded_frames import FrameNames
+from vrthinker_core.training.base.frames.restless_scenes import make_halting, make_restless
 from vrthinker_core.training.base.model.model_shape import SIDE
 from vrthinker_core.training.drawn_teacher.evidence import Evidence, LightReader
 from vrthinker_core.training.drawn_teacher.looking import next_indices
@@ -19,8 +20,7 @@ from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import GeneratedText, Message
 
 FREE_PROMPTS = 0.6  # Share of prompts that owe nothing to the videos: a prompt has to be copied, it cannot be guessed
-RESTLESS_PAIRS, RESTLESS_VIEWS = 0.5, 0.75  # Shares of restless pairs with things and without
-FIRST, NO_THING = 0.3, 0.45  # Shares of pairs of the first world, and of others without a thing
+FIRST = 0.3  # Share of every second pair that is of the first world
 COARSE_LOOKS = 0.5  # Share of first looks in described conversations that are the teacher's
 OTHER_LOOKS = 0.25  # Share of judged conversations in which the judge asks for other frames than the teacher would
 CONCAT = 0.3  # Share of conversations in that dialect
@@ -30,6 +30,17 @@ APART = 3  # Slots between two frames of a random look, at least
 Replies = list[tuple[str, tuple[int, ...]]]
 """Each reply with the numbers of the frames that it is answered with."""
 
+
+@dataclass(frozen=True, slots=True)
+class PairShares:
+    """How many of the pairs are of which kind; see `Write` for why so many are restless."""
+
+    no_thing: float = 0.45  # Of the second world's, those without a thing
+    restless_pairs: float = 0.5  # Of those with things
+    restless_views: float = 0.75  # Of those without
+    halting_views: float = 0.0  # Of those without that are not restless
+
+
 Write = Callable[[DrawnPair, Dialect, LightReader, np.random.Generator], Replies]
 """The replies to a pair; the light of a view is written as it is read.
 
@@ -38,14 +49,16 @@ So it does, too, where the light hardly changes: hence so many restless views, a
 """
 
 
-def draw_training_pair(number: int, world: WorldOptions) -> DrawnPair:
-    """The pair of that number: of either world, many under another prompt, half of them restless."""
+def draw_training_pair(number: int, world: WorldOptions, shares: PairShares) -> DrawnPair:
+    """The pair of that number: of either world, many under another prompt, many of them restless."""
     rng = np.random.default_rng((4, number))
     first = rng.random() < FIRST and number % 2 == 0
-    options = FIRST_WORLD if first else replace(world, free_prompt=FREE_PROMPTS, no_thing=NO_THING)
+    options = FIRST_WORLD if first else replace(world, free_prompt=FREE_PROMPTS, no_thing=shares.no_thing)
     pair = draw_pair(number, options)
-    share = RESTLESS_VIEWS if pair.first.view else RESTLESS_PAIRS
-    return make_restless(pair, rng) if rng.random() < share else pair
+    share = shares.restless_views if pair.first.view else shares.restless_pairs
+    if rng.random() < share:
+        return make_restless(pair, rng)
+    return make_halting(pair, rng) if pair.first.view and rng.random() < shares.halting_views else pair
 
 
 def draw_protocol(rng: np.random.Generator) -> ProtocolName:

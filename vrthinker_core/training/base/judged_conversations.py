@@ -13,7 +13,7 @@ import numpy as np
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.base.conversations import Replies, describe, judge
+from vrthinker_core.training.base.conversations import PairShares, Replies, describe, judge
 from vrthinker_core.training.base.half_training import Stopped
 from vrthinker_core.training.base.language_training import LanguageOptions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import open_checkpoint, write_checkpoint
@@ -27,6 +27,8 @@ MODEL = "model"  # The result
 CODES, DRAWN = "codes", "drawn"  # The parts: what begins the names of their checkpoints and figures
 DRAWN_SHARE = 0.33  # Of the time, for frames that are drawn
 JUDGED = 0.6  # Share of the conversations that are judged; the others only describe, often frames that misbehave
+PAIRS = PairShares(no_thing=0.65, restless_views=0.2, halting_views=0.7)
+"""Where nearly all views are restless, it learns that any large step of the light is a jump, and not what breaks an even motion."""
 LENGTH = 760  # Of a row in tokens
 RATES = {CODES: 1e-3, DRAWN: 6e-4}
 
@@ -74,7 +76,7 @@ def minutes_of(part: str, minutes: float) -> float:
 
 def _options_of(part: str, options: LanguageOptions) -> LanguageOptions:
     minutes, seed = minutes_of(part, options.minutes), options.seed + (part == DRAWN)
-    own = replace(options, minutes=minutes, seed=seed, ends_early=False)  # The base has passed its gates before
+    own = replace(options, minutes=minutes, seed=seed, pairs=PAIRS, ends_early=False)  # The base has passed its gates before
     return replace(own, length=LENGTH, rate=RATES[part], write=_judged_or_described)
 
 

@@ -26,6 +26,7 @@ from vrthinker_core.training.base.coded_rows import (
     stack_rows,
 )
 from vrthinker_core.training.base.conversations import (
+    PairShares,
     Write,
     conversation,
     describe,
@@ -64,6 +65,7 @@ class LanguageOptions:
     seed: int = 1
     save_seconds: float = 180.0
     world: WorldOptions = SECOND_WORLD
+    pairs: PairShares = field(default_factory=PairShares)
     write: Write = describe
     gates: LanguageGates = field(default_factory=LanguageGates)
     ends_early: bool = True  # Soon after every gate is passed
@@ -100,7 +102,7 @@ class RowSource:
     def row(self, number: int) -> CodedRow:
         """Row `number`."""
         rng = np.random.default_rng((5, number))
-        pair = draw_training_pair(number, self._options.world)
+        pair = draw_training_pair(number, self._options.world, self._options.pairs)
         dialect = dialect_of(draw_protocol(rng))
         seen = self._seen(pair, number)
         replies = self._options.write(pair, dialect, light_reader(seen.features, self._directions), rng)

@@ -169,6 +169,6 @@ def _tokenizer(options: BaseOptions, folder: Path) -> Tokenizer:
 def _texts(options: BaseOptions) -> Iterator[str]:
     """Prompts and replies of both dialects, as they are trained on."""
     for number in range(VOCABULARY_FROM, VOCABULARY_FROM + VOCABULARY_PAIRS):
-        pair = draw_training_pair(number, options.language.world)
+        pair = draw_training_pair(number, options.language.world, options.language.pairs)
         yield pair.prompt
         yield from write_replies(pair, PROTOCOLS[number % len(PROTOCOLS)])

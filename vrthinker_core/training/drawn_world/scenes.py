@@ -53,7 +53,7 @@ __all__ = [
 
 TRAINING_SEEDS = 2_000_000_000  # Seeds of pairs to train with lie below; from here on pairs are for measuring alone
 MOST_WRONG = 3  # Facts of one video
-FREEZES = 0.3  # How far a view moves in a clip, in its own sides, if a freeze is to be seen
+FREEZES = 0.2  # How far a view moves in a clip, in its own sides, if a freeze is to be seen
 WHOLE_SHIFTS = 0.3  # Share of motion faults of scenes with things that move all of the picture
 
 

@@ -1,11 +1,7 @@
-"""Frames as codes, without a picture: what the language model is taught on. They have the tower's kind of errors.
-
-A restless scene is one whose clock and picture misbehave at many frames, so that every word of a reply has to be read from the
-frames and none can be guessed from what usually happens.
-"""
+"""Frames as codes, without a picture: what the language model is taught on. They have the tower's kind of errors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +11,7 @@ from numpy.typing import NDArray
 from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, TOKENS, bumps, encode_facts
 from vrthinker_core.training.base.frames.seen_frames import seen_facts
 from vrthinker_core.training.drawn_teacher.evidence import PairFrame
-from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFault, PictureFault
-from vrthinker_core.training.drawn_world.moving_scene import Scene
-from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
+from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.geometry import Grid
@@ -31,59 +25,6 @@ REPEATED = 0.002  # Of the numbers of frames that show the same: compression alo
 UNSURE_LIGHT = 0.12  # Standard deviation, at most, with which a pair's light is read: that of real pictures is a wide, low bump
 UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.4, 0.48)}
 """How often a class is unsure, and how much of it then goes to another at most."""
-RESTLESS = 0.4  # Share of frames at which a restless scene misbehaves
-STANDS, STANDING = 0.5, (10, 60)  # Share of restless scenes that stand still once, and for how many frames
-
-
-@dataclass(frozen=True, slots=True)
-class RestlessMotion(MotionFault):
-    """At many frames held back, ahead of time or off the way; some stand still once."""
-
-    def time_and_offset(self, index: int) -> tuple[float, float]:
-        """See `MotionFault`."""
-        index = self._shown(index)
-        rng = np.random.default_rng((self.seed, index))
-        time, kind = index / (FRAMES - 1), rng.random() / RESTLESS
-        if kind > 1:
-            return time, 0.0
-        if kind < 0.45:
-            return max(0.0, time - rng.uniform(4, 30) / FRAMES), 0.0
-        if kind < 0.65:
-            return float(rng.random()), 0.0
-        return time, float(rng.choice([-1, 1]) * rng.uniform(0.1, 0.34))
-
-    def _shown(self, index: int) -> int:
-        """The frame that is shown in the place of frame `index`: where the scene stands still, that with which it began to."""
-        rng = np.random.default_rng((self.seed, 4))
-        start, length = int(rng.integers(FRAMES)), int(rng.integers(*STANDING))
-        return start if rng.random() < STANDS and start < index < start + length else index
-
-    def shift(self, index: int) -> tuple[float, float]:  # noqa: ARG002 - as `MotionFault` has it
-        """None."""
-        return (0.0, 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class RestlessPicture(PictureFault):
-    """At many frames damaged, each time in another way."""
-
-    def state(self, index: int) -> str:
-        """See `PictureFault`."""
-        rng = np.random.default_rng((self.seed, 3, index))
-        return str(rng.choice(list(DAMAGES))) if rng.random() < RESTLESS / 2 else CLEAR
-
-
-def make_restless(pair: DrawnPair, rng: np.random.Generator) -> DrawnPair:
-    """The pair with one or two restless scenes."""
-    scenes = [_restless(scene, rng) if rng.random() < 0.75 else scene for scene in (pair.first, pair.second)]
-    return replace(pair, first=scenes[0], second=scenes[1])
-
-
-def _restless(scene: Scene, rng: np.random.Generator) -> Scene:
-    seed, whole = int(rng.integers(1 << 30)), range(FRAMES)
-    motion = RestlessMotion("jittery", whole, 0.3, seed) if rng.random() < 0.8 else scene.motion_fault
-    picture = RestlessPicture("blurry", whole, 0.5, seed) if rng.random() < 0.5 else scene.picture_fault
-    return replace(scene, motion_fault=motion, picture_fault=picture)
 
 
 class FrameNames:
