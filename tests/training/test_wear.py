@@ -45,6 +45,13 @@ def test_a_worse_quality_wears_more(wear: Wear) -> None:
     assert 0 < mild < strong < 25
 
 
+def test_frames_that_show_the_same_are_coded_a_little_apart() -> None:
+    """As a video codec does it: a judge that knew a freeze by equal bytes would find none in a file."""
+    (picture,) = pictures(1)
+    first, second = (Wear(160, 120, 80).apply(lambda _: picture, index, SIZE) for index in (40, 48))
+    assert 0 < difference(first, second) < 3
+
+
 def test_codecs_keep_colours_and_places() -> None:
     picture = np.zeros((64, 96, 3), np.uint8)
     picture[:, 32:64] = (200, 60, 30)
