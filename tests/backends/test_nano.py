@@ -6,6 +6,7 @@ import json
 import threading
 from pathlib import Path
 
+import pytest
 import torch
 from transformers import AutoConfig, AutoImageProcessor, AutoTokenizer, Qwen2_5_VLForConditionalGeneration
 
@@ -13,6 +14,10 @@ import vrthinker_core
 from tests.backends.support.random_model import generate, noise_frame
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.dialects import make_dialect
+from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
+from vrthinker_core.training.drawn_world.scenes import TRAINING_SEEDS, draw_pair
+from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.messages import Image, Message, Sampling, Text
 
 PROMPT = Path(vrthinker_core.__file__).parent / "dialects" / "prompts" / "paired_system.txt"
@@ -38,9 +43,15 @@ def test_the_whole_system_prompt_is_one_token(nano: TransformersBackend) -> None
     assert conversation.count_tokens(with_prompt) - conversation.count_tokens(without) == 1
 
 
-def test_nano_replies_in_the_form_of_one_of_its_protocols(nano: TransformersBackend) -> None:
-    reply = generate(nano.open_conversation(), ASK, Sampling(max_new_tokens=300))
-    assert reply.text.startswith(("<Snapshot>", "<snapshot>"))
+@pytest.mark.parametrize(("protocol", "tags"), [("paired", ("Snapshot", "Think")), ("concat", ("snapshot", "think"))])
+def test_nano_replies_in_the_form_of_the_protocol_it_is_asked_in(
+    nano: TransformersBackend, protocol: ProtocolName, tags: tuple[str, str]
+) -> None:
+    dialect, pair = make_dialect(Settings(), protocol), draw_pair(TRAINING_SEEDS)
+    frames = DrawnFrames(pair, grid=dialect.grid)(dialect.opening_refs)
+    reply = generate(nano.open_conversation(), dialect.opening_messages(pair.prompt, frames), Sampling(max_new_tokens=600))
+    assert [reply.text.count(f"<{mark}{tag}>") for tag in tags for mark in ("", "/")] == [1, 1, 1, 1]
+    assert reply.text.startswith(f"<{tags[0]}>")
 
 
 def test_nano_sets_one_torch_thread_in_any_calling_thread(nano: TransformersBackend) -> None:
