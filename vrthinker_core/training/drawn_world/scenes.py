@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vrthinker_core.training.drawn_world import faults
 from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, SceneFacts, Thing
@@ -48,6 +49,7 @@ __all__ = [
     "WorldOptions",
     "draw_pair",
     "draw_scene",
+    "freeze_shows",
     "verdict_from_flaws",
 ]
 
@@ -103,6 +105,11 @@ def draw_pair(seed: int, options: WorldOptions = FIRST_WORLD) -> DrawnPair:
     rng = np.random.default_rng((seed, 2))
     pair = _draw_place_pair(rng, seed, options) if rng.random() < options.no_thing else _draw_thing_pair(rng, seed, options)
     return replace(pair, wear=draw_wear(rng, options.h264)) if rng.random() < options.worn else pair
+
+
+def freeze_shows(pace: ArrayLike) -> bool:
+    """Whether a view of this pace moves far enough for a freeze to be seen."""
+    return float(np.linalg.norm(pace)) >= FREEZES
 
 
 def draw_scene(
@@ -189,7 +196,7 @@ def _draw_place_pair(rng: np.random.Generator, seed: int, options: WorldOptions)
 
 
 def _draw_fault_of_view(rng: np.random.Generator, view: FlatView) -> MotionFault:
-    freezes = float(np.linalg.norm(view.pace)) >= FREEZES
+    freezes = freeze_shows(view.pace)
     return draw_varied_motion_fault(rng, whole=bool(rng.random() < 0.5), freezes=freezes)
 
 

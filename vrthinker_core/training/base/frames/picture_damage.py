@@ -7,7 +7,7 @@ import numpy as np
 
 from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES, FAINTEST, REFERENCE_SIDE, add_noise
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
-from vrthinker_core.training.drawn_world.rendering.wear import STRETCHES, as_the_judge_sees, code_jpeg, scale_picture
+from vrthinker_core.training.drawn_world.rendering.wear import as_the_judge_sees, code_jpeg, draw_file_size, scale_picture
 from vrthinker_core.training.drawn_world.varied_faults import GRAINS
 
 DAMAGE_SHARES = {"blurry": 0.12, "noisy": 0.12, "blocky": 0.12, "dark": 0.21, "bright": 0.22, "banded": 0.21}
@@ -41,8 +41,7 @@ def _with_damage(picture: Pixels, state: str, rng: np.random.Generator) -> Pixel
 
 def _enlarged(picture: Pixels, rng: np.random.Generator) -> Pixels:
     """The picture at the size of some file, with a fine grain."""
-    shorter, stretch = int(rng.integers(*FILE_SIDES)), float(rng.choice(STRETCHES))
-    width, height = (round(shorter * max(1.0, ratio)) for ratio in (stretch, 1 / stretch))
+    width, height = draw_file_size(rng, FILE_SIDES)
     large = scale_picture(picture, width, height)
     grain = rng.standard_normal((height, width, 1), np.float32) * np.float32(rng.uniform(0, MOST_DETAIL))
     return np.asarray(np.clip(large + grain, 0, 255), np.uint8)

@@ -12,7 +12,7 @@ import numpy as np
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES, MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
-from vrthinker_core.training.drawn_world.scenes import FREEZES, DrawnPair
+from vrthinker_core.training.drawn_world.scenes import DrawnPair, freeze_shows
 
 CHANGED = 0.75  # Share of the scenes of a pair that is made so
 RESTLESS = 0.4  # Share of frames at which a restless scene misbehaves
@@ -43,10 +43,6 @@ class RestlessMotion(MotionFault):
         start, length = int(rng.integers(FRAMES)), int(rng.integers(*STANDING))
         return start if rng.random() < STANDS and start < index < start + length else index
 
-    def shift(self, index: int) -> tuple[float, float]:  # noqa: ARG002 - as `MotionFault` has it
-        """None."""
-        return (0.0, 0.0)
-
 
 @dataclass(frozen=True, slots=True)
 class RestlessPicture(PictureFault):
@@ -66,10 +62,6 @@ class HaltingMotion(MotionFault):
         """See `MotionFault`."""
         begun = (start for start, stop in self._stands() if start <= index < stop)
         return next(begun, index) / (FRAMES - 1), 0.0
-
-    def shift(self, index: int) -> tuple[float, float]:  # noqa: ARG002 - as `MotionFault` has it
-        """None."""
-        return (0.0, 0.0)
 
     def _stands(self) -> list[tuple[int, int]]:
         """Where it stands still, in ascending order: frames from and to."""
@@ -94,7 +86,7 @@ def _change_scenes(pair: DrawnPair, rng: np.random.Generator, change: Callable[[
 
 
 def _halting(scene: Scene, rng: np.random.Generator) -> Scene:
-    if np.linalg.norm(scene.pace) < FREEZES:
+    if not freeze_shows(scene.pace):
         return scene
     return replace(scene, motion_fault=HaltingMotion("frozen", range(FRAMES), 0.0, int(rng.integers(1 << 30))))
 

@@ -20,8 +20,8 @@ SIZE_SHARES = (0.5, 0.34, 0.12, 0.04)
 WORST_QUALITY = (62, 48, 34, 28)  # JPEG's quality at these sizes at worst: damage must stay smaller than the faintest fault
 BEST_QUALITY = 95
 BEST_CRF, WORST_CRF = 18, 32  # Of H.264
-_UNEVEN = (0, -2, 3, -4, 2, -1, 4, -3, 1)  # By which quality differs from frame to frame: two that show the same are coded apart
 STRETCHES = (1.0, 1.0, 4 / 3, 16 / 9, 9 / 16)  # Width by height of files
+_UNEVEN = (0, -2, 3, -4, 2, -1, 4, -3, 1)  # By which quality differs from frame to frame: two that show the same are coded apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,18 @@ class Wear:
 def draw_wear(rng: np.random.Generator, h264: float) -> Wear:
     """A random size and codec; `h264` is the share of the real one."""
     kind = int(rng.choice(len(SIZES), p=SIZE_SHARES))
-    shorter, stretch = int(rng.integers(*SIZES[kind])), float(rng.choice(STRETCHES))
-    width, height = (2 * round(shorter * max(1.0, ratio) / 2) for ratio in (stretch, 1 / stretch))
+    width, height = draw_file_size(rng, SIZES[kind])
     drawn = 168 if rng.random() < 0.15 else 112
     if rng.random() < h264 and kind < 2:
         return Wear(width, height, int(rng.integers(BEST_CRF, WORST_CRF + 1)), h264=True, drawn=drawn)
     return Wear(width, height, int(rng.integers(WORST_QUALITY[kind], BEST_QUALITY + 1)), drawn=drawn)
+
+
+def draw_file_size(rng: np.random.Generator, sides: tuple[int, int]) -> tuple[int, int]:
+    """A random (width, height), even as codecs need them, whose shorter side is from the first of `sides` to below the second."""
+    shorter, stretch = int(rng.integers(*sides)), float(rng.choice(STRETCHES))
+    width, height = (2 * round(shorter * max(1.0, ratio) / 2) for ratio in (stretch, 1 / stretch))
+    return width, height
 
 
 def code_jpeg(picture: Pixels, quality: int) -> Pixels:
