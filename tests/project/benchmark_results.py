@@ -58,6 +58,11 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
         "at least one in 22 pairs",
     ),
     (
+        "views",
+        {"pairs": 40, "right": {"even": 38, "frozen": 20, "jumping": 35, "jittering": 30}},
+        "motion quality right, of 40 pairs each: even 38, frozen 20, jumping 35, jittering 30",
+    ),
+    (
         "batch",
         {"comparisons": 16, "times_as_fast": 3.5, "whole_comparisons": {"times_as_fast": 3.5}, "replies": {"times_as_fast": 9}},
         "16 comparisons from files to verdicts at once: 3.50 times as fast as one at a time",
