@@ -41,7 +41,7 @@ def test_what_is_written_of_a_frame_is_what_its_features_say() -> None:
     for seed in range(6):
         pair = draw_pair(seed, VIEWS)
         read = light_reader(PairCodes(pair, directions, np.random.default_rng(seed)).features, directions)
-        text, _ = describe(pair, dialect, read, np.random.default_rng(seed))[0]
+        text = describe(pair, dialect, read, np.random.default_rng(seed))[0].text
         indices = [dialect.grid.index(ref.slot, FRAMES) for ref in dialect.opening_refs if ref.side is Side.FIRST]
         lights = read([(Side.FIRST, index) for index in indices])
         assert _noted(text)[: len(lights)] == [phrases.where(light) for light in lights]

@@ -15,9 +15,10 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_file
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.base.conversations import describe, judge
+from vrthinker_core.training.base.conversations import describe, draw_training_pair, judge
 from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.picture_batches import SERIES, picture_batch
+from vrthinker_core.training.base.frames.restless_scenes import RestlessMotion
 from vrthinker_core.training.base.half_state import HalfState
 from vrthinker_core.training.base.half_training import Progress, is_over, missed_gates, rate_share
 from vrthinker_core.training.base.language_training import LanguageOptions, RowSource, add_gradients, predictions, train_language
@@ -91,6 +92,32 @@ def test_only_the_judges_own_words_are_learnt(tokenizer: Tokenizer, write) -> No
     assert "Video 1 shows" in said
     assert "is better" in said if write is judge else "better" not in said and "nswer>" not in said
     assert len(row.features) == int((row.ids == safe.control.image_pad).sum())
+
+
+def test_in_front_of_misread_words_only_what_the_frames_show_is_learnt(tokenizer: Tokenizer) -> None:
+    safe = SafeTokenizer(tokenizer)
+    known = kinds(safe)
+    differing = 0
+    for number in range(6):
+        plain, row = (RowSource(safe, 192, LanguageOptions(write=judge, misread=share)).row(number) for share in (0.0, 1.0))
+        assert torch.equal(plain.ids, plain.targets)
+        other = row.ids != row.targets
+        assert known["entry"][row.targets[other]].all()
+        learnt = row.targets[row.weights > 0]
+        assert (known["entry"] | known["place"])[learnt].all()
+        assert known["entry"][learnt].any()
+        differing += int(other.sum())
+    assert differing > 12
+
+
+def test_the_gates_look_at_no_restless_pair() -> None:
+    options = LanguageOptions()
+    restless = []
+    for shares in (options.pairs, options.measured().pairs):
+        pairs = [draw_training_pair(number, options.world, shares) for number in range(60)]
+        restless.append(sum(isinstance(s.motion_fault, RestlessMotion) for pair in pairs for s in pair.scenes.values()))
+    assert restless[0] > 20
+    assert restless[1] == 0
 
 
 def test_the_tower_learns_and_goes_on_where_it_stopped(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ _PICTURE = np.stack([np.zeros(TOKENS, np.int64), *np.divmod(np.arange(TOKENS), G
 class CodedRow:
     """One conversation. Features are in the order of their placeholders."""
 
-    ids: torch.Tensor  # [length]
+    ids: torch.Tensor  # What is read: [length]
+    targets: torch.Tensor  # What is learnt in the place of each token, another one where it is a misread word: [length]
     weights: torch.Tensor  # Of each token in the loss, 0 where it is not learnt: [length]
     read: torch.Tensor  # Whether a place that stands there is read from a frame: [length]
     positions: torch.Tensor  # [3, length]
@@ -38,6 +39,7 @@ class CodedBatch:
     """Rows padded on the right to one length."""
 
     ids: torch.Tensor  # [n, length]
+    targets: torch.Tensor
     weights: torch.Tensor
     read: torch.Tensor
     positions: torch.Tensor  # [3, n, length]
@@ -101,7 +103,7 @@ def coded_row(items: Sequence[PromptItem], own: set[int], features: torch.Tensor
     tokens = torch.tensor(ids)
     own_tokens = torch.tensor(learnt)
     read = own_tokens & ~weights.repeated(tokens, own_tokens)
-    return CodedRow(tokens, weights.count(tokens, own_tokens), read, rope_positions(items), features)
+    return CodedRow(tokens, tokens, weights.count(tokens, own_tokens), read, rope_positions(items), features)
 
 
 def rope_positions(items: Sequence[PromptItem]) -> torch.Tensor:
@@ -124,11 +126,12 @@ def parts_of_batch(rows: Sequence[CodedRow], longest: int) -> list[CodedBatch]:
 def stack_rows(rows: Sequence[CodedRow], length: int) -> CodedBatch:
     """One batch; rows that are longer than `length` are an error."""
     ids = torch.zeros(len(rows), length, dtype=torch.long)
+    targets = torch.zeros(len(rows), length, dtype=torch.long)
     weights = torch.zeros(len(rows), length)
     read = torch.zeros(len(rows), length, dtype=torch.bool)
     positions = torch.zeros(3, len(rows), length, dtype=torch.long)
     for number, row in enumerate(rows):
         size = len(row.ids)
         ids[number, :size], weights[number, :size], positions[:, number, :size] = row.ids, row.weights, row.positions
-        read[number, :size] = row.read
-    return CodedBatch(ids, weights, read, positions, torch.cat([row.features for row in rows]))
+        read[number, :size], targets[number, :size] = row.read, row.targets
+    return CodedBatch(ids, targets, weights, read, positions, torch.cat([row.features for row in rows]))

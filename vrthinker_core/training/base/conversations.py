@@ -10,9 +10,9 @@ from vrthinker_core.dialects.factory import make_dialect
 from vrthinker_core.training.base.frames.coded_frames import FrameNames
 from vrthinker_core.training.base.frames.restless_scenes import make_halting, make_restless
 from vrthinker_core.training.base.model.model_shape import SIDE
-from vrthinker_core.training.drawn_teacher.evidence import Evidence, LightReader
+from vrthinker_core.training.drawn_teacher.evidence import Evidence, LightReader, Misreader
 from vrthinker_core.training.drawn_teacher.looking import next_indices
-from vrthinker_core.training.drawn_teacher.replies import play_teacher, write_snapshot
+from vrthinker_core.training.drawn_teacher.replies import play_teacher, write_reply, write_snapshot
 from vrthinker_core.training.drawn_teacher.shown_facts import compare_facts
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, WorldOptions, draw_pair
 from vrthinker_core.types import ProtocolName, Settings
@@ -27,8 +27,17 @@ CONCAT = 0.3  # Share of conversations in that dialect
 MOST = 6  # Frames of a random look
 APART = 3  # Slots between two frames of a random look, at least
 
-Replies = list[tuple[str, tuple[int, ...]]]
-"""Each reply with the numbers of the frames that it is answered with."""
+
+@dataclass(frozen=True, slots=True)
+class WrittenReply:
+    """A reply of the scripted teacher."""
+
+    text: str
+    wanted: tuple[int, ...]  # Numbers of the frames that it is answered with
+    corrected: str  # The same with every motion word as its frame shows it, should the teacher misread some
+
+
+Replies = list[WrittenReply]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +50,8 @@ class PairShares:
     halting_views: float = 0.0  # Of those without that are not restless
 
 
-Write = Callable[[DrawnPair, Dialect, LightReader, np.random.Generator], Replies]
-"""The replies to a pair; the light of a view is written as it is read.
+Write = Callable[[DrawnPair, Dialect, LightReader, np.random.Generator, Misreader | None], Replies]
+"""The replies to a pair, by a teacher that may misread; the light of a view is written as it is read.
 
 Were it written as it is, the frame before would often tell it better than the frame itself, and a model would learn to copy it.
 So it does, too, where the light hardly changes: hence so many restless views, and few cameras that are slow.
@@ -66,13 +75,15 @@ def draw_protocol(rng: np.random.Generator) -> ProtocolName:
     return "concat" if rng.random() < CONCAT else "paired"
 
 
-def describe(pair: DrawnPair, dialect: Dialect, read_light: LightReader, rng: np.random.Generator) -> Replies:
+def describe(
+    pair: DrawnPair, dialect: Dialect, read_light: LightReader, rng: np.random.Generator, misread: Misreader | None = None
+) -> Replies:
     """What the first frames show and which facts of it are as asked, then what frames of a random look show. Nothing is judged.
 
     Words are held against one another here, where most prompts owe nothing to the videos: rollouts hardly teach it, as most of
     what they show is as asked.
     """
-    evidence = Evidence(pair, dialect, read_light=read_light)
+    evidence = Evidence(pair, dialect, read_light=read_light, misread=misread)
     evidence.look(dialect.opening_refs)
     looks = [random_look(dialect, rng) for _ in range(1 if dialect.window else int(rng.integers(1, 3)))]
     if rng.random() < COARSE_LOOKS:
@@ -80,25 +91,34 @@ def describe(pair: DrawnPair, dialect: Dialect, read_light: LightReader, rng: np
     replies: Replies = []
     for look in (*looks, ()):
         facts = "" if replies else compare_facts(pair)
-        replies.append((write_snapshot(evidence) + facts, look))
+        text, corrected = (write_snapshot(evidence, corrected=right) + facts for right in (False, True))
+        replies.append(WrittenReply(text, look, corrected))
         if look:
             evidence.look(dialect.frame_refs(look))
     return replies
 
 
-def judge(pair: DrawnPair, dialect: Dialect, read_light: LightReader, rng: np.random.Generator) -> Replies:
+def judge(
+    pair: DrawnPair, dialect: Dialect, read_light: LightReader, rng: np.random.Generator, misread: Misreader | None = None
+) -> Replies:
     """The teacher's replies; sometimes it looks elsewhere than it would."""
     look = random_look(dialect, rng) if rng.random() < OTHER_LOOKS else ()
-    return [(text, wanted) for text, wanted, _ in play_teacher(pair, dialect, look, read_light)]
+    turns = play_teacher(pair, dialect, look, read_light, misread)
+    return [WrittenReply(text, wanted, write_reply(seen, wanted, corrected=True)) for text, wanted, seen in turns]
 
 
-def conversation(pair: DrawnPair, dialect: Dialect, replies: Replies, source: FrameSource) -> list[Message]:
-    """The messages of a conversation with these replies; with a memory window, frames that left it are not in it."""
+def conversation(
+    pair: DrawnPair, dialect: Dialect, replies: Replies, source: FrameSource, *, corrected: bool = False
+) -> list[Message]:
+    """The messages of a conversation with these replies, or with them `corrected`.
+
+    With a memory window, frames that left it are not in it.
+    """
     messages = list(dialect.opening_messages(pair.prompt, source(dialect.opening_refs)))
-    for text, wanted in replies:
-        messages.append(Message("assistant", (GeneratedText(text, ()),)))
-        if wanted:
-            messages.append(dialect.tool_result(wanted, source(dialect.frame_refs(wanted))))
+    for reply in replies:
+        messages.append(Message("assistant", (GeneratedText(reply.corrected if corrected else reply.text, ()),)))
+        if reply.wanted:
+            messages.append(dialect.tool_result(reply.wanted, source(dialect.frame_refs(reply.wanted))))
     return messages
 
 

@@ -19,7 +19,7 @@ from vrthinker_core.training.base.language_training import LanguageOptions, trai
 from vrthinker_core.training.base.model.base_checkpoint import open_checkpoint, write_checkpoint
 from vrthinker_core.training.base.part_processes import Figures
 from vrthinker_core.training.base.train_base import last_report
-from vrthinker_core.training.drawn_teacher.evidence import LightReader
+from vrthinker_core.training.drawn_teacher.evidence import LightReader, Misreader
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.training.run.sitting import never
 
@@ -29,6 +29,7 @@ DRAWN_SHARE = 0.33  # Of the time, for frames that are drawn
 JUDGED = 0.6  # Share of the conversations that are judged; the others only describe, often frames that misbehave
 PAIRS = PairShares(no_thing=0.65, restless_views=0.2, halting_views=0.7)
 """Where nearly all views are restless, it learns that any large step of the light is a jump, and not what breaks an even motion."""
+MISREAD = 0.6  # Share of the conversations in front of whose mistakes right words are learnt
 LENGTH = 760  # Of a row in tokens
 RATES = {CODES: 1e-3, DRAWN: 6e-4}
 
@@ -77,8 +78,10 @@ def minutes_of(part: str, minutes: float) -> float:
 def _options_of(part: str, options: LanguageOptions) -> LanguageOptions:
     minutes, seed = minutes_of(part, options.minutes), options.seed + (part == DRAWN)
     own = replace(options, minutes=minutes, seed=seed, pairs=PAIRS, ends_early=False)  # The base has passed its gates before
-    return replace(own, length=LENGTH, rate=RATES[part], write=_judged_or_described)
+    return replace(own, length=LENGTH, rate=RATES[part], misread=MISREAD, write=_judged_or_described)
 
 
-def _judged_or_described(pair: DrawnPair, dialect: Dialect, read_light: LightReader, rng: np.random.Generator) -> Replies:
-    return (judge if rng.random() < JUDGED else describe)(pair, dialect, read_light, rng)
+def _judged_or_described(
+    pair: DrawnPair, dialect: Dialect, read_light: LightReader, rng: np.random.Generator, misread: Misreader | None = None
+) -> Replies:
+    return (judge if rng.random() < JUDGED else describe)(pair, dialect, read_light, rng, misread)

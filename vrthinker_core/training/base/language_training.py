@@ -6,7 +6,7 @@ had come to.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,14 @@ from vrthinker_core.training.base.half_state import HalfState
 from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, steps_until_save
 from vrthinker_core.training.base.model import token_kinds
 from vrthinker_core.training.base.model.compiled_layers import language_hidden
+from vrthinker_core.training.drawn_teacher.misreading import draw_misreader
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, WorldOptions
 from vrthinker_core.training.run.config import LanguageGates
 from vrthinker_core.training.run.sitting import never
 
 UNSEEN = TRAINING_SEEDS + 10**9  # Numbers of pairs that are never trained on
 TRAINED = TRAINING_SEEDS - 10**6  # Numbers of rows that are; the next ones are the first ones again
+MEASURED = 12  # Batches of unseen rows: rare words are few in them
 STRIDE = 123_456_789  # To the row that stands in for one that is too long
 
 
@@ -68,7 +70,15 @@ class LanguageOptions:
     pairs: PairShares = field(default_factory=PairShares)
     write: Write = describe
     gates: LanguageGates = field(default_factory=LanguageGates)
+    misread: float = 0.0  # Share of rows whose teacher misreads: of these, only what the frames show is learnt
     ends_early: bool = True  # Soon after every gate is passed
+
+    def measured(self) -> "LanguageOptions":
+        """How the rows are made that the gates look at: of pairs such as the next stages get, none restless, none misread.
+
+        Restless views are there to learn from: even a judge that reads nearly every word about those pairs misreads many of them.
+        """
+        return replace(self, pairs=PairShares(self.world.no_thing, restless_pairs=0.0, restless_views=0.0), misread=0.0)
 
 
 class RowSource:
@@ -78,7 +88,7 @@ class RowSource:
         """With `visual`, frames are drawn and seen by that tower; else they are codes."""
         self._tokenizer, self._options, self._visual = tokenizer, options, visual
         self._directions = basis(hidden)
-        self._weights = TokenWeights.of_tokens(tokenizer)
+        self._weights, self._from_frames = TokenWeights.of_tokens(tokenizer), token_kinds.read_from_frames(tokenizer)
 
     def batch(self, first: int, count: int) -> CodedBatch:
         """`count` rows from number `first` on, padded to the length of the longest that is trained on."""
@@ -105,11 +115,21 @@ class RowSource:
         pair = draw_training_pair(number, self._options.world, self._options.pairs)
         dialect = dialect_of(draw_protocol(rng))
         seen = self._seen(pair, number)
-        replies = self._options.write(pair, dialect, light_reader(seen.features, self._directions), rng)
-        messages = conversation(pair, dialect, replies, new_source(pair, dialect))
-        items, own = conversation_items(messages, self._tokenizer)
+        chance = np.random.default_rng((7, number))
+        misread = draw_misreader(chance) if chance.random() < self._options.misread else None
+        replies = self._options.write(pair, dialect, light_reader(seen.features, self._directions), rng, misread)
+        source = new_source(pair, dialect)
+        items, own = conversation_items(conversation(pair, dialect, replies, source), self._tokenizer)
         frames = [(item.frames[0].ref.side, item.frames[0].index) for item in items if not isinstance(item, int)]
-        return coded_row(items, own, seen.features(frames).flatten(0, 1), self._weights)
+        row = coded_row(items, own, seen.features(frames).flatten(0, 1), self._weights)
+        if misread is None:
+            return row
+        corrected, own = conversation_items(conversation(pair, dialect, replies, source, corrected=True), self._tokenizer)
+        return self._corrected(row, coded_row(corrected, own, row.features, self._weights))
+
+    def _corrected(self, row: CodedRow, corrected: CodedRow) -> CodedRow:
+        """What was misread, to read, and what the frames show, to learn: the words differ, and nothing else does."""
+        return replace(row, targets=corrected.ids, weights=corrected.weights * self._from_frames[corrected.ids])
 
     def _seen(self, pair: DrawnPair, number: int) -> PairCodes | PairFeatures:
         if self._visual is None:
@@ -132,7 +152,8 @@ def train_language(
     """
     source = RowSource(tokenizer, language.config.hidden_size, options, visual)
     state = HalfState.opened(language, options, checkpoint)
-    unseen = [source.batch(UNSEEN + 100 * number, options.batch) for number in range(6)]
+    measured = RowSource(tokenizer, language.config.hidden_size, options.measured(), visual)
+    unseen = [measured.batch(UNSEEN + 100 * number, options.batch) for number in range(MEASURED)]
     kinds = token_kinds.kinds(tokenizer)
     pads = torch.tensor([tokenizer.control.image_pad, tokenizer.control.video_pad])
     near = token_kinds.near_places(tokenizer)
@@ -166,7 +187,7 @@ def predictions(language: Any, batch: CodedBatch, pads: Tensor) -> tuple[Tensor,
     hidden = language_hidden(language, embeddings, batch.positions)[:, :-1]
     learnt = batch.weights[:, 1:] > 0
     logits = hidden[learnt] @ language.embed_tokens.weight.to(hidden.dtype).T
-    return logits.float(), batch.ids[:, 1:][learnt], batch.weights[:, 1:][learnt]
+    return logits.float(), batch.targets[:, 1:][learnt], batch.weights[:, 1:][learnt]
 
 
 def add_gradients(language: Any, parts: list[CodedBatch], pads: Tensor, near: Tensor) -> float:

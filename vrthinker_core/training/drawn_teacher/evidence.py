@@ -26,6 +26,9 @@ PairFrame = tuple[Side, int]
 LightReader = Callable[[Sequence[PairFrame]], Sequence[Places]]
 """Where somebody sees the light of each of these frames of a pair."""
 
+Misreader = Callable[[Side, str], str]
+"""What somebody notes in the place of a motion word of a video."""
+
 
 @dataclass(frozen=True, slots=True)
 class SeenFrame:
@@ -37,6 +40,7 @@ class SeenFrame:
     places: Places  # Of what is followed
     state: str
     motion: str
+    shown: str  # The motion word that is right, where another one was noted; else the same
     beside: tuple[SeenFrame, ...] = ()  # Those of earlier looks and of this one that it is held against; of the first ones ()
 
 
@@ -52,13 +56,14 @@ class Flaw:
 class Evidence:
     """All looks at a pair so far. `looks` are in their order, the frames of each in the order of the message.
 
-    With `read_light` the light of a view is noted as that sees it, else as it is.
+    With `read_light` the light of a view is noted as that sees it, else as it is; with `misread` the motion as that has it.
     """
 
     pair: DrawnPair
     dialect: Dialect
     looks: list[list[SeenFrame]] = field(default_factory=list)
     read_light: LightReader | None = None
+    misread: Misreader | None = None
 
     def look(self, refs: Sequence[FrameRef]) -> None:
         """Note more frames, one after the other; each is held against the nearest ones that were noted on either side of it."""
@@ -116,9 +121,10 @@ class Evidence:
         before = [frame for frame in noted if frame.index < index][-1:]
         beside = (*before, *[frame for frame in noted if frame.index > index][:1])
         places, number = light or thing_place(scene, index), self.dialect.frame_number(ref)
-        motion = motion_word(scene, index, [frame.index for frame in beside])
+        shown = motion_word(scene, index, [frame.index for frame in beside])
+        motion = self.misread(ref.side, shown) if self.misread and shown != PLAIN else shown
         told = beside if len(self.looks) > 1 else ()
-        return SeenFrame(ref.side, number, index, places, scene.picture_state(index), motion, told)
+        return SeenFrame(ref.side, number, index, places, scene.picture_state(index), motion, shown, told)
 
 
 def motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:

@@ -1,9 +1,11 @@
 """The teacher's replies to a drawn pair, in the words of either dialect."""
 
+from functools import partial
+
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.dialects.factory import make_dialect
 from vrthinker_core.training.drawn_teacher import phrases
-from vrthinker_core.training.drawn_teacher.evidence import Evidence, Flaw, LightReader, SeenFrame
+from vrthinker_core.training.drawn_teacher.evidence import Evidence, Flaw, LightReader, Misreader, SeenFrame
 from vrthinker_core.training.drawn_teacher.looking import next_indices
 from vrthinker_core.training.drawn_teacher.shown_facts import compare_facts, describe, restate
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
@@ -36,13 +38,17 @@ def write_lesson(pair: DrawnPair, protocol: ProtocolName, read_light: LightReade
 
 
 def play_teacher(
-    pair: DrawnPair, dialect: Dialect, first_look: tuple[int, ...] = (), read_light: LightReader | None = None
+    pair: DrawnPair,
+    dialect: Dialect,
+    first_look: tuple[int, ...] = (),
+    read_light: LightReader | None = None,
+    misread: Misreader | None = None,
 ) -> list[tuple[str, tuple[int, ...], Evidence]]:
     """Each reply, the frames it calls for, and the evidence it rests on; the last one is a final answer.
 
-    `first_look`: what to call for first, in place of a coarse look. `read_light`: see `Evidence`.
+    `first_look`: what to call for first, in place of a coarse look. `read_light`, `misread`: see `Evidence`.
     """
-    evidence = Evidence(pair, dialect, read_light=read_light)
+    evidence = Evidence(pair, dialect, read_light=read_light, misread=misread)
     evidence.look(dialect.opening_refs)
     turns = []
     while True:
@@ -56,10 +62,13 @@ def play_teacher(
         evidence.look(dialect.frame_refs(wanted))
 
 
-def write_reply(evidence: Evidence, wanted: tuple[int, ...]) -> str:
-    """The reply after the last look; `wanted` are the frames it calls for, () for the final answer."""
+def write_reply(evidence: Evidence, wanted: tuple[int, ...], *, corrected: bool = False) -> str:
+    """The reply after the last look; `wanted` are the frames it calls for, () for the final answer.
+
+    `corrected`: see `write_snapshot`.
+    """
     dialect = evidence.dialect
-    snapshot, think = write_snapshot(evidence), write_think(evidence, more=bool(wanted))
+    snapshot, think = write_snapshot(evidence, corrected=corrected), write_think(evidence, more=bool(wanted))
     end = _call(evidence, wanted) if wanted else _final_answer(evidence)
     if dialect.name == "paired":
         return f"<Snapshot>\n{snapshot}</Snapshot>\n<Think>\n{think}{end}"
@@ -84,17 +93,21 @@ def _final_answer(evidence: Evidence) -> str:
     return f"</think>\n<final answer>{labels}</final answer>"
 
 
-def write_snapshot(evidence: Evidence) -> str:
-    """What the frames of the last look show. First the prompt is restated, before anything is said of what was seen."""
+def write_snapshot(evidence: Evidence, *, corrected: bool = False) -> str:
+    """What the frames of the last look show. First the prompt is restated, before anything is said of what was seen.
+
+    `corrected`: each frame with its right motion word, where another was noted; all else is as it follows from what was noted.
+    """
+    entry = partial(_entry, corrected=corrected)
     look = evidence.looks[-1]
     if len(evidence.looks) == 1:
         lines = [restate(evidence.pair.wanted)]
         for side, scene in evidence.pair.scenes.items():
-            noted = "".join(map(_entry, (frame for frame in look if frame.side is side)))
+            noted = "".join(map(entry, (frame for frame in look if frame.side is side)))
             lines.append(f"{describe(side, scene.facts)}: {noted}{phrases.SO_FAR}{_state(evidence, side)}.\n")
         return "".join(lines)
     head = phrases.BOTH_VIDEOS if evidence.dialect.name == "paired" else phrases.ONE_LIST
-    noted = "".join(_entry(frame, paired=evidence.dialect.name == "paired") for frame in look)
+    noted = "".join(entry(frame, paired=evidence.dialect.name == "paired") for frame in look)
     states = [phrases.SO_FAR_OF.format(side=int(side)) + _state(evidence, side) for side in Side]
     return f"{head}{noted}{'; '.join(states)}.\n"
 
@@ -131,10 +144,10 @@ def _why_more(evidence: Evidence) -> str:
     return "".join(f"{phrases.NEAR.format(side=int(side))}#{frames[0].number}.\n" for side, frames in odd if frames)
 
 
-def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
+def _entry(frame: SeenFrame, *, paired: bool = False, corrected: bool = False) -> str:
     number = "video 2" if paired and frame.side is Side.SECOND else f"#{frame.number}"
     beside = [(each.number, each.places) for each in frame.beside]
-    return phrases.entry(number, frame.places, beside, frame.state, frame.motion)
+    return phrases.entry(number, frame.places, beside, frame.state, frame.shown if corrected else frame.motion)
 
 
 def _state(evidence: Evidence, side: Side) -> str:

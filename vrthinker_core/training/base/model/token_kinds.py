@@ -57,6 +57,12 @@ def weights(tokenizer: SafeTokenizer) -> torch.Tensor:
     return found
 
 
+def read_from_frames(tokenizer: SafeTokenizer) -> torch.Tensor:
+    """Which tokens say what a frame shows, and nothing that follows from what was said before: [vocabulary]."""
+    known = kinds(tokenizer)
+    return known["entry"] | known["place"]
+
+
 def parentheses(tokenizer: SafeTokenizer) -> torch.Tensor:
     """How many more parentheses each token opens than it closes, [vocabulary]."""
     return torch.tensor([text.count("(") - text.count(")") for text in _texts(tokenizer)])
