@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vrthinker_core.training.base.frames.clip_errors import ClipErrors
 from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, TOKENS, bumps, encode_facts
 from vrthinker_core.training.base.frames.seen_frames import seen_facts
 from vrthinker_core.training.drawn_teacher.evidence import PairFrame
@@ -17,11 +18,10 @@ from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.geometry import Grid
 
 PLACE_NOISE, GAIN_NOISE = 0.006, 0.08
-LIGHT_NOISE = 0.0, 0.015  # With which the light of a frame is read; in quiet clips it is read off alike in all of them
+LIGHT_NOISE = 0.0, 0.015  # With which the light of a frame is read
 LIGHT_OFFSET = 0.06  # By which the light of all frames of a clip is read off alike: that of real ones as much
 NOISES = 0.04, 0.12  # Of a pair's numbers and tokens: a tower reads pictures of another kind far less surely than drawn ones
-COMMON = 0.97  # Of such noise, at most, what all frames of a clip share: a tower errs alike on pictures that are alike
-REPEATED = 0.002  # Of the numbers of frames that show the same: compression alone keeps them apart
+REPEATED = 0.001, 0.008  # Of the numbers of frames that show the same: compression alone keeps them apart
 UNSURE_LIGHT = 0.12  # Standard deviation, at most, with which a pair's light is read: that of real pictures is a wide, low bump
 UNSURE = {"colour": (0.08, 0.5), "shape": (0.2, 0.5), "count": (0.1, 0.5), "state": (0.4, 0.48)}
 """How often a class is unsure, and how much of it then goes to another at most."""
@@ -48,8 +48,9 @@ class PairCodes:
     def __init__(self, pair: DrawnPair, directions: torch.Tensor, rng: np.random.Generator) -> None:
         self._pair, self._directions, self._rng = pair, directions, rng
         self._noise, self._unsure = float(rng.uniform(*NOISES)), float(rng.uniform(0, UNSURE_LIGHT))
-        self._common = float(rng.uniform(0, COMMON))
-        self._clips: dict[Side, torch.Tensor] = {}
+        self._repeated = float(rng.uniform(*REPEATED))
+        self._clips: dict[Side, ClipErrors] = {}
+        self._classes: dict[tuple[Side, str, int], tuple[int, float]] = {}
         self._offsets = {side: rng.normal(0, LIGHT_OFFSET, 2) for side in Side}
         self._light_noise = float(rng.uniform(*LIGHT_NOISE))
         self._seen: dict[tuple[Any, ...], torch.Tensor] = {}
@@ -62,7 +63,7 @@ class PairCodes:
     def _features(self, side: Side, index: int) -> torch.Tensor:
         if (side, index) not in self._frames:
             seen = self._shown(side, index)
-            self._frames[side, index] = seen + self._draw(tuple(seen.shape), REPEATED)
+            self._frames[side, index] = seen + self._draw(tuple(seen.shape), self._repeated)
         return self._frames[side, index]
 
     def _shown(self, side: Side, index: int) -> torch.Tensor:
@@ -70,29 +71,32 @@ class PairCodes:
         scene = self._pair.scenes[side]
         shown = (side, scene.time_and_offset(index), scene.shift(index), scene.picture_state(index))
         if shown not in self._seen:
-            code = torch.from_numpy(self._new_code(side, index).astype(np.float32)) @ self._directions
-            self._seen[shown] = code + self._error(side)
+            self._seen[shown] = self._new_features(side, index)
         return self._seen[shown]
 
-    def _error(self, side: Side) -> torch.Tensor:
-        """Of a new frame, [TOKENS, hidden]: of its numbers, and of its tokens; in part that of all frames of its clip."""
-        if side not in self._clips:
-            self._clips[side] = self._new_error()
-        own = float(np.sqrt(1 - self._common**2))
-        return self._common * self._clips[side] + own * self._new_error()
+    def _new_features(self, side: Side, index: int) -> torch.Tensor:
+        """Of what a frame shows that was not seen yet, with the errors of its moment, [TOKENS, hidden]."""
+        tokens = TOKENS * self._directions.shape[1]
+        gains, numbers, light, rest = np.split(self._errors(side, index, tokens), np.cumsum([SIZE, SIZE, 2]))
+        code = self._new_code(side, index, self._light_noise * light) * (1 + GAIN_NOISE * gains) + self._noise * numbers
+        return torch.from_numpy(code.astype(np.float32)) @ self._directions + torch.from_numpy(self._noise * rest).view(TOKENS, -1)
 
-    def _new_error(self) -> torch.Tensor:
-        directions = self._directions
-        return self._draw((1, SIZE), self._noise) @ directions + self._draw((TOKENS, directions.shape[1]), self._noise)
+    def _errors(self, side: Side, index: int, tokens: int) -> NDArray[Any]:
+        """Standard normal numbers: a gain and an error of each number of the code, two of the light, then of the tokens."""
+        if side not in self._clips:
+            self._clips[side] = ClipErrors(self._rng, 2 * SIZE + 2 + tokens)
+        scene = self._pair.scenes[side]
+        time, offset = scene.time_and_offset(index)
+        return self._clips[side].at(time, abs(offset) + float(np.hypot(*scene.shift(index))))
 
     def _draw(self, shape: tuple[int, ...], spread: float) -> torch.Tensor:
         return torch.from_numpy(self._rng.normal(0, spread, shape).astype(np.float32))
 
-    def _new_code(self, side: Side, index: int) -> NDArray[Any]:
-        """Of a frame, [TOKENS, SIZE]."""
+    def _new_code(self, side: Side, index: int, light_off: NDArray[Any]) -> NDArray[Any]:
+        """Of a frame whose light is read so far off, [SIZE]."""
         scene, rng = self._pair.scenes[side], self._rng
         facts = seen_facts(scene, index)
-        light = [np.array(place) + self._offsets[side] + rng.normal(0, self._light_noise, 2) for place in facts.light]
+        light = [np.array(place) + self._offsets[side] + light_off for place in facts.light]
         off = rng.normal(0, PLACE_NOISE, (len(facts.things), 2)).tolist()
         moved = tuple(
             None if thing is None else replace(thing, x=thing.x + right, y=thing.y + down)
@@ -101,11 +105,18 @@ class PairCodes:
         code = encode_facts(replace(facts, things=moved))
         for suffix, place in zip(("", " 2"), light, strict=False):
             code[PARTS["x" + suffix]], code[PARTS["y" + suffix]] = (bumps(along, self._unsure) for along in place)
-        for name, (share, most) in UNSURE.items():
+        for name in UNSURE:
             for part in (PARTS[name], PARTS.get(f"{name} 2")):
-                if part is not None and code[part].any() and rng.random() < share:
-                    given = rng.uniform(0, most)
-                    code[part] *= 1 - given
-                    code[part.start + rng.integers(part.stop - part.start)] += given
-        codes: NDArray[Any] = np.repeat(code[None], TOKENS, axis=0) * rng.normal(1, GAIN_NOISE, (1, SIZE))
-        return codes
+                if part is not None and code[part].any():
+                    self._make_unsure(code[part], side, name)
+        return code
+
+    def _make_unsure(self, numbers: NDArray[Any], side: Side, name: str) -> None:
+        """Give part of a class to another one, or nothing: the same in all frames of a clip in which it is the same class."""
+        rng, key = self._rng, (side, name, int(numbers.argmax()))
+        if key not in self._classes:
+            share, most = UNSURE[name]
+            self._classes[key] = int(rng.integers(len(numbers))), rng.uniform(0, most) if rng.random() < share else 0.0
+        other, given = self._classes[key]
+        numbers *= 1 - given
+        numbers[other] += given
