@@ -69,7 +69,11 @@ def summary(name: str) -> str:
 def make_row(name: str, command: str, result: dict[str, Any], gpu: bool) -> Row:
     """The README's row for the result that `command` printed on this machine."""
     sentence: str = importlib.import_module(f"tests.benchmarks.{name}").readme_row(result)
-    return Row(command, summary(name), sentence, _gpu_name() if gpu else f"{cpu_count()} processors")
+    return Row(command, summary(name), sentence, _gpu_name() if gpu else _processors(cpu_count()))
+
+
+def _processors(count: int) -> str:
+    return f"{count} processor{'' if count == 1 else 's'}"
 
 
 def _gpu_name() -> str:
