@@ -16,7 +16,7 @@ from vrthinker_core.types import Side
 ALWAYS = 0.6  # Share of videos of which it notes one and the same word at every frame
 WORDS = MappingProxyType({MOVES: 0.6, HARDLY: 0.2, JUMPS: 0.2})
 """Which that is, by its share."""
-MISREAD = 0.5  # Share of the frames of other videos at which it notes any of these words
+ANY = 0.5  # Share of the frames of other videos at which it notes any of these words
 
 
 def draw_misreader(rng: np.random.Generator) -> Misreader:
@@ -25,6 +25,6 @@ def draw_misreader(rng: np.random.Generator) -> Misreader:
     always = {side: str(rng.choice(words, p=shares)) for side in Side if rng.random() < ALWAYS}
 
     def misread(side: Side, word: str) -> str:
-        return always.get(side) or (str(rng.choice(words)) if rng.random() < MISREAD else word)
+        return always.get(side) or (str(rng.choice(words)) if rng.random() < ANY else word)
 
     return misread

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vrthinker_core.training.drawn_world.faults import FRAMES
 
-LASTING = 60.0, 1500.0  # Frames after which errors are 1 - 1/e of another clip's, at least and at most
+LASTING = 60.0, 1500.0  # Frames over which the correlation of errors falls to 1/e, at least and at most
 SHIFT = 0.4  # Of the picture: a shift as far is as another moment at the other end of the clip
 
 
