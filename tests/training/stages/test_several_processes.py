@@ -13,7 +13,10 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.training.rows.outcome_file import read_outcomes
 
-FEW = ("settings.max_turns=1", "rejection.pairs=5", "rejection.samples=2", "rejection.sft.epochs=1", "rejection.sft.batch=1")
+FEW = (
+    *("settings.max_turns=1", "rejection.pairs=5", "rejection.samples=4", "rejection.temperature=0.7"),
+    *("rejection.sft.epochs=1", "rejection.sft.batch=1"),
+)
 START = [
     *("-m", "vrthinker_core", "train", "rejection", "--model", str(NANO), "--data", "drawn:3"),
     *(f"--set={each}" for each in FEW),
@@ -40,8 +43,8 @@ def test_each_process_plays_its_share_of_the_pairs(shared: tuple[Path, str]) -> 
     first, second = read_outcomes(out / "samples"), read_outcomes(out / "samples-1")
     assert {outcome.pair for outcome in first} == {0, 2, 4}
     assert {outcome.pair for outcome in second} == {1, 3}
-    assert len(first) + len(second) == 10
-    assert "of 10 runs kept, of " in said
+    assert len(first) + len(second) == 20
+    assert "of 20 runs kept, of " in said
     assert said.count("Trained: ") == 1
     assert open_checkpoint(str(out / "checkpoint")).folder == out / "checkpoint"
 
