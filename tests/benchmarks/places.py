@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.benchmarks.tools.drawn_measures import unseen_pairs
-from vrthinker_core.backends.built_in import NANO
+from tests.benchmarks.tools.drawn_measures import parse_pair_options, unseen_pairs
 from vrthinker_core.training.base.frames.frame_code import PARTS, basis, place_of
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
 from vrthinker_core.training.base.model.base_checkpoint import open_checkpoint
@@ -109,15 +108,8 @@ def _by(errors: Sequence[tuple[str, float]]) -> dict[str, dict[str, float]]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="20 pairs")
-    parser.add_argument("--pairs", type=int, default=None, help="200, with --quick 20")
-    parser.add_argument("--judge", type=Path, default=NANO, help="a checkpoint's folder (default: the built-in judge)")
-    parser.add_argument("--set", type=int, default=8, help="which unseen pairs")
     parser.add_argument("--second-world", action="store_true", help="pairs of the second world")
-    parser.add_argument("--photos", type=Path, default=None, help="a folder of photographs for it")
-    options = parser.parse_args()
-    options.pairs = options.pairs or (20 if options.quick else 200)
-    return options
+    return parse_pair_options(parser, "pairs", full=200, quick=20, number=8)
 
 
 if __name__ == "__main__":

@@ -91,7 +91,8 @@ def describe(
     replies: Replies = []
     for look in (*looks, ()):
         facts = "" if replies else compare_facts(pair)
-        text, corrected = (write_snapshot(evidence, corrected=right) + facts for right in (False, True))
+        text = write_snapshot(evidence) + facts
+        corrected = write_snapshot(evidence, corrected=True) + facts if misread else text
         replies.append(WrittenReply(text, look, corrected))
         if look:
             evidence.look(dialect.frame_refs(look))
@@ -104,7 +105,9 @@ def judge(
     """The teacher's replies; sometimes it looks elsewhere than it would."""
     look = random_look(dialect, rng) if rng.random() < OTHER_LOOKS else ()
     turns = play_teacher(pair, dialect, look, read_light, misread)
-    return [WrittenReply(text, wanted, write_reply(seen, wanted, corrected=True)) for text, wanted, seen in turns]
+    return [
+        WrittenReply(text, wanted, write_reply(seen, wanted, corrected=True) if misread else text) for text, wanted, seen in turns
+    ]
 
 
 def conversation(

@@ -3,6 +3,7 @@
 The features of two frames that the tower sees are apart by about the square root of the time between them, as in a random walk.
 """
 
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -21,12 +22,18 @@ class ClipErrors:
     def __init__(self, rng: np.random.Generator, size: int) -> None:
         low, high = np.log(LASTING)
         keep = float(np.exp(-1 / np.exp(rng.uniform(low, high))))
-        self._by_time, self._by_shift = (_walk(rng, size, keep) for _ in range(2))
+        self._new_walk = partial(_walk, rng, size, keep)
+        self._by_time = self._new_walk()
 
     def at(self, time: float, shift: float) -> NDArray[Any]:
         """Those of a moment, from 0 to 1, in a picture shifted by that share of its side, [size]."""
-        found: NDArray[Any] = _between(self._by_time, time) + _between(self._by_shift, shift / SHIFT) - self._by_shift[0]
-        return found
+        found = _between(self._by_time, time)
+        return found + _between(self._by_shift, shift / SHIFT) - self._by_shift[0] if shift else found
+
+    @cached_property
+    def _by_shift(self) -> NDArray[Any]:
+        """Drawn where it is needed: few clips have a shifted picture."""
+        return self._new_walk()
 
 
 def _walk(rng: np.random.Generator, size: int, keep: float) -> NDArray[Any]:

@@ -63,7 +63,8 @@ class PairCodes:
     def _features(self, side: Side, index: int) -> torch.Tensor:
         if (side, index) not in self._frames:
             seen = self._shown(side, index)
-            self._frames[side, index] = seen + self._draw(tuple(seen.shape), self._repeated)
+            coded = self._rng.normal(0, self._repeated, tuple(seen.shape)).astype(np.float32)
+            self._frames[side, index] = seen + torch.from_numpy(coded)
         return self._frames[side, index]
 
     def _shown(self, side: Side, index: int) -> torch.Tensor:
@@ -88,9 +89,6 @@ class PairCodes:
         scene = self._pair.scenes[side]
         time, offset = scene.time_and_offset(index)
         return self._clips[side].at(time, abs(offset) + float(np.hypot(*scene.shift(index))))
-
-    def _draw(self, shape: tuple[int, ...], spread: float) -> torch.Tensor:
-        return torch.from_numpy(self._rng.normal(0, spread, shape).astype(np.float32))
 
     def _new_code(self, side: Side, index: int, light_off: NDArray[Any]) -> NDArray[Any]:
         """Of a frame whose light is read so far off, [SIZE]."""
