@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from vrthinker_core.backends.local.engine.attention import BATCH_THRESHOLD, attention_forward
+from vrthinker_core.backends.local.engine.attention import BATCH_THRESHOLD, attention_forward, prefill_attention_forward
 
 
 @pytest.mark.parametrize("batch", [1, BATCH_THRESHOLD - 1, BATCH_THRESHOLD, 16])
@@ -35,3 +35,20 @@ def test_masked_rows_do_not_change_the_output() -> None:
     before, _ = attention_forward(module, query, key, value, mask)
     key[:, :, 4:], value[:, :, 4:] = 1e9, 1e9
     torch.testing.assert_close(attention_forward(module, query, key, value, mask)[0], before)
+
+
+@pytest.mark.filterwarnings("ignore:.*(Flash|Memory [Ee]fficient|Mem efficient|Both fused)")
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize(("before", "tokens"), [(0, 7), (20, 7), (20, 1)])
+@torch.inference_mode()
+def test_a_chunk_of_a_prompt_sees_what_was_read_before_and_itself(before: int, tokens: int, grouped: bool) -> None:
+    torch.manual_seed(tokens)
+    rows, heads = before + tokens, 4
+    query = torch.randn(1, heads, tokens, 16)
+    key, value = (torch.randn(1, heads // (2 if grouped else 1), rows, 16) for _ in range(2))
+    mask = torch.ones(tokens, rows, dtype=torch.bool).tril(before)[None, None]
+    module = torch.nn.Module().eval()
+    module.num_key_value_groups = 2 if grouped else 1
+    found, _ = prefill_attention_forward(module, query, key, value, mask, scaling=0.3)
+    expected = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped)
+    torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)

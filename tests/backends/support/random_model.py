@@ -57,15 +57,7 @@ def write_random_checkpoint(folder: Path, seed: int = 0, config: Qwen2_5_VLConfi
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(seed)
     model = Qwen2_5_VLForConditionalGeneration(config or small_config())
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.ndim > 1:
-                weight.normal_(0.0, weight[0].numel() ** -0.5)
-        model.model.language_model.embed_tokens.weight.normal_()
-        for weight in model.parameters():  # rows as different as training leaves them, in every matrix that is looked at for that
-            if weight.ndim > 1 and min(len(weight), weight[0].numel()) >= SMALLEST_SIDE:
-                weight.mul_(torch.linspace(0.8, 1.25, len(weight)).view(-1, *[1] * (weight.ndim - 1)))
-        model.lm_head.weight[:7] = 0.0
+    draw_weights(model)
     model.generation_config.eos_token_id = [2, 0]
     model.save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
@@ -76,6 +68,20 @@ def write_random_checkpoint(folder: Path, seed: int = 0, config: Qwen2_5_VLConfi
     }
     (folder / "preprocessor_config.json").write_text(json.dumps(processor))
     return folder
+
+
+@torch.no_grad()
+def draw_weights(model: Qwen2_5_VLForConditionalGeneration) -> None:
+    """Random weights that the product opens, which write no control token."""
+    for weight in model.parameters():
+        if weight.ndim > 1:
+            weight.normal_(0.0, weight[0].numel() ** -0.5)
+    model.model.language_model.embed_tokens.weight.normal_()
+    for weight in model.parameters():  # rows as different as training leaves them, in every matrix that is looked at for that
+        if weight.ndim > 1 and min(len(weight), weight[0].numel()) >= SMALLEST_SIDE:
+            scales = torch.linspace(0.8, 1.25, len(weight), device=weight.device)
+            weight.mul_(scales.view(-1, *[1] * (weight.ndim - 1)))
+    model.lm_head.weight[:7] = 0.0
 
 
 def small_config(text: dict[str, Any] | None = None, vision: dict[str, Any] | None = None) -> Qwen2_5_VLConfig:

@@ -16,8 +16,11 @@ from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
 from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, token_count
 from vrthinker_core.types.messages import Cancelled
 
-PREFILL_CHUNK = 1024
+CPU_PREFILL_CHUNK = 1024
 """Tokens processed between two calls of `cancelled`. With 256 a prompt of 8,000 tokens takes a sixth longer on two CPUs."""
+
+GPU_PREFILL_CHUNK = 4096
+"""The same elsewhere: a GPU is fast enough for many at once, and every chunk costs it the launch of all kernels again."""
 
 SECONDS_PER_GRID = 1.0
 """Seconds between two temporal patches of a video item, which set its temporal positions.
@@ -47,6 +50,7 @@ class PrefixCache:
     def __init__(self, model: Qwen2_5_VLForConditionalGeneration, vision: VisionEncoder, threads: int | None = None) -> None:
         """`threads`: see `limit_threads`."""
         self._model, self._vision, self.threads = model, vision, threads
+        self._chunk = CPU_PREFILL_CHUNK if model.device.type == "cpu" else GPU_PREFILL_CHUNK
         config: Any = model.config.vision_config
         self._merge_size = int(config.spatial_merge_size)
         self._positions_per_grid = float(config.tokens_per_second) * SECONDS_PER_GRID
@@ -86,7 +90,7 @@ class PrefixCache:
         self._token_counts, self._next_positions = self._token_counts[: kept + 1], self._next_positions[: kept + 1]
         self.trim()
         reused, logits = self.num_tokens, None
-        for chunk in _chunks(items[kept:], PREFILL_CHUNK):
+        for chunk in _chunks(items[kept:], self._chunk):
             if cancelled():
                 return None, reused
             logits = self._forward(chunk)

@@ -1,0 +1,83 @@
+"""On a GPU the built-in judge writes what it writes on a processor, alone and in a batch, and its steps run as CUDA graphs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.backends.support.random_model import generate, small_config, write_random_checkpoint
+from tests.backends.test_multi_step import OPENING
+from tests.support.drawn_rollouts import DrawnPairs
+from vrthinker_core.backends import NANO
+from vrthinker_core.backends.base import GenerationRequest, not_cancelled
+from vrthinker_core.backends.local.engine import kv_cache
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.training.rollouts import play
+from vrthinker_core.types import Settings
+from vrthinker_core.types.messages import Completion, Message, Sampling, Text
+
+pytestmark = pytest.mark.skipif(not (os.environ.get("VRT_GPU") and torch.cuda.is_available()), reason="VRT_GPU=1 runs it on a GPU")
+
+PAIRS = DrawnPairs(2_000_000_000)
+
+
+@pytest.fixture(scope="module")
+def exact() -> Iterator[None]:
+    """Products of matrices in float32, not in TF32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+@pytest.fixture(scope="module")
+def on_gpu(exact: None) -> TransformersBackend:
+    return TransformersBackend.load(str(NANO), device="cuda", dtype=torch.float32)
+
+
+def test_whole_comparisons_are_those_of_a_processor(
+    on_gpu: TransformersBackend, nano: TransformersBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs = [PAIRS.pair(number) for number in range(4)]
+    replies = [
+        [[turn.completion.tokens for turn in rollout.run.turns] for pair in pairs for rollout in play([pair], backend, Settings())]
+        for backend in (on_gpu, nano)
+    ]
+    assert replies[0] == replies[1]
+    assert on_gpu.loaded.steps_per_sync > 0
+    assert not caplog.records, "a CUDA graph was captured"
+
+
+def test_a_batch_gives_what_each_gives_alone(on_gpu: TransformersBackend, caplog: pytest.LogCaptureFixture) -> None:
+    prompts = [OPENING, [*OPENING, Message("user", (Text("Compare them."),))], OPENING]
+    sampling = Sampling(max_new_tokens=200)
+    alone = [generate(on_gpu.open_conversation(), messages, sampling).tokens for messages in prompts]
+    requests = [GenerationRequest(on_gpu.open_conversation(), messages, sampling) for messages in prompts]
+    together = {n: item.tokens for n, item in on_gpu.stream_batch(requests) if isinstance(item, Completion)}
+    assert [together[n] for n in range(len(prompts))] == alone
+    assert not caplog.records, "a CUDA graph was captured"
+
+
+def test_sampled_replies_follow_from_their_seed(on_gpu: TransformersBackend) -> None:
+    sampling = Sampling(max_new_tokens=60, temperature=1.0, seed=3)
+    once, again = (generate(on_gpu.open_conversation(), OPENING, sampling).tokens for _ in range(2))
+    assert once == again
+
+
+@pytest.mark.parametrize("chunk", [64, 300])
+def test_a_prompt_that_is_read_in_chunks_in_bfloat16(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = {"hidden_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 4096}
+    rope = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]}}
+    folder = write_random_checkpoint(tmp_path / "random", config=small_config(text | rope, {"out_hidden_size": 512}))
+    loaded = TransformersBackend.load(str(folder), device="cuda", dtype=torch.bfloat16).loaded
+    items = [100 + n % 300 for n in range(1000)]
+    logits = []
+    for tokens in (len(items), chunk):
+        monkeypatch.setattr(kv_cache, "GPU_PREFILL_CHUNK", tokens)
+        logits.append(kv_cache.PrefixCache(loaded.model, loaded.vision).prefill(items, not_cancelled)[0])
+    assert logits[0] is not None
+    assert torch.nn.functional.cosine_similarity(logits[0], logits[1], dim=0) > 0.999
