@@ -21,7 +21,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.token_rows import TokenRow
-from vrthinker_core.training.trl import grpo, sft
+from vrthinker_core.training.trl import grpo, sft, sharding
 from vrthinker_core.training.trl.sft import train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 from vrthinker_core.types import Settings
@@ -156,7 +156,7 @@ def test_with_muon_a_stopped_training_goes_on_to_the_same_weights(
     assert not equal(whole, trained[0])
 
 
-@pytest.mark.parametrize("name", sft.SHARDING)
+@pytest.mark.parametrize("name", [sharding.FSDP, sharding.DEEPSPEED])
 def test_muon_is_refused_where_matrices_are_spread(
     tiny: Path, rows: list[TokenRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

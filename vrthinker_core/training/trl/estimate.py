@@ -53,7 +53,7 @@ class TrainingPlan:
     reply_tokens: int = 1000  # That the judge writes in all
     batch: int = 1  # Rows in one forward pass
     frozen_vision: bool = True
-    lora: int = 0  # Weights of adapters; 0 trains all
+    lora: int = 0  # Rank of adapters in the language model; 0 trains all weights
     reference: bool = True  # With `grpo` and without adapters: a second model, which the KL term compares with
     live: int = 32  # Rollouts that one GPU generates at a time
     flops: float = 989e12  # Of a GPU in bfloat16, as its maker says
@@ -79,7 +79,7 @@ def config_plan(stage: StageName, config: TrainConfig, gpus: int, gpu_gib: float
     if stage == "grpo":
         grpo = config.grpo
         plan = replace(plan, rollouts=grpo.pairs * grpo.samples, steps=grpo.steps)
-        return replace(plan, batch=grpo.micro_batch, reference=grpo.kl > 0)
+        return replace(plan, batch=grpo.micro_batch, reference=grpo.kl > 0, lora=grpo.trl.lora)
     if stage == "cold-start":
         sft = config.cold_start.sft
         return replace(plan, rollouts=round(config.cold_start.traces * sft.epochs), batch=sft.batch)
@@ -146,7 +146,14 @@ def estimate(shape: ModelShape, plan: TrainingPlan) -> TrainingEstimate:
 
 
 def _learning(shape: ModelShape, plan: TrainingPlan) -> int:
-    return plan.lora or shape.weights - shape.vision * plan.frozen_vision
+    return _adapters(shape, plan.lora) if plan.lora else shape.weights - shape.vision * plan.frozen_vision
+
+
+def _adapters(shape: ModelShape, rank: int) -> int:
+    """Weights of adapters beside all seven matrices of each layer: two of `rank` rows or columns each."""
+    hidden, narrow = shape.hidden, shape.kv // 2
+    sides = 2 * (hidden + hidden) + 2 * (hidden + narrow) + 3 * (hidden + shape.inner)  # q and o, k and v, feed-forward
+    return rank * sides * shape.layers
 
 
 def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from transformers import PrinterCallback, TrainerCallback
 
-from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_for_training
+from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.factory import chosen_protocol
@@ -29,6 +29,14 @@ from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.trl.chat_template import picture_processor
 from vrthinker_core.training.trl.rollout_rewards import RolloutRewards
 from vrthinker_core.training.trl.sft import has_trl, optimizer_arguments, save_trained
+from vrthinker_core.training.trl.sharding import (
+    heads_in_root,
+    is_sharded,
+    launched_in_bf16,
+    open_whole,
+    weights_in_every_process,
+    world_size,
+)
 from vrthinker_core.training.trl.trainer_checkpoints import TimedCheckpoints, agreed_end, last_whole, quiet_libraries, train_from
 from vrthinker_core.types import Settings
 
@@ -87,18 +95,19 @@ def train_grpo(
     if not has_trl():
         raise BadInput("GRPO on GPUs takes TRL: run pip install -e '.[train]'.")
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    arguments = _arguments(options, folder / "trainer")
+    passes = _passes(options)
     adapters = _adapters(options.lora) if options.lora else None
-    opened = open_for_training(str(checkpoint))
-    opened.model.model.visual.requires_grad_(not options.frozen_vision)
-    trainer, rewards = _trainer(pairs, opened, options, arguments, adapters)
-    subject = f"{checkpoint.name} {[getattr(options, name) for name in options.__slots__ if name not in _MAY_CHANGE]}"
-    with arguments.main_process_first():  # what is not whole is removed once
-        begun = last_whole(folder / "trainer", subject)
-    for callback in (TimedCheckpoints(folder / "trainer", subject, options.save_minutes), StepReports(rewards, report)):
-        trainer.add_callback(callback)
-    trainer.remove_callback(PrinterCallback)
-    train_from(trainer, begun)
+    with weights_in_every_process(), heads_in_root():
+        opened = open_whole(checkpoint)
+        opened.model.model.visual.requires_grad_(not options.frozen_vision)
+        trainer, rewards = _trainer(pairs, opened, options, _arguments(options, passes, folder / "trainer"), adapters)
+        subject = f"{checkpoint.name} {[getattr(options, name) for name in options.__slots__ if name not in _MAY_CHANGE]}"
+        with trainer.args.main_process_first():  # what is not whole is removed once
+            begun = last_whole(folder / "trainer", subject)
+        for callback in (TimedCheckpoints(folder / "trainer", subject, options.save_minutes), StepReports(rewards, report)):
+            trainer.add_callback(callback)
+        trainer.remove_callback(PrinterCallback)
+        train_from(trainer, begun)
     if options.lora:
         trainer.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
     return save_trained(trainer, checkpoint, folder / "model")
@@ -147,22 +156,32 @@ class StepReports(TrainerCallback):
             control.should_training_stop = control.should_save = True
 
 
-def _arguments(options: TrlGrpoOptions, folder: Path) -> Any:
+def _passes(options: TrlGrpoOptions) -> int:
+    """Forward passes of a step in each process. Raises BadInput where its rollouts cannot be shared, or not be played."""
+    rollouts, share = options.pairs * options.samples, options.batch * world_size()
+    if rollouts % share or (rollouts // share * options.batch) % options.samples:
+        raise BadInput(
+            f"{options.pairs} pairs of {options.samples} samples cannot be divided into whole groups for {world_size()} "
+            f"processes with {options.batch} rollouts a pass: choose numbers that can."
+        )
+    if is_sharded() and world_size() > 1 and not options.vllm:
+        raise BadInput(
+            "Rollouts end at different turns, so processes that share one model cannot play them: set grpo.trl.vllm to colocate or "
+            "server, or train adapters, where each process holds the model."
+        )
+    return rollouts // share
+
+
+def _arguments(options: TrlGrpoOptions, passes: int, folder: Path) -> Any:
     from trl import GRPOConfig
 
     cpu = not torch.cuda.is_available()
-    rollouts, share = options.pairs * options.samples, options.batch * int(os.environ.get("WORLD_SIZE", "1"))
-    if rollouts % share or (rollouts // share * options.batch) % options.samples:
-        raise BadInput(
-            f"{options.pairs} pairs of {options.samples} samples cannot be divided into whole groups for {share // options.batch} "
-            f"processes with {options.batch} rollouts a pass: choose numbers that can."
-        )
     return GRPOConfig(
         output_dir=str(folder),
         max_steps=options.steps,
         **optimizer_arguments(options.optimizer),
         per_device_train_batch_size=options.batch,
-        gradient_accumulation_steps=rollouts // share,
+        gradient_accumulation_steps=passes,
         num_generations=options.samples,
         max_completion_length=options.tokens,
         temperature=options.temperature,
@@ -170,7 +189,7 @@ def _arguments(options: TrlGrpoOptions, folder: Path) -> Any:
         epsilon=options.clip,
         loss_type="dapo",
         shuffle_dataset=False,
-        bf16=options.bf16,
+        bf16=options.bf16 or launched_in_bf16(),
         gradient_checkpointing=options.gradient_checkpointing,
         seed=options.seed,
         logging_steps=1,

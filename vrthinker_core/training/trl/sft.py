@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import parse_flag_from_env
 from safetensors import SafetensorError
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
-from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_for_training
+from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.cpus import cpu_count
@@ -31,6 +30,7 @@ from vrthinker_core.training.run.muon import MuonWithAdamW
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.token_rows import TokenRow, collate
 from vrthinker_core.training.trl.chat_template import tokenizer_of
+from vrthinker_core.training.trl.sharding import heads_in_root, is_sharded, launched_in_bf16, open_whole, world_size
 from vrthinker_core.training.trl.trainer_checkpoints import (
     PaceReports,
     TimedCheckpoints,
@@ -40,7 +40,6 @@ from vrthinker_core.training.trl.trainer_checkpoints import (
     train_from,
 )
 
-SHARDING = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")  # What `accelerate launch` sets where weights are spread
 SCHEDULES = {"cosine": "cosine", "constant": "constant_with_warmup"}  # Our word and that of transformers
 
 
@@ -78,13 +77,13 @@ def train_sft(
     """
     if not rows:
         raise BadInput("There is nothing to train on: no rollout passed the filters.")
-    if options.muon and any(map(parse_flag_from_env, SHARDING)):
+    if options.muon and is_sharded():
         raise BadInput("Muon needs whole matrices: set cold_start.sft.muon and rejection.sft.muon to false with FSDP or DeepSpeed.")
-    arguments = _arguments(options, folder / "trainer")
-    if options.features and (not options.frozen_vision or arguments.world_size > 1):
+    if options.features and (not options.frozen_vision or world_size() > 1):
         raise BadInput("Kept features need a frozen vision tower and one process: train without them.")
-    use_all_cores(arguments.world_size)
-    opened = open_for_training(str(checkpoint))
+    use_all_cores(world_size())
+    opened = open_whole(checkpoint)
+    arguments = _arguments(options, folder / "trainer")
     opened.model.model.visual.requires_grad_(not options.frozen_vision)
     if options.features:
         freeze_vision(opened.model)
@@ -95,7 +94,8 @@ def train_sft(
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(TimedCheckpoints(folder / "trainer", subject, options.save_minutes))
     trainer.add_callback(PaceReports(report))
-    train_from(trainer, begun)
+    with heads_in_root():
+        train_from(trainer, begun)
     return save_trained(trainer, checkpoint, folder / "model", options.start_share)
 
 
@@ -114,14 +114,14 @@ def save_trained(trainer: Any, source: Path, target: Path, start_share: float = 
     Raises BadInput where it cannot be written.
     """
     model = trainer.accelerator.unwrap_model(trainer.model)
-    if trainer.args.world_size > 1:
-        state = trainer.accelerator.get_state_dict(trainer.model)
+    if trainer.args.world_size > 1 or is_sharded():
+        state = trainer.accelerator.get_state_dict(trainer.model_wrapped)
         if trainer.is_world_process_zero():
-            model = open_for_training(str(source)).model
+            model = open_whole(source).model
             model.load_state_dict(state)
     if trainer.is_world_process_zero():
         if start_share:
-            _mix(model, open_for_training(str(source)).model, start_share)
+            _mix(model, open_whole(source).model, start_share)
         _save_whole(model, source, target)
     trainer.accelerator.wait_for_everyone()
     return target
@@ -213,7 +213,7 @@ def _arguments(options: SftOptions, folder: Path) -> TrainingArguments:
         "per_device_train_batch_size": options.batch,
         "gradient_accumulation_steps": options.accumulate,
         "gradient_checkpointing": options.gradient_checkpointing,
-        "bf16": options.bf16 and (not cpu or multiplies_bfloat16()),
+        "bf16": launched_in_bf16() or (options.bf16 and (not cpu or multiplies_bfloat16())),
         "seed": options.seed,
         "logging_steps": 1,
         "save_strategy": "no",  # by the clock: see `TimedCheckpoints`

@@ -1,0 +1,67 @@
+"""Supervised training in processes that share one model, as `accelerate launch` with FSDP2 starts them, but on processors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from accelerate.state import AcceleratorState, DistributedType, PartialState
+
+from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
+from vrthinker_core.backends import NANO
+from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.training.run.config import OptimizerConfig
+from vrthinker_core.training.run.processes import launched_processes
+from vrthinker_core.training.token_rows import TokenRow, token_rows
+from vrthinker_core.training.trl.sft import SftOptions, train_sft
+
+PAIRS = DrawnPairs(2_000_000_000)
+LAUNCHED = {
+    "ACCELERATE_USE_FSDP": "true",
+    "ACCELERATE_USE_CPU": "true",
+    "FSDP_VERSION": "2",
+    "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
+    "FSDP_TRANSFORMER_CLS_TO_WRAP": "Qwen2_5_VLDecoderLayer,Qwen2_5_VLVisionBlock",
+    "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
+    "FSDP_RESHARD_AFTER_FORWARD": "true",
+    "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",
+}
+"""What `accelerate launch` says of the recipe `fsdp2.yaml` to the processes it starts."""
+
+
+def rows() -> list[TokenRow]:
+    loaded = TransformersBackend.load(str(NANO)).loaded
+    rollouts = [scripted_rollout(pair, look(3), answer(pair.truth)) for pair in map(PAIRS.pair, range(4))]
+    return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
+
+
+def train(out: Path, accumulate: int) -> Path:
+    optimizer = OptimizerConfig(1e-3, 0.0, max_grad_norm=0.01)  # the norm is of all parts of a weight together
+    return train_sft(rows(), NANO, SftOptions(optimizer=optimizer, accumulate=accumulate, epochs=2), out)
+
+
+def shard_on_processors() -> None:
+    """accelerate spreads models over GPUs alone, though FSDP2 itself can do so on processors."""
+    stock = AcceleratorState.__init__
+
+    def sharding(state: AcceleratorState, *arguments: Any, **options: Any) -> None:
+        stock(state, *arguments, **options)
+        if plugin := options.get("fsdp_plugin"):
+            for shared in (AcceleratorState._shared_state, PartialState._shared_state):
+                shared["distributed_type"] = DistributedType.FSDP
+            state._shared_state["fsdp_plugin"] = plugin
+
+    AcceleratorState.__init__ = sharding  # type: ignore[method-assign]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Into the folder that is named."""
+    shard_on_processors()
+    processes = launched_processes()
+    train(Path(arguments[0]), accumulate=4 // processes.count)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

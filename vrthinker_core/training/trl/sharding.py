@@ -1,0 +1,88 @@
+"""What FSDP2 and DeepSpeed need of a Qwen2.5-VL beyond what accelerate and TRL do for it."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from accelerate.utils import parse_flag_from_env
+from torch.distributed.fsdp import FSDPModule
+from transformers import Qwen2_5_VLForConditionalGeneration
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+
+from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_for_training
+
+FSDP, DEEPSPEED = "ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"  # What `accelerate launch` sets
+EFFICIENT_LOADING = "FSDP_CPU_RAM_EFFICIENT_LOADING"
+HEADS = ("get_input_embeddings", "get_output_embeddings")
+
+
+def uses_fsdp() -> bool:
+    """Whether `accelerate launch` was told to spread weights with FSDP."""
+    return bool(parse_flag_from_env(FSDP))
+
+
+def is_sharded() -> bool:
+    """Whether it was told to spread each weight over the processes, in whatever way."""
+    return uses_fsdp() or bool(parse_flag_from_env(DEEPSPEED))
+
+
+def world_size() -> int:
+    """How many processes `accelerate launch` started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def launched_in_bf16() -> bool:
+    """Whether `accelerate launch` was told so: DeepSpeed refuses a trainer that says otherwise."""
+    return os.environ.get("ACCELERATE_MIXED_PRECISION") == "bf16"
+
+
+def open_whole(checkpoint: Path) -> Checkpoint:
+    """Open a checkpoint on the CPU, whole: once a trainer has its arguments, DeepSpeed would spread every model as it is built.
+
+    Raises CheckpointError.
+    """
+    unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]
+    return open_for_training(str(checkpoint))
+
+
+@contextmanager
+def heads_in_root() -> Iterator[None]:
+    """With FSDP2, embedding and language model head are gathered with the model as a whole, not in units of their own.
+
+    TRL multiplies hidden states by the head's weight and never calls the head, so the hooks of a unit of its own do not run: on a
+    GPU the weights were NaN after the first step of GRPO (torch 2.11, accelerate 1.15, TRL 1.16). accelerate asks a model for both
+    before it is sharded, and makes no unit of what it is not told.
+    """
+    model: Any = Qwen2_5_VLForConditionalGeneration
+    stock = {name: getattr(model, name) for name in HEADS}
+    try:
+        for name, ask in stock.items() if uses_fsdp() else ():
+            setattr(model, name, _once_sharded(ask))
+        yield
+    finally:
+        for name in stock:
+            if name in vars(model):
+                delattr(model, name)
+
+
+def _once_sharded(ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda model: ask(model) if isinstance(model, FSDPModule) else None
+
+
+@contextmanager
+def weights_in_every_process() -> Iterator[None]:
+    """With FSDP, every process reads the weights itself: TRL gives none of them a reference model that only the first one has read.
+
+    (Seen with transformers 5.17: the others compared with weights of no value.)
+    """
+    before = os.environ.get(EFFICIENT_LOADING)
+    if uses_fsdp():
+        os.environ[EFFICIENT_LOADING] = "false"
+    try:
+        yield
+    finally:
+        os.environ.pop(EFFICIENT_LOADING, None)
+        if before is not None:
+            os.environ[EFFICIENT_LOADING] = before
