@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from tests.backends.support.random_model import small_config, write_random_checkpoint
+from tests.backends.support.random_model import draw_weights, small_config, write_random_checkpoint
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
+from vrthinker_core.backends.local.engine.attention import STOCK, attention_for
 from vrthinker_core.training.trl.estimate import sizes_of_7b
 
 
@@ -30,15 +32,22 @@ def build_on_device(folder: Path, config: Qwen2_5_VLConfig, side: int, device: s
     checkpoint = open_checkpoint(
         str(write_random_checkpoint(folder / "random", pixels=side * side)), device="cpu", dtype=torch.float32
     )
+    fill_vocabulary(checkpoint.folder, int(config.get_text_config().vocab_size))
+    attention = {"": STOCK, "vision_config": STOCK, "text_config": attention_for(device, dtype)}
     with torch.device(device):
-        model = Qwen2_5_VLForConditionalGeneration._from_config(config, dtype=dtype)
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.ndim > 1:
-                weight.normal_(0.0, weight[0].numel() ** -0.5)
-        model.lm_head.weight[:7] = 0.0
+        model = Qwen2_5_VLForConditionalGeneration._from_config(config, dtype=dtype, attn_implementation=attention)
+    draw_weights(model)
     model.generation_config = checkpoint.model.generation_config
     return replace(checkpoint, model=model.eval(), threads=None)
+
+
+def fill_vocabulary(folder: Path, size: int) -> None:
+    """Make the tokenizer of a folder one of `size` tokens, with tokens that no text has: as many as the model has rows."""
+    path = folder / "tokenizer.json"
+    tokenizer = json.loads(path.read_text("utf-8"))
+    taken = {*tokenizer["model"]["vocab"].values(), *(token["id"] for token in tokenizer["added_tokens"])}
+    tokenizer["model"]["vocab"] |= {f"<filler {number}>": number for number in range(size) if number not in taken}
+    path.write_text(json.dumps(tokenizer, ensure_ascii=False), "utf-8")
 
 
 def shape_of_7b() -> Qwen2_5_VLConfig:
