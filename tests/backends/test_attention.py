@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from vrthinker_core.backends.local.engine.attention import BATCH_THRESHOLD, attention_forward, prefill_attention_forward
+from vrthinker_core.backends.local.engine.attention import BATCH_THRESHOLD, ROW_BLOCK, attention_forward, gpu_attention_forward
 
 
 @pytest.mark.parametrize("batch", [1, BATCH_THRESHOLD - 1, BATCH_THRESHOLD, 16])
@@ -49,6 +49,27 @@ def test_a_chunk_of_a_prompt_sees_what_was_read_before_and_itself(before: int, t
     mask = torch.ones(tokens, rows, dtype=torch.bool).tril(before)[None, None]
     module = torch.nn.Module().eval()
     module.num_key_value_groups = 2 if grouped else 1
-    found, _ = prefill_attention_forward(module, query, key, value, mask, scaling=0.3)
+    found, _ = gpu_attention_forward(module, query, key, value, mask, scaling=0.3)
     expected = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=0.3, enable_gqa=grouped)
     torch.testing.assert_close(found, expected.transpose(1, 2), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [50, 2 * ROW_BLOCK])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@torch.inference_mode()
+def test_a_token_sees_the_rows_that_are_not_masked(rows: int, batch: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(rows)
+    query = torch.randn(batch, 4, 1, 16).to(dtype)
+    key, value = (torch.randn(batch, 2, rows, 16).to(dtype) for _ in range(2))
+    mask = (torch.arange(rows) <= torch.randint(0, rows, (batch, 1)))[:, None, None]
+    module = torch.nn.Module().eval()
+    module.num_key_value_groups = 2
+    found, _ = gpu_attention_forward(module, query, key, value, mask, scaling=0.3)
+    exact = scaled_dot_product_attention(
+        *(each.double() for each in (query, key, value)), attn_mask=mask, scale=0.3, enable_gqa=True
+    )
+    assert found.dtype == dtype
+    assert found.shape == (batch, 1, 4, 16)
+    rounding = {"atol": 1e-6, "rtol": 1e-5} if dtype == torch.float32 else {"atol": 1e-3, "rtol": 2**-8}
+    torch.testing.assert_close(found.double(), exact.transpose(1, 2), **rounding)
