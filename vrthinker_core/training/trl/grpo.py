@@ -8,6 +8,7 @@ becomes.
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -97,7 +98,8 @@ def train_grpo(
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     passes = _passes(options)
     adapters = _adapters(options.lora) if options.lora else None
-    with weights_in_every_process(), heads_in_root():
+    loading = weights_in_every_process() if options.kl and not options.lora else nullcontext()  # a reference model is read, too
+    with loading, heads_in_root():
         opened = open_whole(checkpoint)
         opened.model.model.visual.requires_grad_(not options.frozen_vision)
         trainer, rewards = _trainer(pairs, opened, options, _arguments(options, passes, folder / "trainer"), adapters)

@@ -55,16 +55,20 @@ def heads_in_root() -> Iterator[None]:
     GPU the weights were NaN after the first step of GRPO (torch 2.11, accelerate 1.15, TRL 1.16). accelerate asks a model for both
     before it is sharded, and makes no unit of what it is not told.
     """
+    if not uses_fsdp():
+        yield
+        return
     model: Any = Qwen2_5_VLForConditionalGeneration
-    stock = {name: getattr(model, name) for name in HEADS}
+    own = {name: vars(model)[name] for name in HEADS if name in vars(model)}
+    for name in HEADS:
+        setattr(model, name, _once_sharded(getattr(model, name)))
     try:
-        for name, ask in stock.items() if uses_fsdp() else ():
-            setattr(model, name, _once_sharded(ask))
         yield
     finally:
-        for name in stock:
-            if name in vars(model):
-                delattr(model, name)
+        for name in HEADS:
+            delattr(model, name)
+        for name, ask in own.items():
+            setattr(model, name, ask)
 
 
 def _once_sharded(ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
