@@ -39,12 +39,19 @@ def test_one_node_holds_every_stage_and_one_gpu_none() -> None:
 
 
 def test_adapters_take_less_memory_and_more_gpus_less_time() -> None:
-    plan = stage_plan("grpo")
-    whole, adapters = estimate(SHAPE, plan), estimate(SHAPE, replace(plan, lora=64))
-    assert adapters.gib < whole.gib
-    more = estimate(SHAPE, replace(plan, gpus=32))
+    alone, plan = stage_plan("grpo", gpus=1), stage_plan("grpo")
+    assert estimate(SHAPE, replace(alone, lora=64)).fits
+    assert not estimate(SHAPE, alone).fits
+    whole, more = estimate(SHAPE, plan), estimate(SHAPE, replace(plan, gpus=32))
     assert more.total_hours == pytest.approx(whole.total_hours / 4)
     assert more.gib < whole.gib
+
+
+def test_with_adapters_each_gpu_holds_the_model() -> None:
+    plans = [replace(stage_plan("grpo"), lora=64, gpus=gpus) for gpus in (1, 8)]
+    one, eight = (dict(estimate(SHAPE, plan).memory) for plan in plans)
+    assert one == eight
+    assert one["gradients"] * 2**30 == pytest.approx(4 * 161_480_704), "two matrices of rank 64 beside each of 28 x 7"
 
 
 def test_weights_gradients_and_optimizer_are_sixteen_bytes_a_weight() -> None:

@@ -1,7 +1,8 @@
 """What a training on GPUs takes: memory on each GPU and hours, from the shape of the model, before anything is rented.
 
 Arithmetic, not a measurement: every figure follows from the assumptions, which are told with it. FSDP2 or ZeRO-3 spread weights,
-gradients and optimizer evenly; layers are computed again in the backward pass.
+gradients and optimizer evenly, while with adapters each GPU holds the model, in bfloat16; layers are computed again in the backward
+pass.
 """
 
 from collections.abc import Iterator
@@ -122,7 +123,8 @@ class TrainingEstimate:
         yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
         yield f"  {'together':<32}{self.total_hours:8.1f} hours"
         rows, speed = plan.rollouts * plan.steps, f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS"
-        yield f"Assumed: {rows:,} rows of {plan.tokens:,} tokens with {plan.pictures} pictures; weights and AdamW in float32,"
+        kept = "adapters" if plan.lora else "weights"
+        yield f"Assumed: {rows:,} rows of {plan.tokens:,} tokens with {plan.pictures} pictures; {kept} and AdamW in float32,"
         yield f"arithmetic in bfloat16 at {speed}, layers computed again in the backward pass;"
         yield f"{plan.written:g} tokens written a second on each GPU, all its rollouts together."
 
@@ -158,9 +160,10 @@ def _adapters(shape: ModelShape, rank: int) -> int:
 
 def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
     learning, tokens = _learning(shape, plan), plan.batch * plan.tokens
-    yield "weights", shape.weights * FLOAT / plan.gpus / GIB
-    yield "gradients", learning * FLOAT / plan.gpus / GIB
-    yield "optimizer", 2 * learning * FLOAT / plan.gpus / GIB
+    parts = 1 if plan.lora else plan.gpus
+    yield "weights", shape.weights * (HALF if plan.lora else FLOAT) / parts / GIB
+    yield "gradients", learning * FLOAT / parts / GIB
+    yield "optimizer", 2 * learning * FLOAT / parts / GIB
     if plan.stage == "grpo" and plan.reference and not plan.lora:
         yield "reference", shape.weights * FLOAT / plan.gpus / GIB
     inputs = shape.layers * shape.hidden * HALF  # What each layer was given, of one token

@@ -60,7 +60,9 @@ class TrlGrpoOptions:
     bf16: bool = False
     frozen_vision: bool = True
     gradient_checkpointing: bool = False
-    lora: int = 0  # Rank of adapters in the language model, which are merged at the end; 0 trains all weights
+    lora: int = (
+        0  # Rank of adapters in the language model, merged at the end; with bf16 beside bfloat16 weights; 0 trains all weights
+    )
     vllm: Literal["", "colocate", "server"] = ""  # Where rollouts are generated; "" by the trainer itself
     vllm_memory: float = 0.3  # Share of each GPU's memory, with colocate
     vllm_url: str = "http://127.0.0.1:8000"  # With server
@@ -100,7 +102,8 @@ def train_grpo(
     adapters = _adapters(options.lora) if options.lora else None
     loading = weights_in_every_process() if options.kl and not options.lora else nullcontext()  # a reference model is read, too
     with loading, heads_in_root():
-        opened = open_whole(checkpoint)
+        # Beside adapters no weight learns, so none needs float32 for small steps to add up
+        opened = open_whole(checkpoint, torch.bfloat16 if options.lora and options.bf16 else torch.float32)
         opened.model.model.visual.requires_grad_(not options.frozen_vision)
         trainer, rewards = _trainer(pairs, opened, options, _arguments(options, passes, folder / "trainer"), adapters)
         subject = f"{checkpoint.name} {[getattr(options, name) for name in options.__slots__ if name not in _MAY_CHANGE]}"

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate.utils import parse_flag_from_env
 from torch.distributed.fsdp import FSDPModule
 from transformers import Qwen2_5_VLForConditionalGeneration
@@ -38,13 +39,13 @@ def launched_in_bf16() -> bool:
     return os.environ.get("ACCELERATE_MIXED_PRECISION") == "bf16"
 
 
-def open_whole(checkpoint: Path) -> Checkpoint:
+def open_whole(checkpoint: Path, dtype: torch.dtype = torch.float32) -> Checkpoint:
     """Open a checkpoint on the CPU, whole: once a trainer has its arguments, DeepSpeed would spread every model as it is built.
 
     Raises CheckpointError.
     """
     unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]
-    return open_for_training(str(checkpoint))
+    return open_for_training(str(checkpoint), dtype)
 
 
 @contextmanager
