@@ -45,8 +45,10 @@ def fill_vocabulary(folder: Path, size: int) -> None:
     """Make the tokenizer of a folder one of `size` tokens, with tokens that no text has: as many as the model has rows."""
     path = folder / "tokenizer.json"
     tokenizer = json.loads(path.read_text("utf-8"))
-    taken = {*tokenizer["model"]["vocab"].values(), *(token["id"] for token in tokenizer["added_tokens"])}
-    tokenizer["model"]["vocab"] |= {f"<filler {number}>": number for number in range(size) if number not in taken}
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary |= {token["content"]: token["id"] for token in tokenizer["added_tokens"]}  # else they would be numbered anew
+    taken = set(vocabulary.values())
+    vocabulary |= {f"<filler {number}>": number for number in range(size) if number not in taken}
     path.write_text(json.dumps(tokenizer, ensure_ascii=False), "utf-8")
 
 
