@@ -11,18 +11,19 @@ import torch
 
 from tests.backends.support.random_model import generate, small_config, write_random_checkpoint
 from tests.backends.test_multi_step import OPENING
-from tests.support.drawn_rollouts import DrawnPairs
+from tests.benchmarks.grpo_step import SMALL_TEXT
+from tests.benchmarks.tools.random_models import build_on_device
+from tests.benchmarks.tools.taught_judges import PAIRS, write_taught_judge
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.base import GenerationRequest, not_cancelled
 from vrthinker_core.backends.local.engine import kv_cache
+from vrthinker_core.backends.local.engine.attention import FEW_ROWS
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import Completion, Message, Sampling, Text
 
 pytestmark = pytest.mark.skipif(not (os.environ.get("VRT_GPU") and torch.cuda.is_available()), reason="VRT_GPU=1 runs it on a GPU")
-
-PAIRS = DrawnPairs(2_000_000_000)
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +82,14 @@ def test_a_prompt_that_is_read_in_chunks_in_bfloat16(chunk: int, tmp_path: Path,
         logits.append(kv_cache.PrefixCache(loaded.model, loaded.vision).prefill(items, not_cancelled)[0])
     assert logits[0] is not None
     assert torch.nn.functional.cosine_similarity(logits[0], logits[1], dim=0) > 0.999
+
+
+def test_a_judge_in_bfloat16_plays_what_it_was_taught(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """In three turns: chunks of prompts after others, and captured steps over more rows and over fewer than `FEW_ROWS`."""
+    config = small_config(SMALL_TEXT | {"max_position_embeddings": 32_768}, {"out_hidden_size": SMALL_TEXT["hidden_size"]})
+    judge = write_taught_judge(build_on_device(tmp_path, config, 448, "cuda", torch.bfloat16), learning_rate=2e-3)
+    backend = TransformersBackend.load(str(judge.folder), device="cuda", dtype=torch.bfloat16)
+    (rollout,) = play([PAIRS.pair(0)], backend, Settings(window="all"))
+    assert judge.prompt_tokens < FEW_ROWS < judge.more_tokens
+    assert [len(turn.frames) for turn in rollout.run.turns] == [8, 16, 16]
+    assert not caplog.records, "a CUDA graph was captured"

@@ -10,11 +10,10 @@ from typing import Any
 from accelerate.state import AcceleratorState, DistributedType, PartialState
 
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
-from vrthinker_core.backends import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.run.processes import launched_processes
-from vrthinker_core.training.token_rows import TokenRow, token_rows
+from vrthinker_core.training.token_rows import token_rows
 from vrthinker_core.training.trl.sft import SftOptions, train_sft
 
 PAIRS = DrawnPairs(2_000_000_000)
@@ -28,18 +27,15 @@ LAUNCHED = {
     "FSDP_RESHARD_AFTER_FORWARD": "true",
     "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",
 }
-"""What `accelerate launch` says of the recipe `fsdp2.yaml` to the processes it starts."""
+"""What `accelerate launch` makes of `fsdp2.yaml` for the processes it starts, and that they have no GPU."""
 
 
-def rows() -> list[TokenRow]:
-    loaded = TransformersBackend.load(str(NANO)).loaded
+def train(judge: Path, out: Path, accumulate: int) -> Path:
+    """Two steps over four rollouts each, which start with weights of `judge`."""
+    loaded = TransformersBackend.load(str(judge)).loaded
     rollouts = [scripted_rollout(pair, look(3), answer(pair.truth)) for pair in map(PAIRS.pair, range(4))]
-    return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
-
-
-def train(out: Path, accumulate: int) -> Path:
-    optimizer = OptimizerConfig(1e-3, 0.0, max_grad_norm=0.01)  # the norm is of all parts of a weight together
-    return train_sft(rows(), NANO, SftOptions(optimizer=optimizer, accumulate=accumulate, epochs=2), out)
+    rows = [row for rollout in rollouts for row in token_rows(rollout, loaded)]
+    return train_sft(rows, judge, SftOptions(optimizer=OptimizerConfig(1e-3, 0.0), accumulate=accumulate, epochs=2), out)
 
 
 def shard_on_processors() -> None:
@@ -57,10 +53,10 @@ def shard_on_processors() -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Into the folder that is named."""
+    """A judge's folder, and that of the training."""
+    judge, out = map(Path, arguments)
     shard_on_processors()
-    processes = launched_processes()
-    train(Path(arguments[0]), accumulate=4 // processes.count)
+    train(judge, out, accumulate=4 // launched_processes().count)
 
 
 if __name__ == "__main__":

@@ -161,6 +161,7 @@ def test_muon_is_refused_where_matrices_are_spread(
     tiny: Path, rows: list[TokenRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "true")
+    monkeypatch.setenv("FSDP_VERSION", "2")
     with pytest.raises(BadInput, match=r"cold_start\.sft\.muon"):
         train_sft(rows, tiny, replace(OPTIONS, muon=True), tmp_path)
 

@@ -115,7 +115,7 @@ class GrpoConfig:
     kl: NotNegative = 0.01  # β; with 0 there is no reference model
     temperature: Positive = 1.0
     weights: RewardWeights = field(default_factory=RewardWeights)
-    bf16: bool = False  # Arithmetic of the learner in bfloat16; its weights stay float32
+    bf16: bool = False  # Arithmetic of the learner in bfloat16; what it learns stays float32
     shown_every: Count = 10  # Steps between two sets of rollouts that are kept as traces
 
 

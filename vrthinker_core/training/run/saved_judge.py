@@ -27,7 +27,7 @@ def save_judge(model: Qwen2_5_VLForConditionalGeneration, source: str, out: Path
     Weights get the number type they have in `source`. Raises OSError.
     """
     folder = locate(source)
-    weights = _cast(model.state_dict(), _dtype(weight_files(folder)[0]))
+    weights = _cast(model.state_dict(), stored_dtype(folder))
     size = sum(value.nbytes for value in weights.values())
     model.save_pretrained(out, state_dict=weights, max_shard_size=SMALL_SHARDS if size < SMALL_BYTES else LARGE_SHARDS)
     for path in (path for pattern in DOWNLOAD_PATTERNS for path in folder.glob(pattern)):
@@ -42,8 +42,8 @@ def _cast(state: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch
     return {name: done.setdefault(value.data_ptr(), value.detach().to("cpu", dtype)) for name, value in state.items()}
 
 
-def _dtype(path: Path) -> torch.dtype:
-    """The number type of the first tensor of a file."""
-    with safe_open(path, framework="pt") as file:
+def stored_dtype(folder: Path) -> torch.dtype:
+    """The number type of the first tensor of a checkpoint."""
+    with safe_open(weight_files(folder)[0], framework="pt") as file:
         tensor: torch.Tensor = file.get_tensor(next(iter(file.keys())))
         return tensor.dtype

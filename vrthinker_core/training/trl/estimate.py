@@ -1,8 +1,7 @@
 """What a training on GPUs takes: memory on each GPU and hours, from the shape of the model, before anything is rented.
 
 Arithmetic, not a measurement: every figure follows from the assumptions, which are told with it. FSDP2 or ZeRO-3 spread weights,
-gradients and optimizer evenly, while with adapters each GPU holds the model, in bfloat16; layers are computed again in the backward
-pass.
+gradients and optimizer evenly, while with adapters each GPU holds the model; layers are computed again in the backward pass.
 """
 
 from collections.abc import Iterator
@@ -55,6 +54,7 @@ class TrainingPlan:
     batch: int = 1  # Rows in one forward pass
     frozen_vision: bool = True
     lora: int = 0  # Rank of adapters in the language model; 0 trains all weights
+    bf16: bool = True  # With adapters, the number type of the weights beside them
     reference: bool = True  # With `grpo` and without adapters: a second model, which the KL term compares with
     live: int = 32  # Rollouts that one GPU generates at a time
     flops: float = 989e12  # Of a GPU in bfloat16, as its maker says
@@ -80,7 +80,7 @@ def config_plan(stage: StageName, config: TrainConfig, gpus: int, gpu_gib: float
     if stage == "grpo":
         grpo = config.grpo
         plan = replace(plan, rollouts=grpo.pairs * grpo.samples, steps=grpo.steps)
-        return replace(plan, batch=grpo.micro_batch, reference=grpo.kl > 0, lora=grpo.trl.lora)
+        return replace(plan, batch=grpo.micro_batch, reference=grpo.kl > 0, lora=grpo.trl.lora, bf16=grpo.bf16)
     if stage == "cold-start":
         sft = config.cold_start.sft
         return replace(plan, rollouts=round(config.cold_start.traces * sft.epochs), batch=sft.batch)
@@ -161,7 +161,7 @@ def _adapters(shape: ModelShape, rank: int) -> int:
 def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:
     learning, tokens = _learning(shape, plan), plan.batch * plan.tokens
     parts = 1 if plan.lora else plan.gpus
-    yield "weights", shape.weights * (HALF if plan.lora else FLOAT) / parts / GIB
+    yield "weights", shape.weights * (HALF if plan.lora and plan.bf16 else FLOAT) / parts / GIB
     yield "gradients", learning * FLOAT / parts / GIB
     yield "optimizer", 2 * learning * FLOAT / parts / GIB
     if plan.stage == "grpo" and plan.reference and not plan.lora:

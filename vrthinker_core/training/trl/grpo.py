@@ -9,7 +9,7 @@ becomes.
 import os
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -27,10 +27,12 @@ from vrthinker_core.training.grpo_loop import StepReport
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.training.run.config import OptimizerConfig
+from vrthinker_core.training.run.saved_judge import stored_dtype
 from vrthinker_core.training.trl.chat_template import picture_processor
 from vrthinker_core.training.trl.rollout_rewards import RolloutRewards
 from vrthinker_core.training.trl.sft import has_trl, optimizer_arguments, save_trained
 from vrthinker_core.training.trl.sharding import (
+    check_launch,
     heads_in_root,
     is_sharded,
     launched_in_bf16,
@@ -98,12 +100,15 @@ def train_grpo(
     if not has_trl():
         raise BadInput("GRPO on GPUs takes TRL: run pip install -e '.[train]'.")
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    check_launch(adapters=options.lora > 0)
+    options = replace(options, bf16=options.bf16 or launched_in_bf16())
     passes = _passes(options)
     adapters = _adapters(options.lora) if options.lora else None
     loading = weights_in_every_process() if options.kl and not options.lora else nullcontext()  # a reference model is read, too
+    # Beside adapters no weight learns, so none needs float32 for small steps to add up
+    dtype = stored_dtype(checkpoint) if options.lora and options.bf16 else torch.float32
     with loading, heads_in_root():
-        # Beside adapters no weight learns, so none needs float32 for small steps to add up
-        opened = open_whole(checkpoint, torch.bfloat16 if options.lora and options.bf16 else torch.float32)
+        opened = open_whole(checkpoint, dtype)
         opened.model.model.visual.requires_grad_(not options.frozen_vision)
         trainer, rewards = _trainer(pairs, opened, options, _arguments(options, passes, folder / "trainer"), adapters)
         subject = f"{checkpoint.name} {[getattr(options, name) for name in options.__slots__ if name not in _MAY_CHANGE]}"
@@ -172,7 +177,7 @@ def _passes(options: TrlGrpoOptions) -> int:
     if is_sharded() and world_size() > 1 and not options.vllm:
         raise BadInput(
             "Rollouts end at different turns, so processes that share one model cannot play them: set grpo.trl.vllm to colocate or "
-            "server, or train adapters, where each process holds the model."
+            "server, or launch with data_parallel.yaml and train adapters (grpo.trl.lora=64)."
         )
     return rollouts // share
 
@@ -194,7 +199,7 @@ def _arguments(options: TrlGrpoOptions, passes: int, folder: Path) -> Any:
         epsilon=options.clip,
         loss_type="dapo",
         shuffle_dataset=False,
-        bf16=options.bf16 or launched_in_bf16(),
+        bf16=options.bf16,
         gradient_checkpointing=options.gradient_checkpointing,
         seed=options.seed,
         logging_steps=1,

@@ -30,7 +30,15 @@ from vrthinker_core.training.run.muon import MuonWithAdamW
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.token_rows import TokenRow, collate
 from vrthinker_core.training.trl.chat_template import tokenizer_of
-from vrthinker_core.training.trl.sharding import heads_in_root, is_sharded, launched_in_bf16, open_whole, world_size
+from vrthinker_core.training.trl.sharding import (
+    check_launch,
+    forget_deepspeed,
+    heads_in_root,
+    is_sharded,
+    launched_in_bf16,
+    open_whole,
+    world_size,
+)
 from vrthinker_core.training.trl.trainer_checkpoints import (
     PaceReports,
     TimedCheckpoints,
@@ -77,6 +85,7 @@ def train_sft(
     """
     if not rows:
         raise BadInput("There is nothing to train on: no rollout passed the filters.")
+    check_launch()
     if options.muon and is_sharded():
         raise BadInput("Muon needs whole matrices: set cold_start.sft.muon and rejection.sft.muon to false with FSDP or DeepSpeed.")
     if options.features and (not options.frozen_vision or world_size() > 1):
@@ -114,11 +123,12 @@ def save_trained(trainer: Any, source: Path, target: Path, start_share: float = 
     Raises BadInput where it cannot be written.
     """
     model = trainer.accelerator.unwrap_model(trainer.model)
-    if trainer.args.world_size > 1 or is_sharded():
-        state = trainer.accelerator.get_state_dict(trainer.model_wrapped)
-        if trainer.is_world_process_zero():
-            model = open_whole(source).model
-            model.load_state_dict(state)
+    spread = is_sharded()
+    state = trainer.accelerator.get_state_dict(trainer.model_wrapped if spread else trainer.model)
+    forget_deepspeed()
+    if (spread or trainer.args.world_size > 1) and trainer.is_world_process_zero():
+        model = open_whole(source).model
+        model.load_state_dict(state)
     if trainer.is_world_process_zero():
         if start_share:
             _mix(model, open_whole(source).model, start_share)

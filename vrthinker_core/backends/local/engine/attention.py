@@ -16,6 +16,9 @@ BATCH_THRESHOLD = 4
 ROW_BLOCK = 256
 """Rows of the KV cache that are summed together on a GPU."""
 
+FEW_ROWS = 4096
+"""Up to so many, a token on a GPU has the kernel of transformers: over 3,000 it was measured not to matter beside the weights."""
+
 STOCK = "sdpa"
 
 
@@ -43,14 +46,15 @@ def gpu_attention_forward(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """What `sdpa` gives, for the two cases in which there is a mask: a prefill chunk of one prompt, and a captured decode step.
+    """What `sdpa` gives, for two cases in which one sequence has a mask: a prefill chunk, and a captured step over many rows.
 
-    Given a mask, transformers copies the keys for each head and takes a kernel that neither is FlashAttention nor spreads the rows
-    of one token over the GPU. On an H200 chunks of a prompt took longer than the whole prompt at once, and a token over 20,000 rows
-    twice as long as over 2,000.
+    Given a mask, transformers copies the keys of a chunk for each head and takes a kernel that is not FlashAttention, and for one
+    token a kernel in which few multiprocessors read all rows. On an H200 chunks of a prompt took longer than the whole prompt at
+    once, and a token over 20,000 rows twice as long as over 2,000. The mask of a chunk is causal, lower right.
     """
     batch, heads, tokens, head_dim = query.shape
-    if attention_mask is None or module.training or (tokens > 1 and batch > 1):
+    few = tokens == 1 and key.shape[2] <= FEW_ROWS
+    if attention_mask is None or batch > 1 or few or module.training or options.get("sliding_window"):
         return sdpa_attention_forward(module, query, key, value, attention_mask, scaling=scaling, **options)
     scale = head_dim**-0.5 if scaling is None else scaling
     if tokens == 1:
@@ -63,7 +67,7 @@ def gpu_attention_forward(
 def _decode(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attention_mask: torch.Tensor, scale: float
 ) -> torch.Tensor:
-    """Attention of one token of each sequence, (batch, heads, 1, head_dim), as plain products in float32.
+    """Attention of one token, (1, heads, 1, head_dim), as plain products in float32.
 
     Rows are summed in blocks, so that many of them are read at the same time.
     """
