@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from tests.backends.support.random_model import small_config, write_random_checkpoint
+from tests.support.by_heart import learn_by_heart
 from vrthinker_core.backends.local.checkpoint.loader import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.frozen_vision import collate_features, freeze_vision
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.run.saved_judge import save_judge
-from vrthinker_core.training.token_rows import IGNORED, token_rows
+from vrthinker_core.training.token_rows import token_rows
 from vrthinker_core.training.trl.sft import has_trl
 
 REAL = Path(os.environ.get("VRT_REAL_TOKENIZER", "no tokenizer"))
@@ -47,27 +46,12 @@ def random_judge(folder: Path, vocabulary: str = "built-in") -> Path:
 
 
 def taught_judge(source: Path, rollouts: Sequence[Rollout], folder: Path, slack: float = 0.3) -> Path:
-    """The judge of `source` after it learnt rollouts of one pair by heart, each of them equally likely.
-
-    Learning ends where the loss of a rollout is `slack` nats above that of choosing one of them.
-    """
+    """The judge of `source` after it learnt rollouts of one pair by heart."""
     opened = open_for_training(str(source))
     loaded = TransformersBackend(opened, "taught").loaded
     batch = collate_features([row for rollout in rollouts for row in token_rows(rollout, loaded)], loaded)
-    labels = batch.pop("labels")[:, 1:]
-    model: Any = freeze_vision(opened.model)
-    optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=3e-3, weight_decay=0.0)
-    enough = (math.log(len(rollouts)) + slack) * len(rollouts) / int((labels != IGNORED).sum())
-    for _ in range(600):
-        states = model.model(**batch).last_hidden_state[:, :-1][labels != IGNORED]
-        loss = torch.nn.functional.cross_entropy(model.lm_head(states), labels[labels != IGNORED])
-        if float(loss.detach()) < enough:
-            break
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    else:
-        pytest.fail(f"not learnt by heart: {float(loss.detach()):.3f} a token")
+    model = freeze_vision(opened.model)
+    learn_by_heart(model, batch, learning_rate=3e-3, slack=slack)
     folder.mkdir(parents=True, exist_ok=True)
     save_judge(model, str(source), folder)
     return folder
