@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
 from vrthinker_core.training.drawn_world.scenes import draw_pair
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
-from vrthinker_core.types import Dimension, ProtocolName, Settings, Verdict
+from vrthinker_core.types import Dimension, Preference, ProtocolName, Settings, Verdict
 
 
 class DrawnPairs:
@@ -35,6 +36,13 @@ def answer(verdict: Verdict) -> str:
     labels = dict(verdict)
     said = ", ".join(f"{each}={labels[each].value if hasattr(labels[each], 'value') else labels[each]}" for each in Dimension)
     return f"<Snapshot>a</Snapshot>\n<Think>b</Think>\n<Answer>{said}</Answer>"
+
+
+def right_and_wrong(pair: LabelledPair, *calls: str, settings: Settings = Settings()) -> list[Rollout]:
+    """After the same looks the true labels, or a wrong overall one: the rewards differ."""
+    wrong = Preference.FIRST if pair.truth.OA is Preference.SECOND else Preference.SECOND
+    answers = [answer(labels) for labels in (pair.truth, replace(pair.truth, OA=wrong))]
+    return [scripted_rollout(pair, *calls, each, settings=settings) for each in answers]
 
 
 def scripted_rollout(

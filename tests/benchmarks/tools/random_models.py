@@ -11,7 +11,7 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from tests.backends.support.random_model import draw_weights, small_config, write_random_checkpoint
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
-from vrthinker_core.backends.local.engine.attention import STOCK, attention_for
+from vrthinker_core.backends.local.engine.attention import attention_for
 from vrthinker_core.training.trl.estimate import sizes_of_7b
 
 
@@ -33,7 +33,7 @@ def build_on_device(folder: Path, config: Qwen2_5_VLConfig, side: int, device: s
         str(write_random_checkpoint(folder / "random", pixels=side * side)), device="cpu", dtype=torch.float32
     )
     fill_vocabulary(checkpoint.folder, int(config.get_text_config().vocab_size))
-    attention = {"": STOCK, "vision_config": STOCK, "text_config": attention_for(device, dtype)}
+    attention = attention_for(device, dtype)
     with torch.device(device):
         model = Qwen2_5_VLForConditionalGeneration._from_config(config, dtype=dtype, attn_implementation=attention)
     draw_weights(model)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from tests.support.by_heart import learn_by_heart
-from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
+from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.frozen_vision import collate_features, freeze_vision
-from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.token_rows import IGNORED, token_rows
-from vrthinker_core.types import Preference, Settings
+from vrthinker_core.types import Settings
 
 PAIRS = DrawnPairs(2_000_000_000)
 CALLS = (look(*range(1, 128, 16)), look(*range(9, 128, 16)))  # With the first eight frames, 40 pictures in three turns
@@ -32,21 +31,12 @@ class TaughtJudge:
     more_tokens: int  # Replies, the frames that were asked for, and a little room
 
 
-def two_rollouts() -> list[Rollout]:
-    """Of the first pair: two looks, then the true labels or a wrong overall one, so that rewards differ."""
-    pair = PAIRS.pair(0)
-    wrong = Preference.FIRST if pair.truth.OA is Preference.SECOND else Preference.SECOND
-    settings = Settings(window="all")
-    return [
-        scripted_rollout(pair, *CALLS, answer(labels), settings=settings) for labels in (pair.truth, replace(pair.truth, OA=wrong))
-    ]
-
-
 def write_taught_judge(checkpoint: Checkpoint, learning_rate: float) -> TaughtJudge:
     """Teach the model of `checkpoint` where it is, and write its weights into the folder of the checkpoint."""
     checkpoint.model.requires_grad_(False)
     loaded = TransformersBackend(checkpoint, "taught").loaded
-    rows = [row for rollout in two_rollouts() for row in token_rows(rollout, loaded)]
+    rollouts = right_and_wrong(PAIRS.pair(0), *CALLS, settings=Settings(window="all"))
+    rows = [row for rollout in rollouts for row in token_rows(rollout, loaded)]
     with torch.inference_mode():
         batch = collate_features(rows, loaded)
     batch = {name: value.clone() for name, value in batch.items()}

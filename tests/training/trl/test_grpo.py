@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
+from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from tests.training.trl.support import VOCABULARIES, needs_trl, random_judge, taught_judge
 from vrthinker_core.backends.factory import NANO
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
@@ -25,7 +25,7 @@ from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.token_rows import IGNORED, token_rows
 from vrthinker_core.training.trl.grpo import TrlGrpoOptions, train_grpo
 from vrthinker_core.training.trl.rollout_rewards import mixed_share, total_reward
-from vrthinker_core.types import Preference, Settings
+from vrthinker_core.types import Settings
 
 pytestmark = needs_trl
 
@@ -62,9 +62,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def rollouts() -> list[Rollout]:
-    pair = PAIRS.pair(0)
-    wrong = Preference.FIRST if pair.truth.OA is Preference.SECOND else Preference.SECOND
-    return [scripted_rollout(pair, look(3), answer(labels)) for labels in (pair.truth, replace(pair.truth, OA=wrong))]
+    return right_and_wrong(PAIRS.pair(0), look(3))
 
 
 @pytest.fixture(scope="module", params=VOCABULARIES)

@@ -96,6 +96,7 @@ def test_a_number_out_of_range_is_one_sentence(server: Server, open_page: Open, 
     write(page, "temperature", "")
     page.locator("#go").click()
     wait_for(page, "Finished")
+    assert status(page).startswith("Finished")
 
 
 # -- from a program ------------------------------------------------------------------------------------------------------

@@ -48,9 +48,14 @@ class Processes:
 ALONE = Processes()
 
 
+def world_size() -> int:
+    """How many processes `accelerate launch` started, connected or not yet."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def launched_processes() -> Processes:
     """Those that `accelerate launch` started, connected; this one alone where nothing did."""
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+    if world_size() < 2:
         return ALONE
     import torch
     from accelerate import PartialState

@@ -27,6 +27,7 @@ from vrthinker_core.training.grpo_loop import StepReport
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.training.run.config import OptimizerConfig
+from vrthinker_core.training.run.processes import world_size
 from vrthinker_core.training.run.saved_judge import stored_dtype
 from vrthinker_core.training.trl.chat_template import picture_processor
 from vrthinker_core.training.trl.rollout_rewards import RolloutRewards
@@ -38,7 +39,6 @@ from vrthinker_core.training.trl.sharding import (
     launched_in_bf16,
     open_whole,
     weights_in_every_process,
-    world_size,
 )
 from vrthinker_core.training.trl.trainer_checkpoints import TimedCheckpoints, agreed_end, last_whole, quiet_libraries, train_from
 from vrthinker_core.types import Settings

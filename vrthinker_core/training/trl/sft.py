@@ -27,6 +27,7 @@ from vrthinker_core.training.rows.row_set import without_pixels
 from vrthinker_core.training.run.arithmetic import multiplies_bfloat16
 from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.run.muon import MuonWithAdamW
+from vrthinker_core.training.run.processes import world_size
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.token_rows import TokenRow, collate
 from vrthinker_core.training.trl.chat_template import tokenizer_of
@@ -37,7 +38,6 @@ from vrthinker_core.training.trl.sharding import (
     is_sharded,
     launched_in_bf16,
     open_whole,
-    world_size,
 )
 from vrthinker_core.training.trl.trainer_checkpoints import (
     PaceReports,
@@ -123,12 +123,12 @@ def save_trained(trainer: Any, source: Path, target: Path, start_share: float = 
     Raises BadInput where it cannot be written.
     """
     model = trainer.accelerator.unwrap_model(trainer.model)
-    spread = is_sharded()
-    state = trainer.accelerator.get_state_dict(trainer.model_wrapped if spread else trainer.model)
-    forget_deepspeed()
-    if (spread or trainer.args.world_size > 1) and trainer.is_world_process_zero():
-        model = open_whole(source).model
-        model.load_state_dict(state)
+    if is_sharded() or trainer.args.world_size > 1:
+        state = trainer.accelerator.get_state_dict(trainer.model_wrapped if is_sharded() else trainer.model)
+        forget_deepspeed()  # in every process, also in those that open nothing here
+        if trainer.is_world_process_zero():
+            model = open_whole(source).model
+            model.load_state_dict(state)
     if trainer.is_world_process_zero():
         if start_share:
             _mix(model, open_whole(source).model, start_share)

@@ -40,11 +40,6 @@ def is_sharded() -> bool:
     return uses_fsdp() or bool(parse_flag_from_env(DEEPSPEED))
 
 
-def world_size() -> int:
-    """How many processes `accelerate launch` started."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
-
-
 def launched_in_bf16() -> bool:
     """Whether `accelerate launch` was told so: DeepSpeed refuses a trainer that says otherwise."""
     return os.environ.get("ACCELERATE_MIXED_PRECISION") == "bf16"

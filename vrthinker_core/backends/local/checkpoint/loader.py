@@ -24,7 +24,7 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_tit
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, has_cuda, require_memory
 from vrthinker_core.backends.local.checkpoint.marker import Marker, read_marker
 from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
-from vrthinker_core.backends.local.engine.attention import STOCK, attention_for
+from vrthinker_core.backends.local.engine.attention import attention_for
 from vrthinker_core.backends.local.text.tokenizer import CONTROL_TOKENS
 from vrthinker_core.errors import CheckpointError
 
@@ -194,11 +194,10 @@ def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProce
 
 
 def _load_model(folder: Path, device: str, dtype: torch.dtype) -> Qwen2_5_VLForConditionalGeneration:
-    attention = {"": STOCK, "vision_config": STOCK, "text_config": attention_for(device, dtype)}
     placed: dict[str, Any] = {}
     if device != "cpu":
         placed["device_map"] = "auto" if device == "cuda" and torch.cuda.device_count() > 1 else {"": device}
-    model = _load_weights(folder, dtype, attention, placed)
+    model = _load_weights(folder, dtype, attention_for(device, dtype), placed)
     model.requires_grad_(False)
     return model
 

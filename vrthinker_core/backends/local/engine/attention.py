@@ -19,16 +19,15 @@ ROW_BLOCK = 256
 FEW_ROWS = 4096
 """Up to so many, a token on a GPU has the kernel of transformers: over 3,000 it was measured not to matter beside the weights."""
 
-STOCK = "sdpa"
 
-
-def attention_for(device: str, dtype: torch.dtype) -> str:
-    """The `attn_implementation` of a language model there, registered with transformers."""
+def attention_for(device: str, dtype: torch.dtype) -> dict[str, str]:
+    """The `attn_implementation` of a Qwen2.5-VL there: for its language model one of these, registered with transformers."""
+    text = "sdpa"
     if device == "cpu" and dtype == torch.float32:
-        return _registered("vrthinker_cpu", attention_forward)
-    if device.startswith("cuda") and dtype.itemsize == 2:
-        return _registered("vrthinker_gpu", gpu_attention_forward)
-    return STOCK
+        text = _registered("vrthinker_cpu", attention_forward)
+    elif device.startswith("cuda") and dtype.itemsize == 2:
+        text = _registered("vrthinker_gpu", gpu_attention_forward)
+    return {"": "sdpa", "vision_config": "sdpa", "text_config": text}
 
 
 def _registered(name: str, forward: Callable[..., tuple[torch.Tensor, None]]) -> str:
