@@ -73,6 +73,7 @@ class Comparison:
         self._last: PendingTurn | None = None
         self._again: PendingTurn | None = None  # The turn that is to be tried once more
         self._abandoned: tuple[str, ...] = ()  # The text of its first try
+        self._notes: tuple[str, ...] = ()  # Of the judge, as they were told at the start
         self._error: Exception | None = None
 
     def close(self) -> None:
@@ -128,7 +129,8 @@ class Comparison:
         unfit = self._plan and self._plan.refusal(self._pair.prompt, dialect.name, infos)
         self._error = refused or unfit or self._error
         prompt = self._pair.prompt[:MAX_PROMPT]
-        notes = (*self._backend.notes, *_pair_notes(self._pair, infos))
+        self._notes = self._backend.notes
+        notes = (*self._notes, *_pair_notes(self._pair, infos))
         branch = self._plan.branch if self._plan else None
         return Started(
             prompt, self._backend.name, dialect.name, self._settings, infos, dialect.system, dialect.rules, notes, branch
@@ -207,12 +209,13 @@ class Comparison:
         else:
             reason = (deliberation and deliberation.stop_reason) or StopReason.CANCELLED
         fault, seconds = "" if error is None else type(error).__name__, time.perf_counter() - self._started_at
+        notes = tuple(note for note in self._backend.notes if note not in self._notes)  # what the run itself has shown
         if deliberation is None:
-            return Finished(reason, error=describe(error), fault=fault, seconds=seconds)
+            return Finished(reason, error=describe(error), fault=fault, notes=notes, seconds=seconds)
         deliberation.stop_reason = reason
         verdict, provisional = deliberation.verdict
         forced = reason is StopReason.ANSWERED and self._last is not None and self._last.shown.forced
-        return Finished(reason, verdict, provisional, forced, describe(error), fault, (), seconds)
+        return Finished(reason, verdict, provisional, forced, describe(error), fault, notes, seconds)
 
     @property
     def _protocol(self) -> ProtocolName:

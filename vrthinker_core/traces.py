@@ -36,6 +36,7 @@ MAX_FRAMES = 2048  # of all turns
 _PER_TOKEN = ("tokens", "pieces", "abandoned", "label_tokens")
 MAX_LENGTHS: Mapping[str, int] = {"turns": 64, "frames": 256, **dict.fromkeys(_PER_TOKEN, 65_536)}  # Of lists, by their name
 MAX_LENGTH = 1024  # of every other list
+NOT_SAVED = "The trace could not be saved"  # How the note on a run begins whose record went elsewhere
 MAX_JPEG_BYTES = 256 * 2**10
 MAX_NUMBER = 2**53  # from there on a float is no longer exact, nor is a number on the page
 
@@ -286,12 +287,10 @@ class TraceWriter:
             self._path = None
             if folder is not None:
                 folder.rmdir()
-            self._warning = (
-                f"The trace could not be saved as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is only shown."
-            )
+            self._warning = f"{NOT_SAVED} as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is only shown."
             return
         self._path = spare
-        self._warning = f"The trace could not be saved as {wanted} ({reason}); it was saved as {spare} instead."
+        self._warning = f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {spare} instead."
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -41,6 +41,8 @@ class Handler(QuietHandler):
     def do_GET(self) -> None:
         self.server.keys.append(self.headers.get("Authorization", ""))
         cards = self.server.cards
+        if callable(cards):
+            return cards(self)
         if isinstance(cards, int):
             return self.send_json(cards, {"error": {"message": f"no, {self.headers.get('Authorization')}"}})
         if isinstance(cards, bytes):
@@ -75,6 +77,14 @@ class Handler(QuietHandler):
     def send_event(self, event: Any) -> None:
         self.wfile.write(b"data: " + (event if isinstance(event, bytes) else json.dumps(event).encode()) + b"\n\n")
         self.wfile.flush()
+
+    def keep_alive(self, most: float = 20.0) -> None:
+        """Send what says nothing, again and again, until the client goes away."""
+        end = time.monotonic() + most
+        while time.monotonic() < end:
+            self.wfile.write(b": keep-alive\n\n")
+            self.wfile.flush()
+            time.sleep(0.02)
 
     def wait_until_closed(self, most: float = 10.0) -> None:
         """Wait for the client to go away, and note when that was."""
@@ -140,7 +150,7 @@ def sends(data: bytes, kind: str = "text/event-stream") -> Answer:
 
 @contextmanager
 def serving(*answers: Answer, cards: Any = ({"id": "general", "owned_by": "someone"},)) -> Iterator[FaultyServer]:
-    """A running server. `cards`: its list of models, a status that it refuses the list with, or bytes."""
+    """A running server. `cards`: its list of models, a status that it refuses the list with, bytes, or what answers."""
     server = FaultyServer(answers or (says(),), list(cards) if isinstance(cards, tuple) else cards)
     with loopback_server.serving(server):
         yield server

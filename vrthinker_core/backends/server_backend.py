@@ -16,6 +16,7 @@ TOLD = (
     "This judge was not trained for the task: it is told the protocol's rules in words. "
     "If it was, put ?protocol=paired or ?protocol=concat behind its name."
 )
+OWN_TEMPERATURE = "The server takes no temperature: it samples with its own, whatever the settings say."
 
 
 class ServerBackend:
@@ -23,7 +24,7 @@ class ServerBackend:
 
     def __init__(self, server: Server, name: str, notes: tuple[str, ...] = ()) -> None:
         self.server, self.name = server, name
-        self.notes = (*notes, *(() if server.model.protocols else (TOLD,)))
+        self._notes = (*notes, *(() if server.model.protocols else (TOLD,)))
         self.protocols = server.model.protocols
         self.follows_instructions = not server.model.forced_redirects
 
@@ -37,6 +38,11 @@ class ServerBackend:
         model = find_model(address, secret, patience)
         notes = (NANO_SPEAKS,) if model.built_in else ()
         return cls(Server(address, model, secret, patience), name or model_title(model.id), notes)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See `JudgeDescription`; one more once the server has refused to be told a temperature."""
+        return (*self._notes, *(() if "temperature" in self.server.form.features else (OWN_TEMPERATURE,)))
 
     @property
     def host(self) -> str:

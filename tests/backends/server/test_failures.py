@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,24 @@ def hang(handler: Handler) -> None:
     handler.wait_until_closed()
 
 
+def drip(handler: Handler) -> None:
+    handler.keep_alive()
+
+
+def drip_a_list(handler: Handler) -> None:
+    handler.begin_stream()
+    drip(handler)
+
+
+def go_on_and_on(handler: Handler) -> None:
+    while True:
+        handler.send_event(delta("and on " * 1000))
+
+
+def too_long_after_all(handler: Handler) -> None:
+    handler.send_event(b'{"error": {"message": "The prompt exceeds the maximum model length.", "code": 400}}')
+
+
 def nothing(handler: Handler) -> None:
     pass
 
@@ -43,6 +62,7 @@ ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "a wrong key": (refuses(401, "Incorrect API key"), BackendRefused, "VRTHINKER_API_KEY"),
     "a body too large": (refuses(413, "Payload Too Large"), BackendRefused, "memory window"),
     "no quota": (refuses(429, "You exceeded your current quota", code="insufficient_quota"), BackendRefused, "quota"),
+    "a limit of a quota a minute": (refuses(429, "See aka.ms/oai/quotaincrease"), ServerUnavailable, "too many requests"),
     "too many requests": (refuses(429, "slow down"), ServerUnavailable, "too many requests.*asked 3 times"),
     "a server error": (refuses(503, "oh"), ServerUnavailable, "503.*asked 3 times"),
     "silence": (says_then("", hang), ServerUnavailable, "silent"),
@@ -53,6 +73,9 @@ ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "an error in the stream": (sends(STREAMED), ServerUnavailable, "engine died"),
     "a cut after some tokens": (says_then("<Think>Well", nothing), BackendFailed, "broke off"),
     "silence after some tokens": (says_then("<Think>Well", hang), BackendFailed, "silent"),
+    "a drip after some tokens": (says_then("<Think>Well", drip), BackendFailed, "silent"),
+    "a refusal after some tokens": (says_then("<Think>Well", too_long_after_all), ContextFull, "maximum model length"),
+    "a reply without end": (says_then("<Think>Well", go_on_and_on), BackendRefused, "does not end"),
     "a tool parser": (says("", delta(tool_calls=[{"index": 0, "function": {"name": "f"}}])), BackendRefused, "--tool-call-parser"),
     "a dropped tag": (says('{"name": "select_frames"}</tool_call>'), BackendRefused, "--tool-call-parser"),
     "a content filter": (says("Well", finish="content_filter"), BackendRefused, "content filter"),
@@ -106,6 +129,18 @@ def test_retry_after_is_honoured() -> None:
     error, requests = failure_of(refuses(429, headers={"Retry-After": "3600"}))
     assert isinstance(error, ServerUnavailable)
     assert requests == 1
+
+
+def test_the_deadline_is_kept_whatever_arrives_and_the_tries_are_counted() -> None:
+    quick = replace(QUICK, silence=60, deadline=0.5)
+    for answer in (says_then("", drip), says_then("", hang)):
+        with serving(answer) as server:
+            conversation = open_judge(server, patience=quick).open_conversation()
+            with pytest.raises(ServerUnavailable, match=r"silent.*compare again\.$"):  # asked once, so no number is told
+                ask(conversation, opening())
+            conversation.close()
+    with serving(cards=drip_a_list) as server, pytest.raises(ServerUnavailable, match="silent"):
+        open_judge(server, patience=quick)
 
 
 def test_a_server_that_is_not_there_is_unavailable() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.backends.server.support import GENERAL, NANO, VLLM, ask, next_turn, open_judge, opening, parts, shown
 from tests.support.faulty_server import ANSWER, Handler, delta, refuses, says, serving, usage
-from vrthinker_core import Finished, Settings, VideoPair, judge, judge_many
+from vrthinker_core import Finished, Settings, Started, VideoPair, judge, judge_many
 from vrthinker_core.backends import NANO as BUILT_IN
 from vrthinker_core.backends.base import GenerationRequest
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -153,6 +153,43 @@ def completion_of(*tokens: dict[str, Any]) -> Completion:
         completion = ask(conversation, opening())[1]
         conversation.close()
     return completion
+
+
+def test_incomplete_counts_cost_no_reply() -> None:
+    broken = [{"choices": []}, {"usage": None}, {"usage": {}}, {"usage": {"prompt_tokens": None, "completion_tokens": 3}}]
+    nothing_more = {"choices": [{"index": 0, "delta": None, "finish_reason": None}]}
+    events = [{**delta(), "choices": [], **more} for more in broken]
+    with serving(says(ANSWER, {**delta(), **nothing_more}, *events)) as server:
+        conversation = open_judge(server).open_conversation()
+        _, completion = ask(conversation, opening())
+        conversation.close()
+    assert completion.text == ANSWER
+    assert completion.prompt_tokens == 100
+
+
+def test_a_reply_that_has_too_little_room_is_asked_for_in_the_room_there_is() -> None:
+    said = (
+        "This model's maximum context length is 4096 tokens. However, you requested 5048 tokens (3000 in the messages, "
+        "2048 in the completion). Please reduce the length of the messages or completion."
+    )
+    with serving(refuses(400, said), says()) as server:
+        conversation = open_judge(server).open_conversation()
+        _, completion = ask(conversation, opening(), Sampling(max_new_tokens=2048))
+        conversation.close()
+        assert [body["max_tokens"] for body in server.bodies] == [2048, 1096]
+    assert completion.text == ANSWER
+
+
+def test_a_run_says_that_its_server_takes_no_temperature(pair: VideoPair) -> None:
+    refusal = "Unsupported value: 'temperature' does not support 0 with this model."
+    with serving(refuses(400, refusal), says()) as server:
+        backend = open_judge(server)
+        ends = [list(judge(pair, backend, Settings())) for _ in range(2)]
+    for first, *_, last in ends:
+        assert isinstance(first, Started)
+        assert isinstance(last, Finished)
+        told = [*first.notes, *last.notes]
+        assert sum("temperature" in note for note in told) == 1, told
 
 
 def test_the_probability_of_each_label_stands_at_its_digit() -> None:

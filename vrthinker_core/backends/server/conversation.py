@@ -1,5 +1,6 @@
 """ServerConversation: one conversation with a served judge. Its requests run in a thread of its own: Stop ends them at once."""
 
+import asyncio
 import queue
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -10,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import openai
-import stamina
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.server.failures import (
@@ -21,6 +21,7 @@ from vrthinker_core.backends.server.failures import (
     ending,
     failure_of,
     may_be_mended,
+    tokens_left,
     unavailable,
 )
 from vrthinker_core.backends.server.loop_thread import LoopThread
@@ -77,7 +78,7 @@ class ServerConversation:
             self._thread, self._client = LoopThread("judge on a server"), self._server.client()
         chosen = request.sampling.redirect
         redirect = chosen and self._server.model.forced_redirects.get(chosen, chosen)
-        builder = ReplyBuilder(redirect if "continue" in self._server.form.features else None)
+        builder = ReplyBuilder(redirect if "continue" in self._server.form.features else None, request.sampling.max_new_tokens)
         return PendingReply(self._thread.submit(self._generate(request, builder, put)), builder)
 
     def close(self) -> None:
@@ -97,6 +98,8 @@ class ServerConversation:
             failure = failure_of(error, self._server.secret)
             if isinstance(failure, Passing):  # after the first token
                 failure = BackendFailed(str(failure))
+            elif isinstance(failure, RequestRefusal):
+                failure = ending(failure, self._server.secret, "")
             put(failure)
             return
         if builder.prompt_tokens:
@@ -128,20 +131,22 @@ class ServerConversation:
         while True:
             body = form.body(messages, sampling, self._pictures, prefix)
             try:
-                first, stream = await self._first_chunk(body)
+                first, stream = await self._server.patience.ask(partial(self._send, body), self._server.secret)
                 break
             except Passing as passing:
-                raise unavailable(passing, self._server.patience.tries) from None
+                raise unavailable(passing) from None
             except RequestRefusal as refusal:
                 tried += 1
-                if not (omits_pictures(body) and may_be_mended(refusal)):  # else it may have forgotten a picture
+                if 0 < (left := tokens_left(refusal)) < sampling.max_new_tokens:
+                    sampling = replace(sampling, max_new_tokens=left)
+                elif not (omits_pictures(body) and may_be_mended(refusal)):  # else it may have forgotten a picture
                     form = await self._smaller(form, refusal, tried)
             self._pictures.sent.clear()
         self._server.form = form
         self._pictures.sent |= ids_in(body)
         try:
             yield first
-            async for chunk in stream:
+            async for chunk in _in_time(stream, self._server.patience.silence):
                 yield chunk
         finally:
             await stream.close()
@@ -156,25 +161,8 @@ class ServerConversation:
         models = await list_models_sentence(self._client, form.model) if refusal.status == 404 else ""
         raise ending(refusal, self._server.secret, models) from None
 
-    async def _first_chunk(self, body: dict[str, Any]) -> tuple[Any, "openai.AsyncStream[Any]"]:
-        """Send a request and wait for the first token of its reply; tried again, with back-off, while that may help."""
-        patience = self._server.patience
-        async for attempt in stamina.retry_context(
-            patience.wait_before,
-            attempts=patience.tries,
-            timeout=patience.deadline,
-            wait_initial=patience.first_wait,
-            wait_max=patience.longest_wait,
-            wait_jitter=patience.first_wait,
-        ):
-            with attempt:
-                try:
-                    return await self._send(body)
-                except Exception as error:  # noqa: BLE001 - see `failure_of`
-                    raise failure_of(error, self._server.secret) from None
-        raise AssertionError("the last attempt returns or raises")
-
     async def _send(self, body: dict[str, Any]) -> tuple[Any, "openai.AsyncStream[Any]"]:
+        """Send a request and wait for the first token of its reply."""
         assert self._client is not None
         stream = await self._client.chat.completions.create(**body)
         try:
@@ -186,6 +174,21 @@ class ServerConversation:
             raise
         await stream.close()
         raise BackendFailed(GARBAGE)
+
+
+async def _in_time(stream: "openai.AsyncStream[Any]", silence: float) -> AsyncGenerator[Any, None]:
+    """The chunks of a reply. Raises TimeoutError where no token comes for `silence` seconds, whatever else keeps coming."""
+    loop, chunks = asyncio.get_running_loop(), aiter(stream)
+    heard = loop.time()
+    while True:
+        try:
+            async with asyncio.timeout_at(heard + silence):
+                chunk = await anext(chunks)
+        except StopAsyncIteration:
+            return
+        if holds_token(chunk):
+            heard = loop.time()
+        yield chunk
 
 
 class PendingReply:

@@ -26,12 +26,15 @@ BROKEN_OFF = "The server's answer broke off in the middle."
 GARBAGE = (
     "The server answers with something that is no chat completion. Check that the address is an OpenAI-compatible one, with /v1."
 )
+ENDLESS = "The server writes far more than it was asked for and does not end. Choose another judge, or another server."
 FILTERED = "The server's content filter stopped the reply, so this pair cannot be judged there. Choose another judge."
 
 _CONTEXT = re.compile(r"context[ _]length|context window|maximum model length|input is too long|too many tokens", re.IGNORECASE)
 _PICTURES = re.compile(
     r"at most (\d+) (image|video)|too many (image|video|picture)s?|limit.mm.per.prompt|(\d+) images?.{0,40}exceed", re.I
 )
+_LENGTH = re.compile(r"maximum (?:context|model) length is (\d+)", re.IGNORECASE)
+_PROMPT = re.compile(r"(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)", re.IGNORECASE)
 _MODEL = re.compile(r"\bmodel\b", re.IGNORECASE)
 
 
@@ -41,6 +44,7 @@ class Passing(Exception):
     def __init__(self, sentence: str, wait: float | None = None, *, answered: bool = False) -> None:
         super().__init__(sentence)
         self.wait, self.answered = wait, answered
+        self.tries = 1  # How often the server had been asked by then
 
 
 class RequestRefusal(Exception):
@@ -91,7 +95,7 @@ def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
     status, message = error.status_code, secret.quoted(_message(error))
     if status in (401, 403):
         return BackendRefused(_key_sentence(secret))
-    if status == 429 and "quota" in f"{error.code} {message}":
+    if status == 429 and error.code == "insufficient_quota":  # what limits a rate speaks of quotas, too
         return BackendRefused(f"The account of the key has no quota left. The server says: {message}.")
     if status in (408, 409, 425, 429) or (status >= 500 and "cache miss" not in message.lower()):
         busy = "has too many requests" if status == 429 else f"failed with status {status}"
@@ -136,9 +140,18 @@ def _key_sentence(secret: Secret) -> str:
     return f"The server does not accept the key in {name}." if secret.value else f"The server wants a key: put it into {name}."
 
 
-def unavailable(passing: Passing, tries: int) -> ServerUnavailable:
+def unavailable(passing: Passing) -> ServerUnavailable:
     """The end after the last try."""
-    return ServerUnavailable(f"{passing}" + (f" It was asked {tries} times." if tries > 1 else ""))
+    return ServerUnavailable(f"{passing}" + (f" It was asked {passing.tries} times." if passing.tries > 1 else ""))
+
+
+def tokens_left(refusal: RequestRefusal) -> int:
+    """How long a reply there is room for behind the prompt, where that is what the server refuses; 0 where it is not.
+
+    An earlier vLLM refuses a request whose longest reply does not fit; a later one, as other servers, writes what fits.
+    """
+    length, prompt = _LENGTH.search(str(refusal)), _PROMPT.search(str(refusal))
+    return max(0, int(length[1]) - int(prompt[1])) if length and prompt else 0
 
 
 def may_be_mended(refusal: RequestRefusal) -> bool:

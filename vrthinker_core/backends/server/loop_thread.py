@@ -5,7 +5,9 @@ import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 CLOSING_SECONDS = 5  # What open connections get to be closed
 
@@ -18,7 +20,7 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, coroutine: Coroutine[Any, Any, None]) -> "Future[None]":
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         """Run it in the loop. Cancelling the future cancels what it waits for."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 

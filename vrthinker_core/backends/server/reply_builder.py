@@ -5,19 +5,21 @@ import re
 import time
 from typing import Any, Literal
 
-from vrthinker_core.backends.server.failures import FILTERED, TOOL_PARSER
+from vrthinker_core.backends.server.failures import ENDLESS, FILTERED, TOOL_PARSER
 from vrthinker_core.backends.server.label_tokens import TokenChoice, has_digit, label_tokens
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.types.messages import Completion
 
 CALL_END = "</tool_call>"
+TOKEN_CHARACTERS = 64  # On average a token of a reply is shorter than that, in every vocabulary
 _UNASKED_CALL = re.compile(r"_tool_call_\d+$")  # Ids of calls that `transformers serve` gives
 
 
 class ReplyBuilder:
     """One reply so far. With `redirect` (a, b), `a` is never given out: see `redirected`."""
 
-    def __init__(self, redirect: tuple[str, str] | None) -> None:
+    def __init__(self, redirect: tuple[str, str] | None, max_new_tokens: int) -> None:
+        self._characters_left = TOKEN_CHARACTERS * max_new_tokens
         self.redirected = False  # `b` stands in the place of `a`, and the reply must go on behind it
         self.finish_reason = ""  # "" until the server has said that the reply is whole
         self.prompt_tokens: int | None = None
@@ -42,15 +44,14 @@ class ReplyBuilder:
         return self._new_tokens or 0
 
     def add(self, chunk: Any) -> str:
-        """Take a chunk; gives the text that may be shown now. Raises BackendRefused where the server keeps a part of the reply."""
+        """Take a chunk; gives the text that may be shown now.
+
+        Raises BackendRefused where the server keeps a part of the reply, or writes far more than it was asked for.
+        """
         self._count(getattr(chunk, "usage", None))
         for choice in getattr(chunk, "choices", None) or ():
-            delta = choice.delta
             self._note_choices(getattr(choice, "logprobs", None))
-            self._reasoning.append(_reasoning_of(delta))
-            self._text += delta.content or ""
-            for call in getattr(delta, "tool_calls", None) or ():
-                self._text = _with_call(self._text, call)
+            self._take(choice.delta)
             if choice.finish_reason == "tool_calls" and not self._text.endswith(CALL_END):
                 raise BackendRefused(TOOL_PARSER)
             self.finish_reason = choice.finish_reason or self.finish_reason
@@ -88,19 +89,31 @@ class ReplyBuilder:
             label_tokens=label_tokens(text, self._choices),
         )
 
+    def _take(self, delta: Any) -> None:
+        content, reasoning = getattr(delta, "content", None) or "", _reasoning_of(delta)
+        self._reasoning.append(reasoning)
+        self._text += content
+        self._characters_left -= len(content) + len(reasoning)
+        if self._characters_left < 0:
+            raise BackendRefused(ENDLESS)
+        for call in getattr(delta, "tool_calls", None) or ():
+            self._text = _with_call(self._text, call)
+
     def _count(self, usage: Any) -> None:
         """Take over the server's counts: each is of the whole request so far, never added up.
 
         Behind a redirect the prompt holds the reply so far, whose tokens are those by which it is longer than the first prompt.
         """
-        if usage is None:
+        counts = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
+        if not all(isinstance(count, int) for count in counts):
             return
         first = self._first_prompt if self._first_prompt is not None else usage.prompt_tokens
         self._new_tokens = usage.completion_tokens + (usage.prompt_tokens - first)
         self.prompt_tokens = first
         details = getattr(usage, "prompt_tokens_details", None)
-        if details is not None and details.cached_tokens is not None and self._reused_tokens is None:
-            self._reused_tokens = min(details.cached_tokens, first)
+        cached = getattr(details, "cached_tokens", None)
+        if isinstance(cached, int) and self._reused_tokens is None:
+            self._reused_tokens = min(cached, first)
 
     def _note_choices(self, logprobs: Any) -> None:
         for token in getattr(logprobs, "content", None) or ():
@@ -145,6 +158,9 @@ def _reasoning_of(delta: Any) -> str:
 def holds_token(chunk: Any) -> bool:
     """Something of the reply has arrived: from here on a failure is no longer one of the request."""
     return any(
-        choice.finish_reason or choice.delta.content or _reasoning_of(choice.delta) or getattr(choice.delta, "tool_calls", None)
+        choice.finish_reason
+        or getattr(choice.delta, "content", None)
+        or _reasoning_of(choice.delta)
+        or getattr(choice.delta, "tool_calls", None)
         for choice in getattr(chunk, "choices", None) or ()
     )

@@ -1,9 +1,10 @@
 """What is known of a served model before it is asked: its card in the server's list, its protocol, its context."""
 
+import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import openai
 import stamina
@@ -13,12 +14,16 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.server.address import ServerAddress, model_title
 from vrthinker_core.backends.server.failures import GARBAGE, Passing, RequestRefusal, Secret, ending, failure_of, unavailable
+from vrthinker_core.backends.server.loop_thread import LoopThread
 from vrthinker_core.backends.server.request_body import BY_ENGINE, EVERYWHERE, RequestForm
 from vrthinker_core.dialects.factory import redirects
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.types import ProtocolName
 
+T = TypeVar("T")
+
 LISTED = 8  # Models that a sentence names
+LIST_TRIES = 3  # Times at most that a server is asked for its list of models
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +31,9 @@ class Patience:
     """How long a server is waited for; all times in seconds."""
 
     connect: float = 10.0
-    silence: float = 300.0  # Between two pieces of an answer, and before the first one: many pictures wait in the server's queue
+    silence: float = 300.0  # Between two tokens, and while nothing at all arrives: many pictures wait in the server's queue
     tries: int = 6
-    deadline: float = 420.0  # For all tries of one request together, up to its first token
+    deadline: float = 420.0  # For all tries of one request together, up to its first token, whatever else arrives
     first_wait: float = 0.5  # Before the second try; doubled each time, and as much again by chance
     longest_wait: float = 20.0
 
@@ -39,6 +44,32 @@ class Patience:
         if error.wait is None:
             return True
         return error.wait if error.wait < self.deadline else False
+
+    async def ask(self, send: Callable[[], Awaitable[T]], secret: Secret, most: int | None = None) -> T:
+        """What `send` gives. It is sent again, `most` times in all, with back-off, while that may help.
+
+        Raises what `failure_of` makes of the last error.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.deadline
+        async for attempt in stamina.retry_context(
+            self.wait_before,
+            attempts=min(self.tries, most or self.tries),
+            timeout=self.deadline,
+            wait_initial=self.first_wait,
+            wait_max=self.longest_wait,
+            wait_jitter=self.first_wait,
+        ):
+            with attempt:
+                try:
+                    async with asyncio.timeout_at(max(deadline, loop.time() + self.first_wait)):  # the last wait may outlast it
+                        return await send()
+                except Exception as error:  # noqa: BLE001 - see `failure_of`
+                    failure = failure_of(error, secret)
+                    if isinstance(failure, Passing):
+                        failure.tries = attempt.num
+                    raise failure from None
+        raise AssertionError("the last attempt returns or raises")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +158,23 @@ def _built_in(model: ServedModel) -> ServedModel:
 
 def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> list[dict[str, Any]]:
     """The server's list of models; empty where it has no such list."""
-    with openai.OpenAI(**client_options(address, secret, patience)) as client:
-        try:
-            for attempt in stamina.retry_context(patience.wait_before, attempts=min(3, patience.tries), timeout=patience.deadline):
-                with attempt:
-                    try:
-                        return _read_cards(client.models.with_raw_response.list().http_response.json())
-                    except Exception as error:  # noqa: BLE001 - see `failure_of`
-                        raise failure_of(error, secret) from None
-        except Passing as passing:
-            if passing.answered and address.model:
-                return []  # `transformers serve` fails here where nothing was ever downloaded
-            raise unavailable(passing, min(3, patience.tries)) from None
-        except RequestRefusal as refusal:
-            if refusal.status == 404 and address.model:
-                return []
-            raise ending(refusal, secret, "") from None
-    raise AssertionError("the last attempt returns or raises")
+    thread, client = LoopThread("list of models"), openai.AsyncOpenAI(**client_options(address, secret, patience))
+    try:
+        return thread.submit(patience.ask(lambda: _list_models(client), secret, LIST_TRIES)).result()
+    except Passing as passing:
+        if passing.answered and address.model:
+            return []  # `transformers serve` fails here where nothing was ever downloaded
+        raise unavailable(passing) from None
+    except RequestRefusal as refusal:
+        if refusal.status == 404 and address.model:
+            return []
+        raise ending(refusal, secret, "") from None
+    finally:
+        thread.close(client.close())
+
+
+async def _list_models(client: openai.AsyncOpenAI) -> list[dict[str, Any]]:
+    return _read_cards((await client.models.with_raw_response.list()).http_response.json())
 
 
 def _read_cards(answer: Any) -> list[dict[str, Any]]:
@@ -163,7 +194,7 @@ async def list_models_sentence(client: openai.AsyncOpenAI | None, wanted: str) -
     """That the server does not have the model that is wanted, and which ones it has; "" where it does not tell."""
     try:
         assert client is not None
-        cards = _read_cards((await client.models.with_raw_response.list()).http_response.json())
+        cards = await _list_models(client)
     except Exception:  # noqa: BLE001 - whatever goes wrong here, there is a sentence without the list
         return f"The server has no model {model_title(wanted)!r}. Check its name."
     return f"The server has no model {model_title(wanted)!r}. " + (_choose([str(card["id"]) for card in cards]) if cards else "")

@@ -14,6 +14,7 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import display_na
 from vrthinker_core.backends.server.address import display_name as server_name
 from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.judge import judge, judge_branch
+from vrthinker_core.traces import NOT_SAVED
 from vrthinker_core.types.events import Finished, JudgeEvent, RunEvent, Swapped
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.background_run import RunJob
@@ -90,7 +91,9 @@ class JudgeLoader:
 
 
 def _without_paths_in(event: RunEvent) -> RunEvent:
-    return replace(event, notes=(TRACE_NOT_KEPT,)) if isinstance(event, Finished) and event.notes else event
+    if not isinstance(event, Finished):
+        return event
+    return replace(event, notes=tuple(TRACE_NOT_KEPT if note.startswith(NOT_SAVED) else note for note in event.notes))
 
 
 def judge_openers(chosen: Sequence[str]) -> dict[str, OpenJudge]:
