@@ -20,7 +20,7 @@ from tests.evaluation.support.scripted_runs import (
     write_table,
 )
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BackendRefused, BadInput, ServerUnavailable
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.evaluation.estimate import estimate, take_sample
 from vrthinker_core.evaluation.job import EvaluationJob
@@ -82,7 +82,8 @@ def test_a_broken_row_and_one_left_out_have_their_results_and_are_not_judged(tmp
 
 
 def test_what_may_pass_is_judged_again_and_what_lasts_is_not(tmp_path: Path) -> None:
-    run(PAIRS[:3], failing("BackendFailed"), tmp_path)
+    run(PAIRS[:2], failing("BackendFailed"), tmp_path)
+    run(PAIRS[2:3], failing("ServerUnavailable"), tmp_path)
     run(PAIRS[3:], failing("BackendRefused"), tmp_path)
     assert [result.pair for result in run(PAIRS, made_results, tmp_path)] == PAIRS[:3]
     assert [result.judged for result in final_results(tmp_path / RESULTS)] == [True] * 3 + [False] * 3
@@ -204,6 +205,16 @@ def test_threads_and_batch_give_the_same_results_in_both_orders(tmp_path: Path) 
         found.append(sorted((replace(result, seconds=0.0) for result in engine(pairs)), key=lambda result: result.pair.row))
     assert found[0] == found[1]
     assert all(result.order for result in found[0])
+
+
+def test_a_second_order_that_failed_is_told_and_judged_again_where_it_may_pass(tmp_path: Path) -> None:
+    pairs = read_dataset("csv", write_table(tmp_path, 2))
+    (tmp_path / TRACES).mkdir()
+    replies = iter([answer(""), ServerUnavailable("The server is gone."), answer(""), BackendRefused("It will not.")])
+    backend = ScriptedBackend(lambda _: next(replies))
+    gone, refused = judge_locally(pairs, backend, Settings(swap="on"), tmp_path, 1)
+    assert (gone.judged, gone.may_pass, gone.error) == (False, True, "In the second order: The server is gone.")
+    assert (refused.judged, refused.order, refused.error) == (True, None, "In the second order: It will not.")
 
 
 def test_so_many_pairs_are_in_hand_and_pairs_are_taken_as_they_are_needed(tmp_path: Path) -> None:

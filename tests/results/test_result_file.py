@@ -71,6 +71,7 @@ def test_what_is_no_result_is_named_with_its_line(tmp_path: Path, line: bytes) -
     ("fault", "again"),
     [
         ("BackendFailed", True),
+        ("ServerUnavailable", True),
         ("DecoderDied", True),
         ("ConnectionResetError", True),
         ("BackendRefused", False),

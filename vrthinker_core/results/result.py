@@ -54,7 +54,7 @@ class PairResult:
     @property
     def may_pass(self) -> bool:
         """It failed in a way that may not come again: the judge or its server stopped, a process died. It is judged once more."""
-        if self.stop is StopReason.CANCELLED:
+        if self.stop is StopReason.CANCELLED or self.fault == errors.ServerUnavailable.__name__:
             return True
         kind = getattr(errors, self.fault, None)
         if kind is None:

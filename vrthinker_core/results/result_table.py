@@ -35,8 +35,8 @@ def write_table(results: Iterable[PairResult], path: Path) -> None:
     rows = [table_row(result) for result in results]
     schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in columns.items()])
     arrays = {name: [row[name] for row in rows] for name in columns}
-    with atomic_path(path) as part:
-        parquet.write_table(pyarrow.table(arrays, schema=schema), part)
+    with atomic_path(path) as part, part.open("wb") as file:  # pyarrow itself opens no name that is not UTF-8
+        parquet.write_table(pyarrow.table(arrays, schema=schema), file)
 
 
 def table_row(result: PairResult) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def test_a_folder_of_generators_is_read(tmp_path: Path) -> None:
 
 
 def test_what_a_folder_lacks_is_named_and_the_rest_is_ranked(tmp_path: Path) -> None:
-    prompts = PROMPTS + "dog,A dog runs.\ncat,Another cat.\n,Nothing.\n"
+    prompts = PROMPTS + "dog,A dog runs.\ncat,Another cat.\n,Nothing.\nowl,A white owl, at night.\n"
     folder = write_folder(
         tmp_path, "a/ball.mp4", "a/cat.mp4", "a/cat.webm", "a/owl.mp4", "b/ball.mp4", "notes/readme.txt", prompts=prompts
     )
@@ -52,6 +52,7 @@ def test_what_a_folder_lacks_is_named_and_the_rest_is_ranked(tmp_path: Path) -> 
         "The folder notes holds no video, so it is no generator.",
         "Row 4 of prompts.csv names cat again: it is left out.",
         "Row 5 of prompts.csv has an empty field: it is left out.",
+        "Row 6 of prompts.csv is left out: The row has 3 fields and the header 2: put a text that holds , in quotation marks.",
         "a/cat.webm is a second video of a for cat: it is left out.",
         "b has no video for cat: those pairs are left out.",
         "prompts.csv has no prompt for owl: those videos are left out.",
@@ -68,25 +69,41 @@ def test_a_csv_is_read_and_its_rows_may_stand_in_any_order(tmp_path: Path) -> No
 
 
 def test_broken_rows_are_named_and_the_rest_is_ranked(tmp_path: Path) -> None:
-    rows = ("a,One.,a1.mp4", "b,One.,b1.mp4", "b,One.,b2.mp4", "a,Two.,gone.mp4", "b,Two.,https://example.org/x.mp4", ",Two.,c.mp4")
+    rows = ("a,One.,a1.mp4", "b,One.,b1.mp4", "b,One.,b2.mp4", "a,Two.,gone.mp4", "b,Two.,https://example.org/x.mp4", ",Two.,c.mp4",
+            "a,A ball, then a cat.,a3.mp4", f"b,Three.,{'gone' * 100}.mp4")  # fmt: skip
     table = read_videos(write_csv(tmp_path, *rows))
     assert set(table.prompts) == {"One."}
     assert set(table.left_out) == {
         "Row 3 is a second video of b for One.: it is left out.",
-        "Row 4: there is no file gone.mp4.",
+        "Row 4: There is no file gone.mp4.",
         "Row 5: https://example.org/x.mp4 is a web address: download it, and name the file.",
-        "Row 6: the field generator is empty.",
+        "Row 6: The field generator is empty.",
+        "Row 7: The row has 4 fields and the header 3: put a text that holds , in quotation marks.",
+        f"Row 8: {'gone' * 15}…{('gone' * 100 + '.mp4')[-59:]} cannot be a file: File name too long.",
     }
+
+
+def test_a_name_that_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, "a/ball.mp4", "b/ball.mp4", "gen\udce9/ball.mp4")
+    table = read_videos(folder)
+    assert table.generators == ("a", "b")
+    assert table.left_out[0] == "gen?/ball.mp4 has a name that is not UTF-8: it is left out. Rename it."
+
+
+def test_a_table_of_another_program_is_read(tmp_path: Path) -> None:
+    table = write_csv(tmp_path, "a,One.,a1.mp4", "b,One.,b1.mp4", header="Generator,Prompt,Video")
+    table.write_bytes(table.read_text("utf-8").replace(",", ";").encode("utf-16"))
+    assert read_videos(table).generators == ("a", "b")
 
 
 @pytest.mark.parametrize(
     ("rows", "header", "sentence"),
     [
         (["a,One.,a1.mp4", "a,Two.,a2.mp4"], "generator,prompt,video", "at least two generators, and there is only a"),
-        (["a,One.,gone.mp4"], "generator,prompt,video", "there is none. Row 1: there is no file gone.mp4"),
+        (["a,One.,gone.mp4"], "generator,prompt,video", "there is none. Row 1: There is no file gone.mp4"),
         (["a,One.,a1.mp4", "b,Two.,b1.mp4"], "generator,prompt,video", "No two generators have a video for the same prompt"),
-        (["a,One.,a1.mp4"], "model,prompt,video", "has no column generator. It needs the columns generator, prompt, video"),
-        ([], "", "has no column generator"),
+        (["a,One.,a1.mp4"], "model,prompt,video", "has no column generator. It needs generator, prompt, video"),
+        ([], "", "videos.csv is empty"),
     ],
 )
 def test_a_csv_without_a_pair_is_refused_in_a_sentence(rows: list[str], header: str, sentence: str, tmp_path: Path) -> None:
@@ -103,5 +120,5 @@ def test_a_folder_without_prompts_and_a_path_that_is_not_there_are_refused(tmp_p
         with pytest.raises(BadInput, match=sentence):
             read_videos(path)
     (tmp_path / "table.csv").write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(BadInput, match="Cannot read"):
+    with pytest.raises(BadInput, match=r"table\.csv has no column generator"):
         read_videos(tmp_path / "table.csv")

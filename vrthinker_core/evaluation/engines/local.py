@@ -68,9 +68,12 @@ def is_last(event: JudgeEvent, settings: Settings) -> bool:
 
 
 def _result(pair: EvaluationPair, trace: Trace) -> PairResult:
-    """The result of a run. One whose second order was cancelled counts as cancelled, so that it is judged in both."""
-    result, second = result_of(pair, trace, trace_file(pair)), trace.swapped and trace.swapped.finished
-    return replace(result, stop=StopReason.CANCELLED) if second and second.stop is StopReason.CANCELLED else result
+    """The result of a run. One whose second order may come another time ends as that did, so that it is judged in both."""
+    result, second = result_of(pair, trace, trace_file(pair)), trace.swapped.finished if trace.swapped else None
+    if second is None or not (second.fault or second.stop is StopReason.CANCELLED):
+        return result
+    ended = replace(result, stop=second.stop, error=f"In the second order: {second.error}", fault=second.fault)
+    return ended if ended.may_pass else replace(result, error=ended.error)
 
 
 def _judge_batch(

@@ -5,13 +5,14 @@ A folder holds one subfolder for each generator, with videos of equal names for 
 `generator, prompt, video`, with paths relative to its own folder.
 """
 
-import csv
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.results.datasets.layout import TableRow, existing_file
+from vrthinker_core.results.datasets.table_file import read_table
 from vrthinker_core.text import encodable
 
 PROMPTS = "prompts.csv"  # In a folder of generators
@@ -44,20 +45,6 @@ def read_videos(path: Path) -> VideoTable:
     raise BadInput(f"There is no folder or CSV {encodable(str(path))} to rank.")
 
 
-def read_rows(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
-    """The rows of a CSV, with its values stripped. Raises BadInput for a file that cannot be read or lacks one of `columns`."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            rows = [{column: (row.get(column) or "").strip() for column in columns} for row in reader]
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"Cannot read {encodable(str(path))}: {error}.") from None
-    if missing:
-        raise BadInput(f"{encodable(path.name)} has no column {missing[0]}. It needs the columns {', '.join(columns)}.")
-    return rows
-
-
 class _Collector:
     """Takes the videos one by one, and keeps a sentence about each that cannot be used."""
 
@@ -68,7 +55,9 @@ class _Collector:
 
     def add(self, generator: str, name: str, path: Path, where: str) -> None:
         """Take a video; `where` says where it was named."""
-        if (generator, name) in self.videos:
+        if encodable(f"{generator}{path}") != f"{generator}{path}":
+            self.left_out.append(f"{where} has a name that is not UTF-8: it is left out. Rename it.")
+        elif (generator, name) in self.videos:
             self.left_out.append(f"{where} is a second video of {generator} for {_short(name)}: it is left out.")
         else:
             self.videos[generator, name] = str(path)
@@ -99,7 +88,7 @@ def _read_folder(folder: Path) -> VideoTable:
     found = _Collector()
     found.prompts = _read_prompts(folder / PROMPTS, found.left_out)
     unknown: set[str] = set()
-    for generator in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
+    for generator in [path for path in _listed(folder) if path.is_dir() and not path.name.startswith(".")]:
         videos = _videos_in(generator)
         if not videos:
             found.left_out.append(f"The folder {generator.name} holds no video, so it is no generator.")
@@ -116,43 +105,62 @@ def _read_folder(folder: Path) -> VideoTable:
 
 
 def _videos_in(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file())
+    return [path for path in _listed(folder) if path.suffix.lower() in VIDEO_SUFFIXES and path.is_file()]
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What a folder holds, sorted. Raises BadInput."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise BadInput(f"Cannot read {encodable(str(folder))}: {error.strerror or error}.") from None
 
 
 def _read_prompts(path: Path, left_out: list[str]) -> dict[str, str]:
     """Prompt by the name of its videos."""
     prompts: dict[str, str] = {}
-    for number, row in enumerate(read_rows(path, PROMPT_COLUMNS), start=1):
-        video = Path(row["video"])
-        name = video.stem if video.suffix.lower() in VIDEO_SUFFIXES else row["video"]
-        if not name or not row["prompt"]:
-            left_out.append(f"Row {number} of {path.name} has an empty field: it is left out.")
+    for row in read_table(path, PROMPT_COLUMNS):
+        named, prompt = _values(row, PROMPT_COLUMNS)
+        name = Path(named).stem if Path(named).suffix.lower() in VIDEO_SUFFIXES else named
+        where = f"Row {row.number} of {path.name}"
+        if row.fault:
+            left_out.append(f"{where} is left out: {row.fault}")
+        elif not name or not prompt:
+            left_out.append(f"{where} has an empty field: it is left out.")
         elif name in prompts:
-            left_out.append(f"Row {number} of {path.name} names {name} again: it is left out.")
+            left_out.append(f"{where} names {name} again: it is left out.")
         else:
-            prompts[name] = row["prompt"]
+            prompts[name] = prompt
     return prompts
 
 
 def _read_csv(path: Path) -> VideoTable:
     found = _Collector()
-    rows = enumerate(read_rows(path, COLUMNS), start=1)
-    for number, row in sorted(rows, key=lambda each: (each[1]["generator"], each[1]["prompt"], each[1]["video"])):
-        if fault := _row_fault(row, path.parent):
-            found.left_out.append(f"Row {number}: {fault}")
-            continue
-        found.prompts[row["prompt"]] = row["prompt"]
-        found.add(row["generator"], row["prompt"], path.parent / row["video"], f"Row {number}")
+    for row in sorted(read_table(path, COLUMNS), key=lambda each: _values(each, COLUMNS)):
+        generator, prompt, _ = _values(row, COLUMNS)
+        try:
+            found.add(generator, prompt, _video_of(row, path.parent), f"Row {row.number}")
+        except BadInput as bad:
+            found.left_out.append(f"Row {row.number}: {bad}")
+        else:
+            found.prompts[prompt] = prompt
     return found.table()
 
 
-def _row_fault(row: dict[str, str], folder: Path) -> str:
-    """Why a row cannot be used, in a sentence; "" where it can."""
-    if empty := [column for column in COLUMNS if not row[column]]:
-        return f"the field {empty[0]} is empty."
-    if "://" in row["video"]:
-        return f"{_short(row['video'])} is a web address: download it, and name the file."
-    return "" if (folder / row["video"]).is_file() else f"there is no file {_short(row['video'])}."
+def _video_of(row: TableRow, folder: Path) -> Path:
+    """The video of a row that names all three. Raises BadInput with the sentence that says why the row cannot be used."""
+    if row.fault:
+        raise BadInput(row.fault)
+    if empty := [column for column, value in zip(COLUMNS, _values(row, COLUMNS), strict=True) if not value]:
+        raise BadInput(f"The field {empty[0]} is empty.")
+    video = row.values["video"].strip()
+    if "://" in video:
+        raise BadInput(f"{_short(video)} is a web address: download it, and name the file.")
+    return existing_file(folder / video, video)
+
+
+def _values(row: TableRow, columns: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(row.values.get(column, "").strip() for column in columns)
 
 
 def _short(text: str) -> str:

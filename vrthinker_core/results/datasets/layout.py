@@ -97,7 +97,9 @@ def _make_pair(row: TableRow, layout: PairLayout, find: FindVideo) -> Evaluation
         if left_out:
             return pair
         videos = [str(find(name)) for name in named]
-        pair = replace(pair, first=encodable(videos[0]), second=encodable(videos[1]))
+        if any(video != encodable(video) for video in videos):
+            raise BadInput("The path of a video is not UTF-8: rename the file, or its folder.")
+        pair = replace(pair, first=videos[0], second=videos[1])
         if not prompt:
             raise BadInput("The prompt is empty.")
     except BadInput as bad:
