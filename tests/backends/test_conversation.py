@@ -173,6 +173,9 @@ def test_redirect_writes_b_for_a_and_decoding_goes_on_from_there(
     assert reply.text.startswith(kept + "<Answer>TA=")
     assert TOKENIZER.decode(reply.tokens) == reply.text
     redirected = next(n for n in range(41) if TOKENIZER.decode(reply.tokens[:n]) == kept + "<Answer>TA=")
+    first, end = reply.redirected or (0, 0)
+    assert end == redirected
+    assert kept.startswith(TOKENIZER.decode(reply.tokens[:first]))
     assert list(reply.tokens[redirected:]) == stock.generate(ASK, 40 - redirected, reply.tokens[:redirected])
     more = [*ASK, Message("assistant", (GeneratedText(reply.text, reply.tokens),)), Message("user", (Text("Go on."),))]
     assert generate(conversation, more).tokens == generate(small.open_conversation(), more).tokens

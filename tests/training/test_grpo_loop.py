@@ -60,14 +60,15 @@ def test_the_kl_is_nothing_only_where_both_agree() -> None:
     assert (kl_to_reference(same, same + torch.tensor([0.5, -0.5])) > 0).all()
 
 
-def test_scores_are_those_of_the_whole_logits(nano: TransformersBackend) -> None:
+@pytest.mark.parametrize("temperature", [1.0, 1.6])
+def test_scores_are_those_of_the_whole_logits(nano: TransformersBackend, temperature: float) -> None:
     rollouts = list(play(map(labelled, (SEED, SEED + 1)), nano, Settings()))
     rows = [row for rollout in rollouts for row in token_rows(rollout, nano.loaded)]
     batch = collate(rows, nano.loaded)
     with torch.no_grad():
-        found = score_tokens(trainable(), batch)
+        found = score_tokens(trainable(), batch, temperature)
         inputs = {name: value for name, value in batch.items() if name != "labels"}
-        logits = trainable()(**inputs).logits[:, :-1].float()
+        logits = trainable()(**inputs).logits[:, :-1].float() / temperature
     labels = batch["labels"][:, 1:]
     wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view_as(labels)
     assert torch.allclose(-found.logprobs, wanted[labels != -100], atol=1e-5)

@@ -56,6 +56,19 @@ def test_exactly_the_tokens_that_were_sampled_are_learnt(rollouts: list[Rollout]
         assert row.turns == tuple(turn.number for turn in rollout.run.turns)
 
 
+def test_what_a_redirect_put_there_is_not_learnt(nano: TransformersBackend) -> None:
+    rollout = next(
+        rollout
+        for rollout in play(map(labelled, range(2_000_000_000, 2_000_000_020)), nano, Settings(max_turns=1))
+        if rollout.run.turns[0].completion.redirected
+    )
+    completion = rollout.run.turns[0].completion
+    start, end = completion.redirected or (0, 0)
+    assert "<Answer>" in nano.loaded.tokenizer.decode(list(completion.tokens[start:end]))
+    (row,) = rows_of(rollout, nano)
+    assert learnt(row) == [*completion.tokens[:start], *completion.tokens[end:], nano.loaded.tokenizer.control.im_end]
+
+
 def test_rows_need_no_weights(rollouts: list[Rollout], nano: TransformersBackend) -> None:
     shape = TransformersBackend(open_for_rendering(str(NANO)), "shape")
     assert {weight.device.type for weight in shape.loaded.model.parameters()} == {"meta"}

@@ -117,10 +117,13 @@ def train_step(groups: Sequence[Group], drawn: int, learner: Learner, options: G
 def _backward(rows: Sequence[tuple[TokenRow, float]], total: int, learner: Learner, options: GrpoOptions) -> torch.Tensor:
     """Add the gradients of some rows; gives the sums of loss, entropy and KL over their learnt tokens."""
     batch = learner.batch([row for row, _ in rows], learner.judge.loaded)
+    temperature = options.settings.temperature or 1.0  # Of the policy that wrote the rollouts
     with torch.autocast(learner.policy.device.type, torch.bfloat16, enabled=options.bf16):
-        scores = score_tokens(learner.policy, batch)
-        with torch.no_grad():
-            held = scores.logprobs.detach() if learner.reference is None else score_tokens(learner.reference, batch).logprobs
+        scores = score_tokens(learner.policy, batch, temperature)
+        held = scores.logprobs.detach()
+        if learner.reference is not None:
+            with torch.no_grad():
+                held = score_tokens(learner.reference, batch, temperature).logprobs
     kl = kl_to_reference(scores.logprobs, held)
     gains = torch.tensor([advantage for _, advantage in rows])
     # One step a batch of rollouts: the policy that wrote them is the policy that is trained.

@@ -21,13 +21,15 @@ class TokenScores:
     rows: torch.Tensor  # Which row of the batch it stands in
 
 
-def score_tokens(model: Qwen2_5_VLForConditionalGeneration, batch: Mapping[str, torch.Tensor]) -> TokenScores:
-    """How likely the model finds the learnt tokens of a batch of `collate`; logits are computed for these tokens alone."""
+def score_tokens(
+    model: Qwen2_5_VLForConditionalGeneration, batch: Mapping[str, torch.Tensor], temperature: float = 1.0
+) -> TokenScores:
+    """How likely the model is to sample the learnt tokens of a batch of `collate`; logits are computed for these tokens alone."""
     labels = batch["labels"][:, 1:]
     learnt = labels != IGNORED
     inputs = {name: value for name, value in batch.items() if name != "labels"}
     hidden = model.model(**inputs).last_hidden_state[:, :-1][learnt]
-    logprobs = torch.log_softmax(model.lm_head(hidden).float(), dim=-1)
+    logprobs = torch.log_softmax(model.lm_head(hidden).float() / temperature, dim=-1)
     with torch.no_grad():
         entropy = -(logprobs.exp() * logprobs).sum(-1)
     rows = torch.arange(len(labels), device=labels.device)[:, None].expand(labels.shape)[learnt]

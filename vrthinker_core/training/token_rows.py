@@ -43,7 +43,11 @@ def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
         whole = [*prompt, *replies[k]]
         if k + 1 < len(prompts) and prompts[k + 1][: len(whole)] == whole:
             continue
-        spans = [(len(prompts[turn]), len(prompts[turn]) + len(replies[turn])) for turn in range(first, k + 1)]
+        spans = [
+            (len(prompts[turn]) + start, len(prompts[turn]) + end)
+            for turn in range(first, k + 1)
+            for start, end in _written(rollout.run.turns[turn], len(replies[turn]))
+        ]
         yield _row(whole, spans, tuple(range(first + 1, k + 2)), loaded)
         first = k + 1
 
@@ -88,8 +92,14 @@ def _reply_tokens(turn: Turn, loaded: LoadedModel) -> list[int]:
     return [*(completion.tokens or loaded.tokenizer.encode(completion.text)), *end]
 
 
+def _written(turn: Turn, length: int) -> list[tuple[int, int]]:
+    """From where to where in the tokens of a reply the judge itself wrote: what a redirect put there is not learnt."""
+    redirected = turn.completion.redirected
+    return [(0, length)] if redirected is None else [(0, redirected[0]), (redirected[1], length)]
+
+
 def _row(items: Sequence[PromptItem], spans: Sequence[tuple[int, int]], turns: tuple[int, ...], loaded: LoadedModel) -> TokenRow:
-    """Placeholders in the place of pictures; `spans` are the replies in `items`."""
+    """Placeholders in the place of pictures; `spans` are what the judge wrote in `items`."""
     taught = {position for start, end in spans for position in range(start, end)}
     ids: list[int] = []
     labels: list[int] = []

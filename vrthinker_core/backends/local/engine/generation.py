@@ -123,7 +123,8 @@ class Generation:
         prompt_tokens, seconds = token_count(self.prompt), time.perf_counter() - self._start_time
         finish_reason, reused = self.finish_reason or "cancelled", self._reused_tokens
         counts = (prompt_tokens, reused, len(tokens), seconds)
-        return Completion(text, finish_reason, tokens, pieces, *counts, label_tokens=self._label_tokens(text))
+        labels, redirected = self._label_tokens(text), self.detokenizer.redirected
+        return Completion(text, finish_reason, tokens, pieces, *counts, redirected=redirected, label_tokens=labels)
 
     def _label_tokens(self, text: str) -> tuple[LabelToken, ...]:
         """Of the digits that were written, those that stand where a label may: numbers of frames are not kept."""

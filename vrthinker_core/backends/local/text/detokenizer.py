@@ -11,7 +11,7 @@ class StreamingDetokenizer:
     """The text of one reply, token by token.
 
     With `redirect` (a, b), `a` is never emitted: `apply_redirect` replaces its first occurrence, once the tokens spell it, with
-    `b`. `tokens`, `pieces` and `label_tokens` become those of the `Completion`.
+    `b`. `tokens`, `pieces`, `redirected` and `label_tokens` become those of the `Completion`.
     """
 
     def __init__(self, tokenizer: SafeTokenizer, redirect: tuple[str, str] | None = None) -> None:
@@ -19,6 +19,7 @@ class StreamingDetokenizer:
         self.pieces: list[int] = []  # Lengths of the pieces of text that were emitted
         self.label_tokens: list[LabelToken] = []  # Those that `mark_digit` named
         self._tokenizer = tokenizer
+        self.redirected: tuple[int, int] | None = None  # See `Completion`
         self._unwanted, self._wanted = redirect or ("", "")
         self._text = ""
         self._emitted = 0
@@ -58,6 +59,7 @@ class StreamingDetokenizer:
         self.label_tokens = [token for token in self.label_tokens if token.offset < len(self._text)]
         self._decoder.reset()
         self.append(self._tokenizer.encode(replacement))
+        self.redirected = kept, len(self.tokens)
         return True
 
     def next_text(self) -> str:
