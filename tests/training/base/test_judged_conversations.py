@@ -83,6 +83,17 @@ def test_stopped_training_goes_on_where_it_was(tmp_path: Path) -> None:
     assert steps[0] == 2
 
 
+def test_drawn_frames_are_learnt_anew_where_codes_went_on(tmp_path: Path) -> None:
+    """Else what was learnt of codes in the second sitting would be lost."""
+    parts: list[str] = []
+    assert learn_to_judge(NANO, SHORT, tmp_path, lambda part, _: parts.append(part), lambda: "drawn" in parts) is None
+    steps: list[tuple[str, float]] = []
+    longer = replace(SHORT, minutes=0.1)
+    learn_to_judge(NANO, longer, tmp_path, lambda part, figures: steps.append((part, figures["step"])))
+    assert steps[0] == ("codes", 2)
+    assert next(step for part, step in steps if part == "drawn") == 1
+
+
 def test_a_model_of_another_shape_is_refused(tmp_path: Path) -> None:
     tokenizer = Tokenizer.from_file(str(NANO / "tokenizer.json"))
     config = model_config(tokenizer.get_vocab_size(), control_ids(tokenizer))

@@ -11,6 +11,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
+from tests.training.stages.file_limit import file_limit
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
@@ -20,7 +21,7 @@ from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.picture_batches import SERIES, picture_batch
 from vrthinker_core.training.base.frames.restless_scenes import RestlessMotion
 from vrthinker_core.training.base.half_state import HalfState
-from vrthinker_core.training.base.half_training import Progress, is_over, missed_gates, rate_share
+from vrthinker_core.training.base.half_training import Progress, is_over, last_report, missed_gates, rate_share
 from vrthinker_core.training.base.language_training import LanguageOptions, RowSource, add_gradients, predictions, train_language
 from vrthinker_core.training.base.model import compiled_layers
 from vrthinker_core.training.base.model.base_checkpoint import begin_with, open_checkpoint, write_checkpoint
@@ -28,7 +29,7 @@ from vrthinker_core.training.base.model.compiled_layers import language_hidden, 
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
 from vrthinker_core.training.base.model.token_kinds import kinds, near_places
 from vrthinker_core.training.base.model.vocabulary import control_ids, make_tokenizer
-from vrthinker_core.training.base.train_base import BaseOptions, last_report, train_base, train_part
+from vrthinker_core.training.base.train_base import BaseOptions, train_base, train_part
 from vrthinker_core.training.base.vision_training import VisionOptions, code_loss, train_vision
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
 from vrthinker_core.training.run.config import VisionGates
@@ -287,6 +288,22 @@ def test_a_half_that_passes_its_gates_ends_before_its_time(tokenizer: Tokenizer,
     assert passed == [passed[0]] * len(reports)
     assert reports[-1]["minutes"] >= passed[0] / 0.7
     assert Progress.of(json.loads(json.dumps(reports[-1]))).figures().items() <= reports[-1].items()
+
+
+def test_a_disk_that_fills_is_a_sentence_and_what_was_there_goes_on(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    options = BaseOptions(vision=VisionOptions(minutes=0.001, batch=4))
+    train_part("vision", lambda _: None, never, options=options, folder=tmp_path)
+    step = last_report(tmp_path, "vision")["step"]
+    with (tmp_path / "vision.jsonl").open("a") as lines:
+        lines.write('{"step": 7, "minu')  # what fitted of a line
+    longer = BaseOptions(vision=VisionOptions(minutes=0.1, batch=4, save_seconds=0))
+    with file_limit(100_000), pytest.raises(BadInput, match=r"vision\.pt cannot be written, .*: make room and go on with --resume"):
+        train_part("vision", pytest.fail, never, options=longer, folder=tmp_path)
+    assert last_report(tmp_path, "vision")["step"] == step
+    train_part("vision", lambda _: None, never, options=longer, folder=tmp_path)
+    reports = [json.loads(line) for line in (tmp_path / "vision.jsonl").read_text("utf-8").splitlines()]
+    assert [report["step"] for report in reports[:2]] == [step, step + 1]
 
 
 @pytest.mark.parametrize("name", ["vision", "language"])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
-from vrthinker_core.atomic_file import atomic_path
+from vrthinker_core.errors import BadInput
+from vrthinker_core.traces import write_atomically
 from vrthinker_core.training.base.half_training import Progress
+from vrthinker_core.training.run.checkpoints import why_unwritten
 from vrthinker_core.training.run.muon import MuonWithAdamW
 
 
@@ -46,10 +49,15 @@ class HalfState:
         return state
 
     def save(self, path: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write it, whole or not at all. Raises BadInput where the disk is full."""
         content = {"half": self.half.state_dict(), "optimizer": self.optimizer.state_dict()}
-        with atomic_path(path) as part:
-            torch.save(content | asdict(self.progress), part)
+        buffer = io.BytesIO()  # torch itself raises an error of its own where a file cannot be written
+        torch.save(content | asdict(self.progress), buffer)
+        try:
+            write_atomically(path, buffer.getvalue())
+        except OSError as error:
+            reason = why_unwritten(error)
+            raise BadInput(f"{path} cannot be written, {reason}: make room and go on with --resume, from the one before.") from None
 
     def _load(self, path: Path) -> None:
         content = torch.load(path, weights_only=True)

@@ -1,11 +1,13 @@
-"""What vision tower and language model share in training: batches made ahead, steps, learning rate, gates."""
+"""What vision tower and language model share in training: batches made ahead, steps, learning rate, gates, reports."""
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import count
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from vrthinker_core.batch import in_their_order
@@ -86,6 +88,22 @@ def missed_gates(report: Mapping[str, float], gates: VisionGates | LanguageGates
     """The figures of a report that are below their gate; what the report does not say is."""
     least = {name.replace("_", " "): share for name, share in asdict(gates).items()}
     return [name for name, share in least.items() if report.get(name, 0.0) < share]
+
+
+def add_report(folder: Path, name: str, figures: Mapping[str, float]) -> None:
+    """Append a line to `<name>.jsonl`; what a full disk or a killed process left of the last one is cut off first."""
+    with (folder / f"{name}.jsonl").open("ab+") as lines:
+        lines.seek(0)
+        lines.truncate(lines.read().rfind(b"\n") + 1)
+        lines.write(json.dumps(figures).encode() + b"\n")
+
+
+def last_report(folder: Path, name: str) -> dict[str, float]:
+    """The last figures of a half that are whole; {} where there are none."""
+    path = folder / f"{name}.jsonl"
+    lines = path.read_text("utf-8").split("\n")[:-1] if path.is_file() else []
+    report: dict[str, float] = json.loads(lines[-1]) if lines else {}
+    return report
 
 
 @contextmanager

@@ -4,21 +4,21 @@ Nothing has to be drawn for a conversation over codes, so there are many more of
 unsurely as real ones are. The last part is learnt from what the tower sees.
 """
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.training.base.conversations import PairShares, Replies, describe, judge
-from vrthinker_core.training.base.half_training import Stopped
+from vrthinker_core.training.base.half_state import trained_weights
+from vrthinker_core.training.base.half_training import Progress, Stopped, add_report, is_over, last_report
 from vrthinker_core.training.base.language_training import LanguageOptions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import open_checkpoint, write_checkpoint
 from vrthinker_core.training.base.part_processes import Figures
-from vrthinker_core.training.base.train_base import last_report
 from vrthinker_core.training.drawn_teacher.evidence import LightReader, Misreader
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.training.run.sitting import never
@@ -53,16 +53,29 @@ def learn_to_judge(
     model, tokenizer = open_checkpoint(source)
     model.model.visual.requires_grad_(False)
     inner = model.model
+    safe = SafeTokenizer(tokenizer)
     for part, visual in ((CODES, None), (DRAWN, inner.visual)):
-        own, checkpoint = _options_of(part, options), folder / f"{part}.pt"
-        for figures in train_language(inner.language_model, SafeTokenizer(tokenizer), own, checkpoint, visual, stopped):
-            with (folder / f"{part}.jsonl").open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps(figures) + "\n")
+        for figures in _learn_from(part, inner.language_model, safe, _options_of(part, options), folder, visual, stopped):
+            add_report(folder, part, figures)
             report(part, figures)
         if stopped():
             return None
     write_checkpoint(model, tokenizer, made)
     return made
+
+
+def _learn_from(
+    part: str, language: Any, tokenizer: SafeTokenizer, options: LanguageOptions, folder: Path, visual: Any, stopped: Stopped
+) -> Iterator[dict[str, float]]:
+    codes = last_report(folder, CODES)
+    if part == DRAWN:
+        checkpoint = folder / f"{DRAWN}-{int(codes['step'])}.pt"  # Of a model that learnt more codes it is another one
+    else:
+        checkpoint = folder / f"{CODES}.pt"
+        if codes and is_over(Progress.of(codes), options):
+            language.load_state_dict(trained_weights(checkpoint))
+            return
+    yield from train_language(language, tokenizer, options, checkpoint, visual, stopped)
 
 
 def minutes_spent(folder: Path) -> float:

@@ -4,7 +4,6 @@ They need nothing of each other, because the frame code between them is fixed: e
 of the cores. A stopped run goes on from the checkpoints in its folder.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +18,7 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.training.base.conversations import draw_training_pair
 from vrthinker_core.training.base.half_state import trained_weights
-from vrthinker_core.training.base.half_training import Progress, Stopped, is_over, missed_gates
+from vrthinker_core.training.base.half_training import Progress, Stopped, add_report, is_over, last_report, missed_gates
 from vrthinker_core.training.base.language_training import LanguageOptions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import begin_with, write_checkpoint
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
@@ -112,22 +111,13 @@ def train_part(name: str, report: Callable[[Figures], None], stopped: Stopped, *
     torch.set_num_threads(max(1, cpu_count() // len(open_parts)))
     cv2.setNumThreads(1)
     for figures in _reports(name, options, folder, stopped):
-        with (folder / f"{name}.jsonl").open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(figures) + "\n")
+        add_report(folder, name, figures)
         report(figures)
 
 
 def _is_done(name: str, options: BaseOptions, folder: Path) -> bool:
     done = last_report(folder, name)
     return bool(done) and is_over(Progress.of(done), options.vision if name == VISION else options.language)
-
-
-def last_report(folder: Path, name: str) -> Figures:
-    """The last figures of a half; {} where there are none."""
-    path = folder / f"{name}.jsonl"
-    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-    report: Figures = json.loads(lines[-1]) if lines else {}
-    return report
 
 
 def _reports(name: str, options: BaseOptions, folder: Path, stopped: Stopped) -> Iterator[Figures]:

@@ -78,10 +78,14 @@ class CheckpointFiles:
         return sorted((path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)), reverse=True)
 
     def _unwritten(self, step: int, error: OSError) -> str:
-        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or type(error).__name__
         older = [match[1] for path in self._newest_first() if (match := _NAME.fullmatch(path.name))]
         last = f"that of step {int(older[0])} is there: make room and go on with --resume" if older else "make room and begin again"
-        return f"The checkpoint of step {step} cannot be written to {self.folder}, {reason}; {last}."
+        return f"The checkpoint of step {step} cannot be written to {self.folder}, {why_unwritten(error)}; {last}."
+
+
+def why_unwritten(error: OSError) -> str:
+    """What to say of a file that could not be written."""
+    return "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or type(error).__name__
 
 
 def _state(at: LoopState) -> dict[str, Any]:

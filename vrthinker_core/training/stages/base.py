@@ -8,9 +8,10 @@ from pathlib import Path
 from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.traces import write_atomically
+from vrthinker_core.training.base.half_training import last_report
 from vrthinker_core.training.base.language_training import LanguageOptions
 from vrthinker_core.training.base.part_processes import Figures
-from vrthinker_core.training.base.train_base import ALIGNING, LANGUAGE, VISION, BaseOptions, last_report, train_base
+from vrthinker_core.training.base.train_base import ALIGNING, LANGUAGE, VISION, BaseOptions, train_base
 from vrthinker_core.training.base.vision_training import VisionOptions
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
 from vrthinker_core.training.monitor.metrics import StepMetrics
