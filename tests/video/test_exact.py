@@ -109,14 +109,17 @@ def test_a_clip_with_wrong_timestamps_is_decoded_whole(make_clip: Callable[[str]
 
 
 def test_wrong_timestamps_found_late_correct_the_frame_count(tmp_path: Path) -> None:
-    """The end is read first; the damage at the start then shifts the indices at the end too."""
+    """The end is read first; the damage at the start then shifts the indices at the end too, and a key still means one picture."""
     path = damaged(tmp_path / "clip.mp4", repeated(tmp_path / "long.mp4", write(tmp_path / "part.mp4"), 12), 20)
     grid = Grid(600, "even")
     with opened(path, grid=grid, first=[550, 551], read_mode="seek") as clip:
         assert (clip.read_mode, clip.info.frames) == ("seek", 600)
+        before = clip.frames(range(540, 560))
         clip.frames([21])
         assert clip.read_mode == "whole"
-        check(clip.frames(range(540, 560)), clip.info, decode(path), grid)
+        after = clip.frames(range(540, 560))
+        check(after, clip.info, decode(path), grid)
+    assert all((one.key == other.key) == (one.rgb == other.rgb) for one in before for other in after)
 
 
 def test_frames_that_do_not_fit_into_the_cache_are_decoded_again(tmp_path: Path) -> None:

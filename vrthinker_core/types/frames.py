@@ -25,7 +25,7 @@ class Frame:
     until: float  # When the next frame replaces it
     width: int
     height: int
-    key: str  # Content of the clip, real index and size: equal keys mean equal pixels, so a picture is never encoded twice
+    key: str  # Of the pixels and the size: equal keys mean equal pixels, so a picture is never encoded twice
     rgb: bytes = field(repr=False, compare=False)  # height * width * 3 bytes, row by row
     note: str = ""  # Why this is not the very frame that was asked for ("" when it is)
 

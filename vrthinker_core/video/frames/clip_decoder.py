@@ -181,7 +181,7 @@ class ClipDecoder:
         return read_all(self._source, DecodeStats())
 
     def _converted(self, slots: list[int], request: FrameRequest, index: int, pixels: Pixels) -> ConvertedFrame:
-        height, width = pixels.shape[:2]
+        (height, width), rgb = pixels.shape[:2], pixels.data.cast("B")
         return ConvertedFrame(
             slots=slots,
             index=index,
@@ -189,9 +189,10 @@ class ClipDecoder:
             until=self._times.end_of(index),
             width=width,
             height=height,
-            key=f"{self._digest[:32]}:{index}:{width}x{height}:{request.sizing.mode}",
+            # Of the pixels themselves: an index means another frame once timestamps prove wrong, and damaged frames vary.
+            key=f"{hashlib.blake2b(rgb, digest_size=16).hexdigest()}:{width}x{height}",
             note="" if index == request.index else "nearest decodable neighbour",
-            rgb=pixels.data.cast("B"),
+            rgb=rgb,
         )
 
     def _describe(self) -> ClipInfo:
