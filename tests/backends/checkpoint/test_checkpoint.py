@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.backends.support.random_model import VOCABULARY_SIZE, generate, noise_frame, write_random_checkpoint
 from tests.backends.support.sealed import write_marker
+from vrthinker_core.backends.local.checkpoint import loader
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, require_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import CheckpointError
@@ -272,6 +273,11 @@ def test_checkpoint_that_does_not_fit_into_memory_is_refused_before_it_is_loaded
         except OSError:
             pytest.skip("this file system holds no file of that length")
     assert "This judge needs" in refused(copy)
+
+
+def test_memory_that_runs_out_while_a_checkpoint_is_loaded_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "check_statistics", lambda _: torch.empty(2**60))
+    assert refused(copy) == "judge does not fit into memory."
 
 
 def test_needed_and_free_memory_are_named() -> None:

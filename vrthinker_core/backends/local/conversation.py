@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from vrthinker_core.backends.base import not_cancelled
+from vrthinker_core.backends.local.checkpoint.devices import is_out_of_memory
 from vrthinker_core.backends.local.engine.generation import Generation, LoadedModel
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder
@@ -71,7 +72,7 @@ class LocalConversation:
         generation.cache.clear()
         if isinstance(error, VrThinkerError):
             return error
-        if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        if is_out_of_memory(error):
             torch.cuda.empty_cache()
             tokens = f"{token_count(generation.prompt):,} tokens"
             return BackendRefused(

@@ -1,5 +1,7 @@
-"""The device a model runs on: whether CUDA can be used, and how much memory is free, asked before a model is loaded."""
+"""The device a model runs on: whether CUDA can be used, how much memory is free, and which errors mean that it ran out."""
 
+import errno
+import os
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -13,6 +15,12 @@ MEMORY_MARGIN = 1.15  # Memory that a model takes, loading and generation includ
 def has_cuda() -> bool:
     """A CUDA device can be used."""
     return torch.cuda.is_available()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """The device's memory did not suffice. On a CPU torch raises a plain RuntimeError for it, which only its words tell."""
+    words = ("DefaultCPUAllocator", os.strerror(errno.ENOMEM))
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(each in str(error) for each in words)
 
 
 def require_memory(weight_bytes: int, available: int | None, device: str) -> None:

@@ -21,7 +21,7 @@ from transformers.utils import logging
 
 from vrthinker_core.backends.local.checkpoint import checkpoint_files
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_title
-from vrthinker_core.backends.local.checkpoint.devices import available_memory, has_cuda, require_memory
+from vrthinker_core.backends.local.checkpoint.devices import available_memory, has_cuda, is_out_of_memory, require_memory
 from vrthinker_core.backends.local.checkpoint.marker import Marker, read_marker
 from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
 from vrthinker_core.backends.local.engine.attention import attention_for
@@ -118,9 +118,9 @@ def _checkpoint_errors(folder: Path, what: str) -> Iterator[None]:
         yield
     except CheckpointError:
         raise
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise CheckpointError(f"{folder_title(folder)} does not fit into memory.") from error
     except Exception as error:
+        if is_out_of_memory(error):
+            raise CheckpointError(f"{folder_title(folder)} does not fit into memory.") from error
         detail = " ".join(str(error).split())[:200] or type(error).__name__
         raise CheckpointError(f"{what} of {folder_title(folder)} cannot be used: {detail}") from error
 
