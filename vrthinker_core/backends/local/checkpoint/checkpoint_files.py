@@ -25,6 +25,9 @@ MARKER = "vrthinker.json"
 PUBLISHED_PROTOCOLS: dict[str, ProtocolName] = {"qunwang13/vr-thinker": "concat", "qunwang13/vrthinker": "paired"}
 """Hub ids of the two published checkpoints, which have no marker, and the protocols they were trained for."""
 
+GENERATION_CONFIG = "generation_config.json"
+"""Says which tokens end a reply; a checkpoint may lack it. transformers takes one that it cannot read for one that is not there."""
+
 DOWNLOAD_PATTERNS = ("*.json", "*.safetensors", "*.jinja", "merges.txt")  # The files fetched from the hub: no code, no pickles
 
 MAX_TENSOR_NAME = 1000  # Characters of the longest tensor name: error messages quote names
@@ -84,6 +87,8 @@ def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
         for path in weight_files(folder):
             shapes |= tensor_shapes(path)
         _check_digests(_hub_digests(folder), "what the hub gave: its checksum differs. Delete it and fetch it again.")
+        if (folder / GENERATION_CONFIG).is_file():
+            _read_json(folder / GENERATION_CONFIG)
         return shapes
 
 

@@ -20,7 +20,7 @@ from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForCondition
 from transformers.utils import logging
 
 from vrthinker_core.backends.local.checkpoint import checkpoint_files
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_title
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import GENERATION_CONFIG, folder_title
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, has_cuda, is_out_of_memory, require_memory
 from vrthinker_core.backends.local.checkpoint.marker import Marker, read_marker
 from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
@@ -32,6 +32,8 @@ SMALL_MODEL_WEIGHTS = 50_000_000
 """Up to this many weights a model runs on the CPU in float32: quicker than bfloat16 there, and no slower than on a GPU."""
 
 LARGEST_WEIGHT = 1e6  # No weight of a trained model is this large; a flipped exponent bit makes one
+
+LEAST_PENALTY, MOST_PENALTY = 0.01, 100.0  # Of a repetition penalty: far beyond any of use, and float32 can apply them
 
 MAX_FRAME_PIXELS = 512 * 28 * 28
 """Pixels of the largest frame a protocol sends. Frames arrive resized, so an image processor must not shrink them again."""
@@ -144,8 +146,10 @@ def _load_config(folder: Path, weights: int) -> Qwen2_5_VLConfig:
     with _checkpoint_errors(folder, "config.json"):
         config = Qwen2_5_VLConfig.from_pretrained(folder, local_files_only=True)
         described = sum(weight.numel() for weight in _without_values(config).parameters())
+    title, context = folder_title(folder), config.get_text_config().max_position_embeddings
+    if context < 1:
+        raise CheckpointError(f"config.json of {title} is damaged: it allows a context of {context} tokens.")
     if described > 2 * weights:
-        title = folder_title(folder)
         raise CheckpointError(f"{title} is incomplete: config.json describes {described:,} weights, its files hold {weights:,}.")
     return config
 
@@ -211,10 +215,23 @@ def _load_weights(
         architecture: Any = Qwen2_5_VLForConditionalGeneration
         loaded = architecture.from_pretrained(folder, dtype=dtype, attn_implementation=attention, **options, **placed)
     model: Qwen2_5_VLForConditionalGeneration = loaded[0]
+    _check_generation(folder, model)
     if checked:
         _check_complete(folder_title(folder), model, loaded[1])
         _check_values(folder_title(folder), model)
     return model
+
+
+def _check_generation(folder: Path, model: Qwen2_5_VLForConditionalGeneration) -> None:
+    """What the sampler takes from a checkpoint: the tokens that end a reply, and the repetition penalty."""
+    name = GENERATION_CONFIG if (folder / GENERATION_CONFIG).is_file() else "config.json"
+    said, where, rows = model.generation_config, f"{name} of {folder_title(folder)}", model.config.get_text_config().vocab_size
+    for token in said.eos_token_id if isinstance(said.eos_token_id, list) else [said.eos_token_id]:
+        if token is not None and not (type(token) is int and 0 <= token < rows):
+            raise CheckpointError(f"{where} is damaged: it ends replies with {token!r:.50}, which is no token of the model.")
+    penalty = 1.0 if said.repetition_penalty is None else said.repetition_penalty
+    if not (isinstance(penalty, int | float) and LEAST_PENALTY <= penalty <= MOST_PENALTY):
+        raise CheckpointError(f"{where} is damaged: its repetition_penalty is {penalty!r:.50}, not 0.01 to 100.")
 
 
 def _check_complete(title: str, model: torch.nn.Module, loading_info: dict[str, Any]) -> None:
