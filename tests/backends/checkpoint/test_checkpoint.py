@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,6 @@ from safetensors.torch import load_file, save_file
 
 from tests.backends.support.random_model import VOCABULARY_SIZE, generate, noise_frame, write_random_checkpoint
 from tests.backends.support.sealed import write_marker
-from vrthinker_core.backends.local.checkpoint import loader
-from vrthinker_core.backends.local.checkpoint.devices import available_memory, require_memory
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import CheckpointError
 from vrthinker_core.types.messages import Image, Message, Text
@@ -82,6 +79,13 @@ def replace_by_a_pickle(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x04.")
 
 
+def leave_an_adapter(folder: Path) -> None:
+    """What peft saves."""
+    (folder / "config.json").unlink()
+    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text("{}")
+
+
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no config": (lambda f: (f / "config.json").unlink(), "judge is no checkpoint: it has no config.json"),
     "config not JSON": (lambda f: (f / "config.json").write_text("{"), "config.json of judge is damaged"),
@@ -98,7 +102,9 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         "model.safetensors is damaged: its safetensors header",
     ),
     "empty": (lambda f: truncate(f / "model.safetensors", 0), "model.safetensors is damaged: its safetensors header"),
-    "an adapter": (lambda f: (f / "adapter_config.json").write_text("{}"), "holds an adapter"),
+    "quantised": (lambda f: rewrite(f, "config.json", lambda c: c.update(quantization_config={"bits": 4})), "judge is quantised"),
+    "an adapter": (leave_an_adapter, "holds an adapter: merge it"),
+    "an adapter in it": (lambda f: (f / "adapter_config.json").write_text("{}"), "holds an adapter: merge it"),
     "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json is missing"),
     "tokenizer not JSON": (lambda f: truncate(f / "tokenizer.json", 900), "The tokenizer of judge cannot be used"),
     "no processor": (
@@ -257,36 +263,6 @@ def test_checkpoint_in_the_hub_s_cache_is_named_by_its_id(checkpoint_folder: Pat
     cached = shutil.copytree(checkpoint_folder, tmp_path / "models--qunwang13--vr-thinker" / "snapshots" / "0123abcd")
     backend = TransformersBackend.load(str(cached))
     assert (backend.name, backend.protocols) == ("qunwang13/vr-thinker", ("concat",))
-
-
-# -- memory --------------------------------------------------------------------------------------------------------------
-
-
-def test_checkpoint_that_does_not_fit_into_memory_is_refused_before_it_is_loaded(copy: Path) -> None:
-    """A sparse safetensors file of 8 TiB takes no space on the disk."""
-    shape = [2**20, 2**21]
-    header = json.dumps({"lm_head.weight": {"dtype": "F32", "shape": shape, "data_offsets": [0, 2**43]}}).encode()
-    with (copy / "model.safetensors").open("wb") as file:
-        file.write(struct.pack("<Q", len(header)) + header)
-        try:
-            file.truncate(8 + len(header) + 2**43)
-        except OSError:
-            pytest.skip("this file system holds no file of that length")
-    assert "This judge needs" in refused(copy)
-
-
-def test_memory_that_runs_out_while_a_checkpoint_is_loaded_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "check_statistics", lambda _: torch.empty(2**60))
-    assert refused(copy) == "judge does not fit into memory."
-
-
-def test_needed_and_free_memory_are_named() -> None:
-    require_memory(2**30, 2**31, "cpu")
-    require_memory(2**60, None, "cuda")
-    with pytest.raises(CheckpointError, match=r"needs 2.3 GiB, but only 2.0 GiB of memory of cuda are free"):
-        require_memory(2**31, 2**31, "cuda")
-    free = available_memory("cpu")
-    assert free is None or 2**20 < free < 2**50
 
 
 # -- a check of the comparisons above ---------------------------------------------------------------------------------

@@ -78,11 +78,10 @@ def check_files(folder: Path) -> dict[str, tuple[int, ...]]:
     Raises CheckpointError, which names the file.
     """
     with _reading(folder):
+        if (folder / "adapter_config.json").exists():
+            raise CheckpointError(f"{folder_title(folder)} holds an adapter: merge it into its base model first.")
         read_config(folder)
         _check_digests(_marked_digests(folder), "what was shipped: its checksum differs. Fetch it again.")
-        if (folder / "adapter_config.json").exists():
-            title = folder_title(folder)
-            raise CheckpointError(f"{title} holds an adapter (adapter_config.json): merge it into its base model first.")
         shapes: dict[str, tuple[int, ...]] = {}
         for path in weight_files(folder):
             shapes |= tensor_shapes(path)
@@ -146,13 +145,15 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a Qwen2.5-VL. Raises CheckpointError for any other."""
-    path = folder / "config.json"
+    """config.json of a Qwen2.5-VL that is not quantised. Raises CheckpointError for any other."""
+    path, title = folder / "config.json", folder_title(folder)
     if not path.is_file():
-        raise CheckpointError(f"{folder_title(folder)} is no checkpoint: it has no config.json.")
+        raise CheckpointError(f"{title} is no checkpoint: it has no config.json.")
     config = _read_json(path)
     if config.get("model_type") != "qwen2_5_vl":
-        raise CheckpointError(f"{folder_title(folder)} is a {config.get('model_type')!r} model: this judge must be a 'qwen2_5_vl'.")
+        raise CheckpointError(f"{title} is a {config.get('model_type')!r} model: this judge must be a 'qwen2_5_vl'.")
+    if config.get("quantization_config"):
+        raise CheckpointError(f"{title} is quantised: give the checkpoint that it was made from, or one in bfloat16.")
     return config
 
 

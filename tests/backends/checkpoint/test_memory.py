@@ -1,0 +1,48 @@
+"""The memory of a checkpoint: what it needs is known before it is loaded, and running out of it is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.backends.checkpoint.test_checkpoint import refused
+from vrthinker_core.backends.local.checkpoint import loader
+from vrthinker_core.backends.local.checkpoint.devices import available_memory, require_memory
+from vrthinker_core.errors import CheckpointError
+
+
+@pytest.fixture
+def copy(checkpoint_folder: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(checkpoint_folder, tmp_path / "judge")
+
+
+def test_checkpoint_that_does_not_fit_into_memory_is_refused_before_it_is_loaded(copy: Path) -> None:
+    """A sparse safetensors file of 8 TiB takes no space on the disk."""
+    shape = [2**20, 2**21]
+    header = json.dumps({"lm_head.weight": {"dtype": "F32", "shape": shape, "data_offsets": [0, 2**43]}}).encode()
+    with (copy / "model.safetensors").open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        try:
+            file.truncate(8 + len(header) + 2**43)
+        except OSError:
+            pytest.skip("this file system holds no file of that length")
+    assert "This judge needs" in refused(copy)
+
+
+def test_memory_that_runs_out_while_a_checkpoint_is_loaded_is_named(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "check_statistics", lambda _: torch.empty(2**60))
+    assert refused(copy) == "judge does not fit into memory."
+
+
+def test_needed_and_free_memory_are_named() -> None:
+    require_memory(2**30, 2**31, "cpu")
+    require_memory(2**60, None, "cuda")
+    with pytest.raises(CheckpointError, match=r"needs 2.3 GiB, but only 2.0 GiB of memory of cuda are free"):
+        require_memory(2**31, 2**31, "cuda")
+    free = available_memory("cpu")
+    assert free is None or 2**20 < free < 2**50
