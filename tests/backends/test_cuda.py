@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.backends.support.random_model import generate, small_config, write_random_checkpoint
-from tests.backends.test_multi_step import OPENING
+from tests.backends.test_multi_step import OPENING, SLIDING
 from tests.benchmarks.grpo_step import SMALL_TEXT
 from tests.benchmarks.tools.random_models import build_on_device
 from tests.benchmarks.tools.taught_judges import PAIRS, write_taught_judge
@@ -67,6 +67,13 @@ def test_sampled_replies_follow_from_their_seed(on_gpu: TransformersBackend) -> 
     sampling = Sampling(max_new_tokens=60, temperature=1.0, seed=3)
     once, again = (generate(on_gpu.open_conversation(), OPENING, sampling).tokens for _ in range(2))
     assert once == again
+
+
+def test_sliding_windows_are_decoded_a_token_at_a_time(tmp_path: Path) -> None:
+    folder = write_random_checkpoint(tmp_path / "sliding", config=small_config(SLIDING))
+    backend = TransformersBackend.load(str(folder), device="cuda", dtype=torch.float32)
+    assert backend.loaded.steps_per_sync == 0
+    assert generate(backend.open_conversation(), OPENING).tokens
 
 
 @pytest.mark.parametrize("chunk", [64, 300])

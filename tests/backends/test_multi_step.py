@@ -6,18 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.backends.support.random_model import generate, noise_frame
+from tests.backends.support.random_model import generate, noise_frame, small_config, write_random_checkpoint
 from tests.backends.test_conversation import ASK
 from vrthinker_core.backends.base import GenerationRequest
+from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.engine.kv_cache import GrowingLayer
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
 
 OPENING = [Message("user", (Image(noise_frame(3)), Text("Video of a red cube going left on wood.")))]
+
+SLIDING = {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}
 
 
 def conversation_with(backend: TransformersBackend, steps_per_sync: int, **changed: object) -> LocalConversation:
@@ -103,3 +107,15 @@ def test_batch_with_cuda_graphs_on_gives_the_same_replies(small: TransformersBac
     completions = {n: item for n, item in backend.stream_batch(requests) if isinstance(item, Completion)}
     for n, messages in enumerate(prompts):
         assert same(completions[n], generate(conversation_with(small, 0), messages, Sampling(max_new_tokens=8 * (n + 1))))
+
+
+@pytest.mark.parametrize(
+    ("layers", "device_map", "several"), [({}, {"": 0}, True), (SLIDING, {"": 0}, False), ({}, {"a": 0, "b": 1}, False)]
+)
+def test_several_steps_at_a_time_are_for_one_gpu_and_layers_that_read_all_rows(
+    layers: dict[str, object], device_map: dict[str, int], several: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = open_checkpoint(str(write_random_checkpoint(tmp_path / "judge", config=small_config(layers))))
+    checkpoint.model.hf_device_map = device_map
+    monkeypatch.setattr(type(checkpoint.model), "device", torch.device("cuda"))
+    assert (TransformersBackend(checkpoint, "judge").loaded.steps_per_sync > 0) == several

@@ -13,6 +13,7 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_tit
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.engine.batch_decoding import stream_batch
+from vrthinker_core.backends.local.engine.decode_step import takes_decode_steps
 from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.backends.local.engine.label_digits import LabelDigits
 from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
@@ -89,6 +90,5 @@ def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
 
 
 def _can_capture_graphs(model: Qwen2_5_VLForConditionalGeneration) -> bool:
-    """The model is on one GPU of its own: a CUDA graph can neither span several GPUs nor outlive one lent by ZeroGPU."""
-    spread = len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1
-    return model.device.type == "cuda" and not spread and not os.environ.get("SPACES_ZERO_GPU")
+    """The model is on a GPU of its own: a CUDA graph cannot outlive one lent by ZeroGPU."""
+    return model.device.type == "cuda" and takes_decode_steps(model) and not os.environ.get("SPACES_ZERO_GPU")

@@ -7,6 +7,7 @@ from contextlib import suppress
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
 from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.engine.batched_cache import BatchedCache
+from vrthinker_core.backends.local.engine.decode_step import takes_decode_steps
 from vrthinker_core.backends.local.engine.generation import Generation, LoadedModel
 from vrthinker_core.backends.local.engine.threads import limit_threads, parallelism
 from vrthinker_core.backends.local.text.chat_template import VisionItem
@@ -81,8 +82,7 @@ class BatchDecoder:
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
         self._cache: BatchedCache | None = None
-        layer_types = getattr(loaded.model.config.get_text_config(), "layer_types", None) or ["full_attention"]
-        self._can_batch = set(layer_types) == {"full_attention"}
+        self._can_batch = takes_decode_steps(loaded.model)
 
     def encode_images(self, sequences: Sequence[_BatchSequence]) -> None:
         """Encode the new vision items of all sequences in one pass. An error is left to the prefill of its own sequence."""

@@ -20,6 +20,13 @@ WARMUP_STEPS = 2
 LayerStorage = tuple[torch.Tensor, torch.Tensor]  # Keys and values of one layer, (batch, heads, rows, head_dim) each
 
 
+def takes_decode_steps(model: Qwen2_5_VLForConditionalGeneration) -> bool:
+    """Whether a `DecodeStep` can run the model: all of it is on one device, and each layer reads every row of the KV cache."""
+    layer_types = getattr(model.config.get_text_config(), "layer_types", None) or ["full_attention"]
+    spread = len(set((getattr(model, "hf_device_map", None) or {}).values())) > 1
+    return set(layer_types) == {"full_attention"} and not spread
+
+
 class DecodeStep:
     """Processes one token of each sequence: writes its keys and values to its cache row and gives the logits after it."""
 
