@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.backends.test_conversation import ASK
 from vrthinker_core.backends.base import GenerationRequest
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
+from vrthinker_core.backends.local.engine.generation import Generation
 from vrthinker_core.backends.local.engine.kv_cache import GrowingLayer
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
@@ -65,6 +67,29 @@ def test_the_cache_holds_the_reply_and_nothing_more(small: TransformersBackend) 
 def test_cache_that_grows_amid_a_reply(small: TransformersBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GrowingLayer, "block_rows", 8)
     assert same(*(generate(conversation_with(small, n), ASK, Sampling(max_new_tokens=60)) for n in (0, 5)))
+
+
+def started(conversation: LocalConversation, messages: list[Message]) -> tuple[Generation, list[weakref.ref[torch.Tensor]]]:
+    """A reply after its first steps, and the keys and values of every layer."""
+    generation = conversation.start_generation(messages, Sampling(max_new_tokens=24))
+    generation.prefill()
+    generation.step()
+    return generation, [weakref.ref(tensor) for layer in generation.cache.layers for tensor in layer.storage]
+
+
+def test_keys_and_values_are_freed_after_an_error(small: TransformersBackend) -> None:
+    conversation = conversation_with(small, 4)
+    generation, keys_and_values = started(conversation, ASK)
+    conversation.error_after(generation, MemoryError())
+    assert not any(tensor() is not None for tensor in keys_and_values)
+
+
+def test_a_cache_that_grows_for_a_prompt_exists_once(small: TransformersBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GrowingLayer, "block_rows", 8)
+    conversation = conversation_with(small, 4)
+    _, keys_and_values = started(conversation, ASK)
+    conversation.start_generation([*ASK, Message("user", (Text("More. " * 9),))], Sampling(max_new_tokens=24)).prefill()
+    assert not any(tensor() is not None for tensor in keys_and_values)
 
 
 def test_cancel_takes_effect_before_the_next_token(small: TransformersBackend) -> None:

@@ -55,7 +55,7 @@ class LocalConversation:
         except Exception as error:
             raise self.error_after(generation, error) from error
         except BaseException:
-            generation.cache.clear()
+            self._clear(generation)
             raise
 
     def start_generation(self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled) -> Generation:
@@ -69,7 +69,7 @@ class LocalConversation:
 
     def error_after(self, generation: Generation, error: Exception) -> VrThinkerError:
         """The exception to raise for `error`. Clears the cache, which the error may have left half written."""
-        generation.cache.clear()
+        self._clear(generation)
         if isinstance(error, VrThinkerError):
             return error
         if is_out_of_memory(error):
@@ -84,6 +84,11 @@ class LocalConversation:
     def close(self) -> None:
         """Free the KV cache."""
         self._cache = self._multi_step = None
+
+    def _clear(self, generation: Generation) -> None:
+        generation.cache.clear()
+        if self._multi_step is not None:
+            self._multi_step.clear()
 
     def _render(self, messages: Sequence[Message]) -> list[PromptItem]:
         try:

@@ -80,9 +80,9 @@ class Generation:
 
     def prefill(self) -> None:
         """Process the part of the prompt that is not in the KV cache."""
-        self.logits, self._reused_tokens = self.cache.prefill(self.prompt, self._cancelled)
         if self._multi_step is not None:
-            self._multi_step.start_reply(self.sampler.prompt_tokens)
+            self._multi_step.start_reply(self.sampler.prompt_tokens, token_count(self.prompt))
+        self.logits, self._reused_tokens = self.cache.prefill(self.prompt, self._cancelled)
 
     def step(self) -> None:
         """Sample one token and process it, or set `finish_reason`."""

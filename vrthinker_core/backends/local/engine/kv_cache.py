@@ -106,6 +106,11 @@ class PrefixCache:
         self._token_counts.append(self._token_counts[-1] + 1)
         self._next_positions.append(self._next_positions[-1] + 1)
 
+    def has_rows(self, tokens: int) -> bool:
+        """It can hold that many tokens as it was allocated."""
+        layer = self.layers[0]
+        return bool(layer.is_initialized) and tokens <= layer.storage[0].shape[-2]
+
     def reserve(self, tokens: int) -> None:
         """Allocate rows for that many more tokens. The cache must not be empty."""
         for layer in self.layers:

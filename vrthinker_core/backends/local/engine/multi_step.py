@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
@@ -26,57 +27,67 @@ class MultiStepDecoder:
         self._model, self._cache, self._digits = model, cache, digits
         self._penalty, self._steps = penalty, steps
         self._prompt_tokens: list[int] = []
-        self._storage: list[LayerStorage] = []
-        self._step: DecodeStep
         self._seen: torch.Tensor
         """Of each token whether it is in the prompt or the reply so far: the repetition penalty lowers its logit."""
-        self._scores: torch.Tensor
-        """(vocabulary,) in float32, what the last token was sampled from, repetition penalty included; a graph never moves it."""
         self._placeholders: torch.Tensor
         """Tokens that are never sampled: see `placeholders_of`."""
-        self._replay: Callable[[], None] | None = None
+        self.clear()
 
-    def start_reply(self, prompt_tokens: Iterable[int]) -> None:
-        """Start a reply to a prompt of these tokens, whose logits the repetition penalty lowers."""
+    def clear(self) -> None:
+        """Let go of the captured step and of the cache's tensors, which live as long as it does."""
+        self._storage: list[LayerStorage] = []
+        self._captured: tuple[DecodeStep, Callable[[], None]] | None = None
+        """The step and what replays it."""
+        self._scores = torch.empty(0)
+        """(vocabulary,) in float32, what the last token was sampled from, repetition penalty included; a graph never moves it."""
+
+    def start_reply(self, prompt_tokens: Iterable[int], count: int) -> None:
+        """Before the prefill of a prompt of `count` tokens; the repetition penalty lowers the logits of `prompt_tokens`."""
         self._prompt_tokens = list(prompt_tokens)
+        self._make_way(count)
 
     @torch.inference_mode()
     def decode(self, reply: Sequence[int]) -> list[SampledToken]:
         """Process the last token of `reply`, the tokens so far, and sample `steps` more; the last one is not processed."""
         limit_threads(self._cache.threads)
+        self._make_way(self._cache.num_tokens + self._steps + WARMUP_STEPS)
         self._cache.reserve(self._steps + WARMUP_STEPS)
         storage = [layer.storage for layer in self._cache.layers]
-        if self._replay is None or any(now is not then for now, then in zip(storage, self._storage, strict=True)):
-            self._replay = None  # frees its memory before the next one is allocated
-            self._replay = self._capture(storage, reply)
-        self._load_inputs(reply)  # after a capture again: the warm-up steps have changed them
+        if self._captured and any(now is not then for now, then in zip(storage, self._storage, strict=True)):
+            self.clear()  # frees its memory before the next one is allocated
+        step, replay = self._captured = self._captured or self._capture(storage, reply)
+        self._load_inputs(step, reply)  # after a capture again: the warm-up steps have changed them
         sampled = torch.empty(self._steps, dtype=torch.long, device=self._seen.device)
         scores = torch.empty(self._steps, len(self._seen), device=self._seen.device)
         for n in range(self._steps):
-            self._replay()
-            sampled[n : n + 1].copy_(self._step.token_ids)
+            replay()
+            sampled[n : n + 1].copy_(step.token_ids)
             scores[n].copy_(self._scores)
         tokens = [int(token) for token in sampled.tolist()]  # the only time the host waits for the device, but for labels
         return self._digits.with_probabilities(tokens, scores)
 
-    def _capture(self, storage: list[LayerStorage], reply: Sequence[int]) -> Callable[[], None]:
+    def _make_way(self, tokens: int) -> None:
+        """Let a cache that must grow for so many tokens free each of its tensors as soon as it has copied it."""
+        if not self._cache.has_rows(tokens):
+            self.clear()
+
+    def _capture(self, storage: list[LayerStorage], reply: Sequence[int]) -> tuple[DecodeStep, Callable[[], None]]:
         """A decode step over the KV cache in `storage`, which must be captured anew when the cache was reallocated."""
-        self._storage, self._step = storage, DecodeStep(self._model, storage)
-        device = self._step.token_ids.device
+        self._storage, step = storage, DecodeStep(self._model, storage)
+        device = step.token_ids.device
         self._seen = torch.zeros(self._model.config.get_text_config().vocab_size, dtype=torch.bool, device=device)
         self._placeholders = placeholders_of(self._model.config, device)
-        self._load_inputs(reply)
-        return capture_cuda_graph(self._step_and_sample, device)
+        self._load_inputs(step, reply)
+        return step, capture_cuda_graph(partial(self._step_and_sample, step), device)
 
-    def _load_inputs(self, reply: Sequence[int]) -> None:
-        self._step.load_inputs([reply[-1]], [self._cache.num_tokens], [self._cache.next_position])
+    def _load_inputs(self, step: DecodeStep, reply: Sequence[int]) -> None:
+        step.load_inputs([reply[-1]], [self._cache.num_tokens], [self._cache.next_position])
         if self._penalty != 1.0:
             self._seen.zero_()
             self._seen[torch.tensor(sorted({*self._prompt_tokens, *reply}), device=self._seen.device)] = True
 
-    def _step_and_sample(self) -> None:
+    def _step_and_sample(self, step: DecodeStep) -> None:
         """One decode step that replaces its inputs with those of the next one."""
-        step = self._step
         logits = step.forward()[0]
         if self._penalty != 1.0:
             logits = torch.where(self._seen, apply_repetition_penalty(logits, self._penalty), logits)
