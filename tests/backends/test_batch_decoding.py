@@ -12,6 +12,7 @@ from tests.backends.support.random_model import generate, noise_frame
 from tests.backends.test_kv_cache import OPENING, WITH_VIDEOS, tool_response, without_frames
 from vrthinker_core.backends.base import BatchBackend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.backends.local.engine.batched_cache import BatchedCache
+from vrthinker_core.backends.local.engine.decode_step import StaticLayer
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.text.chat_template import render_prompt
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -163,6 +164,24 @@ def test_conversations_continue_after_their_stream_was_abandoned(small: Transfor
     for request, opening in zip(requests, OPENINGS, strict=True):
         again = generate(request.conversation, [opening], Sampling(20))
         assert again.tokens == generate(small.open_conversation(), [opening], Sampling(20)).tokens
+
+
+@pytest.mark.parametrize(("device_map", "most"), [({"": 0}, 1), ({"model": 0, "lm_head": 1}, 0)], ids=["one GPU", "two GPUs"])
+def test_a_batched_step_that_fails_is_tried_once_and_over_several_gpus_never(
+    small: TransformersBackend, monkeypatch: pytest.MonkeyPatch, device_map: dict[str, int], most: int
+) -> None:
+    tries = []
+
+    def fail(*_: object, **__: object) -> None:
+        tries.append(1)
+        raise RuntimeError("out of memory")
+
+    alone = [generate(small.open_conversation(), [opening], Sampling(9)) for opening in OPENINGS]
+    monkeypatch.setattr(StaticLayer, "update", fail)
+    monkeypatch.setattr(small.loaded.model, "hf_device_map", device_map, raising=False)
+    ends = last_items(small, [GenerationRequest(small.open_conversation(), [opening], Sampling(9)) for opening in OPENINGS])
+    assert [comparable(end) for end in ends] == [comparable(end) for end in alone]
+    assert len(tries) == most
 
 
 def test_frames_of_all_requests_are_encoded_in_one_pass(small: TransformersBackend) -> None:

@@ -15,7 +15,7 @@ from vrthinker_core.errors import BackendFailed
 
 
 def stream_batch(loaded: LoadedModel, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
-    """See `BatchBackend.stream_batch`. Where a batched step fails, each sequence is stepped alone, so an error stays its own."""
+    """See `BatchBackend.stream_batch`. Once a batched step fails, each sequence is stepped alone, so an error stays its own."""
     decoder = BatchDecoder(loaded)
     sequences: list[_BatchSequence] = []
     for index, request in enumerate(requests):
@@ -109,7 +109,7 @@ class BatchDecoder:
                 self._decode_batch(sequences)
                 return
             except Exception:  # noqa: BLE001 - stepped alone, each sequence raises its own error
-                self._cache = None
+                self._cache, self._can_batch = None, False  # another try would copy all KV caches again, at every token
         for sequence in sequences:
             sequence.attempt(sequence.decode_alone)
 
