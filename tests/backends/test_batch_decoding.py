@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,9 +12,12 @@ import torch
 from tests.backends.support.random_model import generate, noise_frame
 from tests.backends.test_kv_cache import OPENING, WITH_VIDEOS, tool_response, without_frames
 from vrthinker_core.backends.base import BatchBackend, GenerationRequest, StreamItem, not_cancelled
+from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
+from vrthinker_core.backends.local.engine import batch_decoding
 from vrthinker_core.backends.local.engine.batched_cache import BatchedCache
 from vrthinker_core.backends.local.engine.decode_step import StaticLayer
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
+from vrthinker_core.backends.local.engine.vision_encoder import VisionEncoder
 from vrthinker_core.backends.local.text.chat_template import render_prompt
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendFailed, ContextFull
@@ -191,6 +195,26 @@ def test_frames_of_all_requests_are_encoded_in_one_pass(small: TransformersBacke
     last_items(small, [GenerationRequest(small.open_conversation(), messages, Sampling(3)) for messages in prompts])
     hook.remove()
     assert len(passes) == 1
+
+
+def test_more_frames_than_the_cache_holds_are_encoded_once_in_passes_of_bounded_size(
+    checkpoint_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = open_checkpoint(str(checkpoint_folder))
+    backend = TransformersBackend(checkpoint, "small")
+    (one,) = backend.loaded.vision.encode([backend.loaded.vision.vision_item("image", (noise_frame(400),))])
+    vision = VisionEncoder(checkpoint.model, checkpoint.processor, cache_bytes=5 * one.nbytes)
+    backend.loaded, patches = replace(backend.loaded, vision=vision), 4 * len(one)
+    monkeypatch.setattr(batch_decoding, "PATCHES_AT_ONCE", 5 * patches)
+    passes: list[int] = []
+    hook = checkpoint.model.model.visual.register_forward_hook(lambda _, given, __: passes.append(len(given[0])))
+    frames = [[Image(noise_frame(400 + 2 * n)), Image(noise_frame(401 + 2 * n))] for n in range(8)]
+    prompts = [[Message("user", (*images, Text("Compare.")))] for images in frames]
+    ends = last_items(backend, [GenerationRequest(backend.open_conversation(), messages, Sampling(3)) for messages in prompts])
+    hook.remove()
+    assert all(isinstance(end, Completion) for end in ends)
+    assert sum(passes) == 16 * patches
+    assert max(passes) <= 5 * patches
 
 
 def test_backend_is_a_batch_backend(small: TransformersBackend) -> None:

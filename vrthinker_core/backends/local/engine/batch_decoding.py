@@ -1,6 +1,7 @@
 """Batch decoding: several requests at once. Each sequence samples its own token, and one decode step of the model serves all."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -13,6 +14,10 @@ from vrthinker_core.backends.local.engine.threads import limit_threads, parallel
 from vrthinker_core.backends.local.text.chat_template import VisionItem
 from vrthinker_core.errors import BackendFailed
 
+PATCHES_AT_ONCE = 32_768
+"""Patches of images that are encoded in one pass: 32 frames of 448 x 448 pixels. It bounds the memory of a pass, and no image of a
+batch pushes another one out of the vision encoder's cache before that is prefilled."""
+
 
 def stream_batch(loaded: LoadedModel, requests: Sequence[GenerationRequest]) -> Iterator[tuple[int, StreamItem]]:
     """See `BatchBackend.stream_batch`. Once a batched step fails, each sequence is stepped alone, so an error stays its own."""
@@ -23,8 +28,9 @@ def stream_batch(loaded: LoadedModel, requests: Sequence[GenerationRequest]) -> 
             sequences.append(_BatchSequence(index, request))
         except Exception as error:  # noqa: BLE001 - an item of the stream
             yield index, error
-    decoder.encode_images(sequences)
-    decoder.prefill(sequences)
+    for few in _with_few_images(sequences):
+        decoder.encode_images(few)
+        decoder.prefill(few)
     while sequences:
         for sequence in sequences:
             yield from sequence.next_items()
@@ -44,6 +50,10 @@ class _BatchSequence:
         self._index = index
         self._conversation = request.conversation
         self._error: Exception | None = None
+
+    def new_images(self) -> list[VisionItem]:
+        """The vision items of the prompt that are not in the KV cache."""
+        return [item for item in self.generation.new_items() if isinstance(item, VisionItem)]
 
     def attempt(self, step: Callable[[], None]) -> None:
         """Call `step`; keep the exception it raises for `next_items`."""
@@ -76,6 +86,25 @@ class _BatchSequence:
         self.token = self.generation.sample()
 
 
+def _with_few_images(sequences: Iterable[_BatchSequence]) -> Iterator[list[_BatchSequence]]:
+    """Runs of sequences whose new images have at most `PATCHES_AT_ONCE` patches; a sequence with more is a run of its own."""
+    few: list[_BatchSequence] = []
+    patches = 0
+    for sequence in sequences:
+        new = _patches(sequence.new_images())
+        if few and patches + new > PATCHES_AT_ONCE:
+            yield few
+            few, patches = [], 0
+        few.append(sequence)
+        patches += new
+    if few:
+        yield few
+
+
+def _patches(items: Iterable[VisionItem]) -> int:
+    return sum(math.prod(item.grid_thw) for item in items)
+
+
 class BatchDecoder:
     """The steps that all sequences share: vision encoder, prefill, decode step."""
 
@@ -86,7 +115,9 @@ class BatchDecoder:
 
     def encode_images(self, sequences: Sequence[_BatchSequence]) -> None:
         """Encode the new vision items of all sequences in one pass. An error is left to the prefill of its own sequence."""
-        items = [item for each in sequences for item in each.generation.new_items() if isinstance(item, VisionItem)]
+        items = [item for each in sequences for item in each.new_images()]
+        if _patches(items) > PATCHES_AT_ONCE:  # of a single sequence: its prefill encodes them chunk by chunk
+            return
         limit_threads(self._loaded.threads)
         with suppress(Exception):  # raised again in the prefill of one sequence
             self._loaded.vision.encode(items)
