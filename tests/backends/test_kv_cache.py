@@ -209,6 +209,19 @@ def test_image_features_are_right_when_the_cache_is_full_and_they_are_computed_a
         torch.testing.assert_close(features, alone, atol=1e-5, rtol=0)
 
 
+def test_however_small_their_features_a_bounded_number_of_images_is_kept(stock: StockModel) -> None:
+    vision = VisionEncoder(stock.model, stock.processor, cache_items=3)
+    items = [vision.vision_item("image", (noise_frame(n),)) for n in range(6)]
+    vision.encode(items)
+    passes: list[int] = []
+    hook = stock.model.model.visual.register_forward_hook(lambda *_: passes.append(1))
+    vision.encode(items[3:])
+    assert len(passes) == 0
+    vision.encode(items[:3])
+    assert len(passes) == 1
+    hook.remove()
+
+
 def test_grid_is_that_of_the_image_processor(stock: StockModel) -> None:
     vision = VisionEncoder(stock.model, stock.processor)
     for width, height in ((28, 28), (84, 56), (448, 448), (30, 97), (620, 350)):

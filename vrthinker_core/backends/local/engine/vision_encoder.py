@@ -19,6 +19,8 @@ from vrthinker_core.types import Frame
 
 CACHE_BYTES = 512 * 2**20  # Bytes of image features kept: about 290 frames of 448 x 448 pixels for the 7B
 
+CACHE_ITEMS = 4096  # Images whose features are kept, which limits a small model's: some 16 MB of the built-in judge's
+
 ITEMS_PER_THREAD = 16  # Vision items from which on another thread is worth its start
 
 
@@ -30,12 +32,13 @@ class VisionEncoder:
         model: Qwen2_5_VLForConditionalGeneration,
         processor: Qwen2VLImageProcessorPil,
         cache_bytes: int = CACHE_BYTES,
+        cache_items: int = CACHE_ITEMS,
         threads: int | None = None,
     ) -> None:
         """`threads`: see `limit_threads`."""
         self._encoder, self._processor, self._threads = model.model.visual, processor, threads
         self._features: OrderedDict[VisionItem, torch.Tensor] = OrderedDict()
-        self._max_bytes = cache_bytes
+        self._max_bytes, self._max_items = cache_bytes, cache_items
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -87,7 +90,7 @@ class VisionEncoder:
                 return
             self._features[key] = features
             self._bytes += features.nbytes
-            while self._bytes > self._max_bytes:
+            while self._bytes > self._max_bytes or len(self._features) > self._max_items:
                 self._bytes -= self._features.popitem(last=False)[1].nbytes
 
     def _encode_new(self, items: Sequence[VisionItem]) -> list[torch.Tensor]:
