@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,23 @@ def test_a_batch_gives_what_each_gives_alone(on_gpu: TransformersBackend, caplog
     requests = [GenerationRequest(on_gpu.open_conversation(), messages, sampling) for messages in prompts]
     together = {n: item.tokens for n, item in on_gpu.stream_batch(requests) if isinstance(item, Completion)}
     assert [together[n] for n in range(len(prompts))] == alone
+    assert not caplog.records, "a CUDA graph was captured"
+
+
+def test_graphs_are_captured_while_others_generate(on_gpu: TransformersBackend, caplog: pytest.LogCaptureFixture) -> None:
+    sampling = Sampling(max_new_tokens=100)
+    alone = generate(on_gpu.open_conversation(), OPENING, sampling).tokens
+    with ThreadPoolExecutor(4) as pool:
+        replies = pool.map(lambda _: generate(on_gpu.open_conversation(), OPENING, sampling).tokens, range(16))
+    assert set(replies) == {alone}
+    assert not caplog.records, "CUDA graphs were captured"
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_graph_is_captured_on_the_model_s_gpu(on_gpu: TransformersBackend, caplog: pytest.LogCaptureFixture) -> None:
+    other = TransformersBackend.load(str(NANO), device="cuda:1", dtype=torch.float32)
+    replies = [generate(backend.open_conversation(), OPENING, Sampling(max_new_tokens=100)).tokens for backend in (on_gpu, other)]
+    assert replies[0] == replies[1]
     assert not caplog.records, "a CUDA graph was captured"
 
 

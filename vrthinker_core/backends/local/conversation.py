@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-import torch
-
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.checkpoint.devices import is_out_of_memory
+from vrthinker_core.backends.local.engine.decode_step import free_gpu_memory
 from vrthinker_core.backends.local.engine.generation import Generation, LoadedModel
 from vrthinker_core.backends.local.engine.kv_cache import PrefixCache
 from vrthinker_core.backends.local.engine.multi_step import MultiStepDecoder
@@ -73,7 +72,7 @@ class LocalConversation:
         if isinstance(error, VrThinkerError):
             return error
         if is_out_of_memory(error):
-            torch.cuda.empty_cache()
+            free_gpu_memory()
             tokens = f"{token_count(generation.prompt):,} tokens"
             return BackendRefused(
                 f"The judge ran out of memory at {tokens}: choose a shorter memory window or fewer frames a call."

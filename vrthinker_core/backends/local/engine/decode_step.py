@@ -5,6 +5,7 @@ graph launches them all at once. The step itself is the same code on every devic
 """
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ from vrthinker_core.backends.local.engine.kv_cache import hidden_states
 
 WARMUP_STEPS = 2
 """Warm-up steps before a capture, in which kernels are chosen and workspaces allocated. Each writes to the KV cache as any step."""
+
+_CAPTURE = threading.Lock()
+"""Holds no data. CUDA captures one graph at a time in a process, and memory that is given back meanwhile breaks the capture."""
 
 LayerStorage = tuple[torch.Tensor, torch.Tensor]  # Keys and values of one layer, (batch, heads, rows, head_dim) each
 
@@ -90,17 +94,30 @@ def capture_cuda_graph(step: Callable[[], None], device: torch.device) -> Callab
     if device.type != "cuda":
         return step
     try:
-        warmup = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        warmup.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(warmup):
-            for _ in range(WARMUP_STEPS):
-                step()
-        torch.cuda.current_stream(device).wait_stream(warmup)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            step()
+        with _CAPTURE, torch.cuda.device(device):
+            graph = _warm_up_and_capture(step)
     except RuntimeError as error:
         logging.getLogger(__name__).warning("Decoding is slower than it could be: no CUDA graph could be captured (%s).", error)
         return step
     replay: Callable[[], None] = graph.replay
     return replay
+
+
+def _warm_up_and_capture(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    """On a stream of the current device. Other threads may use the GPU meanwhile: what a capture forbids binds this one alone."""
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(WARMUP_STEPS):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        step()
+    return graph
+
+
+def free_gpu_memory() -> None:
+    """Give back what torch holds of the GPUs' memory without using it, after a capture that is under way."""
+    with _CAPTURE:
+        torch.cuda.empty_cache()
