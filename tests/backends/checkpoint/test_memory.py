@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.backends.checkpoint.test_checkpoint import refused
-from vrthinker_core.backends.local.checkpoint import loader
+from vrthinker_core.backends.local.checkpoint import devices, loader
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, require_memory
 from vrthinker_core.errors import CheckpointError
 
@@ -46,3 +46,30 @@ def test_needed_and_free_memory_are_named() -> None:
         require_memory(2**31, 2**31, "cuda")
     free = available_memory("cpu")
     assert free is None or 2**20 < free < 2**50
+
+
+VERSION_2 = {"memory.max": "3000000", "memory.current": "2500000", "memory.stat": "file 9\ninactive_file 100000\n"}
+VERSION_1 = {
+    "memory/memory.limit_in_bytes": "3000000",
+    "memory/memory.usage_in_bytes": "2500000",
+    "memory/memory.stat": "inactive_file 7\ntotal_inactive_file 100000\n",
+}
+
+
+@pytest.mark.parametrize("files", [VERSION_1, VERSION_2], ids=["version 1", "version 2"])
+def test_memory_is_that_of_the_control_group(files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "CGROUP", tmp_path)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert available_memory("cpu") == 600_000
+
+
+@pytest.mark.parametrize("files", [{}, VERSION_2 | {"memory.max": "max"}], ids=["no group", "no limit"])
+def test_memory_without_a_limit_is_that_of_the_machine(
+    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "CGROUP", tmp_path)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert (available_memory("cpu") or 0) > 2**20

@@ -2,14 +2,21 @@
 
 import errno
 import os
-from pathlib import Path
+from contextlib import suppress
 
 import psutil  # type: ignore[import-untyped]
 import torch
 
+from vrthinker_core.cpus import CGROUP
 from vrthinker_core.errors import CheckpointError
 
 MEMORY_MARGIN = 1.15  # Memory that a model takes, loading and generation included, as a multiple of its weights
+
+_MEMORY_FILES = (
+    ("memory.max", "memory.current", "memory.stat", "inactive_file"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat", "total_inactive_file"),
+)
+"""By version of the control group, 2 and 1: limit, memory in use, and a table with its line for cached file pages."""
 
 
 def has_cuda() -> bool:
@@ -54,11 +61,9 @@ def _cuda_memory(device: str) -> int | None:
 
 def _cgroup_memory() -> int | None:
     """Free bytes under the control group's limit, None without one. Cached file pages count as free: they are evicted on demand."""
-    root = Path("/sys/fs/cgroup")
-    try:
-        limit = int((root / "memory.max").read_text(encoding="ascii"))
-        used = int((root / "memory.current").read_text(encoding="ascii"))
-        stat = dict(line.split() for line in (root / "memory.stat").read_text(encoding="ascii").splitlines())
-    except (OSError, ValueError):
-        return None
-    return max(0, limit - used + int(stat.get("inactive_file", 0)))
+    for limit, used, table, cached in _MEMORY_FILES:
+        with suppress(OSError, ValueError):
+            pages = dict(line.split() for line in (CGROUP / table).read_text("ascii").splitlines())
+            allowed, taken = (int((CGROUP / name).read_text("ascii")) for name in (limit, used))
+            return max(0, allowed - taken + int(pages.get(cached, 0)))
+    return None
