@@ -48,6 +48,25 @@ def test_only_what_nobody_writes_any_more_is_removed(tmp_path: Path) -> None:
     assert (tmp_path / "b.json").read_text() == "whole"
 
 
+@pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
+def test_a_file_has_the_permissions_of_any_new_file(mask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        with atomic_path(tmp_path / "a.json") as part:
+            part.write_text("x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a.json").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("name", ["\N{VIDEO CAMERA}" * 60 + ".json", "a" * 255, "é" * 127], ids=["four bytes", "one", "two"])
+def test_every_name_that_a_file_may_have_can_be_written(name: str, tmp_path: Path) -> None:
+    with atomic_path(tmp_path / name) as part:
+        part.write_text("x")
+        remove_parts(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_the_next_start_removes_the_folder_of_a_server_that_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with owned_folder("ours-") as alive:

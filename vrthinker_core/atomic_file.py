@@ -28,7 +28,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
         yield part
         with part.open("rb") as written:
             os.fsync(written.fileno())
-        part.chmod(0o644)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -107,6 +106,8 @@ def _owned(make: Callable[[], Path]) -> tuple[Path, int]:
 
 
 def _new_file(path: Path) -> Path:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{PREFIX}{path.name[:60]}.", suffix=SUFFIX)
-    os.close(handle)
-    return Path(name)
+    """An empty file beside `path`, with the permissions of any new file: those of `mkstemp` let nobody else read."""
+    start = os.fsencode(path.name)[:60].decode(errors="ignore")  # a name may have 255 bytes
+    part = path.parent / f"{PREFIX}{start}.{os.urandom(8).hex()}{SUFFIX}"
+    part.touch(exist_ok=False)
+    return part
