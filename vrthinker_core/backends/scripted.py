@@ -82,10 +82,15 @@ class ScriptedConversation:
                 time.sleep(self._backend.pause)
         stop = completion.stop if sum(pieces) == len(text) else "cancelled"
         written = text[: sum(pieces)]
-        prompt_tokens, new_tokens = self.count_tokens(messages), len(written.split())
-        aside = (completion.reasoning, tuple(token for token in completion.label_tokens if token.offset < len(written)))
-        counts = {"prompt_tokens": prompt_tokens, "new_tokens": new_tokens}
-        yield Completion(written, stop, (), tuple(pieces), **counts, reasoning=aside[0], label_tokens=aside[1])
+        yield Completion(
+            written,
+            stop,
+            pieces=tuple(pieces),
+            prompt_tokens=self.count_tokens(messages),
+            new_tokens=len(written.split()),
+            reasoning=completion.reasoning,
+            label_tokens=tuple(token for token in completion.label_tokens if token.offset < len(written)),
+        )
 
     def close(self) -> None:
         """Nothing to free."""

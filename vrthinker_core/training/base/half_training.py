@@ -98,11 +98,11 @@ def add_report(folder: Path, name: str, figures: Mapping[str, float]) -> None:
         lines.write(json.dumps(figures).encode() + b"\n")
 
 
-def last_report(folder: Path, name: str) -> dict[str, float]:
+def last_report(folder: Path, name: str) -> Mapping[str, float]:
     """The last figures of a half that are whole; {} where there are none."""
     path = folder / f"{name}.jsonl"
     lines = path.read_text("utf-8").split("\n")[:-1] if path.is_file() else []
-    report: dict[str, float] = json.loads(lines[-1]) if lines else {}
+    report: Mapping[str, float] = json.loads(lines[-1]) if lines else {}
     return report
 
 
