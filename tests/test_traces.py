@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -23,8 +24,9 @@ from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import TraceError
 from vrthinker_core.judge import judge
-from vrthinker_core.traces import from_json, jpeg_size, load, make_thumbnail, to_json, write_atomically
+from vrthinker_core.traces import from_json, load, to_json, write_atomically
 from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
+from vrthinker_core.video.thumbnails import jpeg_size, make_thumbnail
 
 ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 
@@ -160,10 +162,11 @@ def test_a_picture_is_measured_by_its_header_alone(stored: Path, size: tuple[int
     check_refused(changed(stored, ["turns", 0, "frames", 0, "jpeg"], base64.urlsafe_b64encode(with_size(jpeg, *size)).decode()))
 
 
-@pytest.mark.parametrize("size", [(40_000, 28), (28, 40_000), (400, 300), (2, 1)], ids=str)
+@pytest.mark.parametrize("size", [(40_000, 28), (28, 40_000), (400, 300), (2, 1), (1792, 224)], ids=str)
 def test_the_thumbnail_of_every_frame_can_be_read_back(size: tuple[int, int]) -> None:
     width, height = size
-    frame = Frame(FrameRef(3, Side.FIRST), 5, 0.2, 0.3, width, height, "key", bytes(width * height * 3))
+    noise = random.Random(1).randbytes(width * height * 3)
+    frame = Frame(FrameRef(3, Side.FIRST), 5, 0.2, 0.3, width, height, "key", noise)
     trace = handmade_runs.three_turns()
     shown = replace(trace, turns=(replace(trace.turns[0], frames=(make_thumbnail(frame, "3"),)), *trace.turns[1:]))
     assert from_json(to_json(shown)) == shown

@@ -17,12 +17,12 @@ from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with
 from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
 from vrthinker_core.errors import BadInput, ContextFull, can_pass, describe
 from vrthinker_core.text import encodable
-from vrthinker_core.traces import make_thumbnail
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
 from vrthinker_core.video.clip_pair import PairOpening, frame_source
+from vrthinker_core.video.thumbnails import make_thumbnail
 
 POLL_SECONDS = 0.1  # between two looks whether the run was cancelled, while its videos are being opened
 MAX_PROMPT = 10_000  # Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context

@@ -7,7 +7,6 @@ renamed, so a killed process leaves the turns that were complete, never half a f
 from __future__ import annotations
 
 import functools
-import io
 import stat
 import tempfile
 import time
@@ -20,15 +19,14 @@ from typing import TYPE_CHECKING, Any, get_args
 from vrthinker_core.atomic_file import atomic_path, remove_parts
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.text import encodable
-from vrthinker_core.types import Frame, ProtocolName, Thumbnail
+from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.events import Finished, JudgeEvent, Run, Started, StopReason, Swapped, Trace, add_event
+from vrthinker_core.video.thumbnails import is_thumbnail
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic_core import SchemaValidator
 
-THUMBNAIL_HEIGHT = 224
-MAX_SIDE = 8 * THUMBNAIL_HEIGHT  # of a thumbnail, in pixels
 MAX_BYTES = 64 * 2**20
 MAX_ITEMS = 500_000  # commas in a file, and a fifth of it brackets: what its size says nothing of is what parsing it takes
 MAX_CHARACTERS = 12 * 2**20  # of all texts of a trace
@@ -37,23 +35,7 @@ _PER_TOKEN = ("tokens", "pieces", "abandoned", "label_tokens")
 MAX_LENGTHS: Mapping[str, int] = {"turns": 64, "frames": 256, **dict.fromkeys(_PER_TOKEN, 65_536)}  # Of lists, by their name
 MAX_LENGTH = 1024  # of every other list
 NOT_SAVED = "The trace could not be saved"  # How the note on a run begins whose record went elsewhere
-MAX_JPEG_BYTES = 256 * 2**10
 MAX_NUMBER = 2**53  # from there on a float is no longer exact, nor is a number on the page
-
-
-def make_thumbnail(frame: Frame, number: str) -> Thumbnail:
-    """The frame as a trace keeps it: JPEG, at most 224 pixels high and 1792 wide."""
-    from PIL import Image
-
-    picture = Image.frombytes("RGB", (frame.width, frame.height), frame.rgb)
-    scale = min(THUMBNAIL_HEIGHT / picture.height, MAX_SIDE / picture.width)
-    if scale < 1:
-        size = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))
-        # Whole pixels are averaged first, which takes a tenth of the time: a judge's 448 x 448 pixels need no more than that.
-        picture = picture.resize(size, Image.Resampling.BICUBIC, reducing_gap=1.0)
-    buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=82)
-    return Thumbnail(frame.ref, number, frame.index, frame.seconds, frame.until, buffer.getvalue(), frame.note)
 
 
 @functools.cache
@@ -147,7 +129,7 @@ def _check_run(run: Run) -> None:
     if not all(0 <= number < MAX_NUMBER for number in _numbers(run)):
         raise TraceError("This trace is damaged: it holds a time or an index that cannot be.")
     for turn in run.turns:
-        if not all(map(_is_thumbnail, turn.frames)):
+        if not all(map(is_thumbnail, turn.frames)):
             raise TraceError(f"This trace is damaged: a frame of turn {turn.number} is no small JPEG picture.")
 
 
@@ -177,22 +159,6 @@ def _numbers(run: Run) -> Iterator[float]:
             yield from (frame.ref.slot, frame.index, frame.seconds, frame.until)
     if run.finished is not None:
         yield run.finished.seconds
-
-
-def _is_thumbnail(frame: Thumbnail) -> bool:
-    return len(frame.jpeg) <= MAX_JPEG_BYTES and 0 < max(jpeg_size(frame.jpeg)) <= MAX_SIDE
-
-
-def jpeg_size(data: bytes) -> tuple[int, int]:
-    """(width, height) in pixels, from the header alone; (0, 0) for what is no JPEG."""
-    from PIL.JpegImagePlugin import JpegImageFile
-
-    try:
-        # Not Image.open, which raises and warns about large pictures, and may take one for a set of several.
-        with JpegImageFile(io.BytesIO(data)) as picture:
-            return picture.size
-    except (OSError, ValueError, SyntaxError):
-        return 0, 0
 
 
 def load(path: Path) -> Trace:

@@ -18,7 +18,7 @@ from vrthinker_core.backends.base import Conversation
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendRefused, BadInput
 from vrthinker_core.results.datasets import read_dataset
-from vrthinker_core.traces import jpeg_size, load
+from vrthinker_core.traces import load
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.training.filters import Outcome, Reason
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
@@ -29,6 +29,7 @@ from vrthinker_core.training.rows.rollout_trace import to_rollout, to_trace
 from vrthinker_core.training.teacher import TeacherJob, kept_rollouts, run_teacher, scripted_teacher
 from vrthinker_core.training.token_rows import token_rows
 from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.video.thumbnails import jpeg_size
 
 __all__ = ["nano"]
 PAIRS = DrawnPairSet(3)

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from vrthinker_core.dialects import Dialect
-from vrthinker_core.traces import make_thumbnail
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.rows.conversation import run_dialect, sent_prompts
 from vrthinker_core.types import Run, Trace, Turn
 from vrthinker_core.types.messages import Message
+from vrthinker_core.video.thumbnails import make_thumbnail
 
 
 @dataclass(frozen=True, slots=True)

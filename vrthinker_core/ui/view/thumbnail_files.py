@@ -5,9 +5,9 @@ import shutil
 import threading
 from pathlib import Path
 
-from vrthinker_core.traces import jpeg_size
 from vrthinker_core.types import Thumbnail
 from vrthinker_core.ui.view.tiles import ImageSource
+from vrthinker_core.video.thumbnails import jpeg_size
 
 
 class ThumbnailFiles:
