@@ -17,8 +17,9 @@ from vrthinker_core.comparison import MAX_PROMPT
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
-from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types import FrameSelection, Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, TurnEnded
+from vrthinker_core.types.messages import Completion
 from vrthinker_core.video import DecoderPool
 
 ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
@@ -153,10 +154,23 @@ def test_a_prompt_full_of_control_tokens_is_noted_and_judged(pair: VideoPair) ->
 
 def test_half_characters_break_nothing(pair: VideoPair, tmp_path: Path) -> None:
     path = tmp_path / "run.json"
-    odd = ANSWER.replace("t</Think>", "\ud800 \udfff</Think>")
-    end = end_of(judge(replace(pair, prompt="A \udcff block."), ScriptedBackend([odd]), trace=path))
+    odd = Completion(ANSWER.replace("t</Think>", "\ud800 \udfff</Think>"), reasoning="so \ud83d")
+    call = CALL.replace("[10", '["\\ud800", 10')
+    end = end_of(judge(replace(pair, prompt="A \udcff block."), ScriptedBackend([call, odd]), trace=path))
     assert end.stop is StopReason.ANSWERED
-    assert load(path).started.prompt == "A ? block."
+    trace = load(path)
+    assert trace.started.prompt == "A ? block."
+    assert trace.turns[0].reply.wants == FrameSelection((10, 30), ("?",), asked=3)
+    assert trace.turns[1].completion.reasoning == "so ?"
+
+
+def test_a_run_that_no_trace_can_hold_is_only_shown_and_says_so(pair: VideoPair, tmp_path: Path) -> None:
+    end = end_of(judge(pair, ScriptedBackend([ANSWER], name="judge \ud800"), trace=tmp_path / "run.json"))
+    assert end.stop is StopReason.ANSWERED
+    (note,) = end.notes
+    assert "could not be saved" in note
+    assert note.endswith("it is only shown.")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_full_disk_still_shows_the_answer_and_leaves_no_half_file(

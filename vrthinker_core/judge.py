@@ -108,7 +108,7 @@ class ReplyCollector:
     def add(self, item: StreamItem) -> Iterator[TextArrived]:
         """Take the next item of the stream; gives the event of a piece of text, nothing for its end."""
         if isinstance(item, Completion):
-            self._completion = replace(item, text=encodable(item.text))
+            self._completion = replace(item, text=encodable(item.text), reasoning=encodable(item.reasoning))
         elif isinstance(item, Exception):
             self._error = item
         else:

@@ -237,7 +237,12 @@ class TraceWriter:
     def _save(self, trace: Trace) -> None:
         if self._path is None:
             return
-        data = to_json(trace)
+        try:
+            data = to_json(trace)
+        except ValueError as error:  # of pydantic, whatever a text or a number is that JSON cannot hold
+            self._warning = f"The trace could not be saved as {self._path} ({type(error).__name__}); it is only shown."
+            self._path = None
+            return
         try:
             write_atomically(self._path, data)
         except OSError as error:

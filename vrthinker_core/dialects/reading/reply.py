@@ -118,7 +118,7 @@ def to_expected(reply: Reply) -> dict[str, object]:
         found |= {"indices": list(reply.wants.indices), "truncated": reply.wants.truncated}
         found |= {"recommend": labels} if reply.verdict is not None and reply.verdict.whole else {}
     if reply.wants is not None:
-        found["dropped"] = [encodable(entry) if isinstance(entry, str) else entry for entry in reply.wants.dropped]
+        found["dropped"] = list(reply.wants.dropped)
     if reply.confidence is not None:
         found["confidence"] = reply.confidence
     return found | {"think": encodable(reply.think), "snapshot": encodable(reply.snapshot)}

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from vrthinker_core.dialects.reading.lenient_json import parse_complete, parse_repaired, parse_strict
 from vrthinker_core.dialects.reading.segments import Action
+from vrthinker_core.text import encodable
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind
 
 MAX_CALLS: Final = 200  # Calls that are read in one reply; a judge at 2,048 tokens cannot write more
@@ -179,7 +180,7 @@ def _as_written(entry: object) -> Entry:
     if entry is None or isinstance(entry, int | float):
         return entry
     if isinstance(entry, str):
-        return entry if len(entry) <= 40 else entry[:40] + "…"
+        return encodable(entry if len(entry) <= 40 else entry[:40] + "…")
     if isinstance(entry, list) and len(entry) <= 8 and all(isinstance(item, int | float) for item in entry):
         return str(entry)
     return "[…]" if isinstance(entry, list) else "{…}"
