@@ -65,6 +65,9 @@ def test_anything_else_is_a_value_or_one_sentence(row: Setting, value: object) -
         ("protocol", "french", 'The setting "Protocol" must be one of auto, paired, concat; it is french.'),
         ("temperature", "nan", 'The setting "Temperature" must be a number from 0 to 2; it is nan.'),
         ("temperature", 2.5, 'The setting "Temperature" must lie between 0 and 2; it is 2.5.'),
+        ("temperature", 10**400, f'The setting "Temperature" must lie between 0 and 2; it is 1{"0" * 39}.'),
+        ("seed", -(10**400), f'The setting "Seed" must lie between 0 and 2147483647; it is -1{"0" * 38}.'),
+        ("window", 10**17, 'The setting "Memory window" must lie between 0 and 9007199254740991; it is 100000000000000000.'),
         ("seed", True, 'The setting "Seed" must be a whole number from 0 to 2147483647; it is True.'),
     ],
 )
@@ -72,6 +75,11 @@ def test_the_sentence_names_the_setting_and_its_range(name: str, value: object, 
     with pytest.raises(BadInput) as bad:
         setting(name).parse(value)
     assert str(bad.value) == sentence
+
+
+def test_a_number_too_long_to_be_written_is_refused_in_a_sentence() -> None:
+    with pytest.raises(BadInput, match=r"between 0 and 2147483647; it is a number of more than 4,300 digits\.$"):
+        setting("seed").parse(10**5000)
 
 
 def test_settings_by_name() -> None:

@@ -11,6 +11,8 @@ ProtocolName = Literal["concat", "paired"]  # The two published prompt protocols
 
 SettingValue = str | int | float | None
 
+MAX_NUMBER = 2**53 - 1  # Of a setting that has no maximum of its own: page and trace hold it exactly
+
 OWN = "own"  # What stands in a form for None: the protocol's own value
 
 
@@ -86,17 +88,29 @@ class Setting:
             return
         most, wanted = self.maximum if maximum is None else maximum, f"be {self.range}"
         if _is_number(value, self.number):
+            if most is None and value > MAX_NUMBER:
+                most = MAX_NUMBER
             if most is not None and not self.minimum <= value <= most:
                 wanted = f"lie between {self.minimum} and {most}"
             elif value >= self.minimum and not (self.even and value % 2):
                 return
-        raise BadInput(f'The setting "{self.label}" must {wanted}; it is {" ".join(str(value)[:40].split()) or "blank"}.')
+        raise BadInput(f'The setting "{self.label}" must {wanted}; it is {_quoted(value)}.')
 
 
 def _is_number(value: object, kind: type[int] | type[float] | None) -> TypeGuard[int | float]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return math.isfinite(value) and (kind is float or (kind is int and isinstance(value, int)))
+    if isinstance(value, int):
+        return kind is not None
+    return kind is float and math.isfinite(value)
+
+
+def _quoted(value: object) -> str:
+    """What a person gave, as a sentence shows it."""
+    try:
+        return " ".join(str(value)[:40].split()) or "blank"
+    except ValueError:  # of Python, which writes no longer number
+        return "a number of more than 4,300 digits"
 
 
 def _as_number(text: str, kind: type[int] | type[float] | None) -> object:
