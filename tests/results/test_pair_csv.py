@@ -68,6 +68,17 @@ def test_a_table_is_read_however_it_was_saved(table: Path, data: bytes) -> None:
     assert pair.labels == Verdict(TA=Preference.FIRST, MQ=Preference.SECOND, VQ=Preference.TIE, OA=Preference.FIRST)
 
 
+@pytest.mark.parametrize("broken", ["a.mp4,b.mp4,P,3,,,\n", "a.mp4,b.mp4,P,,,,,\n"])
+def test_a_broken_row_does_not_stand_for_a_good_copy_of_it(table: Path, broken: str) -> None:
+    good = "a.mp4,b.mp4,P,,,,\n"
+    (alone,) = read(table, HEADER + good)
+    for rows, place in ((broken + good, 1), (good + broken, 0)):
+        pairs = read(table, HEADER + rows)
+        assert (pairs[place].id, pairs[place].fault) == (alone.id, "")
+        assert pairs[1 - place].fault
+        assert "repeats" not in pairs[1 - place].fault
+
+
 def test_a_broken_row_costs_itself_alone(table: Path) -> None:
     good = "a.mp4,b.mp4,Prompt {},1,2,0,1\n"
     bad = {

@@ -138,11 +138,11 @@ def _name_repeated(pairs: list[EvaluationPair]) -> list[EvaluationPair]:
 
 
 def _name_group(pairs: list[EvaluationPair], positions: list[int]) -> None:
-    """Name the rows of one pair, so that no name depends on the order of the rows."""
+    """Name the rows of one pair, so that no name depends on the order of the rows: those that can be judged come first."""
     told = {pairs[position].labels for position in positions}
     seen: dict[str, int] = {}  # Row in which each name came first
     repeats = 0
-    for position in positions:
+    for position in sorted(positions, key=lambda position: bool(pairs[position].fault or pairs[position].left_out)):
         pair = pairs[position]
         name = pair.id if len(told) == 1 else f"{pair.id}-{_signature(pair.labels)}"
         if name in seen:
