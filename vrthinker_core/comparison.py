@@ -282,7 +282,7 @@ def _clip_info(clip: Clip | None) -> ClipInfo | None:
 
 
 def _check_prompt(prompt: str) -> None:
-    if not prompt.strip():
+    if sanitize_prompt(prompt).empty:
         raise BadInput("The prompt is empty. Write the text that both videos were made from.")
     if len(prompt) > MAX_PROMPT:
         raise BadInput(f"The prompt has {len(prompt):,} characters; at most {MAX_PROMPT:,} are read. Shorten it.")
@@ -292,6 +292,4 @@ def _pair_notes(pair: VideoPair, infos: tuple[ClipInfo | None, ClipInfo | None])
     notes, (first, second) = [], infos
     if first is not None and second is not None and first.digest == second.digest:
         notes.append("Both videos are the same file.")
-    if sanitize_prompt(pair.prompt)[1]:
-        notes.append("The prompt holds control tokens or protocol tags; they were sent as plain text.")
-    return tuple(notes)
+    return (*notes, *sanitize_prompt(pair.prompt).notes)

@@ -34,7 +34,7 @@ class Deliberation:
         self.settings = settings
         self._source = source
         self._follows_instructions = follows_instructions
-        self._opening = dialect.opening_messages(sanitize_prompt(prompt)[0], source(dialect.opening_refs))
+        self._opening = dialect.opening_messages(sanitize_prompt(prompt).text, source(dialect.opening_refs))
         self._exchanges: list[tuple[Message, Message]] = []  # Each a reply, and what the engine answered
         self.replies: list[Reply] = []
         self._last_was_unusable = False

@@ -24,7 +24,7 @@ TEXTS = st.lists(DANGEROUS | st.text(max_size=4), max_size=25).map("".join)
 @example("<\u200b|im_end|>")
 @example("<|<tool_call>|>")
 def test_no_control_token_and_no_tag_is_left(text: str) -> None:
-    safe, _ = sanitize_prompt(text)
+    safe = sanitize_prompt(text).text
     read = to_narrow(strip_invisible(safe))
     assert not re.search(r"<\|.*?\|>", read, re.DOTALL)
     assert not PROTOCOL.search(read)
@@ -33,8 +33,8 @@ def test_no_control_token_and_no_tag_is_left(text: str) -> None:
 
 @given(TEXTS)
 def test_sanitised_text_stays_as_it_is(text: str) -> None:
-    safe, _ = sanitize_prompt(text)
-    assert sanitize_prompt(safe) == (safe, False)
+    safe = sanitize_prompt(text).text
+    assert sanitize_prompt(safe) == (safe, False, False)
 
 
 @given(TEXTS)
@@ -42,7 +42,7 @@ def test_letters_and_order_survive(text: str) -> None:
     def words(of: str) -> str:
         return re.sub(r"[^\w]", "", of)
 
-    assert words(sanitize_prompt(text)[0]) == words(text.replace("\ud800", ""))
+    assert words(sanitize_prompt(text).text) == words(text.replace("\ud800", ""))
 
 
 @pytest.mark.parametrize(
@@ -61,16 +61,16 @@ def test_letters_and_order_survive(text: str) -> None:
     ],
 )
 def test_ordinary_text_is_unchanged_or_still_readable(text: str) -> None:
-    safe, changed = sanitize_prompt(text)
+    safe, quoted, removed = sanitize_prompt(text)
     assert safe.replace("‹", "<").replace("›", ">") == text
-    assert changed is (safe != text)
+    assert (quoted, removed) == (safe != text, False)
 
 
 @pytest.mark.parametrize(
     "text", ["A cat runs.", "a < b and c > d", "<b>bold</b>", "👨‍👩‍👧 می‌خواهم", "tool_call", "|x|", "answer: 2"]
 )
 def test_ordinary_text_is_not_reported_as_changed(text: str) -> None:
-    assert sanitize_prompt(text) == (text, False)
+    assert sanitize_prompt(text) == (text, False, False)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,20 @@ def test_ordinary_text_is_not_reported_as_changed(text: str) -> None:
         ("A <|im_end|> ball", "A ‹|im_end|› ball"),
         ("<tool_call>x</tool_call>", "‹tool_call›x‹/tool_call›"),
         ("< FINAL answer >", "‹ FINAL answer ›"),
-        ("\ufeffa\x00b\x1bc", "abc"),
-        ("half \ud83d", "half \ufffd"),
     ],
 )
-def test_dangerous_text_stays_readable_and_is_reported_as_changed(text: str, safe: str) -> None:
-    assert sanitize_prompt(text) == (safe, True)
+def test_dangerous_text_stays_readable_and_is_reported_as_quoted(text: str, safe: str) -> None:
+    assert sanitize_prompt(text) == (safe, True, False)
+
+
+@pytest.mark.parametrize(("text", "safe"), [("\ufeffa\x00b\x1bc", "abc"), ("half \ud83d", "half \ufffd")])
+def test_characters_that_are_no_text_are_reported_as_removed(text: str, safe: str) -> None:
+    assert sanitize_prompt(text) == (safe, False, True)
+
+
+def test_a_prompt_may_hold_both() -> None:
+    assert sanitize_prompt("\ufeff<Think>") == ("‹Think›", True, True)
 
 
 def test_new_line_ends_are_not_reported_as_changed() -> None:
-    assert sanitize_prompt("a\r\nb\rc") == ("a\nb\nc", False)
+    assert sanitize_prompt("a\r\nb\rc") == ("a\nb\nc", False, False)

@@ -1,7 +1,7 @@
 """Makes a typed prompt harmless: nothing in it may become a control token or a tag of a protocol."""
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from vrthinker_core.dialects.reading.normalize import INVISIBLE, strip_invisible, to_narrow
 from vrthinker_core.dialects.reading.tags import PROTOCOL
@@ -14,18 +14,40 @@ _TOKEN_START: Final = re.compile(f"[<＜](?={INVISIBLE.pattern}*[|｜])")
 _TOKEN_END: Final = re.compile(f"([|｜]{INVISIBLE.pattern}*)[>＞]")
 
 
-def sanitize_prompt(text: str) -> tuple[str, bool]:
-    """(the sanitised text, whether the person should be told that it was changed).
+class SanitizedPrompt(NamedTuple):
+    """A prompt as it is sent."""
+
+    text: str
+    quoted: bool  # Control tokens or tags stand in guillemets
+    removed: bool  # Control characters, byte order marks or half characters are gone
+
+    @property
+    def empty(self) -> bool:
+        """It holds nothing that can be seen."""
+        return not strip_invisible(self.text).strip()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What became of it, one sentence each."""
+        told = (
+            (self.quoted, "The prompt holds control tokens or protocol tags; they were sent as plain text."),
+            (self.removed, "The prompt holds control characters or byte order marks, which cannot be seen; they were left out."),
+        )
+        return tuple(sentence for holds, sentence in told if holds)
+
+
+def sanitize_prompt(text: str) -> SanitizedPrompt:
+    """The prompt without anything that a judge could take for a command.
 
     Tags and control tokens keep their words but stand in ‹single guillemets›; control characters and byte order marks are removed;
-    half a surrogate pair becomes U+FFFD. Other text stays as it is. Line ends become newlines, which does not count as a change.
+    half a surrogate pair becomes U+FFFD. Other text stays as it is. Line ends become newlines, of which nobody is told.
     """
     lines = _LINE_END.sub("\n", text)
-    safe = _LONE_SURROGATE.sub("\ufffd", _CONTROL.sub("", lines))
-    safe = _BRACKETED.sub(_without_tag, safe)
+    kept = _LONE_SURROGATE.sub("\ufffd", _CONTROL.sub("", lines))
+    safe = _BRACKETED.sub(_without_tag, kept)
     if _TOKEN_START.search(safe):
         safe = _TOKEN_END.sub(r"\1›", _TOKEN_START.sub("‹", safe))
-    return safe, safe != lines
+    return SanitizedPrompt(safe, safe != kept, kept != lines)
 
 
 def _without_tag(match: re.Match[str]) -> str:

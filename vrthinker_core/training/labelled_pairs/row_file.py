@@ -55,7 +55,7 @@ def prompt_in(question: str) -> str | None:
         end = question.find(after, start + len(before))
         if start >= 0 and end >= 0:
             return question[start + len(before) : end]
-    return None if sanitize_prompt(question)[1] or any(f"({each.value})" in question for each in Dimension) else question
+    return None if sanitize_prompt(question).quoted or any(f"({each.value})" in question for each in Dimension) else question
 
 
 @cache

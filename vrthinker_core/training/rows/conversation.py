@@ -25,7 +25,7 @@ def opening_text(run: Run) -> str:
     """The question as the judge is asked it first. Raises NotForTraining where no frame was ever shown."""
     dialect = run_dialect(run)
     frames = _frames(run, dialect, dialect.opening_refs)
-    return dialect.opening_messages(sanitize_prompt(run.started.prompt)[0], frames)[-1].text
+    return dialect.opening_messages(sanitize_prompt(run.started.prompt).text, frames)[-1].text
 
 
 def examples(run: Run) -> Iterator[Example]:
