@@ -178,6 +178,14 @@ def test_the_last_recommended_answer_is_the_fallback_and_marked() -> None:
     assert run.verdict == (Verdict(2, 0, 0, 2), True)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("answer", ["TA=1, MQ=0, VQ=0, OA=1", "<answer>TA=1, MQ=0, VQ=0, OA=1</answer>"])
+def test_a_recommended_answer_stays_with_a_reply_that_is_given_other_frames(answer: str) -> None:
+    run = start("concat")
+    told = f"<think>t</think><recommend answer>{answer}</recommend answer>"
+    run.take_over(Completion(told + run.dialect.call((3,))), (4,))
+    assert run.ask()[2].text == told + run.dialect.call((4,))
+
+
 def test_a_partial_answer_is_reported_as_partial_and_never_filled() -> None:
     run = start()
     say(run, "<Answer>TA=1, MQ=0, VQ=1</Answer>")

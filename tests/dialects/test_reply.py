@@ -97,6 +97,11 @@ def test_answers_and_calls_in_reasoning_are_quotations(verdict: Verdict, dialect
         (f"<Answer>{WHOLE}</Answer>{CALL}", "answer", 1),
         (f"{CALL}<recommend answer>{WHOLE}</recommend answer>", "tool", 1),
         (f"{CALL}<Answer>TA=2</Answer>", "tool", None),
+        (f"<recommend answer>\n<answer>{WHOLE}</answer></recommend answer>", "recommend", 1),
+        (f"<recommend answer><Final answer><answer>{WHOLE}</answer></final answer></recommend answer>{CALL}", "tool", 1),
+        (f"<recommend answer><recommend answer><answer>{WHOLE}</recommend answer>{CALL}", "tool", 1),
+        (f"<recommend answer>{OTHER}<answer>{WHOLE}</answer></recommend answer>", "answer", 1),
+        (f"<recommend answer></recommend answer><answer>{WHOLE}</answer>", "answer", 1),
     ],
 )
 def test_which_answer_counts(text: str, kind: str, overall: int | None) -> None:

@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 from vrthinker_core.dialects.reading.lenient_json import parse_strict
-from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags
+from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags, opens_directly_inside
 
 
 class Action(NamedTuple):
@@ -65,7 +65,15 @@ class ReplySplitter:
         if not 0 < i < len(self._tags):
             return False
         before, tag = self._tags[i - 1], self._tags[i]
-        return before.kind == tag.kind and before.opens and tag.opens and not self._narrow[before.end : tag.start].strip()
+        return before.kind == tag.kind and opens_directly_inside(self._narrow, before, tag)
+
+    def _innermost(self, i: int) -> int:
+        """The last of the answer tags that open one directly inside the other, from tag `i` on."""
+        while i + 1 < len(self._tags) and self._tags[i + 1].kind == "final":
+            if not opens_directly_inside(self._narrow, self._tags[i], self._tags[i + 1]):
+                break
+            i += 1
+        return i
 
     def _pair_reasoning(self) -> dict[int, int]:
         """For each tag that opens reasoning, the tag that closes it; nested ones from the inside out."""
@@ -99,9 +107,13 @@ class ReplySplitter:
         return tag.opens and (not self._cut or (kind == "snapshot" and tag.kind == "think"))
 
     def _action(self, i: int, kind: Literal["final", "recommend", "call"]) -> tuple[int, Action | None]:
-        """(tag to go on from, the action that tag `i` opens); no action for the first of two equal opening tags."""
+        """(tag to go on from, the action that tag `i` opens); no action for the first of two equal opening tags.
+
+        A recommended answer is never final, whatever answer tag opens directly inside it.
+        """
         if self._doubled(i + 1):
             return i + 1, None
+        i = self._innermost(i) if kind == "recommend" else i
         end = self._call_end(i) if kind == "call" else i + 1
         closings: tuple[TagKind, ...] = ("call",) if kind == "call" else ("final", "recommend")
         closed = end < len(self._tags) and not self._tags[end].opens and self._tags[end].kind in closings

@@ -5,6 +5,7 @@ Every expression here is linear on any text: repetitions are bounded, or stop at
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 TagKind = Literal["think", "snapshot", "recommend", "final", "call"]
@@ -62,8 +63,14 @@ def before_action(text: str) -> str:
     """A reply without its final answer and its calls: up to the first of them behind the reasoning."""
     tags = list(find_tags(text))
     reasoned = max((tag.end for tag in tags if not tag.acts and not tag.opens), default=0)
-    acting = (tag.start for tag in tags if tag.start >= reasoned and tag.opens and tag.kind in ("final", "call"))
-    return text[: next(acting, len(text))]
+    wrapped = {tag for before, tag in pairwise(tags) if before.kind == "recommend" and opens_directly_inside(text, before, tag)}
+    following = (tag for tag in tags if tag.start >= reasoned and tag.opens and tag not in wrapped)
+    return text[: next((tag.start for tag in following if tag.kind in ("final", "call")), len(text))]
+
+
+def opens_directly_inside(text: str, outer: Tag, tag: Tag) -> bool:
+    """`tag` opens what the tag right before it, `outer`, has just opened: there is only white space between them."""
+    return outer.opens and tag.opens and not text[outer.end : tag.start].strip()
 
 
 def find_tags(text: str) -> Iterator[Tag]:
