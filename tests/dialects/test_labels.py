@@ -25,6 +25,10 @@ def read(body: str) -> Reply:
         "TA=1 MQ=0 VQ=2 OA=1 (Video 1 is better overall)",
         "TA=1/MQ=0/VQ=2/OA=1",
         "TA=1 | MQ=0 | VQ=2 | OA=1",
+        "1. TA=1 2. MQ=0 3. VQ=2 4. OA=1",
+        "1) TA=1, 2) MQ=0, 3) **VQ**=2; 4) OA=1",
+        "_TA_=_1_, __MQ__: 0, _VQ_ = 2, __OA=1__",
+        "TA=1, 2 frames of it blur; MQ=0 (2 jumps), VQ=2, OA=1, 1 is better",
         "META=2, TA=1, TA=1, XMQ=1, MQ=0, VQ=2, OA=1",
         "Text Alignment (TA): 1, Motion Quality (MQ): 0, Visual Quality (VQ): 2, Overall (OA): 1",
         "T\u200bA=1, MQ=\u00a00, VQ=2\x00, OA=1\u00ad",
@@ -56,6 +60,21 @@ NUMBERS = [
     "0-2",
     "1 2",
     "1=2",
+    "1->2",
+    "1 => 2",
+    "1→2",
+    "1−2",
+    "1&2",
+    "1+1",
+    "1 vs 2",
+    "1 vs. 2",
+    "1, 2",
+    "1; 2",
+    "1;2",
+    "1:2",
+    "1…2",
+    "1_2",
+    "_1__2_",
     "1e0",
     "0x1",
 ]
@@ -84,7 +103,10 @@ def test_anything_else_is_a_bad_value_and_the_others_are_kept(value: str) -> Non
     assert reply.verdict.labels == {"MQ": 0, "VQ": 1, "OA": 1}
 
 
-@pytest.mark.parametrize("body", ["MQ=0, VQ=1, OA=1", "TA=, MQ=0, VQ=1, OA=1", "TA 1, MQ=0, VQ=1, OA=1", "TA1=1, MQ=0, VQ=1, OA=1"])
+@pytest.mark.parametrize(
+    "body",
+    ["MQ=0, VQ=1, OA=1", "TA=, MQ=0, VQ=1, OA=1", "TA 1, MQ=0, VQ=1, OA=1", "X_TA=1, MQ=0, VQ=1, OA=1", "TA1=1, MQ=0, VQ=1, OA=1"],
+)
 def test_a_dimension_without_a_value_is_missing(body: str) -> None:
     reply = read(body)
     assert [problem.kind for problem in reply.problems] == [ProblemKind.MISSING_DIMS]

@@ -10,13 +10,22 @@ from vrthinker_core.types import Dimension, Preference, Problem, ProblemKind, Ve
 
 MAX_MENTIONS: Final = 1000  # Mentions of a name that are looked at in one answer
 
-_NAME: Final = r"""(?<!\w)(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*[=:]+"""
+_NAME: Final = r"""(?<!\w)_{0,3}(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*[=:]+"""
 _LABEL: Final = re.compile(_NAME + r"""[\s"'*_`]*""", re.IGNORECASE)
 _NO_VALUE: Final = re.compile(rf"[,;{{}}<]|\Z|{_NAME}", re.IGNORECASE)
-_DIGIT: Final = re.compile(
-    r"([0-5])(?![\w%]|[.,]\d|[ \t]{0,8}[/|\\~=–—-]?[ \t]{0,8}\d|[ \t]{1,8}(?:or|to|and)[ \t]{1,8}\d)", re.IGNORECASE
+_NEXT_ENTRY: Final = rf"""\d{{1,2}}[.):][ \t]{{0,8}}["'*`(\[]{{0,4}}{_NAME}"""
+"""`2. MQ=`: the number of the next entry of a list, and no value."""
+_SECOND: Final = "|".join(
+    (
+        r"_{0,8}[^\W_]|%|[.,:;]\d",
+        r"[ \t]{0,8}[/|\\~=&+>→⇒…−–—-]{1,3}[ \t]{0,8}\d",
+        r"[ \t]{1,8}(?:or|to|and|vs\.?|versus)[ \t]{1,8}\d",
+        rf"[ \t]{{1,8}}(?!{_NEXT_ENTRY})\d",
+        rf"[,;][ \t]{{1,8}}(?!{_NEXT_ENTRY})\d++(?=[ \t]{{0,8}}(?:\Z|[^\w \t]|{_NAME}))",
+    )
 )
-"""One digit that stands alone: not the start of 12, 1.5 or 1st, and not one choice of a copied template such as 1/2."""
+"""What may not follow a digit: the rest of 12, 1.5 or 1st, or a second value, as of 1/2, 1 -> 2 or 1, 2."""
+_DIGIT: Final = re.compile(rf"([0-5])(?!{_SECOND})", re.IGNORECASE)
 
 
 class Labels(NamedTuple):
