@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from tests.support.blank_frames import frames
-from vrthinker_core.deliberation import MAX_IMAGES, Deliberation
+from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import make_dialect, with_defaults
-from vrthinker_core.types import FrameRef, ProtocolName, Settings, Side, Verdict
+from vrthinker_core.types import ProtocolName, Settings, Side, Verdict
 from vrthinker_core.types.events import StopReason
 from vrthinker_core.types.messages import Completion, GeneratedText
 
@@ -63,56 +61,6 @@ def test_the_frames_named_are_the_frames_sent(protocol: ProtocolName) -> None:
     assert len(news.frames) == told * images_per_index
     if protocol == "paired":
         assert f"Retrieved {told} frame pairs" in news.text
-
-
-def test_the_same_request_again_sends_nothing_and_says_so() -> None:
-    run = start()
-    say(run, call("paired", 10, 20))
-    assert run.ask()[-1].frames
-    say(run, call("paired", 10, 20))
-    assert run.ask()[-1].frames == ()
-    assert "10" in run.ask()[-1].text
-
-
-def test_with_no_window_a_new_request_sends_only_what_is_new() -> None:
-    run = start()
-    say(run, call("paired", 10, 20))
-    say(run, call("paired", 20, 30))
-    assert {f.ref.slot for f in run.ask()[-1].frames} == {30}
-    assert "Retrieved 1 frame pairs ([30])" in run.ask()[-1].text
-
-
-def test_with_a_window_frames_that_left_may_be_asked_for_again() -> None:
-    run = start(window=1)
-    say(run, call("paired", 10))
-    say(run, call("paired", 10, 30))
-    assert {f.ref.slot for f in run.ask()[-1].frames} == {10, 30}, "the new round pushes the old one out, so 10 must come again"
-
-
-@pytest.mark.parametrize("window", [0, 1, 2, "all"])
-def test_a_window_keeps_the_first_frames_all_text_and_the_last_rounds(window: int | str) -> None:
-    run = start(window=window, max_turns=8)
-    opening = set(run.dialect.opening_refs)
-    rounds = [{1, 2}, {3}, {4, 5}, {6}]
-    for wanted in rounds:
-        say(run, call("paired", *sorted(wanted)))
-    kept = len(rounds) if window == "all" else int(window)
-    expected = opening | {FrameRef(slot, side) for wanted in rounds[len(rounds) - kept :] for slot in wanted for side in Side}
-    assert set(run.in_view) == expected
-    text = "".join(message.text for message in run.ask())
-    assert all(f"Retrieved {len(wanted)} frame pairs" in text for wanted in rounds), "text never leaves"
-
-
-def test_messages_only_grow_without_a_window_and_change_with_one() -> None:
-    for window, grows in (("all", True), (1, False)):
-        run = start(window=window, max_turns=8)
-        views = []
-        for slot in (1, 2, 3):
-            views.append(run.ask())
-            say(run, call("paired", slot))
-        views.append(run.ask())
-        prefixes = [later[: len(sooner)] == sooner for sooner, later in itertools.pairwise(views)]
-        assert all(prefixes) is grows
 
 
 def test_one_unusable_reply_is_asked_again_once_with_the_reason() -> None:
@@ -221,29 +169,6 @@ def test_tokens_are_kept_as_generated_unless_the_text_was_cut() -> None:
     spoken = run.ask()[4].parts[0]
     assert isinstance(spoken, GeneratedText)
     assert spoken.tokens == ()
-
-
-def test_pictures_in_view_are_bounded_and_the_oldest_leave_first() -> None:
-    run = start(max_turns=12)
-    for k in range(9):
-        say(run, call("paired", *range(12 * k, 12 * k + 12)))
-    assert len(run.in_view) <= MAX_IMAGES
-    assert set(run.dialect.opening_refs) <= set(run.in_view)
-    run.ask()
-    assert FrameRef(107, Side.FIRST) in run.in_view
-    assert FrameRef(0, Side.FIRST) not in run.in_view
-
-
-def test_forgetting_drops_the_oldest_round_and_ends() -> None:
-    run = start()
-    say(run, call("paired", 1))
-    say(run, call("paired", 2))
-    assert run.forget_oldest()
-    assert FrameRef(1, Side.FIRST) not in run.in_view
-    assert FrameRef(2, Side.FIRST) in run.in_view
-    assert run.forget_oldest()
-    assert not run.forget_oldest()
-    assert run.in_view == run.dialect.opening_refs
 
 
 def test_control_tokens_in_a_prompt_never_reach_the_messages() -> None:

@@ -18,6 +18,8 @@ from vrthinker_core.types.messages import Completion, GeneratedText, Message, Sa
 MAX_IMAGES = 128
 """Pictures in view at once: the worst case of the `paired` card (8 + 5 calls of 24). Past it the oldest tool frames leave."""
 
+NO_RESPONSE = Message("user", ())  # In the place of one that is still to be made
+
 
 class Deliberation:
     """The state of one comparison.
@@ -35,7 +37,9 @@ class Deliberation:
         self._source = source
         self._follows_instructions = follows_instructions
         self._opening = dialect.opening_messages(sanitize_prompt(prompt).text, source(dialect.opening_refs))
-        self._exchanges: list[tuple[Message, Message]] = []  # Each a reply, and what the engine answered
+        self._exchanges: list[tuple[Message, Message]] = []  # Each a reply, and the response to it
+        self._called: tuple[int, ...] = ()  # The frames that the last reply calls for
+        self._brought: tuple[int, ...] = ()  # Those of them that the response to it holds
         self.replies: list[Reply] = []
         self._last_was_unusable = False
         self._rounds_forgotten = 0
@@ -74,22 +78,28 @@ class Deliberation:
         return self._view()
 
     def fit(self, count_tokens: Callable[[Sequence[Message]], int], capacity: int | None) -> None:
-        """Let the oldest tool frames leave until the conversation fits. Raises ContextFull when none are left."""
+        """Let the oldest tool frames leave until the conversation fits, but not those that have just come. Raises ContextFull."""
         if capacity is None:
             return
         reserved = min(self.settings.max_new_tokens, capacity // 8)
         while (length := count_tokens(self.ask())) + reserved > capacity:
             if not self.forget_oldest():
+                advice = "Choose fewer frames per call." if self._brought else "Shorten the prompt."
                 raise ContextFull(
-                    f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. Shorten the prompt."
+                    f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. {advice}"
                 )
 
     def forget_oldest(self) -> bool:
-        """Drop the oldest tool frames in view (the text stays); False when none are left."""
+        """Drop the oldest tool frames in view (the text stays); False when none are left but those that have just come.
+
+        Where the last reply calls for frames that leave, the response to it brings them again.
+        """
         gone = len(self._out_of_view())
-        if gone == len(self._rounds):
+        if gone == len([k for k in self._rounds if not self._has_just_come(k)]):
             return False
         self._rounds_forgotten = gone + 1
+        if self._called:
+            self._answer_call()
         return True
 
     @property
@@ -98,10 +108,16 @@ class Deliberation:
         return [k for k, (_, response) in enumerate(self._exchanges) if response.frames]
 
     def _out_of_view(self, arriving: int = 0) -> list[int]:
-        """The exchanges whose frames are out of view once `arriving` more rounds of frames have come."""
+        """The exchanges whose frames are out of view once `arriving` more rounds of frames have come.
+
+        Those of the last response never are: its text tells of them.
+        """
         rounds, window = self._rounds, self.settings.window
         outside = len(rounds) + arriving - window if isinstance(window, int) else 0
-        return rounds[: max(0, outside, self._rounds_forgotten)]
+        return [k for k in rounds[: max(0, outside, self._rounds_forgotten)] if not self._has_just_come(k)]
+
+    def _has_just_come(self, k: int) -> bool:
+        return k == len(self._exchanges) - 1
 
     def _view(self, arriving: int = 0) -> tuple[FrameRef, ...]:
         """The old frames that are in view once `arriving` more rounds of frames have come."""
@@ -136,10 +152,14 @@ class Deliberation:
     def _add_exchange(self, reply: Reply, completion: Completion, indices: tuple[int, ...] = ()) -> None:
         """Add a reply and the response to it, which brings the frames of `indices` where some are given."""
         self._last_was_unusable = is_unusable(reply)
+        self._called = indices or (reply.wants.indices if reply.kind == "tool" and reply.wants is not None else ())
+        self._brought = ()
         tokens = completion.tokens if reply.text == completion.text else ()
         message = Message("assistant", (GeneratedText(reply.text, tokens),))
         try:
-            self._exchanges.append((message, self._fetch(indices) if indices else self._response_to(reply)))
+            self._exchanges.append((message, NO_RESPONSE if self._called else self._refusal(reply)))
+            if self._called:
+                self._answer_call()
             while len(self.in_view) > MAX_IMAGES and self.forget_oldest():
                 pass
         except BaseException:
@@ -155,19 +175,25 @@ class Deliberation:
             return StopReason.TOKEN_LIMIT if completion.stop == "length" else StopReason.NO_ANSWER
         return StopReason.TURN_LIMIT if last else None
 
-    def _response_to(self, reply: Reply) -> Message:
-        """The message after a reply that does not end the run."""
-        if reply.kind == "tool" and reply.wants is not None:
-            return self._fetch(reply.wants.indices)
+    def _refusal(self, reply: Reply) -> Message:
+        """The message after a reply that neither ends the run nor calls for frames."""
         if _is_refused(reply):
             return self.dialect.tool_error(reply.wants, reply.problems)
         return self.dialect.retry_message(reply.problems)
 
-    def _fetch(self, indices: tuple[int, ...]) -> Message:
-        if not self._missing(indices):
-            return self.dialect.already_shown(indices)
-        new = self._missing(indices, arriving=1)
-        return self.dialect.tool_result(new, self._source(self.dialect.frame_refs(new)))
+    def _answer_call(self) -> None:
+        """Respond to the last reply with the frames it calls for, but those that are in view by then."""
+        reply, response = self._exchanges[-1]
+        self._exchanges[-1] = reply, NO_RESPONSE  # The frames that it brought are not in view of themselves
+        missing = self._missing(self._called) and self._missing(self._called, arriving=1)
+        if response is NO_RESPONSE or missing != self._brought:
+            self._brought, response = missing, self._tool_message(missing)
+        self._exchanges[-1] = reply, response
+
+    def _tool_message(self, missing: tuple[int, ...]) -> Message:
+        if not missing:
+            return self.dialect.already_shown(self._called)
+        return self.dialect.tool_result(missing, self._source(self.dialect.frame_refs(missing)))
 
     def _missing(self, indices: tuple[int, ...], arriving: int = 0) -> tuple[int, ...]:
         seen = set(self._view(arriving))

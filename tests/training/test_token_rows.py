@@ -85,7 +85,7 @@ def look(*indices: int) -> str:
 ANSWER = "<Snapshot>a</Snapshot><Think>b</Think><Answer>TA=0, VQ=0, MQ=0, OA=0</Answer>"
 
 
-@pytest.mark.parametrize(("window", "turns"), [(None, [(1, 2, 3, 4)]), (1, [(1, 2), (3,), (4,)]), (0, [(1, 2, 3, 4)])])
+@pytest.mark.parametrize(("window", "turns"), [(None, [(1, 2, 3, 4)]), (1, [(1, 2), (3,), (4,)]), (0, [(1, 2), (3,), (4,)])])
 def test_a_window_makes_rows_of_their_own(window: int | None, turns: list[tuple[int, ...]], nano: TransformersBackend) -> None:
     judge = ScriptedBackend([look(1), look(2), look(3), ANSWER], protocol="paired")
     (rollout,) = play([labelled(7)], judge, Settings(window=window))

@@ -133,7 +133,8 @@ SETTINGS = (
     Setting(
         "window",
         "Memory window",
-        "Rounds of requested frames that stay in the judge's view; older ones leave. The first frames always stay.",
+        "Rounds of requested frames that stay in the judge's view; older ones leave. The first frames always stay, and those of a "
+        "request for the turn in which they come.",
         {"all": "Keep everything"},
         int,
         offered=(0, 1, 2, 3),

@@ -94,7 +94,7 @@ def test_what_needs_no_pixels_reads_none(nano: TransformersBackend) -> None:
 def test_a_run_that_was_changed_meanwhile_is_refused(nano: TransformersBackend) -> None:
     stored = Stored([3])
     rows = stored.rows(nano, 0)
-    stored.window = 0
+    stored.window = 2
     with pytest.raises(BadInput, match="Row 2 is not what it was when training began"):
         rows[1]
     stored.window = 1
