@@ -193,3 +193,15 @@ def test_closing_in_the_middle_of_a_reply_keeps_the_turns_before_it(
     assert (trace.finished.stop, trace.finished.verdict) == (StopReason.CANCELLED, None)
     assert [turn.number for turn in trace.turns] == [1]
     assert backend.closed.is_set(), "the conversation was closed"
+
+
+@every_driver
+@pytest.mark.parametrize("count", [-1, 10**400])
+def test_a_count_of_tokens_that_cannot_be_is_left_out(
+    driver: Driver, kind: type[OddBackend], count: int, pair: VideoPair, tmp_path: Path
+) -> None:
+    told = Completion(ANSWER, pieces=(len(ANSWER),), prompt_tokens=count, reused_tokens=count, new_tokens=count)
+    events = list(driver(pair, odd(kind, lambda: iter([ANSWER, told])), tmp_path / "run.json"))
+    read = last_turn(events).turn.completion
+    assert (read.prompt_tokens, read.reused_tokens, read.new_tokens) == (None, None, None)
+    assert load(tmp_path / "run.json").finished == events[-1]

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.dialects import Paired
 from vrthinker_core.errors import TraceError
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import from_json, load, to_json, write_atomically
@@ -93,11 +94,31 @@ def check_refused(data: bytes) -> None:
         (["started", "clips", 0, "frames"], 10**400),
         (["turns", 0, "frames", 0, "index"], 2**53),
         (["turns", 0, "in_view", 0, "slot"], -(10**400)),
+        (["turns", 0, "completion", "new_tokens"], -5),
+        (["turns", 0, "completion", "prompt_tokens"], 10**400),
+        (["turns", 0, "completion", "reused_tokens"], -1),
+        (["turns", 0, "completion", "tokens"], [-1]),
+        (["turns", 0, "reply", "confidence"], 77),
+        (["turns", 0, "reply", "confidence"], 10**400),
+        (["turns", 0, "reply", "wants"], {"indices": [10**400]}),
+        (["turns", 0, "reply", "wants"], {"indices": [1], "asked": -1}),
+        (["turns", 0, "reply", "wants"], {"indices": [1], "dropped": [float("nan")]}),
+        (["turns", 0, "reply", "wants"], {"indices": [1], "dropped": [float("-inf")]}),
+        (["turns", 0, "reply", "wants"], {"indices": [1], "dropped": [10**400]}),
     ],
     ids=lambda change: ".".join(map(str, change[0])),
 )
 def test_a_trace_that_was_tampered_with_is_refused_in_one_sentence(stored: Path, change: Change) -> None:
     check_refused(changed(stored, *change))
+
+
+def test_what_a_reply_may_hold_is_read_back(stored: Path) -> None:
+    reply = Paired().parse(f"<tool_call>[1, 1e300, -{'9' * 39}, {'9' * 40}, NaN, -3, 0.5, true, null]</tool_call>")
+    trace = load(stored)
+    said = replace(trace, turns=(replace(trace.turns[0], reply=replace(reply, confidence=5)),))
+    assert reply.wants is not None
+    assert len(reply.wants.dropped) == 8
+    assert from_json(to_json(said)) == said
 
 
 LISTS = [

@@ -10,7 +10,7 @@ from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.comparison import Comparison
 from vrthinker_core.errors import BackendFailed, BadInput
 from vrthinker_core.text import encodable
-from vrthinker_core.traces import TraceWriter
+from vrthinker_core.traces import MAX_NUMBER, TraceWriter
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import JudgeEvent, RunEvent, Swapped, TextArrived, turn_events
 from vrthinker_core.types.messages import Cancelled, Completion
@@ -108,7 +108,14 @@ class ReplyCollector:
     def add(self, item: StreamItem) -> Iterator[TextArrived]:
         """Take the next item of the stream; gives the event of a piece of text, nothing for its end."""
         if isinstance(item, Completion):
-            self._completion = replace(item, text=encodable(item.text), reasoning=encodable(item.reasoning))
+            self._completion = replace(
+                item,
+                text=encodable(item.text),
+                reasoning=encodable(item.reasoning),
+                prompt_tokens=_possible_count(item.prompt_tokens),
+                reused_tokens=_possible_count(item.reused_tokens),
+                new_tokens=_possible_count(item.new_tokens),
+            )
         elif isinstance(item, Exception):
             self._error = item
         else:
@@ -129,3 +136,8 @@ class ReplyCollector:
     def error(self) -> Exception | None:
         """What cut the reply short: the stream's own error, or that it stopped without a completion."""
         return None if self._completion else self._error or BackendFailed("The judge stopped before it had answered.")
+
+
+def _possible_count(count: int | None) -> int | None:
+    """A count as a trace may hold it; None for one that cannot be, since a server says what it likes."""
+    return count if count is not None and 0 <= count < MAX_NUMBER else None

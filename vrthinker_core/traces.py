@@ -7,6 +7,7 @@ renamed, so a killed process leaves the turns that were complete, never half a f
 from __future__ import annotations
 
 import functools
+import math
 import stat
 import tempfile
 import time
@@ -17,9 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from vrthinker_core.atomic_file import atomic_path, remove_parts
+from vrthinker_core.dialects.reading.lenient_json import MAX_DIGITS
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.text import encodable
-from vrthinker_core.types import ProtocolName
+from vrthinker_core.types import ProtocolName, Reply
 from vrthinker_core.types.events import Finished, JudgeEvent, Run, Started, StopReason, Swapped, Trace, add_event
 from vrthinker_core.video.thumbnails import is_thumbnail
 
@@ -127,8 +129,10 @@ def _check_run(run: Run) -> None:
     if (branch := run.started.branch) is not None and not 1 <= branch.turn <= MAX_LENGTHS["turns"] + 1:
         raise TraceError("This trace is damaged: it is a branch from a turn that cannot be.")
     if not all(0 <= number < MAX_NUMBER for number in _numbers(run)):
-        raise TraceError("This trace is damaged: it holds a time or an index that cannot be.")
+        raise TraceError("This trace is damaged: it holds a time, an index or a count that cannot be.")
     for turn in run.turns:
+        if not _is_reading(turn.reply):
+            raise TraceError(f"This trace is damaged: the reply of turn {turn.number} was read as what no reply can be.")
         if not all(map(is_thumbnail, turn.frames)):
             raise TraceError(f"This trace is damaged: a frame of turn {turn.number} is no small JPEG picture.")
 
@@ -146,19 +150,31 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _numbers(run: Run) -> Iterator[float]:
-    """Every time, rate and index, none of which may be negative."""
+    """Every time, rate, index and count, none of which may be negative."""
     yield run.started.settings.temperature
     if (branch := run.started.branch) is not None:
         yield from (branch.origin.settings.temperature, *branch.frames)
     for clip in filter(None, run.started.clips):
         yield from (clip.width, clip.height, clip.frames, clip.fps, clip.seconds)
     for turn in run.turns:
-        yield turn.completion.seconds
+        written, wants = turn.completion, turn.reply.wants
+        yield from (written.seconds, *written.tokens, *((*wants.indices, wants.asked) if wants else ()))
+        yield from (count for count in (written.prompt_tokens, written.reused_tokens, written.new_tokens) if count is not None)
         yield from (ref.slot for ref in turn.in_view)
         for frame in turn.frames:
             yield from (frame.ref.slot, frame.index, frame.seconds, frame.until)
     if run.finished is not None:
         yield run.finished.seconds
+
+
+def _is_reading(reply: Reply) -> bool:
+    """Its confidence is from 1 to 5, and the numbers among what was no index are as a call can hold them."""
+    dropped = reply.wants.dropped if reply.wants else ()
+    possible = (
+        math.isfinite(entry) if isinstance(entry, float) else not isinstance(entry, int) or abs(entry) < 10**MAX_DIGITS
+        for entry in dropped
+    )
+    return reply.confidence in (None, 1, 2, 3, 4, 5) and all(possible)
 
 
 def load(path: Path) -> Trace:
