@@ -31,6 +31,8 @@ ANSWERED = {
 OTHERS = {
     **{f"60,000 times {unit}": unit * 60_000 for unit in OPENINGS},
     "closed calls that quote": "<tool_call>{<Answer></tool_call>" * 20_000,
+    "calls closed twice": "<tool_call>{'<Answer>'</tool_call>}</tool_call>" * 20_000,
+    "calls that are never closed": "<tool_call>{x<Answer>" * 20_000 + "</tool_call>" * 20_000,
     "2 MB of brackets": "<" * 2_000_000,
     "2 MB of spaces in an answer": f"<Answer>TA=1{' ' * 2_000_000}2</Answer>",
     "2 MB of spaces after a call": "<tool_call>[7]</tool_call>" + " " * 2_000_000 + "x",

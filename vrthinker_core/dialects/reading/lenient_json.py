@@ -20,12 +20,17 @@ from typing import Final
 
 MAX_VALUES: Final = 200  # Values in a row that are read in one call
 MAX_DIGITS: Final = 40  # An integer with more digits is kept as text: it is no index, and no number is too long to be read
+MAX_REPAIR_CHARS: Final = 20_000
+"""Characters of broken JSON that are repaired in one reply. A judge may write 2,048 tokens, which are fewer; repairing 2 MB takes
+longer than the second that reading a reply may take."""
 
 _BETWEEN: Final = re.compile(r"[\s,]*")
 _FENCE: Final = re.compile(r"\A```\w*|```\Z")
+_QUOTED: Final = r""""[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^'\\]*+(?:\\.[^'\\]*+)*+'|[“”][^“”]*[“”]"""
+_STRING: Final = re.compile(_QUOTED, re.DOTALL)
 _TOKEN: Final = re.compile(
     r"""\s++|//[^\n]*|\#[^\n]*|/\*.*?\*/"""
-    r"""|(?P<quoted>"[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^'\\]*+(?:\\.[^'\\]*+)*+'|[“”][^“”]*[“”])"""
+    rf"""|(?P<quoted>{_QUOTED})"""
     r"""|(?P<mark>[{}\[\],:])"""
     r"""|(?P<word>(?:[^\s{}\[\],:"'“”/]|/(?![/*]))+)""",
     re.DOTALL,
@@ -74,6 +79,11 @@ def parse_repaired(text: str) -> list[object]:
     else:
         writer.close_last_object()
     return parse_complete("".join(writer.written))
+
+
+def without_strings(text: str) -> str:
+    """What stands in `text` outside quotation marks of any kind."""
+    return _STRING.sub("", text)
 
 
 def _decode(text: str, start: int) -> tuple[object, int]:

@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from vrthinker_core.dialects.reading.lenient_json import parse_strict
+from vrthinker_core.dialects.reading.lenient_json import MAX_REPAIR_CHARS, parse_repaired, parse_strict, without_strings
 from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags, opens_directly_inside
 
 
@@ -30,6 +30,7 @@ class ReplySplitter:
     def __init__(self, visible: str, narrow: str, *, cut: bool) -> None:
         """Reasoning comes from `visible`, all else from `narrow` (`to_narrow(visible)`). `cut`: the token limit ended it."""
         self._visible, self._narrow, self._cut = visible, narrow, cut
+        self._repairable = MAX_REPAIR_CHARS  # Characters that may still be repaired
         self._tags = list(find_tags(narrow))
         self._closings = self._pair_reasoning()
         self._last_close = {tag.kind: i for i, tag in enumerate(self._tags) if not tag.opens}
@@ -121,8 +122,27 @@ class ReplySplitter:
 
     def _call_end(self, i: int) -> int:
         """The tag that ends the call opened by tag `i`: the next one, unless that stands in a string of the call's JSON."""
-        end = i + 1
-        while end < len(self._tags) and self._tags[end].kind != "call":
-            end += 1
-        quotes = i + 1 < end < len(self._tags) and not self._tags[end].opens and parse_strict(self._text(self._narrow, i, end))
-        return end if quotes else i + 1
+        closings = self._call_closings(i)
+        if closings == [i + 1]:
+            return i + 1
+        return next((end for end in closings if self._is_call(self._text(self._narrow, i, end))), i + 1)
+
+    def _call_closings(self, i: int) -> list[int]:
+        """The first two tags that close a call, before the next one opens."""
+        found: list[int] = []
+        for j in range(i + 1, len(self._tags)):
+            if self._tags[j].kind == "call":
+                if self._tags[j].opens or len(found) == 2:
+                    break
+                found.append(j)
+        return found
+
+    def _is_call(self, body: str) -> bool:
+        """It is the JSON of a call, perhaps with small slips, and whatever tags it holds stand in its strings."""
+        if parse_strict(body):
+            return True
+        if len(body) > self._repairable:
+            return False
+        self._repairable -= len(body)
+        whole = body.strip().startswith("{") and body.strip().endswith("}")
+        return whole and not any(find_tags(without_strings(body))) and bool(parse_repaired(body))

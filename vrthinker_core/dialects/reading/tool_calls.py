@@ -6,16 +6,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from vrthinker_core.dialects.reading.lenient_json import parse_complete, parse_repaired, parse_strict
+from vrthinker_core.dialects.reading.lenient_json import MAX_REPAIR_CHARS, parse_complete, parse_repaired, parse_strict
 from vrthinker_core.dialects.reading.segments import Action
 from vrthinker_core.text import encodable
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind
 
 MAX_CALLS: Final = 200  # Calls that are read in one reply; a judge at 2,048 tokens cannot write more
 MAX_ENTRIES: Final = 1000  # Entries that are looked at in one request
-MAX_REPAIR_CHARS: Final = 20_000
-"""Characters of broken JSON that are repaired in one reply. A judge may write 2,048 tokens, which are fewer; repairing 2 MB takes
-longer than the second that reading a reply may take."""
 
 _TOO_MUCH: Final = Problem(
     ProblemKind.TRUNCATED, f"The reply asks for too much: its first {MAX_ENTRIES:,} frame numbers and {MAX_CALLS} calls were read."
