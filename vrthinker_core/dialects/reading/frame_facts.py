@@ -19,7 +19,7 @@ from vrthinker_core.types import Side
 PICTURES = ("clear", "blurry", "noisy", "blocky", "dark", "bright", "banded")
 MOTIONS = ("first", "go", "stay", "leap", "odd")
 
-_LINE = re.compile(r"^\s*Video ([12]):\s*(.*)$", re.MULTILINE)
+_LINE = re.compile(r"^[^\S\n]*Video ([12]):\s*(.*)$", re.MULTILINE)
 _PICTURE, _MOTION = "|".join(PICTURES), "|".join(MOTIONS[:-1])
 _FACT = re.compile(rf"(?:(\d{{1,3}}) )?(\d{{1,2}}) (\d{{1,2}}) ({_PICTURE}) ({_MOTION})(?:: \w+ \w+)?(?=\s|$)")
 _SHOWS = re.compile(r"([a-z]+(?: [a-z]+){0,7})\.\s*")
