@@ -97,9 +97,7 @@ class _CallReader:
             call = _plain_keys(function)
         name = next((call[key] for key in _NAMES if call.get(key)), None)
         if name is not None and _plain_name(name).rpartition(".")[2] != _TOOL:
-            quoted = re.sub(r"[^\w .-]", "", str(name) if isinstance(name, str) else "")[:40]
-            problem = Problem(ProblemKind.UNKNOWN_TOOL, f'There is no tool "{quoted}"; the only one is select_frames.')
-            self.problems.append(problem)
+            self.problems.append(_unknown_tool(name))
             return
         self.readable = True
         for key in _ARGUMENTS:
@@ -124,6 +122,12 @@ class _CallReader:
             values = [found for found in parse_strict(value) or self._repair(value) if isinstance(found, list)]
             return list(values[0]) if values else list(re.split(r"[\s,;]+", value.strip())) if value.strip() else []
         return [] if value is None else [value]
+
+
+def _unknown_tool(name: object) -> Problem:
+    quoted = re.sub(r"[^\w .-]", "", str(name))[:40].strip() if isinstance(name, str | int | float) else ""
+    what = f'There is no tool "{quoted}"' if quoted else "The call names no tool"
+    return Problem(ProblemKind.UNKNOWN_TOOL, f"{what}; the only one is select_frames.")
 
 
 def _call_objects(values: Iterable[object]) -> Iterator[dict[str, object]]:
