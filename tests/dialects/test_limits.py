@@ -35,6 +35,8 @@ OTHERS = {
     "calls that are never closed": "<tool_call>{x<Answer>" * 20_000 + "</tool_call>" * 20_000,
     "2 MB of brackets": "<" * 2_000_000,
     "2 MB of spaces in an answer": f"<Answer>TA=1{' ' * 2_000_000}2</Answer>",
+    "2 MB of ends of a call left open": "<tool_call>" + "} " * 1_000_000,
+    "2 MB of spaces in a call left open": "<tool_call>}" + " " * 2_000_000,
     "2 MB of spaces after a call": "<tool_call>[7]</tool_call>" + " " * 2_000_000 + "x",
     "2 MB of labels": f"<Answer>{'TA=1 ' * 400_000}</Answer>",
     "2 MB of indices": f'<tool_call>{{"frame_indices": [{"7, " * 600_000}7]}}</tool_call>',

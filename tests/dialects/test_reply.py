@@ -177,6 +177,10 @@ def test_invented_environment_is_cut_away(begin: str) -> None:
 def test_the_words_of_the_environment_cut_only_right_behind_a_call() -> None:
     invented = f"{CALL}\n\nAfter selecting frames: Here are the selected frames<Answer>{OTHER}</Answer>"
     assert CONCAT.parse(invented).text == f"{CALL}\n\n"
+    left_open = CONCAT.parse(invented.replace("</tool_call>", ""))
+    assert (left_open.text, left_open.kind) == ('<tool_call>{"frame_indices": [7]}\n\n', "tool")
+    quoted = f'<tool_call>{{"frame_indices": [7], "why": "After selecting frames: more"}}</tool_call><final answer>{WHOLE}'
+    assert CONCAT.parse(quoted).kind == "answer"
     assert CONCAT.parse(f"<think>After selecting frames: better.</think><final answer>{WHOLE}</final answer>").kind == "answer"
 
 

@@ -23,11 +23,12 @@ TAG: Final = re.compile(
 ENVIRONMENT: Final = re.compile(
     r"<\|(?:im_start|im_end|endoftext|vision_start|vision_end|vision_pad|image_pad|video_pad)\|>"
     rf"|<\s{{0,8}}tool{_GAP}response\b"
-    rf"|(?P<call><\s{{0,8}}[/\\]\s{{0,8}}tool{_GAP}call{_REST}\s*+)(?=After selecting frames:)",
+    rf"|(?P<call><\s{{0,8}}(?:[/\\]\s{{0,8}}tool{_GAP}call{_REST}|tool{_GAP}call{_REST}[^<]*?[}}\]`])\s*+)"
+    r"(?=After selecting frames:)",
     re.IGNORECASE,
 )
 """Where a model begins to invent its environment: a control token, a tool response, or, right behind a call, the words that the
-message after a call begins with."""
+message after a call begins with. The call may have been left open."""
 
 PROTOCOL: Final = re.compile(
     rf"{_OPENING}(?:think|snap{_GAP}shot|synthesis|(?:(?:final|recommend(?:ed)?){_GAP})?answer|tool{_GAP}(?:call|response)|tools){_REST}",
