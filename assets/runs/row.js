@@ -49,7 +49,7 @@ VRThinker.RunRow = {
   /** All that is known beside the labels, in one line. */
   facts(run) {
     const parts = [];
-    if (run.confidence !== null) parts.push(`confidence ${run.confidence} of 5`);
+    if (run.confidence !== null) parts.push(`confidence ${run.confidence} of 5 (concat)`);
     if (run.probability !== null) parts.push(`probability ${run.probability.toFixed(2)}`);
     if (run.turns) parts.push(`${run.turns} ${run.turns === 1 ? "turn" : "turns"}`);
     if (run.ending) parts.push(run.ending);

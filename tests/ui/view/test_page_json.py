@@ -156,7 +156,7 @@ def test_confidence_comes_with_its_meaning() -> None:
     trace = handmade_runs.three_turns()
     sure = replace(trace.turns[0], reply=replace(trace.turns[0].reply, confidence=4))
     turns = view_of(replace(trace, turns=(sure, *trace.turns[1:])))["turns"]
-    assert [turn["confidence"] for turn in turns] == [["confidence 4", CONFIDENCE_HELP], [], []]
+    assert [turn["confidence"] for turn in turns] == [["confidence 4 (concat)", CONFIDENCE_HELP], [], []]
 
 
 def test_the_grid_of_each_dialect_is_given_as_data() -> None:

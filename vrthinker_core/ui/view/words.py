@@ -212,8 +212,8 @@ RAW = "Reply as it came"
 FRAME = "Frame"
 _MOTIONS = {"go": "moves on", "stay": "stands still", "leap": "jumps", "odd": "moves oddly"}
 WRITING = "Writing"
-CONFIDENCE = "confidence {}"
-CONFIDENCE_HELP = "How sure the judge said it was, in the numbers of its own protocol."
+CONFIDENCE = "confidence {} (concat)"
+CONFIDENCE_HELP = "How sure the judge said it was, on the scale of concat: 1 low, 2 medium, 3 high, 4 very high, 5 confirmed."
 
 
 def frame_fact(picture: str, motion: str) -> str:
