@@ -256,7 +256,7 @@ class TraceWriter:
         try:
             data = to_json(trace)
         except ValueError as error:  # of pydantic, whatever a text or a number is that JSON cannot hold
-            self._warning = f"The trace could not be saved as {self._path} ({type(error).__name__}); it is only shown."
+            self._warning = f"{NOT_SAVED} as {self._path} ({type(error).__name__}); it is only shown."
             self._path = None
             return
         try:
