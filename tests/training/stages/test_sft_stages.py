@@ -13,6 +13,7 @@ from tests.training.stages.file_limit import file_limit
 from tests.training.test_teacher import PAIRS, SCRIPTED, answer
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
 from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
@@ -76,18 +77,28 @@ def test_a_teacher_of_whom_nothing_can_be_learnt_stops_the_stage(tmp_path: Path)
     assert not (tmp_path / "checkpoint").exists()
 
 
+def concat(number: int) -> ScriptedBackend:
+    """Knows the pair, and speaks concat."""
+    labels = PAIRS.drawn(number).verdict.labels
+    told = ", ".join(f"{name}={labels[name]}" for name in ("TA", "VQ", "MQ", "OA"))
+    text = f"<snapshot>a</snapshot><think>b</think><final answer>{told}</final answer>"
+    return ScriptedBackend([text], protocol="concat")
+
+
 def test_runs_of_another_protocol_are_refused(tmp_path: Path) -> None:
-    text = "<snapshot>a</snapshot><think>b</think><final answer>{}</final answer>"
-
-    def concat(number: int) -> ScriptedBackend:
-        labels = PAIRS.drawn(number).verdict.labels
-        told = ", ".join(f"{name}={labels[name]}" for name in ("TA", "VQ", "MQ", "OA"))
-        return ScriptedBackend([text.format(told)], protocol="concat")
-
     with pytest.raises(BadInput, match="speaks concat, and the model was made for paired"):
         learn(
             tmp_path / "run", TrainingData("drawn:3", PAIRS, Teacher("concat", concat)), model=made_for_paired(tmp_path / "model")
         )
+
+
+def test_a_model_that_names_no_protocol_learns_that_of_its_runs(tmp_path: Path) -> None:
+    stock = tmp_path / "stock"
+    shutil.copytree(NANO, stock)
+    (stock / "vrthinker.json").unlink()
+    assert open_checkpoint(str(stock)).marker.protocols == ()
+    made = learn(tmp_path / "run", TrainingData("drawn:3", PAIRS, Teacher("concat", concat)), model=stock)
+    assert open_checkpoint(str(made)).marker.protocols == ("concat",)
 
 
 def test_a_disk_that_fills_in_mid_checkpoint_leaves_the_last_good_one(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import overload
+from typing import cast, overload
 
 from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.rows.rollout_trace import StoredRollout
 from vrthinker_core.training.token_rows import TokenRow, token_rows
+from vrthinker_core.types import ProtocolName
 
 
 class RowSet(Sequence[TokenRow]):
@@ -17,12 +18,15 @@ class RowSet(Sequence[TokenRow]):
     def __init__(self, loaded: LoadedModel, kept_bytes: int) -> None:
         """`loaded` renders the rows; frames of so many bytes are kept."""
         self.outlines: list[TokenRow] = []  # The rows without the pixels of their pictures
+        self.protocols: tuple[ProtocolName, ...] = ()  # That the runs speak, in the order in which they came
         self._loaded, self._room = loaded, kept_bytes
         self._kept: dict[int, TokenRow] = {}
         self._read_again: list[tuple[Callable[[], Rollout], int]] = []  # And the place of the row in the rollout
 
     def add(self, stored: StoredRollout) -> None:
         """Append the rows of a rollout."""
+        spoken = cast(ProtocolName, stored.rollout.run.started.dialect)
+        self.protocols += () if spoken in self.protocols else (spoken,)
         for place, row in enumerate(token_rows(stored.rollout, self._loaded)):
             size = sum(len(frame.rgb) for item in row.items for frame in item.frames)
             if size <= self._room:

@@ -1,6 +1,8 @@
 """A trained model saved as a checkpoint that the product opens: the files of the one it came from with new weights, sealed anew."""
 
+import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -15,6 +17,8 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
     weight_files,
 )
 from vrthinker_core.backends.local.checkpoint.marker import read_marker, seal
+from vrthinker_core.traces import write_atomically
+from vrthinker_core.types import ProtocolName
 
 SMALL_SHARDS = "8MB"  # Of a model of less than SMALL_BYTES: small enough for any repository
 LARGE_SHARDS = "4GB"
@@ -34,6 +38,13 @@ def save_judge(model: Qwen2_5_VLForConditionalGeneration, source: str, out: Path
         if path.suffix != ".safetensors" and not path.name.endswith(".index.json") and path.name != MARKER:
             shutil.copyfile(path, out / path.name)
     seal(out, {"protocol": list(read_marker(folder, source).protocols)} | read_marker_file(folder))
+
+
+def name_protocols(checkpoint: Path, learnt: Sequence[ProtocolName]) -> None:
+    """Say in the marker of a sealed checkpoint which protocols it speaks, where it does not yet. Raises OSError."""
+    said = read_marker_file(checkpoint)
+    if not said.get("protocol"):
+        write_atomically(checkpoint / MARKER, json.dumps(said | {"protocol": list(learnt)}, indent=1).encode() + b"\n")
 
 
 def _cast(state: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:

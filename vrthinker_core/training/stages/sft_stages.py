@@ -1,7 +1,7 @@
 """What the first two stages share: runs that passed the filters become token rows, and token rows train the judge."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import nan
 from pathlib import Path
 
@@ -16,9 +16,9 @@ from vrthinker_core.training.rows.row_set import RowSet
 from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.training.run.config import SftConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
+from vrthinker_core.training.run.saved_judge import name_protocols
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.stages.stage_record import stage_record
-from vrthinker_core.training.token_rows import TokenRow
 from vrthinker_core.training.trl.sft import SftOptions, train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 
@@ -34,7 +34,7 @@ def rows_of(rollouts: Iterable[StoredRollout], most: int, source: str, sitting: 
         for number, stored in enumerate(rollouts, start=1):
             sitting.tell(StepMetrics("rows", number, 0.0, 0.0), most)
             spoken = stored.rollout.run.started.dialect
-            if spoken not in judge.protocols:
+            if judge.protocols and spoken not in judge.protocols:
                 made_for = " and ".join(judge.protocols)
                 raise BadInput(f"A run speaks {spoken}, and the model was made for {made_for}: take runs of that protocol.")
             rows.add(stored)
@@ -51,10 +51,11 @@ def _room_for_frames() -> int:
     return (available_memory("cpu") or 0) // (4 * processes)
 
 
-def fine_tune(
-    rows: Sequence[TokenRow], source: str, sft: SftConfig, config: TrainConfig, folder: RunFolder, sitting: Sitting
-) -> Path | None:
-    """Train on the rows; gives the result, None where the sitting was stopped before the end. Raises BadInput."""
+def fine_tune(rows: RowSet, source: str, sft: SftConfig, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
+    """Train on the rows; gives the result, None where the sitting was stopped before the end. Raises BadInput.
+
+    A `source` that names no protocol makes a judge of those that the rows speak.
+    """
     options = sft_options(sft, config, folder.processes.count)
     stage = folder.state.stage
     with stage_record(folder, config, sitting) as record:
@@ -66,6 +67,8 @@ def fine_tune(
             return sitting.over
 
         made = train_sft(rows, locate(source), options, folder.checkpoints, report)
+    if folder.processes.main:
+        name_protocols(made, rows.protocols)
     return None if folder.processes.agreed(sitting.stopped()) else folder.finish(made)
 
 
