@@ -17,11 +17,12 @@ from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
 from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
-from vrthinker_core.training.run.config import OptimizerConfig, changed_config, preset_config
+from vrthinker_core.training.rows.outcome_file import read_outcomes
+from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig, changed_config, preset_config
 from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, open_run_folder
-from vrthinker_core.training.run.sitting import Sitting
+from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
 from vrthinker_core.training.stages.cold_start import Teacher
-from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
+from vrthinker_core.training.stages.pipeline import TrainedStage, TrainingData, train_stage
 from vrthinker_core.training.stages.sft_stages import sft_options
 from vrthinker_core.training.stages.stage_record import StageRecord, read_alarms
 from vrthinker_core.training.stages.trl_grpo import trl_options
@@ -37,9 +38,16 @@ FEW = [
 CONFIG = changed_config(preset_config("nano"), FEW)
 
 
-def learn(out: Path, data: TrainingData, sitting: Sitting | None = None, model: Path = NANO) -> Path | None:
-    with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
-        return train_stage("cold-start", str(model), data, CONFIG, folder, sitting or Sitting())
+def learn(
+    out: Path,
+    data: TrainingData,
+    sitting: Sitting | None = None,
+    model: Path = NANO,
+    config: TrainConfig = CONFIG,
+    stage: TrainedStage = "cold-start",
+) -> Path | None:
+    with open_run_folder(out, replace(RUN, stage=stage), config, resume=True) as folder:
+        return train_stage(stage, str(model), data, config, folder, sitting or Sitting())
 
 
 def made_for_paired(folder: Path) -> Path:
@@ -99,6 +107,39 @@ def test_a_model_that_names_no_protocol_learns_that_of_its_runs(tmp_path: Path) 
     assert open_checkpoint(str(stock)).marker.protocols == ()
     made = learn(tmp_path / "run", TrainingData("drawn:3", PAIRS, Teacher("concat", concat)), model=stock)
     assert open_checkpoint(str(made)).marker.protocols == ("concat",)
+
+
+class Killed(BaseException):
+    """In the place of a kill."""
+
+
+@pytest.mark.parametrize(("stage", "runs"), [("cold-start", "teacher"), ("rejection", "samples")])
+def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
+    stage: TrainedStage, runs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = stage.replace("-", "_")
+    changes = (f"{part}.sft.epochs=3", "settings.max_new_tokens=512", "rejection.pairs=3", "rejection.samples=1")
+    config = changed_config(CONFIG, [*changes, "rejection.temperature=0.1"])
+    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", SCRIPTED))
+    heard: list[StepMetrics] = []
+
+    def sitting(killed_at: int) -> Sitting:
+        def tell(step: StepMetrics, _: int) -> None:
+            if (step.stage, step.step) == (stage, killed_at):
+                raise Killed
+            heard.append(step)
+
+        return begin_sitting(never, 60, tell)
+
+    for share in ("cold_start.TEACHER_SHARE", "rejection.SAMPLES_SHARE"):  # There is time for one run in each sitting
+        monkeypatch.setattr(f"vrthinker_core.training.stages.{share}", 0.0)
+    with pytest.raises(Killed):
+        learn(tmp_path, data, sitting(killed_at=2), config=config, stage=stage)
+    assert [outcome.kept for outcome in read_outcomes(tmp_path / runs)] == [True]
+    heard.clear()
+    assert learn(tmp_path, data, sitting(killed_at=0), config=config, stage=stage) == tmp_path / "checkpoint"
+    assert [step.step for step in heard if step.stage == stage] == [2, 3]
+    assert len(read_outcomes(tmp_path / runs)) == 1
 
 
 def test_a_disk_that_fills_in_mid_checkpoint_leaves_the_last_good_one(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from vrthinker_core.training.base.part_processes import Figures
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
 from vrthinker_core.training.monitor.metrics import StepMetrics
+from vrthinker_core.training.rows.learnt_runs import keep_learnt_runs, learning_begun, learnt_runs
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
@@ -49,9 +50,14 @@ class Lessons:
 
 
 def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
-    """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput."""
-    sft = config.cold_start.sft
-    if config.cold_start.judged_minutes:
+    """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput.
+
+    Once it learns, what comes before is over: it goes on from the same conversations and runs.
+    """
+    sft, begun = config.cold_start.sft, learning_begun(folder.path)
+    if begun and (folder.path / CONVERSATIONS / MODEL).is_dir():
+        source = str(folder.path / CONVERSATIONS / MODEL)
+    elif config.cold_start.judged_minutes and not begun:
         judge = _judged_first(source, config, folder, sitting.part(CONVERSATION_SHARE))
         if judge is None:
             return None
@@ -61,13 +67,16 @@ def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, f
             ready = lessons.kept(config.cold_start.traces, sitting.say if folder.processes.main else silence, videos)
             return fine_tune(rows_of(ready, config.cold_start.traces, source, sitting), source, sft, config, folder, sitting)
     out = folder.path / TEACHER
-    if folder.processes.main:
+    if folder.processes.main and not begun:
         _let_teach(lessons, source, config, out, sitting.part(TEACHER_SHARE))
     if folder.processes.agreed(sitting.stopped()):
         return None
-    kept = [outcome for outcome in read_outcomes(out) if outcome.kept][: config.cold_start.traces]
-    rollouts = kept_rollouts(out, lessons.pairs, kept, keep_tokens=False)
-    return fine_tune(rows_of(rollouts, len(kept), source, sitting), source, sft, config, folder, sitting)
+    outcomes = read_outcomes(out)
+    kept = learnt_runs(folder.path, outcomes) if begun else [each for each in outcomes if each.kept][: config.cold_start.traces]
+    rows = rows_of(kept_rollouts(out, lessons.pairs, kept, keep_tokens=False), len(kept), source, sitting)
+    if folder.processes.main:
+        keep_learnt_runs(folder.path, kept)
+    return fine_tune(rows, source, sft, config, folder, sitting)
 
 
 def _judged_first(source: str, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:

@@ -1,6 +1,7 @@
 """The second stage: the judge's own runs that pass the same two filters, chosen so that labels stay as they were, learnt."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,8 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.filters import Outcome
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.monitor.metrics import StepMetrics
-from vrthinker_core.training.rejection_sampling import ChoiceOptions, ChosenRuns, choose_runs
+from vrthinker_core.training.rejection_sampling import ChoiceOptions, choose_runs
+from vrthinker_core.training.rows.learnt_runs import keep_learnt_runs, learning_begun, learnt_runs
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
@@ -21,22 +23,29 @@ SAMPLES_SHARE = 0.6  # Of the time of a sitting: the rest is for learning
 
 
 def rejection(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
-    """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput."""
-    _sample(source, pairs, config, folder, sitting.part(SAMPLES_SHARE))
+    """Train the checkpoint `source`; gives the trained one, None where the sitting was stopped. Raises BadInput.
+
+    Once it learns, nothing more is played: it goes on from the same runs.
+    """
+    begun = learning_begun(folder.path)
+    if not begun:
+        _sample(source, pairs, config, folder, sitting.part(SAMPLES_SHARE))
     folder.processes.wait()
     if folder.processes.agreed(sitting.stopped()):
         return None
-    chosen = chosen_runs(folder, config)
-    for line in chosen.lines if folder.processes.main else ():
-        sitting.say(line)
-    rollouts = kept_rollouts(folder.path, pairs, chosen.outcomes, keep_tokens=True)
-    rows = rows_of(rollouts, len(chosen.outcomes), source, sitting)
+    chosen = learnt_runs(folder.path, _all_outcomes(folder.path)) if begun else _chosen_runs(config, folder, sitting)
+    rows = rows_of(kept_rollouts(folder.path, pairs, chosen, keep_tokens=True), len(chosen), source, sitting)
+    if folder.processes.main:
+        keep_learnt_runs(folder.path, chosen)
     return fine_tune(rows, source, config.rejection.sft, config, folder, sitting)
 
 
-def chosen_runs(folder: RunFolder, config: TrainConfig) -> ChosenRuns:
-    """What survived, by dimension, and what is learnt from."""
-    return choose_runs(_all_outcomes(folder.path), ChoiceOptions(each=config.rejection.per_pair))
+def _chosen_runs(config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Sequence[Outcome]:
+    """What is learnt from; the main process says what survived, by dimension."""
+    chosen = choose_runs(_all_outcomes(folder.path), ChoiceOptions(each=config.rejection.per_pair))
+    for line in chosen.lines if folder.processes.main else ():
+        sitting.say(line)
+    return chosen.outcomes
 
 
 def _sample(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> None:
