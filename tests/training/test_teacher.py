@@ -26,6 +26,7 @@ from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.rows.rollout_trace import to_rollout, to_trace
+from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.training.teacher import TeacherJob, kept_rollouts, run_teacher, scripted_teacher
 from vrthinker_core.training.token_rows import token_rows
 from vrthinker_core.types import ProtocolName, Settings
@@ -150,6 +151,22 @@ def test_a_video_that_cannot_be_read_costs_its_own_pair_alone(tmp_path: Path) ->
         write_table(tmp_path, [("1b.mp4", "1b.mp4", "p", "1", "1", "1", "1")], name="mended.csv")
         again = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
     assert [(outcome.pair, outcome.reason) for outcome in again] == [(1, "")]
+
+
+def test_a_run_is_never_learnt_from_over_another_pair(tmp_path: Path) -> None:
+    rows = [(f"{n}a.mp4", f"{n}b.mp4", "The same prompt", "1", "0", "2", "1") for n in range(3)]
+    judge = ScriptedBackend([answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1})], protocol="paired")
+    with VideoPairSet(read_dataset("csv", write_table(tmp_path, rows)), PAIRED) as pairs:
+        made = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
+        assert len(list(kept_rollouts(tmp_path / "out", pairs, keep_tokens=False))) == 3
+    shorter = write_table(tmp_path, rows[1:], clips=False, name="shorter.csv")
+    with VideoPairSet(read_dataset("csv", shorter), PAIRED) as pairs:
+        for outcome, said in ((made[0], "another pair today"), (made[2], "fewer pairs today")):
+            with pytest.raises(NotForTraining, match=said):
+                list(kept_rollouts(tmp_path / "out", pairs, [outcome], keep_tokens=False))
+    drawn = list(run_teacher(PAIRS, range(1), SCRIPTED, JOB, tmp_path / "drawn"))
+    with pytest.raises(NotForTraining, match="another pair today"):
+        list(kept_rollouts(tmp_path / "drawn", DrawnPairSet(4), drawn, keep_tokens=False))
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSe
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.training.rows.outcome_file import OutcomeFile, read_outcomes
 from vrthinker_core.training.rows.rollout_trace import StoredRollout, to_rollout, to_trace
+from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.types import ProtocolName, Run, Settings
 
 TRACES = "traces"  # Folder beside the outcomes
@@ -86,7 +87,10 @@ def scripted_teacher(pairs: DrawnPairSet, write: WriteReplies) -> BackendOfPair:
 def kept_rollouts(
     out: Path, pairs: PairSet, chosen: Sequence[Outcome] | None = None, *, keep_tokens: bool
 ) -> Iterator[StoredRollout]:
-    """The rollouts of the outcomes that are kept, or of `chosen`; `keep_tokens` as in `to_rollout`. Raises BadInput, TraceError."""
+    """The rollouts of the outcomes that are kept, or of `chosen`; `keep_tokens` as in `to_rollout`.
+
+    Raises BadInput, TraceError, and NotForTraining where `pairs` are not those that they are of.
+    """
 
     def read(outcome: Outcome) -> StoredRollout:
         return StoredRollout.read(partial(_read_rollout, out / outcome.file, pairs, outcome.pair, keep_tokens))
@@ -97,7 +101,11 @@ def kept_rollouts(
 
 
 def _read_rollout(path: Path, pairs: PairSet, number: int, keep_tokens: bool) -> Rollout:
-    return to_rollout(load(path), pairs.pair(number), keep_tokens=keep_tokens)
+    try:
+        pair = pairs.pair(number)
+    except IndexError:
+        raise NotForTraining("the data hold fewer pairs today than there were: give them as they were") from None
+    return to_rollout(load(path), pair, keep_tokens=keep_tokens)
 
 
 Played = tuple[int, int, Rollout | VideoError]  # Pair, sample, and what came of it

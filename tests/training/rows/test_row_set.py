@@ -16,6 +16,7 @@ from vrthinker_core.training.frozen_vision import KeptFeatures, collate_features
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.training.rows.rollout_trace import StoredRollout
 from vrthinker_core.training.rows.row_set import RowSet, without_pixels
+from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.training.token_rows import TokenRow, collate, token_rows
 from vrthinker_core.types import Settings
 
@@ -91,7 +92,10 @@ def test_what_needs_no_pixels_reads_none(nano: TransformersBackend) -> None:
     assert torch.equal(batch["input_ids"], collate(stored.all_rows(nano), nano.loaded)["input_ids"])
 
 
-def test_a_run_that_was_changed_meanwhile_is_refused(nano: TransformersBackend) -> None:
+def test_a_run_that_was_changed_meanwhile_is_refused(nano: TransformersBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other(_: int) -> Rollout:
+        raise NotForTraining("it is of another pair today")
+
     stored = Stored([3])
     rows = stored.rows(nano, 0)
     stored.window = 2
@@ -99,3 +103,6 @@ def test_a_run_that_was_changed_meanwhile_is_refused(nano: TransformersBackend) 
         rows[1]
     stored.window = 1
     assert rows[1] == replace(rows[1])
+    monkeypatch.setattr(stored, "rollout", other)
+    with pytest.raises(BadInput, match="Row 1 is not what it was when training began"):
+        rows[0]

@@ -11,13 +11,13 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.run.config import (
     PresetName,
     changed_config,
-    config_difference,
     config_json,
     parse_config,
     preset_config,
     read_config,
     write_config,
 )
+from vrthinker_core.training.run.config_difference import config_difference
 
 PRESETS: tuple[PresetName, ...] = ("nano", "7b")
 

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from vrthinker_core.dialects import Dialect
-from vrthinker_core.training.rollouts import LabelledPair, Rollout
+from vrthinker_core.text import encodable
+from vrthinker_core.training.rollouts import ClipSource, LabelledPair, Rollout
 from vrthinker_core.training.rows.conversation import run_dialect, sent_prompts
+from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.types import Run, Trace, Turn
 from vrthinker_core.types.messages import Message
 from vrthinker_core.video.thumbnails import make_thumbnail
@@ -35,11 +37,21 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
     """The rollout of a stored run, over the frames of its pair.
 
     `keep_tokens`: the model that is trained wrote it, so its tokens are learnt as they are; those of another model mean nothing to
-    it, and the text is tokenised anew. Raises NotForTraining where today's rendering is not what the trace says was sent.
+    it, and the text is tokenised anew. Raises NotForTraining where the run is of another pair, or today's rendering is not what the
+    trace says was sent.
     """
+    if not _is_of(run, pair):
+        raise NotForTraining("the data hold another pair today where its own one was: give them, and their videos, as they were")
     if not keep_tokens:
         run = replace(run, turns=tuple(replace(turn, completion=replace(turn.completion, tokens=())) for turn in run.turns))
     return Rollout(pair, run, tuple(sent_prompts(run, pair.source)))
+
+
+def _is_of(run: Run, pair: LabelledPair) -> bool:
+    """The run has the prompt of the pair and, as far as both say what they are, its videos."""
+    clips = pair.source.clips if isinstance(pair.source, ClipSource) else (None, None)
+    digests = [(own.digest, known.digest) for own, known in zip(run.started.clips, clips, strict=True) if own and known]
+    return encodable(run.started.prompt) == encodable(pair.prompt) and all(own == known for own, known in digests)
 
 
 def _with_pictures(turn: Turn, new: Message, dialect: Dialect) -> Turn:

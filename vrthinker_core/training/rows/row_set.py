@@ -8,6 +8,7 @@ from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.rows.rollout_trace import StoredRollout
+from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.training.token_rows import TokenRow, token_rows
 from vrthinker_core.types import ProtocolName
 
@@ -52,7 +53,10 @@ class RowSet(Sequence[TokenRow]):
 
     def _read(self, number: int, outline: TokenRow) -> TokenRow:
         read_again, place = self._read_again[number]
-        rows = list(token_rows(read_again(), self._loaded))
+        try:
+            rows = list(token_rows(read_again(), self._loaded))
+        except NotForTraining:
+            rows = []
         if place >= len(rows) or rows[place] != outline:
             raise BadInput(f"Row {number + 1} is not what it was when training began: leave runs and videos as they are meanwhile.")
         return rows[place]

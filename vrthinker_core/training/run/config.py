@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 CONFIG = "config.json"  # In the folder of a training run
-MAY_CHANGE = ("base.minutes", "cold_start.judged_minutes", "checkpoint_minutes", "gates.", "trackio")
-"""Beginnings of the names of settings that a run may go on with changed: how long, how often, and what is enough."""
 
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
@@ -283,18 +281,3 @@ def read_config(folder: Path) -> TrainConfig:
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"Cannot read {path}: {getattr(error, 'strerror', None) or 'it is no text'}.") from None
     return parse_config(text, str(path))
-
-
-def config_difference(before: TrainConfig, now: TrainConfig) -> str:
-    """The first setting in which two configurations differ and a run may not, in words; "" where there is none."""
-    pairs = zip(_flat(json.loads(config_json(before))), _flat(json.loads(config_json(now))), strict=True)
-    differing = ((name, old, new) for (name, old), (_, new) in pairs if old != new and not name.startswith(MAY_CHANGE))
-    return next((f"{name} {old!r} instead of {new!r}" for name, old, new in differing), "")
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value

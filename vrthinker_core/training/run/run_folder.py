@@ -18,7 +18,8 @@ from vrthinker_core.atomic_file import hold_folder, remove_parts
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import write_atomically
-from vrthinker_core.training.run.config import CONFIG, TrainConfig, config_difference, read_config, write_config
+from vrthinker_core.training.run.config import CONFIG, TrainConfig, read_config, write_config
+from vrthinker_core.training.run.config_difference import config_difference
 from vrthinker_core.training.run.processes import ALONE, Processes
 
 if TYPE_CHECKING:
