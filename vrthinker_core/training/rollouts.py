@@ -55,9 +55,11 @@ class Rollout:
 
     @property
     def correct(self) -> bool:
-        """All four labels are the true ones, in a final answer."""
-        end = self.run.finished
-        return end is not None and not end.provisional and end.stop is StopReason.ANSWERED and end.verdict == self.pair.truth
+        """Every label that is known is the one in a whole final answer; False where none is known."""
+        end, known = self.run.finished, self.pair.truth.labels
+        if end is None or end.provisional or end.stop is not StopReason.ANSWERED or end.verdict is None or not end.verdict.whole:
+            return False
+        return bool(known) and known.items() <= end.verdict.labels.items()
 
 
 def play(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.training.test_token_rows import ANSWER, labelled, look
@@ -14,7 +16,7 @@ from vrthinker_core.training.run.sitting import begin_sitting, never
 from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_start, measure_judge, pass_gate
 from vrthinker_core.training.stages.pair_parts import PARTS, part_of
 from vrthinker_core.training.stages.pipeline import STAGES, share_of
-from vrthinker_core.types import Settings
+from vrthinker_core.types import Preference, Settings, Verdict
 
 GATES = GateConfig(pairs=3, samples=2)
 
@@ -41,6 +43,17 @@ def test_a_judge_that_always_says_tie_is_right_on_ties_alone() -> None:
 
     figures = measure_judge(judge, TieThenOthers(3), Settings(), GATES)
     assert (figures.pairs, figures.samples, figures.format) == (3, 2, 1.0)
+    assert figures.mean_at_1 == figures.pass_at_k == pytest.approx(1 / 3)
+
+
+def test_of_a_pair_whose_labels_are_known_in_part_those_are_compared() -> None:
+    truths = (Verdict(OA=Preference.TIE), Verdict(OA=Preference.FIRST, TA=Preference.TIE), Verdict())
+
+    class PartlyKnown(FewPairs):
+        def pair(self, number: int) -> LabelledPair:
+            return replace(labelled(number), truth=truths[number])
+
+    figures = measure_judge(ScriptedBackend([look(1), ANSWER], protocol="paired"), PartlyKnown(3), Settings(), GATES)
     assert figures.mean_at_1 == figures.pass_at_k == pytest.approx(1 / 3)
 
 

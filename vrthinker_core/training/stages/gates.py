@@ -22,7 +22,7 @@ class HeldOutFigures:
     pairs: int
     samples: int  # k
     format: float  # Share of well-formed rollouts
-    mean_at_1: float  # Share of rollouts whose four labels are right
+    mean_at_1: float  # Share of rollouts of which every known label is right
     pass_at_k: float  # Share of pairs of which at least one rollout is
 
 
