@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from tests.training.test_token_rows import labelled
+from tests.training.test_token_rows import ANSWER, labelled, look
+from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.factory import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.grpo_loop import GrpoOptions, Learner, draw_groups, train_step
 from vrthinker_core.training.policy_loss import TokenScores, kl_to_reference, policy_loss, score_tokens
-from vrthinker_core.training.rollouts import play
+from vrthinker_core.training.rollouts import LabelledPair, play
 from vrthinker_core.training.token_rows import collate, token_rows
-from vrthinker_core.types import Settings
+from vrthinker_core.types import Frame, FrameRef, Settings
 
 SEED = 2_000_000_000
 
@@ -73,6 +76,39 @@ def test_scores_are_those_of_the_whole_logits(nano: TransformersBackend, tempera
     wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view_as(labels)
     assert torch.allclose(-found.logprobs, wanted[labels != -100], atol=1e-5)
     assert found.rows.bincount().tolist() == [row.learnt for row in rows]
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """The frames of a pair, of which only so many can be read."""
+
+    pair: LabelledPair
+    readable: int
+
+    def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+        if any(ref.slot >= self.readable for ref in refs):
+            raise VideoError("second.mp4 is cut short.")
+        return self.pair.source(refs)
+
+
+def test_a_pair_that_cannot_be_played_teaches_nothing_and_ends_nothing() -> None:
+    good, damaged, long = labelled(0), replace(labelled(1), row=4), replace(labelled(2), row=5, prompt="word " * 9000)
+    begun = replace(damaged, source=Damaged(damaged, 128), row=6)
+    damaged = replace(damaged, source=Damaged(damaged, 0))
+    judge = ScriptedBackend([look(127), ANSWER], protocol="paired", context_length=8000)
+    heard: list[str] = []
+    options = GrpoOptions(pairs=4, samples=2, redraws=1)
+    _, played = draw_groups(iter([damaged, good, long, begun]), judge, options, heard.append)
+    assert [[rollout.pair.prompt for rollout in group.rollouts] for group in played] == [[good.prompt] * 2, [begun.prompt] * 2]
+    assert heard[0] == "A pair cannot be played and teaches nothing. Row 4: second.mp4 is cut short."
+    assert heard[1].startswith("A pair cannot be played and teaches nothing. Row 5: The conversation has 11")
+    assert len(heard) == 2
+    cut = replace(begun, source=Damaged(begun, 100))
+    _, played = draw_groups(iter([good, cut]), judge, replace(options, pairs=2), heard.append)
+    assert [group.rollouts[0].pair.prompt for group in played] == [good.prompt]
+    assert heard[2].endswith("Row 6: second.mp4 is cut short.")
+    with pytest.raises(BadInput, match="No pair that was drawn"):
+        draw_groups(iter([damaged]), judge, options)
 
 
 def test_a_step_makes_good_rollouts_likelier_and_bad_ones_less_so(nano: TransformersBackend) -> None:

@@ -145,12 +145,22 @@ def test_a_video_that_cannot_be_read_costs_its_own_pair_alone(tmp_path: Path) ->
     with VideoPairSet(read_dataset("csv", table), PAIRED) as pairs:
         made = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
         assert [outcome.reason for outcome in made] == ["", Reason.VIDEO, ""]
-        assert "1b.mp4" in made[1].sentence
+        assert made[1].sentence.startswith("Row 2: Video 2: 1b.mp4")
         clips = load(tmp_path / "out" / made[0].file).started.clips
         assert [clip and clip.name for clip in clips] == ["0a.mp4", "0b.mp4"]
         write_table(tmp_path, [("1b.mp4", "1b.mp4", "p", "1", "1", "1", "1")], name="mended.csv")
         again = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
     assert [(outcome.pair, outcome.reason) for outcome in again] == [(1, "")]
+
+
+def test_a_pair_too_long_for_the_judge_costs_itself_alone_and_is_not_tried_again(tmp_path: Path) -> None:
+    rows = [(f"{n}a.mp4", f"{n}b.mp4", "word " * (9000 if n == 1 else 1), "1", "0", "2", "1") for n in range(3)]
+    judge = ScriptedBackend([answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1})], protocol="paired", context_length=8000)
+    with VideoPairSet(read_dataset("csv", write_table(tmp_path, rows)), PAIRED) as pairs:
+        made = list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out"))
+        assert [outcome.reason for outcome in made] == ["", Reason.CONTEXT, ""]
+        assert made[1].sentence.startswith("Row 2: The conversation has 11")
+        assert list(run_teacher(pairs, range(3), judge, JOB, tmp_path / "out")) == []
 
 
 def test_a_run_is_never_learnt_from_over_another_pair(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     LABELS = "a label is not the known one"
     NOT_KNOWN = "no label of the pair is known"
     VIDEO = "a video cannot be read"
+    CONTEXT = "it is too long for the judge"
     STORED = "what the judge was sent cannot be made again from what is stored"
 
 

@@ -14,9 +14,10 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.errors import BadInput
 from vrthinker_core.training.policy_loss import kl_to_reference, policy_loss, score_tokens
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, advantages, group_rewards, is_mixed
-from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, play_each
 from vrthinker_core.training.token_rows import TokenRow, collate, token_rows
 from vrthinker_core.types import Settings
 
@@ -57,19 +58,35 @@ class StepReport:
     kl: float  # To the reference, mean over the learnt tokens
 
 
-def draw_groups(pairs: Iterator[LabelledPair], judge: Backend, options: GrpoOptions) -> tuple[list[Group], list[Group]]:
-    """Dynamic sampling: groups whose rewards differ, and all that were played to find them."""
+def draw_groups(
+    pairs: Iterator[LabelledPair], judge: Backend, options: GrpoOptions, say: Callable[[str], None] = lambda _: None
+) -> tuple[list[Group], list[Group]]:
+    """Dynamic sampling: groups whose rewards differ, and all that were played to find them.
+
+    What cannot be played has no reward and is in no group; `say` hears why. Raises BadInput where nothing can.
+    """
     mixed: list[Group] = []
     played: list[Group] = []
     for _ in range(options.redraws):
         batch = list(itertools.islice(pairs, options.pairs))
-        rollouts = list(play(batch, judge, options.settings, options.samples, options.pairs * options.samples))
-        groups = [_group(rollouts[start : start + options.samples], options) for start in range(0, len(rollouts), options.samples)]
+        groups = _play_groups(batch, judge, options, say)
         played += groups
         mixed += [group for group in groups if is_mixed([reward.total for reward in group.rewards])]
         if len(mixed) >= options.pairs or not batch:
             break
+    if not played:
+        raise BadInput("No pair that was drawn for this step can be played: mend the data, and go on with --resume.")
     return mixed[: options.pairs], played
+
+
+def _play_groups(pairs: Sequence[LabelledPair], judge: Backend, options: GrpoOptions, say: Callable[[str], None]) -> list[Group]:
+    samples = options.samples
+    played = list(play_each(pairs, judge, options.settings, samples, options.pairs * samples))
+    for sentence in dict.fromkeys(str(each) for each in played if not isinstance(each, Rollout)):
+        say(f"A pair cannot be played and teaches nothing. {sentence}")
+    of_pairs = (played[start : start + samples] for start in range(0, len(played), samples))
+    found = ([each for each in of_pair if isinstance(each, Rollout)] for of_pair in of_pairs)
+    return [_group(rollouts, options) for rollouts in found if rollouts]
 
 
 def _group(rollouts: Sequence[Rollout], options: GrpoOptions) -> Group:

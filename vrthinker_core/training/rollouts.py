@@ -13,6 +13,7 @@ from vrthinker_core.batch import stream_one_by_one
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol
+from vrthinker_core.errors import ContextFull, VideoError
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Run, Settings, StopReason, Thumbnail, Turn, Verdict
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.frames import FrameSource
@@ -20,6 +21,10 @@ from vrthinker_core.types.messages import Completion, Message
 
 LIVE = 64  # Rollouts in one batch
 SEED_STEP = 7919  # Between the seeds of two samples of one pair
+
+Unplayable = VideoError | ContextFull
+UNPLAYABLE = (VideoError, ContextFull)
+"""What concerns one pair alone: its frames cannot be had, or it is too long for the judge."""
 
 
 @runtime_checkable
@@ -43,6 +48,7 @@ class LabelledPair:
     source: FrameSource = field(repr=False)
     seed: int = 0  # Tells pairs apart where replies are sampled
     protocol: ProtocolName | None = None  # That its frames are of, and its rollouts speak where the settings leave it open
+    row: int | None = None  # Of the data that it was read from
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +71,48 @@ class Rollout:
 def play(
     pairs: Iterable[LabelledPair], backend: Backend, settings: Settings, samples: int = 1, live: int = LIVE
 ) -> Iterator[Rollout]:
-    """`samples` rollouts of each pair, in order, `live` at a time and turn by turn. Raises what the judge raises."""
-    waiting = (_Player(pair, backend, settings, number) for pair in pairs for number in range(samples))
+    """`samples` rollouts of each pair, in order, `live` at a time and turn by turn. Raises VideoError and what the judge raises."""
+    for played in play_each(pairs, backend, settings, samples, live):
+        if not isinstance(played, Rollout):
+            raise played
+        yield played
+
+
+def play_each(
+    pairs: Iterable[LabelledPair], backend: Backend, settings: Settings, samples: int = 1, live: int = LIVE
+) -> Iterator[Rollout | Unplayable]:
+    """The same rollouts; in the place of one that cannot be played stands why not. Raises what else the judge raises."""
+    waiting = (player for pair in pairs for player in _players(pair, backend, settings, samples))
     while batch := list(islice(waiting, live)):
+        players = [each for each in batch if isinstance(each, _Player)]
         try:
-            _play_batch(batch, backend)
+            _play_batch(players, backend)
         finally:
-            for player in batch:
+            for player in players:
                 player.close()
-        yield from (player.rollout() for player in batch)
+        yield from (each.played() if isinstance(each, _Player) else each for each in batch)
+
+
+def _players(pair: LabelledPair, backend: Backend, settings: Settings, samples: int) -> "Sequence[_Player] | Sequence[Unplayable]":
+    """One for each sample; where not even the first frames can be had, the error in the place of each."""
+    try:
+        return [_Player(pair, backend, settings, number) for number in range(samples)]
+    except VideoError as error:
+        return [_of_row(error, pair)] * samples
 
 
 def _play_batch(batch: Sequence["_Player"], backend: Backend) -> None:
     stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
     while running := [player for player in batch if not player.over]:
-        for position, item in stream_batch([player.request() for player in running]):
-            if isinstance(item, Exception):
-                raise item
-            if isinstance(item, Completion):
-                running[position].take(item)
+        asked = [(player, request) for player in running if (request := player.request()) is not None]
+        for position, item in stream_batch([request for _, request in asked]):
+            if isinstance(item, Completion | Exception):
+                asked[position][0].take(item)
+
+
+def _of_row(error: Unplayable, pair: LabelledPair) -> Unplayable:
+    """The error with the row in its sentence, where there is one."""
+    return error if pair.row is None else type(error)(f"Row {pair.row}: {error}")
 
 
 class OpenRollout:
@@ -147,19 +176,37 @@ class _Player:
     def __init__(self, pair: LabelledPair, backend: Backend, settings: Settings, number: int) -> None:
         seed = (settings.seed + pair.seed * 31 + number * SEED_STEP) % 2**31
         self._open, self._backend = OpenRollout(pair, backend, replace(settings, seed=seed)), backend
+        self._pair = pair
+        self._error: Unplayable | None = None
         self._conversation: Conversation | None = None
-        self.take, self.rollout = self._open.take, self._open.rollout
 
     @property
     def over(self) -> bool:
-        return self._open.over
+        return self._error is not None or self._open.over
 
-    def request(self) -> GenerationRequest:
-        """What is to be generated now."""
+    def request(self) -> GenerationRequest | None:
+        """What is to be generated now; None where that is too long for the judge."""
         deliberation = self._open.deliberation
         self._conversation = self._conversation or self._backend.open_conversation()
-        deliberation.fit(self._conversation.count_tokens, self._conversation.context_length)
+        try:
+            deliberation.fit(self._conversation.count_tokens, self._conversation.context_length)
+        except ContextFull as error:
+            self._error = _of_row(error, self._pair)
+            return None
         return GenerationRequest(self._conversation, self._open.ask(), deliberation.sampling())
+
+    def take(self, item: Completion | Exception) -> None:
+        """Read what was generated. Raises an error that does not concern this pair alone."""
+        try:
+            if isinstance(item, Exception):
+                raise item
+            self._open.take(item)
+        except UNPLAYABLE as error:
+            self._error = _of_row(error, self._pair)
+
+    def played(self) -> Rollout | Unplayable:
+        """What came of it."""
+        return self._error or self._open.rollout()
 
     def close(self) -> None:
         """Free the KV cache."""

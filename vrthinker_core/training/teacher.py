@@ -22,7 +22,7 @@ from vrthinker_core.traces import load, to_json, write_atomically
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.training.filters import FilterRefusal, Outcome, Reason, refusal
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
-from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, play_each
 from vrthinker_core.training.rows.outcome_file import OutcomeFile, read_outcomes
 from vrthinker_core.training.rows.rollout_trace import StoredRollout, to_rollout, to_trace
 from vrthinker_core.training.rows.teaching import NotForTraining
@@ -62,7 +62,8 @@ def run_teacher(
     """Judge the pairs of these numbers; gives what becomes of each run that was not there yet.
 
     Raises BadInput where `out` holds the runs of another job or cannot be written, and what the judge raises. A pair whose video
-    cannot be read is an outcome, and is tried again when the teacher is called again.
+    cannot be read is an outcome, and is tried again when the teacher is called again; so is one that is too long for the judge,
+    which is not.
     """
     with OutcomeFile(out, job.identity, TRACES) as file:
         done = {(each.pair, each.sample) for each in file.outcomes if each.reason != Reason.VIDEO}
@@ -108,7 +109,7 @@ def _read_rollout(path: Path, pairs: PairSet, number: int, keep_tokens: bool) ->
     return to_rollout(load(path), pair, keep_tokens=keep_tokens)
 
 
-Played = tuple[int, int, Rollout | VideoError]  # Pair, sample, and what came of it
+Played = tuple[int, int, Rollout | Unplayable]  # Pair, sample, and what came of it
 
 
 def _play_pairs(pairs: PairSet, numbers: Iterator[int], judge: Backend | BackendOfPair, job: TeacherJob) -> Iterator[Played]:
@@ -116,44 +117,28 @@ def _play_pairs(pairs: PairSet, numbers: Iterator[int], judge: Backend | Backend
     many = max(1, job.live // job.samples)
     if isinstance(judge, RemoteBackend):
         with ThreadPoolExecutor(many, "pair") as executor:
-            for played in as_they_end(lambda number: executor.submit(_play_pair, pairs, number, judge, job), numbers, many):
+            for played in as_they_end(lambda number: executor.submit(_play, pairs, [number], judge, job), numbers, many):
                 yield from played
-        return
-    while chunk := list(islice(numbers, many)):
-        yield from _play_chunk(pairs, chunk, judge, job)
+    elif callable(judge):
+        for number in numbers:
+            yield from _play(pairs, [number], judge(number), job)
+    else:
+        while chunk := list(islice(numbers, many)):
+            yield from _play(pairs, chunk, judge, job)
 
 
-def _play_chunk(pairs: PairSet, chunk: Sequence[int], judge: Backend | BackendOfPair, job: TeacherJob) -> Iterator[Played]:
-    """All side by side. Where a video cannot be read one after another, so that only its own pair is lost."""
-    try:
-        if not callable(judge):
-            yield from list(_play(pairs, chunk, judge, job))
-            return
-    except VideoError:
-        pass
-    for number in chunk:
-        yield from _play_pair(pairs, number, judge(number) if callable(judge) else judge, job)
-
-
-def _play_pair(pairs: PairSet, number: int, judge: Backend, job: TeacherJob) -> list[Played]:
-    try:
-        return list(_play(pairs, [number], judge, job))
-    except VideoError as error:
-        return [(number, sample, error) for sample in range(job.samples)]
-
-
-def _play(pairs: PairSet, numbers: Sequence[int], judge: Backend, job: TeacherJob) -> Iterator[Played]:
-    rollouts = play([pairs.pair(number) for number in numbers], judge, job.settings, job.samples, job.live)
+def _play(pairs: PairSet, numbers: Sequence[int], judge: Backend, job: TeacherJob) -> list[Played]:
+    played = play_each([pairs.pair(number) for number in numbers], judge, job.settings, job.samples, job.live)
     order = [(number, sample) for number in numbers for sample in range(job.samples)]
-    for (number, sample), rollout in zip(order, rollouts, strict=True):
-        yield number, sample, rollout
+    return [(number, sample, each) for (number, sample), each in zip(order, played, strict=True)]
 
 
-def _store(number: int, sample: int, played: Rollout | VideoError, pair: LabelledPair, job: TeacherJob, out: Path) -> Outcome:
+def _store(number: int, sample: int, played: Rollout | Unplayable, pair: LabelledPair, job: TeacherJob, out: Path) -> Outcome:
     """Pass the run through the filters and keep its trace. Raises BadInput where the disk is full."""
     outcome = Outcome(number, sample, pair.truth.labels)
-    if isinstance(played, VideoError):
-        return replace(outcome, reason=Reason.VIDEO, sentence=encodable(str(played)))
+    if not isinstance(played, Rollout):
+        reason = Reason.VIDEO if isinstance(played, VideoError) else Reason.CONTEXT
+        return replace(outcome, reason=reason, sentence=encodable(str(played)))
     outcome = judged(outcome, played.run, refusal(played.run, pair.truth))
     if not (outcome.kept or job.keep_all):
         return outcome

@@ -57,6 +57,17 @@ def test_of_a_pair_whose_labels_are_known_in_part_those_are_compared() -> None:
     assert figures.mean_at_1 == figures.pass_at_k == pytest.approx(1 / 3)
 
 
+def test_a_pair_that_cannot_be_played_does_not_count() -> None:
+    class OneTooLong(FewPairs):
+        def pair(self, number: int) -> LabelledPair:
+            return replace(labelled(number), prompt="word " * (9000 if number == 0 else 1))
+
+    judge = ScriptedBackend([look(1), ANSWER], protocol="paired", context_length=8000)
+    assert measure_judge(judge, OneTooLong(3), Settings(), GATES).pairs == 2
+    with pytest.raises(BadInput, match=r"No held-out pair can be played\. The conversation has 11"):
+        measure_judge(judge, OneTooLong(1), Settings(), GATES)
+
+
 def test_no_form_no_passage() -> None:
     judge = ScriptedBackend(["I like the first one."], protocol="paired")
     figures = measure_judge(judge, DrawnPairSet(0), Settings(max_turns=2), GATES)

@@ -37,7 +37,7 @@ class VideoPairSet(AbstractContextManager["VideoPairSet"]):
             raise IndexError(number)
         row = self.rows[number]
         protocol, clips = self._clips[number % len(self._clips)]
-        return LabelledPair(row.prompt, row.labels, ClipFrames(row.videos, clips), number, protocol)
+        return LabelledPair(row.prompt, row.labels, ClipFrames(row.videos, clips), number, protocol, row.row)
 
     def close(self) -> None:
         """Close all videos that are open."""

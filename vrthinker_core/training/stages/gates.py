@@ -9,7 +9,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.base.train_base import TrainedBase
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rewards import format_reward
-from vrthinker_core.training.rollouts import LIVE, Rollout, play
+from vrthinker_core.training.rollouts import LIVE, Rollout, play_each
 from vrthinker_core.training.run.config import GateConfig
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.types import Settings
@@ -27,10 +27,20 @@ class HeldOutFigures:
 
 
 def measure_judge(judge: Backend, pairs: PairSet, settings: Settings, gates: GateConfig) -> HeldOutFigures:
-    """Play the first `gates.pairs` pairs (fewer where there are fewer) `gates.samples` times each at the temperature given."""
-    count = min(gates.pairs, pairs.size or gates.pairs)
-    rollouts = list(play((pairs.pair(number) for number in range(count)), judge, settings, gates.samples, LIVE))
-    return held_out_figures(rollouts, gates.samples)
+    """Play the first `gates.pairs` pairs (fewer where there are fewer) `gates.samples` times each at the temperature given.
+
+    A pair that cannot be played does not count. Raises BadInput where none can.
+    """
+    count, samples = min(gates.pairs, pairs.size or gates.pairs), gates.samples
+    played = list(play_each((pairs.pair(number) for number in range(count)), judge, settings, samples, LIVE))
+    groups = [
+        [each for each in played[start : start + samples] if isinstance(each, Rollout)] for start in range(0, len(played), samples)
+    ]
+    rollouts = [rollout for group in groups if len(group) == samples for rollout in group]
+    if not rollouts:
+        why = next((str(each) for each in played if not isinstance(each, Rollout)), "There is none.")
+        raise BadInput(f"No held-out pair can be played. {why}")
+    return held_out_figures(rollouts, samples)
 
 
 def held_out_figures(rollouts: Sequence[Rollout], samples: int) -> HeldOutFigures:

@@ -5,7 +5,8 @@ Ours goes on to the very weights it would have had without one.
 
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from math import cos, pi
 from pathlib import Path
@@ -20,7 +21,7 @@ from vrthinker_core.training.grpo_loop import GrpoOptions, Learner, draw_groups,
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet, in_training_order
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.monitor.rollout_traces import RolloutTraces
-from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair
 from vrthinker_core.training.run.checkpoints import CheckpointFiles, LoopState
 from vrthinker_core.training.run.config import EngineName, OptimizerConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder, new_checkpoint
@@ -82,7 +83,7 @@ def _train_here(
         if state.step == 0:
             _show(shown, state, learner, config, folder)
         while state.step < config.grpo.steps and not sitting.over:
-            record.add(_step(state, learner, pairs, config), config.grpo.steps)
+            record.add(_step(state, learner, pairs, config, sitting.say), config.grpo.steps)
             _show(shown, state, learner, config, folder)
             if files.due:
                 files.save(state)
@@ -143,13 +144,13 @@ def grpo_options(config: TrainConfig, step: int) -> GrpoOptions:
     )
 
 
-def _step(state: LoopState, learner: Learner, pairs: PairSet, config: TrainConfig) -> StepMetrics:
+def _step(state: LoopState, learner: Learner, pairs: PairSet, config: TrainConfig, say: Callable[[str], None]) -> StepMetrics:
     """Draw, learn, and move the state on by one step."""
     begun = time.monotonic()
     # Features depend in their last bits on the pictures they were computed with, so none is kept from one step to the next.
     learner.judge.close()
     options = grpo_options(config, state.step)
-    mixed, played = draw_groups(_from(pairs, state), learner.judge, options)
+    mixed, played = draw_groups(_from(pairs, state), learner.judge, options, say)
     rate = learning_rate(config.grpo.optimizer, state.step, config.grpo.steps)
     for group in learner.optimizer.param_groups:
         group["lr"] = rate
@@ -164,7 +165,8 @@ def _show(pair: LabelledPair | None, state: LoopState, learner: Learner, config:
     traces = RolloutTraces(folder.path, pair, config.grpo.shown_every) if pair is not None else None
     if traces is not None and traces.is_due(state.step):
         settings = replace(config.settings, temperature=config.grpo.temperature, seed=config.seed)
-        traces.keep(STAGE, state.step, learner.judge, settings)
+        with suppress(*UNPLAYABLE):  # what is only looked at ends nothing
+            traces.keep(STAGE, state.step, learner.judge, settings)
 
 
 def _from(pairs: PairSet, state: LoopState) -> Iterator[LabelledPair]:

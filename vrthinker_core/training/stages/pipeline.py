@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
 from vrthinker_core.training.monitor.metrics import read_metrics
 from vrthinker_core.training.monitor.rollout_traces import RolloutTraces
-from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair
 from vrthinker_core.training.run.config import TimeShares, TrainConfig
 from vrthinker_core.training.run.run_folder import RESULT, RunFolder, TrainingRun, new_checkpoint, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting
@@ -82,7 +83,8 @@ def _show_result(made: Path, pair: LabelledPair, config: TrainConfig, folder: Ru
     steps = [metrics.step for metrics in read_metrics(folder.path)]
     judge = TransformersBackend.load(str(made))
     settings = replace(config.settings, temperature=config.grpo.temperature, seed=config.seed)
-    RolloutTraces(folder.path, pair).keep(folder.state.stage, max(steps, default=0), judge, settings)
+    with suppress(*UNPLAYABLE):  # what is only looked at ends nothing
+        RolloutTraces(folder.path, pair).keep(folder.state.stage, max(steps, default=0), judge, settings)
     judge.close()
 
 
