@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,10 @@ def own_table(folder: Path) -> str:
     return str(write_table(folder, [(*named, TRACE.started.prompt, *labels)], clips=False))
 
 
+def in_lower_case(labels: Mapping[str, int]) -> dict[str, int]:
+    return {name.lower(): label for name, label in labels.items()}
+
+
 WAYS: dict[str, Callable[[Path], str]] = {
     "published RL rows": lambda folder: write_rows(folder, published_rl()),
     "published RL list": lambda folder: write_list(folder, published_rl(answer=LABELS.labels)),
@@ -78,6 +82,8 @@ WAYS: dict[str, Callable[[Path], str]] = {
             "video": [str(path) for path in VIDEOS],
         },
     ),
+    "RL rows in lower case": lambda folder: write_rows(folder, published_rl(answer=ANSWER.lower())),
+    "RL rows with names in lower case": lambda folder: write_rows(folder, published_rl(answer=in_lower_case(LABELS.labels))),
     "own RL rows": own_export("rl"),
     "own SFT rows": own_export("sft"),
     "traces": traces,
@@ -154,6 +160,7 @@ def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
     [
         (published_rl(answer="TA=3, VQ=1, MQ=0, OA=1"), "TA is '3', which is no label"),
         (published_rl(answer="none"), "no pair with a label"),
+        (published_rl(answer="The first one."), "answer states no label"),
         (published_rl(question="Compare their Motion Quality (MQ). It shows a dog."), "worded as no card"),
         (published_rl(question=""), "prompt is empty"),
         (published_rl(image=["one.mp4"]), "does not name two videos"),

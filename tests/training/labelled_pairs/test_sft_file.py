@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.errors import BadInput
+from vrthinker_core.traces import to_json
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
+from vrthinker_core.training.labelled_pairs.row_file import read_json_rows
 from vrthinker_core.training.labelled_pairs.sft_file import SftFile
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.rows.rollout_trace import to_rollout
@@ -116,6 +120,11 @@ def test_published_rows_are_read_with_their_pictures(tmp_path: Path) -> None:
         ({"message_list": 3}, "is no SFT row with a message_list"),
         ({"message_list": []}, "is no SFT row with a message_list"),
         ({"message_list": [{"role": "user", "content": "A dog."}]}, "holds no reply to learn"),
+        ({"message_list": [{"role": "assistant", "content": PAIRED[-1]}]}, "there is no message of the user"),
+        ({"taught": [1]}, '"taught" names message 1'),
+        ({"taught": [-1]}, '"taught" names message -1'),
+        ({"labels": {"OA": 3}}, "OA is 3, which is no label"),
+        ({"labels": {"XX": 1}}, "XX is 1, which is no label"),
         ({"message_list": [{"role": "user", "content": [{"type": "image", "image": "gone.png"}]}]}, "no file gone.png"),
         ({"message_list": [{"role": "user", "content": [{"type": "image", "image": "rows.jsonl"}]}]}, "no picture"),
     ],
@@ -125,6 +134,14 @@ def test_a_row_that_is_none_is_named(more: dict[str, Any], sentence: str, tmp_pa
         list(file.rollouts(keep_tokens=False))
     assert str(refused.value).startswith("Row 1 of rows.jsonl")
     assert sentence in str(refused.value)
+
+
+def test_a_prompt_may_hold_every_kind_of_line(tmp_path: Path) -> None:
+    prompt = "A dog.\u2028Then a cat.\x85And a cow."
+    shutil.copytree(EXAMPLE, tmp_path / "traces")
+    (tmp_path / "traces" / "trace.json").write_bytes(to_json(replace(TRACE, started=replace(TRACE.started, prompt=prompt))))
+    assert export_rows([tmp_path / "traces"], "rl", tmp_path / "rows.jsonl", RowFilter()).rows
+    assert [row["prompt"] for row in read_json_rows(tmp_path / "rows.jsonl")] == [prompt]
 
 
 def test_frames_that_are_others_today_are_never_learnt(tmp_path: Path) -> None:

@@ -106,6 +106,13 @@ def test_no_stage_sees_what_is_held_out(size: int) -> None:
     assert parts["cold-start"] == parts["rejection"] == parts["grpo"]
 
 
+def test_one_pair_is_too_few_to_learn_from_and_to_measure_with() -> None:
+    for name in PARTS:
+        with pytest.raises(BadInput, match="give two or more"):
+            part_of(FewPairs(1), name, 64)
+    assert part_of(FewPairs(2), "grpo", 64).size == part_of(FewPairs(2), "held-out", 64).size == 1
+
+
 def test_parts_of_endless_pairs_all_differ() -> None:
     seeds = {part_of(DrawnPairSet(3), name, 64).pair(number).prompt + str(number) for name in PARTS for number in range(3)}
     assert part_of(DrawnPairSet(3), "grpo", 64).size is None

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from vrthinker_core.dialects import make_dialect, sanitize_prompt
 from vrthinker_core.errors import BadInput
-from vrthinker_core.results.datasets.layout import TableRow, find_below, make_pairs
+from vrthinker_core.results.datasets.layout import MISSING, TableRow, find_below, make_pairs
 from vrthinker_core.results.datasets.pair_csv import LAYOUT
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, ProtocolName, Settings
@@ -40,7 +40,8 @@ def read_json_rows(path: Path) -> list[Any]:
         if text.lstrip().startswith("["):
             rows: list[Any] = json.loads(text)
             return rows
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
+        # What else `splitlines` takes for the end of a line may stand in the text of a row
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
     except (ValueError, RecursionError):
         raise BadInput(f"{path} holds no JSON lines and no JSON list.") from None
 
@@ -123,15 +124,20 @@ def message_text(message: Json) -> str:
 
 
 def _labels(row: Json) -> dict[str, str]:
-    """Every label as a text, by the dimension's name."""
+    """Every label as a text, by the dimension's name. Raises BadInput for an answer that states none."""
     told = row.get("answer", row.get("labels"))
     if isinstance(told, list) and told:
         told = told[-1]
     if isinstance(told, Mapping):
-        return {str(name): str(value) for name, value in told.items() if value is not None}
-    if told is None and isinstance(messages := row.get("message_list"), list) and messages:
-        told = message_text(messages[-1]) if isinstance(messages[-1], Mapping) else None
-    return dict(LABEL.findall(str(told or "")))
+        return {str(name).upper(): str(value) for name, value in told.items() if value is not None}
+    if told is None:
+        messages = row.get("message_list")
+        reply = messages[-1] if isinstance(messages, list) and messages else None
+        return dict(LABEL.findall(message_text(reply))) if isinstance(reply, Mapping) else {}
+    found = {name.upper(): value for name, value in re.findall(LABEL.pattern, str(told), re.IGNORECASE)}
+    if not found and str(told).strip().lower() not in MISSING:
+        raise BadInput("The answer states no label: write it as TA=1, VQ=0, MQ=2, OA=1.")
+    return found
 
 
 def _each_once(rows: list[TableRow]) -> Iterator[TableRow]:

@@ -12,12 +12,14 @@ from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.datasets.layout import find_below
+from vrthinker_core.text import encodable
 from vrthinker_core.training.labelled_pairs.open_clips import OpenClips
 from vrthinker_core.training.labelled_pairs.picture_file import read_picture
 from vrthinker_core.training.labelled_pairs.row_file import prompt_in, read_json_rows
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.rows.rollout_trace import StoredRollout
 from vrthinker_core.types import (
+    Dimension,
     Frame,
     FrameRef,
     Preference,
@@ -79,13 +81,12 @@ class SftFile(AbstractContextManager["SftFile"]):
         turns: list[Turn] = []
         for row in rows:
             messages = self._messages(row, dialect, keep_tokens)
-            replies = [position for position, message in enumerate(messages) if message.role == "assistant"]
-            for position in row.get("taught", replies):
+            for position in _taught(row, messages):
                 prompts.append(messages[:position])
                 turns.append(_turn(len(turns) + 1, messages, position, dialect))
         if not turns:
             raise BadInput("it holds no reply to learn.")
-        truth = Verdict(**{name: Preference(label) for name, label in (first.get("labels") or {}).items()})
+        truth = _truth(first)
         prompt = first.get("prompt") or prompt_in(next(message.text for message in prompts[0] if message.role == "user")) or ""
         started = Started(prompt, str(first.get("judge", "")), dialect.name, with_defaults(settings, dialect), (None, None))
         end = Finished(StopReason.ANSWERED, turns[-1].reply.verdict)
@@ -162,6 +163,27 @@ def _protocol(row: Row) -> ProtocolName:
         if row.get("protocol") == name:
             return name
     return "concat" if "final answer>" in str(row["message_list"][-1]["content"]) else "paired"
+
+
+def _taught(row: Row, messages: Sequence[Message]) -> Sequence[int]:
+    """The positions of the replies to learn. Raises BadInput where one is no reply, or nothing was asked before it."""
+    replies = [position for position, message in enumerate(messages) if message.role == "assistant"]
+    taught: Sequence[int] = row.get("taught", replies)
+    for position in taught:
+        if position not in replies:
+            raise BadInput(f'"taught" names message {position}, counted from 0, which is no reply of the assistant.')
+        if not any(message.role == "user" for message in messages[:position]):
+            raise BadInput(f"before the reply in message {position}, counted from 0, there is no message of the user.")
+    return taught
+
+
+def _truth(row: Row) -> Verdict:
+    """The labels of the row. Raises BadInput for one that is none."""
+    labels = row.get("labels") or {}
+    for name, label in labels.items():
+        if name not in tuple(Dimension) or label not in tuple(Preference):
+            raise BadInput(f"{encodable(str(name))} is {label!r}, which is no label. Labels are TA, VQ, MQ and OA, each 0, 1 or 2.")
+    return Verdict(**{name: Preference(label) for name, label in labels.items()})
 
 
 def _turn(number: int, messages: Sequence[Message], position: int, dialect: Dialect) -> Turn:

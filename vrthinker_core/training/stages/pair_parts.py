@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from vrthinker_core.errors import BadInput
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rollouts import LabelledPair
 
@@ -38,10 +39,12 @@ class PairPart:
 def part_of(pairs: PairSet, name: PartName, held_out: int) -> PairPart:
     """A part of the set. Of an endless one all parts differ; of a finite one the stages share what is not held out.
 
-    `held_out` pairs are held out, of a small finite set fewer.
+    `held_out` pairs are held out, of a small finite set fewer. Raises BadInput where that leaves nothing to learn from.
     """
     if pairs.size is None:
         return PairPart(pairs, PARTS.index(name) * PART_SIZE)
+    if pairs.size < 2:
+        raise BadInput("The data hold one pair with a label, and one is held out to measure with: give two or more.")
     order = np.random.default_rng(pairs.size).permutation(pairs.size).tolist()
     cut = max(1, min(held_out, int(pairs.size * HELD_OUT_SHARE)))
     return PairPart(pairs, numbers=tuple(order[:cut] if name == "held-out" else order[cut:]))
