@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.test_teacher import answer
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.cli import main
@@ -147,6 +148,25 @@ def test_a_chosen_protocol_is_the_only_one_of_the_teacher() -> None:
     assert data.teacher is not None
     assert callable(data.teacher.judge)
     assert {data.teacher.judge(number).protocols for number in range(3)} == {("concat",)}
+
+
+def test_a_run_that_goes_on_keeps_its_teacher(clips: tuple[Path, Path], tmp_path: Path) -> None:
+    script, table, out = tmp_path / "script.jsonl", tmp_path / "pairs.csv", tmp_path / "run"
+    script.write_text(json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"}))
+    table.write_text("video1,video2,prompt,OA\n" + "".join(f"{clips[0]},{clips[1]},A ball {n}.,1\n" for n in range(2)))
+    begun = ("cold-start", "--model", "nano", "--data", table, "--out", out)
+    chosen = [word for change in (*FEW, "settings.max_new_tokens=24") for word in ("--set", change)]
+    code, lines = train(*begun, "--teacher", f"scripted:{script}", *chosen)
+    assert code == 0, lines
+    done = (0, [f"This run is done: {out / 'checkpoint'}"])
+    assert train("cold-start", "--out", out, "--resume") == done
+    assert "instead of 'nano'" in refused(*begun, "--resume", "--teacher", "nano")
+    state = json.loads((out / "state.json").read_text())
+    del state["teacher"]  # as a run of an earlier version left it
+    (out / "state.json").write_text(json.dumps(state))
+    assert "name it with --teacher" in refused(*begun, "--resume")
+    assert train(*begun, "--resume", "--teacher", f"scripted:{script}") == done
+    assert train("cold-start", "--out", out, "--resume") == done
 
 
 def test_the_scripted_teacher_knows_drawn_pairs_alone(clips: tuple[Path, Path], tmp_path: Path) -> None:

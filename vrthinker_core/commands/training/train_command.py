@@ -1,6 +1,6 @@
 """The command `train`: a stage of the paper's training, or all of them, as a run in a folder that goes on after a stop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ import typer
 
 from vrthinker_core.commands.arguments import INTERRUPTED, print_error, stop_on_signal
 from vrthinker_core.commands.training.step_progress import StepPace, step_progress
-from vrthinker_core.commands.training.training_data import open_training_data, resolved_model
+from vrthinker_core.commands.training.training_data import chosen_teacher, open_training_data, resolved_model
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 
@@ -44,7 +44,6 @@ class PresetOption(StrEnum):
 class Start:
     """What concerns one start of a run alone."""
 
-    teacher: str | None
     minutes: float | None
     resume: bool
 
@@ -85,20 +84,21 @@ def train(
     if out is None:
         raise BadInput("--out is missing: name the folder of the run.")
     if resume:
-        model, data = _as_before(out, model, data)
+        model, data, teacher = _as_before(out, model, data, teacher)
     _check_given(stage, model, data)
-    run = TrainingRun(stage.value, model or "", data or "")
-    raise typer.Exit(_train(run, config, out, Start(teacher, minutes, resume)))
+    run = TrainingRun(stage.value, model or "", data or "", chosen_teacher(stage.value, data or "", teacher) or "")
+    raise typer.Exit(_train(run, config, out, Start(minutes, resume)))
 
 
-def _as_before(out: Path, model: str | None, data: str | None) -> tuple[str | None, str | None]:
-    """Model and data of a run that goes on, each its own where none is named. Raises BadInput for a state that is damaged."""
+def _as_before(out: Path, *given: str | None) -> Iterator[str | None]:
+    """Model, data and teacher of a run that goes on, each its own where none is given. Raises BadInput for a damaged state."""
     from vrthinker_core.training.run.run_folder import STATE, read_state
 
     if not (out / STATE).is_file():
-        return model, data
+        return iter(given)
     before = read_state(out)
-    return model or before.model or None, data or before.data or None
+    own = (before.model, before.data, before.teacher)
+    return (new or old or None for new, old in zip(given, own, strict=True))
 
 
 def _check_given(stage: StageOption, model: str | None, data: str | None) -> None:
@@ -147,7 +147,7 @@ def _train(run: "TrainingRun", config: "TrainConfig", out: Path, start: Start) -
     from vrthinker_core.training.run.processes import launched_processes
     from vrthinker_core.training.run.run_folder import open_run_folder
 
-    data = open_training_data(run, config, start.teacher)
+    data = open_training_data(run, config, run.teacher or None)
     files = data.pairs if isinstance(data.pairs, AbstractContextManager) else nullcontext()
     processes = launched_processes()
     opened = open_run_folder(out, run, config, resume=start.resume, processes=processes)

@@ -25,6 +25,12 @@ def resolved_model(model: str) -> str:
     return str(NANO) if model == "nano" else model
 
 
+def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:
+    """The one that was named; of drawn pairs the scripted one, where none is: nobody knows them better."""
+    drawn = data.partition(":")[0] in ("drawn", "drawn2") and stage in ("cold-start", "all")
+    return SCRIPTED if teacher is None and drawn else teacher
+
+
 def open_training_data(run: "TrainingRun", config: "TrainConfig", teacher: str | None) -> "TrainingData":
     """The pairs, and what the cold start learns from. Raises BadInput and CheckpointError before a weight is read."""
     from vrthinker_core.dialects.factory import frame_layouts
@@ -35,8 +41,7 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig", teacher: str |
 
     if run.stage == "base":
         return TrainingData("", None)
-    if teacher is None and run.data.partition(":")[0] in ("drawn", "drawn2") and run.stage in ("cold-start", "all"):
-        teacher = SCRIPTED  # nobody knows these pairs better
+    teacher = chosen_teacher(run.stage, run.data, teacher)
     ready = _ready_runs(run, teacher)
     protocols = _protocols(run, config)
     if ready is not None and run.stage == "cold-start":

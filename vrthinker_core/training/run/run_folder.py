@@ -40,6 +40,7 @@ class TrainingRun:
     stage: StageName
     model: str  # As it was given: a folder or a hub id; "" where the stage begins from nothing
     data: str  # As it was given
+    teacher: str | None = None  # As it was chosen, "" where there is none; None where a state does not say, as earlier ones
     done: bool = False  # The result is there
     seconds: float = 0.0  # Of all starts until it was done, but for those that were killed
     starts: int = 0
@@ -122,7 +123,9 @@ def open_run_folder(
             remove_parts(out)
             before = _run_there(out, run, config, resume)
             write_config(out, config)
-            _write_state(out, replace(before or run, starts=(before or run).starts + 1))
+            state = before or run
+            teacher = run.teacher if state.teacher is None else state.teacher
+            _write_state(out, replace(state, teacher=teacher, starts=state.starts + 1))
             folder = RunFolder(out, processes)
             for inside in (folder.checkpoints, folder.rollouts):
                 inside.mkdir(exist_ok=True)
@@ -173,8 +176,9 @@ def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -
     before = read_state(out)
     if before.stage != run.stage:
         raise BadInput(f"{out} holds a run of the stage {before.stage}, not {run.stage}: name a new folder with --out.")
-    for what, old, new in (("model", before.model, run.model), ("data", before.data, run.data)):
-        if old != new:
+    for what in ("model", "data", "teacher"):
+        old, new = getattr(before, what), getattr(run, what)
+        if old != new and None not in (old, new):
             named = f"{what} {encodable(old) or 'nothing'!r} instead of {encodable(new) or 'nothing'!r}"
             raise BadInput(f"{out} holds a run with {named}: give the same, or name a new folder with --out.")
     if difference := config_difference(read_config(out), config):
