@@ -26,6 +26,7 @@ class Reason(StrEnum):
     NOT_KNOWN = "no label of the pair is known"
     VIDEO = "a video cannot be read"
     CONTEXT = "it is too long for the judge"
+    HELD_OUT = "its pair is held out to measure with"
     STORED = "what the judge was sent cannot be made again from what is stored"
 
 

@@ -17,6 +17,7 @@ from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
 from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
+from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.rows.outcome_file import read_outcomes
 from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig, changed_config, preset_config
 from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, open_run_folder
@@ -71,6 +72,22 @@ def test_a_teachers_folder_is_learnt_from(tmp_path: Path) -> None:
     assert all(step.loss > 0 and step.learning_rate is not None for step in steps)
     rows = [row for _, row in TraceFiles(tmp_path / "run" / "rollouts").news() if row is not None]
     assert [row.source for row in rows] == [f"cold-start-step-00002-sample-{sample}.json" for sample in (0, 1)]
+
+
+class FewPairs:
+    """The first ones of the drawn pairs, as a finite set."""
+
+    size = 4
+
+    def pair(self, number: int) -> LabelledPair:
+        return PAIRS.pair(number)
+
+
+def test_of_ready_runs_those_of_held_out_pairs_are_not_learnt(tmp_path: Path) -> None:
+    list(run_teacher(PAIRS, range(4), SCRIPTED, TeacherJob("s", "drawn:3"), tmp_path / "taught"))
+    data, said = TrainingData("taught", FewPairs(), ready=open_ready_runs(str(tmp_path / "taught"))), list[str]()
+    learn(tmp_path / "run", data, Sitting(say=said.append), config=changed_config(CONFIG, ["cold_start.traces=4"]))
+    assert said == ["3 of 4 runs pass the filters; 1 not: its pair is held out to measure with."]
 
 
 def test_a_teacher_of_whom_nothing_can_be_learnt_stops_the_stage(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.rows.conversation import run_dialect
 from vrthinker_core.training.rows.make_rows import trace_videos
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_job, read_outcomes
-from vrthinker_core.training.rows.rollout_trace import StoredRollout, to_rollout
+from vrthinker_core.training.rows.rollout_trace import StoredRollout, is_of, to_rollout
 from vrthinker_core.training.rows.teaching import NotForTraining, TraceFile, known_labels
 from vrthinker_core.training.rows.trace_folder import read_traces
 from vrthinker_core.training.teacher import kept_rollouts
@@ -38,6 +38,7 @@ class ReadyRuns:
 
     name: str  # As they were chosen
     entries: Callable[[ExitStack], Iterator[Entry]]  # Each run, or why it cannot be read; the stack closes their videos
+    held_out: tuple[LabelledPair, ...] = ()  # Pairs whose runs are not learnt from
 
     def kept(self, most: int, say: Callable[[str], None], videos: ExitStack) -> Iterator[StoredRollout]:
         """Those that pass both filters, at most so many; `say` hears how many do, and why the others do not.
@@ -49,13 +50,26 @@ class ReadyRuns:
             if runs - refused.total() == most:
                 break
             runs += 1
-            why = entry if isinstance(entry, FilterRefusal) else refusal(entry.rollout.run, entry.rollout.pair.truth)
+            why = entry if isinstance(entry, FilterRefusal) else self._refusal(entry.rollout)
             if why is None and isinstance(entry, StoredRollout):
                 yield entry
             elif why is not None:
                 refused[why.reason] += 1
         told = [f"{number:,} not: {reason}" for reason, number in refused.most_common()]
         say("; ".join([f"{runs - refused.total():,} of {count(runs, 'run')} pass the filters", *told]) + ".")
+
+    def _refusal(self, rollout: Rollout) -> FilterRefusal | None:
+        if any(_is_readable_of(rollout.run, pair) for pair in self.held_out):
+            return FilterRefusal(Reason.HELD_OUT, "Its pair is held out.")
+        return refusal(rollout.run, rollout.pair.truth)
+
+
+def _is_readable_of(run: Run, pair: LabelledPair) -> bool:
+    """The run is of the pair; a pair whose videos cannot be read measures nothing."""
+    try:
+        return is_of(run, pair)
+    except VideoError:
+        return False
 
 
 def open_ready_runs(data: str) -> ReadyRuns | None:

@@ -26,6 +26,14 @@ class StoredRollout:
         return cls(read(), read)
 
 
+def is_of(run: Run, pair: LabelledPair) -> bool:
+    """The run has the prompt of the pair and, as far as both say what they are, its videos. Raises VideoError."""
+    if encodable(run.started.prompt).strip() != encodable(pair.prompt).strip():  # Tables are read without space around it
+        return False
+    clips = pair.source.clips if isinstance(pair.source, ClipSource) else (None, None)
+    return all(own.digest == known.digest for own, known in zip(run.started.clips, clips, strict=True) if own and known)
+
+
 def to_trace(rollout: Rollout) -> Trace:
     """The run with the pictures that were new in each turn, as the product keeps them: the page opens it like any other."""
     run, dialect = rollout.run, run_dialect(rollout.run)
@@ -40,18 +48,11 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
     it, and the text is tokenised anew. Raises NotForTraining where the run is of another pair, or today's rendering is not what the
     trace says was sent.
     """
-    if not _is_of(run, pair):
+    if not is_of(run, pair):
         raise NotForTraining("the data hold another pair today where its own one was: give them, and their videos, as they were")
     if not keep_tokens:
         run = replace(run, turns=tuple(replace(turn, completion=replace(turn.completion, tokens=())) for turn in run.turns))
     return Rollout(pair, run, tuple(sent_prompts(run, pair.source)))
-
-
-def _is_of(run: Run, pair: LabelledPair) -> bool:
-    """The run has the prompt of the pair and, as far as both say what they are, its videos."""
-    clips = pair.source.clips if isinstance(pair.source, ClipSource) else (None, None)
-    digests = [(own.digest, known.digest) for own, known in zip(run.started.clips, clips, strict=True) if own and known]
-    return encodable(run.started.prompt) == encodable(pair.prompt) and all(own == known for own, known in digests)
 
 
 def _with_pictures(turn: Turn, new: Message, dialect: Dialect) -> Turn:

@@ -1,4 +1,4 @@
-"""Which pairs a stage trains with, and which ones no stage ever sees: these measure it."""
+"""Which pairs a stage trains with, and which ones no stage of the same run sees: these measure it."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -71,11 +71,17 @@ def train_stage(
 
 def _lessons(data: TrainingData, part: PairSet | None, held_out: int) -> Lessons | ReadyRuns:
     if data.ready is not None:
-        return data.ready
+        return data.ready if data.pairs is None else replace(data.ready, held_out=_held_out_pairs(data.pairs, held_out))
     assert part is not None, "the command opens them"
     assert data.teacher is not None, "the command asks for one"
     own = data.teacher.pairs
     return Lessons(part if own is None else part_of(own, "cold-start", held_out), data.teacher)
+
+
+def _held_out_pairs(pairs: PairSet, held_out: int) -> tuple[LabelledPair, ...]:
+    """Those of a finite set; of an endless one no run that is there already is of any."""
+    part = part_of(pairs, "held-out", held_out)
+    return tuple(part.pair(number) for number in range(part.size or 0))
 
 
 def _show_result(made: Path, pair: LabelledPair, config: TrainConfig, folder: RunFolder) -> None:
