@@ -159,6 +159,14 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
     assert len(read_outcomes(tmp_path / runs)) == 1
 
 
+def test_of_its_own_runs_a_judge_learns_from_so_many_at_most(tmp_path: Path) -> None:
+    few = ("rejection.pairs=4", "rejection.samples=1", "rejection.temperature=0.1", "rejection.most=2", "rejection.sft.epochs=1")
+    config, said = changed_config(CONFIG, [*few, "settings.max_new_tokens=512"]), list[str]()
+    assert learn(tmp_path, TrainingData("drawn:3", PAIRS), Sitting(say=said.append), config=config, stage="rejection")
+    assert said[0].startswith("4 of 4 runs kept")
+    assert any(line.startswith("2 runs chosen to learn from") for line in said)
+
+
 def test_a_disk_that_fills_in_mid_checkpoint_leaves_the_last_good_one(tmp_path: Path) -> None:
     data = TrainingData("drawn:3", PAIRS, Teacher("scripted", SCRIPTED))
     heard: list[StepMetrics] = []

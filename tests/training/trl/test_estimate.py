@@ -13,7 +13,8 @@ from safetensors import safe_open
 
 import vrthinker_core.training.trl as room
 from vrthinker_core.backends.factory import NANO
-from vrthinker_core.training.trl.estimate import TrainingPlan, estimate, model_shape, stage_plan
+from vrthinker_core.training.run.config import changed_config, preset_config
+from vrthinker_core.training.trl.estimate import TrainingPlan, config_plan, estimate, model_shape, stage_plan
 
 SHAPE = model_shape()
 RECIPES = sorted((Path(room.__file__).parent / "recipes").glob("*.yaml"))
@@ -36,6 +37,12 @@ def test_one_node_holds_every_stage_and_one_gpu_none() -> None:
     for stage in ("cold-start", "rejection", "grpo"):
         assert estimate(SHAPE, stage_plan(stage)).fits, stage
         assert not estimate(SHAPE, stage_plan(stage, gpus=1)).fits, stage
+
+
+def test_the_7b_learns_from_as_many_of_its_own_runs_as_help() -> None:
+    config = preset_config("7b")
+    assert config_plan("rejection", config, 8) == replace(stage_plan("rejection"), batch=1)
+    assert config_plan("rejection", changed_config(config, ["rejection.most=null"]), 8).rollouts == 40_000
 
 
 def test_adapters_take_less_memory_and_more_gpus_less_time() -> None:

@@ -83,6 +83,7 @@ class RejectionConfig:
     pairs: Count  # That are played
     samples: Count  # Of each pair
     per_pair: Count = 2  # Different rollouts kept of one pair at most
+    most: Count | None = None  # Rollouts that are learnt from at most (paper: up to about 20,000 help, 40,000 hurt)
     temperature: Positive = 1.0
 
 
@@ -203,7 +204,7 @@ def _seven_billion() -> TrainConfig:
     return TrainConfig(
         preset="7b",
         cold_start=ColdStartConfig(sft),
-        rejection=RejectionConfig(sft, pairs=20_000, samples=8),
+        rejection=RejectionConfig(sft, pairs=20_000, samples=8, most=20_000),
         grpo=GrpoConfig(OptimizerConfig(1e-6, warm_up=0.0, beta2=0.999), pairs=64, micro_batch=1, steps=300, bf16=True),
         gradient_checkpointing=True,
         checkpoint_minutes=15.0,

@@ -42,7 +42,8 @@ def rejection(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolde
 
 def _chosen_runs(config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Sequence[Outcome]:
     """What is learnt from; the main process says what survived, by dimension."""
-    chosen = choose_runs(_all_outcomes(folder.path), ChoiceOptions(each=config.rejection.per_pair))
+    options = ChoiceOptions(each=config.rejection.per_pair, most=config.rejection.most)
+    chosen = choose_runs(_all_outcomes(folder.path), options)
     for line in chosen.lines if folder.processes.main else ():
         sitting.say(line)
     return chosen.outcomes

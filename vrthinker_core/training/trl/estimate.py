@@ -86,7 +86,8 @@ def config_plan(stage: StageName, config: TrainConfig, gpus: int, gpu_gib: float
         return replace(plan, rollouts=round(config.cold_start.traces * sft.epochs), batch=sft.batch)
     rejection, sft = config.rejection, config.rejection.sft
     played = rejection.pairs * rejection.samples
-    rows = round(min(played, rejection.pairs * rejection.per_pair) * sft.epochs)
+    kept = min(played, rejection.pairs * rejection.per_pair, rejection.most or played)
+    rows = round(kept * sft.epochs)
     return replace(plan, rollouts=rows, played=played, batch=sft.batch)
 
 
