@@ -79,6 +79,7 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
         (("grpo", "--model", "nano"), "--data is missing"),
         (("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.engine=mine"), "'auto', 'own' or 'trl'"),
         (("grpo", "--estimate", "--gpus", "0"), "--gpus 0"),
+        (("base", "--estimate"), "name cold-start, rejection, grpo or all"),
         (("grpo", "--model", "missing-folder", "--data", "drawn:1"), "There is no folder missing-folder"),
         (("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.stepps=3"), "names no setting"),
         (("grpo", "--model", "nano", "--data", "drawn:1", "--minutes", "0"), "leaves no time"),

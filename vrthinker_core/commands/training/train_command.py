@@ -119,6 +119,8 @@ def _print_estimate(stage: StageOption, model: str | None, config: "TrainConfig"
     from vrthinker_core.training.stages.pipeline import STAGES
     from vrthinker_core.training.trl.estimate import config_plan, estimate, model_shape
 
+    if stage is StageOption.BASE:
+        raise BadInput("--estimate is for the stages that GPUs train, and base is none: name cold-start, rejection, grpo or all.")
     if gpus < 1:
         raise BadInput(f"--gpus {gpus} trains nothing: give a number from 1 up.")
     folder = locate(resolved_model(model)) if model is not None else None
