@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import runpy
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,6 +45,7 @@ def test_the_commands_run_as_written(
     """In this process, which has imported already what they need; `test_cli.py` starts a process for each command."""
     shutil.copy(clips[0], tmp_path / "one.mp4")
     shutil.copy(clips[1], tmp_path / "two.mp4")
+    (tmp_path / "assets").symlink_to(ROOT / "assets")
     monkeypatch.chdir(tmp_path)
     commands = [shlex.split(line) for line in COMMANDS if line.startswith("python -m vrthinker_core")]
     assert commands
@@ -53,6 +56,24 @@ def test_the_commands_run_as_written(
         told = capsys.readouterr().err
         assert ended.value.code in (0, 3), told
         assert "Traceback" not in told
+
+
+def test_the_first_commands_run_in_a_new_terminal(tmp_path: Path) -> None:
+    """Nothing but the system's own programs is on its path, as after the line that installs."""
+    if not (Path(sys.prefix) / "bin" / "activate").is_file():
+        pytest.skip("these tests run in no virtual environment")
+    for name, there in ((".venv", Path(sys.prefix)), ("vrthinker_core", ROOT / "vrthinker_core"), ("assets", ROOT / "assets")):
+        (tmp_path / name).symlink_to(there)
+    (commands,) = (body for kind, body in BLOCKS if kind == "sh" and "activate" in body)
+    shell = ["/bin/sh", "-ec", commands]
+    done = subprocess.run(shell, cwd=tmp_path, env={"PATH": os.defpath}, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "\nVerdict\n" in done.stdout
+
+
+def test_the_contents_lead_to_every_section() -> None:
+    sections = re.findall(r"^## (.+)$", README, re.M)
+    assert re.findall(r"\[([^\]]+)\]\(#([\w-]+)\)", README) == [(name, name.lower().replace(" ", "-")) for name in sections]
 
 
 def test_every_command_that_is_named_exists() -> None:
