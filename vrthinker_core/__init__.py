@@ -8,6 +8,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from vrthinker_core.__about__ import __version__ as __version__
+
 if TYPE_CHECKING:
     from vrthinker_core.backends import Backend, ScriptedBackend, open_backend
     from vrthinker_core.batch import judge_many

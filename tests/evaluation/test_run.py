@@ -19,6 +19,7 @@ from tests.evaluation.support.scripted_runs import (
     scripted_judge,
     write_table,
 )
+from vrthinker_core import __version__
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendRefused, BadInput, ServerUnavailable
 from vrthinker_core.evaluation.engines.local import judge_locally
@@ -155,6 +156,7 @@ def test_each_start_is_kept_beside_what_the_run_is(tmp_path: Path) -> None:
     assert (kept.dataset, kept.judge, kept.settings.seed, kept.pairs) == ("csv", "scripted", 3, 6)
     assert [(start.engine, start.concurrency, start.limit) for start in kept.starts] == [("local", 4, 5)] * 2
     assert {"python", "torch"} <= kept.starts[0].versions.keys()
+    assert kept.starts[0].versions["vrthinker"] == __version__
 
 
 @pytest.mark.parametrize(("concurrency", "engine"), [(0, "local"), (1, "slurm"), (1, "")])

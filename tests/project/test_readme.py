@@ -99,6 +99,10 @@ def test_the_public_names_are_these() -> None:
     assert all(hasattr(vrthinker_core, name) for name in vrthinker_core.__all__)
 
 
+def test_the_newest_changes_are_those_of_this_version() -> None:
+    assert re.findall(r"^\*\*([\d.]+)\*\* ", README, re.M)[0] == ".".join(vrthinker_core.__version__.split(".")[:2])
+
+
 # -- the table of measurements -------------------------------------------------------------------------------------------
 
 NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")

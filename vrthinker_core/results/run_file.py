@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from vrthinker_core.__about__ import __version__
 from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 RUN = "run.json"  # Beside the results
-PACKAGES = ("vrthinker", "torch", "transformers", "av", "openai", "ray")  # Whose versions are kept, where they are installed
+PACKAGES = ("torch", "transformers", "av", "openai", "ray")  # Whose versions are kept, where they are installed
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +89,11 @@ def pairs_digest(pairs: Iterable[EvaluationPair]) -> str:
 
 
 def installed_versions() -> dict[str, str]:
-    """Of Python and of the packages that have a say in the results."""
+    """Of Python, of this package and of the others that have a say in the results."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "vrthinker": __version__}
     for name in PACKAGES:
         try:
             found[name] = version(name)

@@ -15,6 +15,7 @@ from gradio_client.utils import python_type_to_json_schema
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Server
 from tests.ui.support.api_calls import PROMPT, Clips, answers, begin, check_refused, client, file, messages, upload, uploaded
+from vrthinker_core import __version__
 from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.ui.view.api_json import HealthJson, RunJson
 
@@ -83,7 +84,7 @@ def test_both_orders(server: Server, clips: Clips, swap: object) -> None:
 
 def test_health(server: Server) -> None:
     found = client(server).predict(api_name="/health")
-    assert found.pop("version") is not None
+    assert found.pop("version") == __version__
     assert [setting["name"] for setting in found.pop("settings")] == [row.name for row in SETTINGS]
     assert found == {
         "status": "ready",

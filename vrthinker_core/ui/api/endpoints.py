@@ -19,6 +19,7 @@ from gradio.components.api_component import Api
 from gradio.events import api as endpoint
 from gradio_client.utils import python_type_to_json_schema  # type: ignore[import-untyped]
 
+from vrthinker_core.__about__ import __version__
 from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.types import VideoPair
 from vrthinker_core.ui.api import mcp
@@ -131,7 +132,7 @@ class Endpoints:
             "judges": [{"name": name, "status": judge["status"], "error": judge["error"]} for name, judge in judges.items()],
             "judging": judging,
             "waiting": waiting,
-            "version": mcp.installed_version("vrthinker"),
+            "version": __version__,
             "settings": settings_json(),
         }
         return _response(health, call_token(request))
