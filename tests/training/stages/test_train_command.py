@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shlex
 import shutil
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import launch_command_parser
 
+import vrthinker_core
 from tests.training.test_teacher import answer
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
@@ -27,6 +32,10 @@ FEW = (
     *("rejection.pairs=4", "rejection.samples=2", "rejection.sft.epochs=1", "rejection.sft.batch=2"),
     *("grpo.pairs=2", "grpo.samples=2", "grpo.steps=1", "grpo.redraws=1", "gates.pairs=1", "gates.samples=2", "gates.headroom=0"),
 )
+
+
+PACKAGE = Path(vrthinker_core.__file__).parent
+LAUNCH_LINES = re.findall(r"^accelerate launch .+$", (PACKAGE / "README.md").read_text("utf-8"), re.M)
 
 
 def train(*arguments: object) -> tuple[int, list[str]]:
@@ -184,6 +193,26 @@ def test_a_model_without_a_known_protocol_is_refused_in_one_line(tmp_path: Path)
     marker = tmp_path / "model" / "vrthinker.json"
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"protocol": "spoken"}))
     assert "spoken" in refused("grpo", "--model", tmp_path / "model", "--data", "drawn:1", "--out", tmp_path / "run")
+
+
+@pytest.mark.parametrize("line", LAUNCH_LINES)
+def test_a_launch_line_of_the_readme_is_understood(line: str) -> None:
+    """By accelerate as far as the command, and then by the command; what it names fits into the GPUs it is for."""
+    words = shlex.split(line.replace("$RECIPES", str(PACKAGE / "training/trl/recipes")))
+    launched = launch_command_parser().parse_args(words[2:])
+    gpus = load_config_from_file(launched.config_file).num_processes
+    assert (launched.module, launched.training_script) == (True, "vrthinker_core")
+    command, *arguments = launched.training_script_args
+    assert command == "train"
+    model = arguments.index("--model")
+    code, lines = train(*arguments[:model], *arguments[model + 2 :], "--estimate", "--gpus", gpus)
+    assert code == 0, lines
+    assert any(said.endswith(", fits") for said in lines)
+
+
+def test_the_readme_has_lines_for_one_node_for_adapters_and_for_several_nodes() -> None:
+    named = {recipe for line in LAUNCH_LINES for recipe in re.findall(r"\$RECIPES/(\w+)\.yaml", line)}
+    assert named == {"fsdp2", "data_parallel", "fsdp2_nodes"}
 
 
 def test_an_estimate_needs_neither_model_nor_data() -> None:
