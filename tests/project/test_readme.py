@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -21,6 +21,7 @@ import vrthinker_core
 from tests.benchmarks.__main__ import BENCHMARKS, FOLDER, main, summary
 from tests.benchmarks.readme_table import NOTHING, Row, read_rows, replace_row
 from tests.project.benchmark_results import RESULTS
+from vrthinker_core.types.events import RunEvent
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -91,12 +92,18 @@ def test_ci_calls_the_test_line() -> None:
 def test_the_public_names_are_these() -> None:
     assert sorted(vrthinker_core.__all__) == [
         "Backend", "BadInput", "Branch", "BranchPlan", "Changes", "CheckpointError", "ComparedVideos", "Dimension", "Event",
-        "Finished", "FramesShown", "JudgeError", "OrderCheck", "OrderEffect", "Preference", "Reward", "ScriptedBackend",
+        "Finished", "FramesShown", "JudgeError", "Opening", "OrderCheck", "OrderEffect", "Preference", "Reward", "ScriptedBackend",
         "Settings", "Side", "Started", "StopReason", "Swapped", "TextArrived", "Trace", "TraceError", "Turn", "TurnEnded",
         "Verdict", "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError", "areward", "areward_many", "check_order",
         "judge", "judge_branch", "judge_many", "open_backend", "plan_branch", "reward", "reward_many",
     ]  # fmt: skip
     assert all(hasattr(vrthinker_core, name) for name in vrthinker_core.__all__)
+
+
+def test_every_event_of_a_run_is_named_and_public() -> None:
+    events = [kind.__name__ for kind in get_args(RunEvent)]
+    assert f"`judge` yields typed events ({', '.join(f'`{name}`' for name in events)})" in README
+    assert set(events) <= set(vrthinker_core.__all__)
 
 
 def test_the_newest_changes_are_those_of_this_version() -> None:
