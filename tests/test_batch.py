@@ -7,13 +7,15 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.support.small_clips import write_clip
 from tests.support.threads import threads_started
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
 from vrthinker_core.batch import judge_many
-from vrthinker_core.errors import BackendFailed
+from vrthinker_core.errors import BackendFailed, BadInput
 from vrthinker_core.judge import judge
 from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, TextArrived, TurnEnded
@@ -35,6 +37,12 @@ def test_a_batch_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair:
         assert [replace(e, seconds=0) if isinstance(e, Finished) else e for e in together[position]] == [
             replace(e, seconds=0) if isinstance(e, Finished) else e for e in alone
         ]
+
+
+@pytest.mark.parametrize("live", [0, -1])
+def test_no_pair_at_a_time_is_refused(live: int, pair: VideoPair) -> None:
+    with pytest.raises(BadInput, match=f"live={live} judges no pair"):
+        list(judge_many([pair], ScriptedBackend([ANSWER]), live=live))
 
 
 class BatchScript(ScriptedBackend):

@@ -14,6 +14,7 @@ from typing import TypeVar
 from vrthinker_core.backends.base import Backend, BatchBackend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.comparison import Comparison, PendingTurn
 from vrthinker_core.cpus import cpu_count
+from vrthinker_core.errors import BadInput
 from vrthinker_core.judge import ReplyCollector, stream_items
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
@@ -41,8 +42,10 @@ def judge_many(
 
     Each pair's own events are those of `judge`, and closing the generator ends every run that is not over as `cancelled`. Pairs are
     taken from the iterable only as they are needed: besides those that are being judged, the videos of a few more are being opened.
-    `trace_of(position)` names the file that a pair's trace is kept in, None for none.
+    `trace_of(position)` names the file that a pair's trace is kept in, None for none. Raises BadInput for `live` below 1.
     """
+    if live < 1:
+        raise BadInput(f"live={live} judges no pair: give a number from 1 up.")
     stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
     with DecoderPool() as decoder_pool:
         rows = (
