@@ -253,11 +253,12 @@ def examples(
     out: Annotated[Path | None, typer.Option(help="Folder of the examples. [default: assets/examples]")] = None,
 ) -> None:
     """Record all examples of the project anew with a judge."""
+    from vrthinker_core.__about__ import asset
     from vrthinker_core.backends import open_backend
-    from vrthinker_core.commands.record_examples import FOLDER, record_examples
+    from vrthinker_core.commands.record_examples import record_examples
 
     with progress("examples") as advance:
-        for line in record_examples(open_backend(judge), out or FOLDER, advance):
+        for line in record_examples(open_backend(judge), out or asset("examples"), advance):
             print(line)
 
 

@@ -11,7 +11,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from tests.training.test_token_rows import ANSWER, labelled, look
 from vrthinker_core import ScriptedBackend
-from vrthinker_core.backends.factory import NANO
+from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.grpo_loop import GrpoOptions, Learner, draw_groups, train_step

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vrthinker_core import ScriptedBackend
-from vrthinker_core.backends.factory import NANO
+from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_for_rendering
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames

@@ -1,8 +1,8 @@
 """The built-in judge: where its checkpoint lies, what it is called, and what must be known of it."""
 
-from pathlib import Path
+from vrthinker_core.__about__ import ASSETS
 
-NANO = Path(__file__).resolve().parents[2] / "assets" / "nano"
+NANO = ASSETS / "nano"
 NANO_NAME = "nano (built in)"
 
 NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."

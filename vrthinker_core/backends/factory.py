@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any, get_args
 
+from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.base import Backend
-from vrthinker_core.backends.built_in import NANO, NANO_LIMITS, NANO_NAME, NANO_SPEAKS
+from vrthinker_core.backends.built_in import NANO_LIMITS, NANO_NAME, NANO_SPEAKS
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import ProtocolName
@@ -28,7 +29,7 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
         return _open_default()
     kind, _, rest = choice.partition(":")
     if choice == "nano":
-        return _open_local(str(NANO), name or NANO_NAME, NANO_SPEAKS)
+        return _open_built_in(NANO_SPEAKS, name or NANO_NAME)
     if kind == "hf" and rest:
         return _open_local(rest, name)
     if kind == "server" and rest:
@@ -47,12 +48,16 @@ def default_choice() -> str:
 
 def _open_default() -> Backend:
     if default_choice() == "nano":
-        return _open_local(str(NANO), NANO_NAME, f"No GPU was found, so the built-in judge speaks. {NANO_LIMITS}")
+        return _open_built_in(f"No GPU was found, so the built-in judge speaks. {NANO_LIMITS}")
     try:
         return _open_local(DEFAULT_CHECKPOINT)
     except CheckpointError as error:
         note = f"{DEFAULT_CHECKPOINT} could not be opened, so the built-in judge speaks. {NANO_LIMITS} Cause: {error}"
-        return _open_local(str(NANO), NANO_NAME, note)
+        return _open_built_in(note)
+
+
+def _open_built_in(note: str, name: str = NANO_NAME) -> Backend:
+    return _open_local(str(asset("nano")), name, note)
 
 
 def _open_local(source: str, name: str | None = None, *notes: str) -> Backend:

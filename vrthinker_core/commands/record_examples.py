@@ -19,7 +19,6 @@ from vrthinker_core.training.drawn_world.video_files import write_video
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import Finished
 
-FOLDER = Path(__file__).resolve().parents[2] / "assets" / "examples"
 SIZE = 336  # Pixels per side of the clips: crisp in the page's players, small in the repository
 
 SCRIPTED_NOTE = "A script speaks here, not a model: it shows what the protocol allows."

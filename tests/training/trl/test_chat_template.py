@@ -10,7 +10,7 @@ import torch
 
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from vrthinker_core import ScriptedBackend, VideoPair, judge
-from vrthinker_core.backends.factory import NANO
+from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_for_training
 from vrthinker_core.backends.local.text.chat_template import VisionItem, render_prompt
 from vrthinker_core.backends.transformers_local import TransformersBackend

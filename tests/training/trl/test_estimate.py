@@ -12,7 +12,7 @@ from accelerate.commands.config.config_args import load_config_from_file
 from safetensors import safe_open
 
 import vrthinker_core.training.trl as room
-from vrthinker_core.backends.factory import NANO
+from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.training.run.config import changed_config, preset_config
 from vrthinker_core.training.trl.estimate import TrainingPlan, config_plan, estimate, model_shape, stage_plan
 

@@ -13,7 +13,7 @@ import torch
 
 from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from tests.training.trl.support import VOCABULARIES, needs_trl, random_judge, taught_judge
-from vrthinker_core.backends.factory import NANO
+from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
 from vrthinker_core.backends.local.checkpoint.loader import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend

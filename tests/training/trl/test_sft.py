@@ -16,7 +16,8 @@ import torch
 from tests.training.trl import killed_trainings
 from tests.training.trl.killed_trainings import MOMENTS, OPTIONS, PAIRS, example_rows
 from tests.training.trl.support import needs_trl, random_judge, weights
-from vrthinker_core.backends.factory import NANO, open_backend
+from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.backends.factory import open_backend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.run.config import OptimizerConfig

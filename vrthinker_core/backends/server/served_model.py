@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import openai
 import stamina
 
-from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.server.address import ServerAddress, model_title
@@ -151,7 +151,8 @@ def recognise(card: Mapping[str, Any], chosen: ProtocolName | None) -> ServedMod
 
 def _built_in(model: ServedModel) -> ServedModel:
     """The built-in judge, which knows its own protocol's sentences alone and is made to answer by a redirect of its own."""
-    marker = read_marker(NANO, str(NANO))
+    folder = asset("nano")
+    marker = read_marker(folder, str(folder))
     forced = redirects(marker.forced)
     return replace(model, protocols=marker.protocols, forced_redirects=forced, video_items=marker.video_items, built_in=True)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from vrthinker_core.__about__ import asset
 from vrthinker_core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -19,10 +20,8 @@ SCRIPTED = "scripted"  # As a teacher: the one that knows the truth of drawn pai
 
 
 def resolved_model(model: str) -> str:
-    """A folder or hub id; the word for the built-in judge means its folder."""
-    from vrthinker_core.backends.built_in import NANO
-
-    return str(NANO) if model == "nano" else model
+    """A folder or hub id; the word for the built-in judge means its folder. Raises BadInput where that is missing."""
+    return str(asset("nano")) if model == "nano" else model
 
 
 def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:

@@ -1,8 +1,8 @@
 """The page's own scripts and styles, from `assets/`."""
 
-from pathlib import Path
+from vrthinker_core.__about__ import ASSETS as ASSETS
+from vrthinker_core.__about__ import asset
 
-ASSETS = Path(__file__).resolve().parents[3] / "assets"
 EXAMPLES = ASSETS / "examples"
 
 # What draws a run: all that a saved report needs. A name's folder is its part of the page; the order is that of their classes.
@@ -32,4 +32,4 @@ PAGE_STYLES = (
 
 def joined(*names: str) -> str:
     """The scripts or style sheets of those names, joined in that order."""
-    return "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in names)
+    return "\n".join(asset(name).read_text(encoding="utf-8") for name in names)

@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
+from vrthinker_core.__about__ import asset
 from vrthinker_core.evaluation.reports.html.markup import Html, element, escape, join
 from vrthinker_core.text import policy_hash
-
-ASSETS = Path(__file__).resolve().parents[4] / "assets" / "evaluation"
 
 _FRAME = """<!doctype html>
 <html lang="en">
@@ -36,8 +34,8 @@ def render_page(title: str, lead: str, sections: Sequence[tuple[str, str]]) -> s
     The policy allows our script and our style by their hashes, and nothing else.
     """
     shown = [(name, content) for name, content in sections if content]
-    style = (ASSETS / "report.css").read_text(encoding="utf-8")
-    script = (ASSETS / "sort.js").read_text(encoding="utf-8")
+    style = asset("evaluation/report.css").read_text(encoding="utf-8")
+    script = asset("evaluation/sort.js").read_text(encoding="utf-8")
     policy = (
         f"default-src 'none'; style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'; form-action 'none'"
     )

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.local.checkpoint.loader import quiet_transformers
 from vrthinker_core.backends.local.checkpoint.marker import seal
 from vrthinker_core.errors import BadInput
@@ -37,8 +37,9 @@ def write_checkpoint(model: Qwen2_5_VLForConditionalGeneration, tokenizer: Token
     end, pad = control["<|im_end|>"], control["<|endoftext|>"]
     generation = {"bos_token_id": pad, "do_sample": False, "eos_token_id": [end, pad], "pad_token_id": pad}
     (folder / "generation_config.json").write_text(json.dumps(generation, indent=1) + "\n", "utf-8")
-    save_tokenizer(tokenizer, folder, (NANO / TEMPLATE).read_text("utf-8"))
-    shutil.copyfile(NANO / "preprocessor_config.json", folder / "preprocessor_config.json")
+    built_in = asset("nano")
+    save_tokenizer(tokenizer, folder, (built_in / TEMPLATE).read_text("utf-8"))
+    shutil.copyfile(built_in / "preprocessor_config.json", folder / "preprocessor_config.json")
     seal(folder, {"protocol": list(PROTOCOLS), "forced": FORCED, "video_items": False})
 
 
