@@ -218,11 +218,15 @@ def test_a_judge_is_not_asked_in_a_protocol_it_was_not_trained_for(pair: VideoPa
     assert (end.stop, end.fault) == (StopReason.FAILED, "BadInput")
 
 
-def test_a_trace_that_cannot_be_written_is_kept_elsewhere_with_a_note(pair: VideoPair, tmp_path: Path) -> None:
+def test_a_trace_that_cannot_be_written_is_kept_elsewhere_with_a_note(
+    pair: VideoPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     end = end_of(judge(pair, ScriptedBackend([ANSWER]), trace=tmp_path / "no" / "such" / "folder" / "run.json"))
     assert end.stop is StopReason.ANSWERED
     (note,) = end.notes
     kept = Path(note.rsplit("saved as ", 1)[1].removesuffix(" instead."))
+    assert kept.parent.parent == tmp_path
     assert load(kept).finished == end
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import shutil
 import socket
@@ -17,6 +18,7 @@ import psutil
 import pytest
 
 from tests.support.small_clips import write_clip
+from tests.support.waiting import until
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import open_backend
 from vrthinker_core.errors import BadInput, JudgeError
@@ -45,16 +47,24 @@ def token() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def cluster(token: None) -> Iterator[str]:
+def node_files() -> Iterator[Path]:
+    """The folder for temporary files of the node. Its sockets lie in it, too, and the path of a socket is short."""
+    folder = Path(tempfile.mkdtemp(prefix="ray-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(token: None, node_files: Path) -> Iterator[str]:
     """The address of a head node with two processors: room for two judges with a script. All tests are connected to it."""
     with socket.socket() as free:
         free.bind((LOOPBACK, 0))
         address = f"{LOOPBACK}:{free.getsockname()[1]}"
-    folder = tempfile.mkdtemp(prefix="ray-")  # Its sockets lie in it, and the path of a socket is short
     words = f"start --head --block --node-ip-address={LOOPBACK} --port={address.partition(':')[2]} --num-cpus=2 --num-gpus=0"
     more = f"--object-store-memory={STORE} --include-dashboard=false --disable-usage-stats --include-log-monitor=false"
-    command = [sys.executable, "-m", "ray.scripts.scripts", *words.split(), *more.split(), f"--temp-dir={folder}"]
-    head = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    command = [sys.executable, "-m", "ray.scripts.scripts", *words.split(), *more.split(), f"--temp-dir={node_files}"]
+    environment = {**os.environ, "TMPDIR": str(node_files)}
+    head = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         assert head.stdout is not None
         assert any("Ray runtime started" in line for line in head.stdout), f"Ray ended with {head.wait(10)}"
@@ -64,7 +74,6 @@ def cluster(token: None) -> Iterator[str]:
         for process in [*psutil.Process(head.pid).children(recursive=True), head]:
             process.kill()
         head.communicate()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +150,22 @@ def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
     assert all([turn.completion.text for turn in trace.turns] == [CALL, ANSWER] for trace in kept)
     assert all(trace.swapped and trace.swapped.finished for trace in kept)
     assert len(list((out / TRACES).iterdir())) == PAIRS
+
+
+def test_a_judge_that_was_killed_leaves_nothing_behind(
+    cluster: str, node_files: Path, pairs: list[EvaluationPair], out: Path
+) -> None:
+    judge = script(out, ANSWER, pause=0.02)
+    running = judge_on_ray(pairs, judge=judge, settings=SETTINGS, out=out, concurrency=2, address=cluster)
+    next(running)
+    folders = set(node_files.glob("vr-thinker-*"))
+    assert folders
+    for process in workers(cluster):
+        process.kill()
+    assert len(list(running)) == PAIRS - 1
+    until(lambda: not workers(cluster))
+    list(judge_on_ray(pairs[:1], judge=judge, settings=SETTINGS, out=out, concurrency=1, address=cluster))
+    assert not folders & set(node_files.iterdir())
 
 
 def test_a_judge_that_cannot_be_opened_is_one_sentence(cluster: str, pairs: list[EvaluationPair], out: Path) -> None:

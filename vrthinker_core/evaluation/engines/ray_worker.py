@@ -1,17 +1,18 @@
 """A judge on a node of a Ray cluster: it is handed one pair a call, many calls at a time, and judges them side by side."""
 
+import atexit
 import pickle
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from socket import gethostname
-from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
+from vrthinker_core.atomic_file import owned_folder
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BackendFailed, CheckpointError, VrThinkerError
@@ -105,10 +106,12 @@ class ClusterJudge:
         return answer.result()
 
     def _run(self) -> None:
-        with TemporaryDirectory(prefix="vr-thinker-") as folder:
-            (Path(folder) / TRACES).mkdir()
+        with ExitStack() as stack:
+            atexit.register(stack.close)  # the loop goes on until the process ends
+            folder = stack.enter_context(owned_folder("vr-thinker-ray-"))
+            (folder / TRACES).mkdir()
             while True:
-                self._judge_those_that_wait(self._waiting.get(), Path(folder))
+                self._judge_those_that_wait(self._waiting.get(), folder)
 
     def _judge_those_that_wait(self, first: EvaluationPair, folder: Path) -> None:
         """Judge a pair and all that come while there is one to judge. Each of them is answered, whatever happens."""
