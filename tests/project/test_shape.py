@@ -124,6 +124,12 @@ def test_the_readme_of_the_package_has_a_line_for_every_file() -> None:
     assert text == with_tree(text), "run python -m tests.project.package_tree"
 
 
+def test_the_readme_of_the_package_names_every_variable_of_the_tests() -> None:
+    texts = [path.read_text("utf-8") for path in python_files(ROOT / "tests")]
+    used = {name for text in texts for name in re.findall(r"VRT_[A-Z]+(?:_[A-Z]+)*", text)}
+    assert set(re.findall(r"^\| `(VRT_\w+)", README.read_text("utf-8"), re.MULTILINE)) == used
+
+
 def test_nothing_happens_at_import() -> None:
     """The public names come when they are used: a decoding process, or `--help`, loads neither torch nor Gradio."""
     code = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +65,12 @@ def test_the_figures_of_rollouts_are_those_of_their_runs() -> None:
     assert step.tokens == sum(turn.completion.new_tokens or 0 for turn in rollouts[0].run.turns)
     assert "kl" not in step.figures
     assert step.figures["right_TA"] == step.right["TA"]
+
+
+def test_curves_without_trackio_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trackio", None)
+    with pytest.raises(BadInput, match="or train without --set trackio=true"):
+        MetricsWriter(tmp_path, trackio=True)
 
 
 def test_curves_are_kept_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,12 +73,17 @@ def unsure(request: pytest.FixtureRequest, rollouts: list[Rollout], tmp_path_fac
     return taught_judge(folder, rollouts, tmp_path_factory.mktemp("unsure"))
 
 
+def long_enough(rollout: Rollout, judge: Path) -> TrlGrpoOptions:
+    """With tokens for such a rollout."""
+    (row,) = token_rows(rollout, TransformersBackend.load(str(judge)).loaded)
+    first = next(position for position, label in enumerate(row.labels) if label != IGNORED)
+    return replace(OPTIONS, tokens=len(row.labels) - first + 4)
+
+
 @pytest.fixture(scope="module")
 def step(unsure: Path, rollouts: list[Rollout], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StepReport, Watched]:
     reports: list[StepReport] = []
-    (row,) = token_rows(rollouts[0], TransformersBackend.load(str(unsure)).loaded)
-    first = next(position for position, label in enumerate(row.labels) if label != IGNORED)
-    options = replace(OPTIONS, tokens=len(row.labels) - first + 4)
+    options = long_enough(rollouts[0], unsure)
     with pytest.MonkeyPatch.context() as patch:
         watched = Watched(patch)
         made = train_grpo(PAIRS, unsure, options, tmp_path_factory.mktemp("grpo"), lambda one: reports.append(one.report))
@@ -138,6 +144,16 @@ def test_advantages_and_gradients_are_those_of_the_loop_on_a_processor(
             assert gradient.norm() == pytest.approx(float(watched.gradients[name].norm()), rel=0.01)
 
 
+def test_adapters_are_merged_into_layers_of_the_language_model(unsure: Path, rollouts: list[Rollout], tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    made = train_grpo(PAIRS, unsure, replace(long_enough(rollouts[0], unsure), lora=2), tmp_path)
+    before, after = (TransformersBackend.load(str(folder)).loaded.model.state_dict() for folder in (unsure, made))
+    assert before.keys() == after.keys()
+    moved = [name for name in before if not torch.equal(before[name], after[name])]
+    assert moved
+    assert all("language_model.layers" in name and name.endswith("_proj.weight") for name in moved)
+
+
 def test_groups_of_equal_rewards_teach_nothing(step: tuple[Path, StepReport, Watched]) -> None:
     rollout, reward = step[1].groups[0].rollouts[0], step[1].groups[0].rewards[0]
     assert mixed_share([Group((rollout,) * 2, (reward,) * 2, (0.0, 0.0))]) == 0
@@ -150,15 +166,13 @@ def test_groups_of_equal_rewards_teach_nothing(step: tuple[Path, StepReport, Wat
         (TrlGrpoOptions(pairs=1, samples=3, batch=2), "whole groups"),
         (TrlGrpoOptions(settings=Settings(window=1)), "memory window all"),
         (TrlGrpoOptions(settings=Settings(window="all", protocol="concat")), "concat opens with a video"),
-        (TrlGrpoOptions(lora=4), "peft"),
+        (TrlGrpoOptions(lora=4), "run pip install -e '.\\[train\\]'"),
     ],
 )
-def test_what_trl_cannot_do_is_one_sentence(options: TrlGrpoOptions, said: str, tmp_path: Path) -> None:
-    if said == "peft":
-        from importlib.util import find_spec
-
-        if find_spec("peft") is not None:
-            pytest.skip("peft is installed")
+def test_what_trl_cannot_do_is_one_sentence(
+    options: TrlGrpoOptions, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
     packs = Path(shutil.copytree(NANO, tmp_path / "judge"))  # A judge that gets first frames as a video
     marker = json.loads((packs / MARKER).read_text())
     (packs / MARKER).write_text(json.dumps(marker | {"protocol": ["paired", "concat"], "forced": {}, "video_items": True}))

@@ -19,7 +19,7 @@ class TrackioCurves:
         try:
             trackio = import_module("trackio")
         except ImportError:
-            raise BadInput("Curves are drawn with trackio: run pip install -e '.[train]', or train without --trackio.") from None
+            raise BadInput("Curves take trackio: run pip install -e '.[train]', or train without --set trackio=true.") from None
         absolute = folder.absolute()
         with redirect_stdout(sys.stderr):
             self._run: Any = trackio.init(

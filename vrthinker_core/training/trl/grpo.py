@@ -224,7 +224,7 @@ def _adapters(rank: int) -> Any:
     try:
         from peft import LoraConfig
     except ImportError:
-        raise BadInput("Adapters take peft: run pip install peft, or train all weights.") from None
+        raise BadInput("Adapters take peft: run pip install -e '.[train]', or train all weights.") from None
     return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=LORA_LAYERS, task_type="CAUSAL_LM")
 
 
