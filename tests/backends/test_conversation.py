@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -75,14 +74,12 @@ def test_characters_of_several_tokens_are_emitted_whole(text: str) -> None:
 # -- cancels -------------------------------------------------------------------------------------------------------------
 
 
-def test_cancel_ends_the_stream_within_200_ms_and_the_next_call_is_exact(nano: TransformersBackend) -> None:
+def test_cancel_ends_the_stream_before_its_next_piece_and_the_next_call_is_exact(nano: TransformersBackend) -> None:
     conversation, event = nano.open_conversation(), threading.Event()
     stream = conversation.stream(ASK, Sampling(max_new_tokens=400), event.is_set)
     shown = "".join(str(next(stream)) for _ in range(5))
     event.set()
-    start = time.perf_counter()
     (last,) = stream
-    assert time.perf_counter() - start < 0.2
     assert isinstance(last, Completion)
     assert (last.stop, last.text) == ("cancelled", shown)
     more = [*ASK, Message("assistant", (GeneratedText(last.text, last.tokens),)), Message("user", (Text("Go on."),))]

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import until
 from tests.training.labelled_pairs.support import PAIRED, write_table
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import VideoError
 from vrthinker_core.judge import judge
 from vrthinker_core.results.datasets import read_dataset
+from vrthinker_core.training.labelled_pairs import open_clips
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import FrameRef, Settings, Side, VideoPair
+from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Message
+from vrthinker_core.video import Clip
+from vrthinker_core.video.clip_pair import frame_source
 
 REFS = (FrameRef(16, Side.SECOND), FrameRef(0, Side.FIRST), FrameRef(16, Side.FIRST))
 
@@ -65,9 +69,15 @@ def test_a_rollout_over_files_is_sent_what_the_product_sends(table: Path) -> Non
     assert rollout.run.started.clips == events[0].clips  # type: ignore[union-attr]
 
 
-def test_many_pairs_in_turn_leave_no_process_behind(table: Path) -> None:
+def test_many_pairs_in_turn_leave_no_process_behind(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     videos = [row.videos for row in read_dataset("csv", table)]
     pids: set[int] = set()
+
+    def noted(clips: tuple[Clip, Clip]) -> FrameSource:
+        pids.update(clip.pid for clip in clips)
+        return frame_source(clips)
+
+    monkeypatch.setattr(open_clips, "frame_source", noted)
     with OpenClips(PAIRED["paired"], most=2) as clips:
         sources = [ClipFrames(each, clips) for each in videos]
         assert clips.open_pairs == 0, "nothing is opened before a frame is asked for"
@@ -75,14 +85,10 @@ def test_many_pairs_in_turn_leave_no_process_behind(table: Path) -> None:
         for source, seen in zip(sources, pictures, strict=True):
             assert [frame.rgb for frame in source(REFS)] == seen, "the same frames once it is opened again"
             assert clips.open_pairs <= 2
-            pids |= {clip.pid for _, opened in clips._open.values() for clip in opened}
         assert len(pids) > 4
         assert len(running(pids)) <= 4
     assert len({tuple(seen) for seen in pictures}) == 4
-    until = time.monotonic() + 20
-    while running(pids) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not running(pids)
+    until(lambda: not running(pids))
 
 
 def test_a_video_that_cannot_be_read_is_named_and_the_others_go_on(table: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -55,9 +55,12 @@ def test_the_first_row_comes_first_in_the_table() -> None:
 ANYTHING = st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.lists(st.text()), st.dictionaries(st.text(), st.text()))
 
 
-@given(st.lists(ANYTHING, min_size=len(SETTINGS), max_size=len(SETTINGS)))
-def test_other_values_never_become_settings(values: list[object]) -> None:
-    with contextlib.suppress(BadInput):
-        settings = parse_settings({row.name: value for row, value in zip(SETTINGS, values, strict=True)})
-        for row in SETTINGS:
-            row.check(getattr(settings, row.name))
+@every_row
+@given(value=ANYTHING)
+def test_any_value_is_refused_or_becomes_one_in_range_and_changes_no_other(row: Setting, value: object) -> None:
+    try:
+        settings = parse_settings({each.name: default_choice(each) for each in SETTINGS} | {row.name: value})
+    except BadInput:
+        return
+    row.check(getattr(settings, row.name))
+    assert replace(settings, **{row.name: row.default}) == Settings()
