@@ -17,7 +17,6 @@ from vrthinker_core.evaluation.reports.html.svg_plots import (
     histogram,
     interval_bars,
     reliability_plot,
-    share_matrix,
 )
 from vrthinker_core.evaluation.reports.html.tables import Cell, TableColumn, labelled, number, percent, sortable_table
 
@@ -83,11 +82,10 @@ def plots_of(label: str) -> list[str]:
         interval_bars(label, [Bar(label, -0.1, -0.2, 0.0)], span=(-0.5, 0.5), unit="points"),
         histogram(label, [(label, 3), ("2", 0)]),
         reliability_plot(label, [ReliabilityPoint(0.5, 0.4, 10), ReliabilityPoint(0.9, 1.0, 1)]),
-        share_matrix(label, [label, "b"], [[None, 0.5], [0.25, None]]),
     ]
 
 
-@pytest.mark.parametrize("position", range(5))
+@pytest.mark.parametrize("position", range(4))
 def test_plots_are_well_formed_whatever_stands_in_them(position: int) -> None:
     ElementTree.fromstring(plots_of("plain")[position])
     assert "script" not in texts(plots_of(HOSTILE)[position])
@@ -109,4 +107,4 @@ def test_a_bar_runs_from_the_origin() -> None:
 
 
 def test_nothing_to_show_is_no_plot() -> None:
-    assert not any([interval_bars("", []), histogram("", []), reliability_plot("", []), share_matrix("", [], [])])
+    assert not any([interval_bars("", []), histogram("", []), reliability_plot("", [])])

@@ -39,7 +39,7 @@ def win_rates(videos: int, scores: Mapping[tuple[int, int], float | None]) -> tu
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class WinCounts:
     """Wins and ties in one dimension. A pair judged in both orders counts once: each order for half of it."""
 
     generators: tuple[str, ...]
@@ -52,7 +52,7 @@ class Tally:
         return np.tensordot(weights, self.wins, 1), np.tensordot(weights, self.ties, 1)
 
 
-def tally(results: Iterable[PairResult], generators: Sequence[str], dimension: Dimension) -> Tally:
+def count_wins(results: Iterable[PairResult], generators: Sequence[str], dimension: Dimension) -> WinCounts:
     """Count what the results say. Their order makes no difference."""
     said = [(result.pair, labels_said(dimension, result.verdict, result.swapped)) for result in results if result.judged]
     prompts = sorted({pair.prompt for pair, labels in said if labels})
@@ -69,4 +69,4 @@ def tally(results: Iterable[PairResult], generators: Sequence[str], dimension: D
             else:
                 better, other = (first, second) if label is Preference.FIRST else (second, first)
                 wins[row[pair.prompt], better, other] += share
-    return Tally(tuple(generators), tuple(prompts), wins, ties)
+    return WinCounts(tuple(generators), tuple(prompts), wins, ties)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vrthinker_core.evaluation.ranking.cycles import cycle_share, majority_cycles
-from vrthinker_core.evaluation.ranking.outcomes import Counts, Tally, labels_said, pair_score, tally, win_rates
+from vrthinker_core.evaluation.ranking.outcomes import Counts, WinCounts, count_wins, labels_said, pair_score, win_rates
 from vrthinker_core.evaluation.ranking.schedule import pairs_by_name
 from vrthinker_core.evaluation.ranking.strengths import fit_strengths
 from vrthinker_core.evaluation.ranking.video_table import VideoTable
@@ -113,7 +113,7 @@ def rank_generators(table: VideoTable, results: Iterable[PairResult], judge: str
     ordered = sorted(results, key=lambda result: result.pair.row)
     said = [result for result in ordered if result.judged and result.verdict is not None]
     failed = tuple(f"{_named(result)}: {result.error or 'it ended without a verdict.'}" for result in ordered if result not in said)
-    dimensions = {each: _dimension(tally(said, table.generators, each), samples) for each in Dimension}
+    dimensions = {each: _dimension(count_wins(said, table.generators, each), samples) for each in Dimension}
     prompts = len({result.pair.prompt for result in said})
     return Ranking(judge, table.generators, prompts, len(said), failed, table.left_out, dimensions, tuple(_best_of(table, said)))
 
@@ -122,7 +122,7 @@ def _named(result: PairResult) -> str:
     return f"{result.pair.first_generator} and {result.pair.second_generator}, {result.pair.prompt[:60]}"
 
 
-def _dimension(counts: Tally, samples: int) -> DimensionRanking:
+def _dimension(counts: WinCounts, samples: int) -> DimensionRanking:
     wins, ties = counts.wins.sum(0), counts.ties.sum(0)
     compared = (wins + wins.T + ties).sum(1) > 0
     strengths, _ = fit_strengths(wins, ties)
@@ -151,7 +151,7 @@ def _cell(wins: float, ties: float, losses: float) -> WinCell:
     return WinCell(round(float(wins), 6), round(float(ties), 6), round(float(losses), 6))
 
 
-def _bootstrap(counts: Tally, samples: int) -> tuple[Counts | None, Counts]:
+def _bootstrap(counts: WinCounts, samples: int) -> tuple[Counts | None, Counts]:
     """(Intervals [2, i] of the strengths, margins [sample, i, j]) over resampled prompts; no intervals from a single prompt."""
     prompts = len(counts.prompts)
     if prompts < 2:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vrthinker_core.evaluation.ranking.outcomes import Counts, tally
+from vrthinker_core.evaluation.ranking.outcomes import Counts, count_wins
 from vrthinker_core.evaluation.ranking.strengths import fit_strengths, outcome_variance
 from vrthinker_core.evaluation.ranking.video_table import VideoTable
 from vrthinker_core.results.pair import EvaluationPair, pair_id
@@ -70,7 +70,7 @@ class AdaptiveSchedule:
     def next_round(self, results: Mapping[str, PairResult], budget: int) -> list[EvaluationPair]:
         """At most `budget` pairs that were not chosen before; none when all are used up. `results` are those of earlier rounds."""
         size = min(budget, max(MIN_ROUND, len(self._generators)))
-        counts = tally(results.values(), self._generators, Dimension.OA)
+        counts = count_wins(results.values(), self._generators, Dimension.OA)
         strengths, v = fit_strengths(counts.wins.sum(0), counts.ties.sum(0))
         differences = strengths[:, None] - strengths[None, :]
         variances = outcome_variance(differences, v)

@@ -4,7 +4,7 @@ from vrthinker_core.evaluation.reports.html.tables import Cell
 from vrthinker_core.evaluation.scores.agreement import Baseline, DimensionAgreement
 from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
 from vrthinker_core.evaluation.scores.summary import ResultCounts
-from vrthinker_core.types import Preference, Verdict
+from vrthinker_core.types import Preference
 from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
@@ -49,12 +49,6 @@ def points_with_interval(estimate: IntervalEstimate) -> str:
 def probability(p: float) -> str:
     """A p-value, as in `0.031`."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def labels_line(verdict: Verdict | None) -> str:
-    """As in `TA 1, MQ tie, VQ –, OA 2`; only dimensions with a label, or a dash for none."""
-    said = [f"{dimension.value} {LABELS[label]}" for dimension, label in verdict or () if label is not None]
-    return ", ".join(said) or NONE
 
 
 def best_baseline(found: DimensionAgreement) -> Baseline:

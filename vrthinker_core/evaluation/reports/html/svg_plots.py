@@ -1,4 +1,4 @@
-"""Plots as SVG, narrow enough for a phone: bars with intervals, a reliability diagram, a histogram, a matrix."""
+"""Plots as SVG, narrow enough for a phone: bars with intervals, a reliability diagram, a histogram."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -130,28 +130,3 @@ def _axes(left: float, bottom: float, side: float) -> Html:
         )
     )
     return join(*shapes)
-
-
-def share_matrix(title: str, names: Sequence[str], shares: Sequence[Sequence[float | None]]) -> Html:
-    """A square of shares, row against column, as a table whose cells are tinted; None stays empty."""
-    if not names:
-        return Html("")
-    heads = (element("th", name, scope="col") for name in names)
-    rows = (
-        element("tr", element("th", name, scope="row"), *map(_share_cell, row)) for name, row in zip(names, shares, strict=True)
-    )
-    corner = element("td", "")
-    table = element(
-        "table",
-        element("caption", title),
-        element("thead", element("tr", corner, *heads)),
-        element("tbody", *rows),
-        class_="matrix",
-    )
-    return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=title)
-
-
-def _share_cell(share: float | None) -> Html:
-    if share is None:
-        return element("td", "")
-    return element("td", f"{100 * share:.0f}", class_=f"tint{round(10 * min(max(share, 0.0), 1.0))}")
