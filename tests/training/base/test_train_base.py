@@ -11,7 +11,6 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from tests.training.stages.file_limit import file_limit
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
@@ -288,22 +287,6 @@ def test_a_half_that_passes_its_gates_ends_before_its_time(tokenizer: Tokenizer,
     assert passed == [passed[0]] * len(reports)
     assert reports[-1]["minutes"] >= passed[0] / 0.7
     assert Progress.of(json.loads(json.dumps(reports[-1]))).figures().items() <= reports[-1].items()
-
-
-def test_a_disk_that_fills_is_a_sentence_and_what_was_there_goes_on(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    options = BaseOptions(vision=VisionOptions(minutes=0.001, batch=4))
-    train_part("vision", lambda _: None, never, options=options, folder=tmp_path)
-    step = last_report(tmp_path, "vision")["step"]
-    with (tmp_path / "vision.jsonl").open("a") as lines:
-        lines.write('{"step": 7, "minu')  # what fitted of a line
-    longer = BaseOptions(vision=VisionOptions(minutes=0.1, batch=4, save_seconds=0))
-    with file_limit(100_000), pytest.raises(BadInput, match=r"vision\.pt cannot be written, .*: make room and go on with --resume"):
-        train_part("vision", pytest.fail, never, options=longer, folder=tmp_path)
-    assert last_report(tmp_path, "vision")["step"] == step
-    train_part("vision", lambda _: None, never, options=longer, folder=tmp_path)
-    reports = [json.loads(line) for line in (tmp_path / "vision.jsonl").read_text("utf-8").splitlines()]
-    assert [report["step"] for report in reports[:2]] == [step, step + 1]
 
 
 @pytest.mark.parametrize("name", ["vision", "language"])

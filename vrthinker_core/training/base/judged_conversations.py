@@ -4,10 +4,9 @@ Nothing has to be drawn for a conversation over codes, so there are many more of
 unsurely as real ones are. The last part is learnt from what the tower sees.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -53,9 +52,12 @@ def learn_to_judge(
     model, tokenizer = open_checkpoint(source)
     model.model.visual.requires_grad_(False)
     inner = model.model
-    safe = SafeTokenizer(tokenizer)
     for part, visual in ((CODES, None), (DRAWN, inner.visual)):
-        for figures in _learn_from(part, inner.language_model, safe, _options_of(part, options), folder, visual, stopped):
+        own, checkpoint = _options_of(part, options), _checkpoint(part, folder)
+        if part == CODES and _is_done(part, own, folder):
+            inner.language_model.load_state_dict(trained_weights(checkpoint))
+            continue
+        for figures in train_language(inner.language_model, SafeTokenizer(tokenizer), own, checkpoint, visual, stopped):
             add_report(folder, part, figures)
             report(part, figures)
         if stopped():
@@ -64,18 +66,14 @@ def learn_to_judge(
     return made
 
 
-def _learn_from(
-    part: str, language: Any, tokenizer: SafeTokenizer, options: LanguageOptions, folder: Path, visual: Any, stopped: Stopped
-) -> Iterator[dict[str, float]]:
-    codes = last_report(folder, CODES)
-    if part == DRAWN:
-        checkpoint = folder / f"{DRAWN}-{int(codes['step'])}.pt"  # Of a model that learnt more codes it is another one
-    else:
-        checkpoint = folder / f"{CODES}.pt"
-        if codes and is_over(Progress.of(codes), options):
-            language.load_state_dict(trained_weights(checkpoint))
-            return
-    yield from train_language(language, tokenizer, options, checkpoint, visual, stopped)
+def _checkpoint(part: str, folder: Path) -> Path:
+    """Of drawn frames it is another one where the model has learnt more codes before."""
+    return folder / (f"{DRAWN}-{int(last_report(folder, CODES)['step'])}.pt" if part == DRAWN else f"{CODES}.pt")
+
+
+def _is_done(part: str, options: LanguageOptions, folder: Path) -> bool:
+    done = last_report(folder, part)
+    return bool(done) and is_over(Progress.of(done), options)
 
 
 def minutes_spent(folder: Path) -> float:
