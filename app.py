@@ -97,7 +97,7 @@ def listed_runs(folder: Path) -> RunsFolder:
 def serve(chosen: argparse.Namespace, folder: Path) -> None:
     """Serve the page until it is interrupted; all files of visitors stay below `folder`."""
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
-    names = [*chosen.name, *filter(None, [os.environ.get("SPACE_HOST")])]
+    names = [*chosen.name, *re.findall(r"[^\s,]+", os.environ.get("SPACE_HOST", ""))]  # with a custom domain, both, between commas
     judges = JudgeLoader(judge_openers(chosen.judge))
     run_job = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(judges.run_job))
     policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY

@@ -6,12 +6,13 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.support.waiting import PATIENCE_S
-from tests.ui.conftest import Server
+from tests.ui.conftest import Server, write_script
 
 
 def status_of(url: str, **headers: str) -> int:
@@ -32,6 +33,16 @@ def server(answering: Server) -> Server:
 def test_requests_of_foreign_pages_are_refused(server: Server, path: str) -> None:
     assert status_of(server.url + path, Origin="http://evil.example") == 403
     assert status_of(server.url + path, Host="evil.example") == 400
+
+
+def test_a_space_answers_under_each_of_its_names(tmp_path: Path) -> None:
+    judge = write_script(tmp_path / "script.jsonl", ["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
+    names = {"you-demo.hf.space": 200, "demo.example": 200, "evil.example": 400}
+    space = Server(tmp_path, judge, variables={"SPACE_HOST": "you-demo.hf.space, demo.example"}, forked=True)
+    try:
+        assert {name: status_of(space.url, Host=name) for name in names} == names
+    finally:
+        space.stop()
 
 
 @pytest.mark.parametrize(
