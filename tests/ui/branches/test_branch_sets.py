@@ -25,7 +25,8 @@ from vrthinker_core.ui.branches.branch_sets import BranchSet, BranchSets
 from vrthinker_core.ui.branches.strip_json import strip_json
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
-from vrthinker_core.ui.sessions.sessions import Session, Sessions
+from vrthinker_core.ui.sessions.session import Session
+from vrthinker_core.ui.sessions.sessions import Sessions
 from vrthinker_core.ui.view.api_json import run_json
 from vrthinker_core.ui.view.page_json import view_json
 from vrthinker_core.ui.view.run_state import fold_all

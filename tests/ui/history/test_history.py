@@ -26,7 +26,8 @@ from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.history.shared_traces import SharedTraces
 from vrthinker_core.ui.history.visitors import COOKIE, VisitorCookies, owner_of
 from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
-from vrthinker_core.ui.sessions.sessions import Session, Sessions
+from vrthinker_core.ui.sessions.session import Session
+from vrthinker_core.ui.sessions.sessions import Sessions
 
 VOTE = Vote(datetime(2026, 11, 22, tzinfo=UTC), Verdict(OA=Preference.SECOND), note="It is sharper.")
 ANNA, BERT = owner_of({COOKIE: "a" * 43}), owner_of({COOKIE: "b" * 43})

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 
 from tests.support.threads import run_in_thread
 from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED, CheckedBlocks, upload_place
+from vrthinker_core.ui.server.open_pages import HEARTBEAT_PATH
 from vrthinker_core.ui.server.request_limits import BLOCKED_PATHS
 
 VALUES = ("a word", [], "more words")
@@ -274,6 +275,7 @@ def test_the_addresses_that_we_block_are_gradios() -> None:
         return list(App.create_app(blocks).openapi()["paths"])
 
     paths = on_page(gr.Blocks, act)
+    assert HEARTBEAT_PATH + "{session_hash}" in paths, "Gradio's pages hold another stream: see open_pages"
     for blocked in BLOCKED_PATHS:
         name = blocked.removesuffix("http")
         assert any(path.startswith(name) for path in paths), f"Gradio has no {name} any more: see request_limits.BLOCKED_PATHS"

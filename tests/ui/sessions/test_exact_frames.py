@@ -28,7 +28,8 @@ from vrthinker_core.ui.history.shared_traces import SharedTraces
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.sessions import exact_frames
 from vrthinker_core.ui.sessions.exact_frames import ExactFrames, ExactFramesJson
-from vrthinker_core.ui.sessions.sessions import Session, Sessions
+from vrthinker_core.ui.sessions.session import Session
+from vrthinker_core.ui.sessions.sessions import Sessions
 from vrthinker_core.ui.view import words
 from vrthinker_core.video import DecoderPool
 from vrthinker_core.video.processes.process import Worker

@@ -23,7 +23,8 @@ from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob
 from vrthinker_core.ui.sessions.exact_frames import ExactFrames
 from vrthinker_core.ui.sessions.replay import trace_of
-from vrthinker_core.ui.sessions.sessions import Session, Sessions
+from vrthinker_core.ui.sessions.session import Session
+from vrthinker_core.ui.sessions.sessions import Sessions
 from vrthinker_core.ui.view.run_state import RunState, fold_all
 from vrthinker_core.video import DecoderPool
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +21,7 @@ from vrthinker_core.types import Settings, Side, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, Trace
 from vrthinker_core.ui.server.housekeeping import give_back_memory
 from vrthinker_core.ui.sessions.background_run import RunJob
-from vrthinker_core.ui.sessions.sessions import Sessions
+from vrthinker_core.ui.sessions.sessions import Sessions, never
 
 PAIR = VideoPair("A ball pans steadily.", Path("a.mp4"), Path("b.mp4"))
 
@@ -120,6 +122,36 @@ def test_an_old_session_without_an_unload_event_expires(tmp_path: Path, monkeypa
     sessions.start_replay("cleo", handmade_runs.three_turns())
     assert (sessions.get("anna"), sessions.get("bert")) == (None, None)
     assert sessions.get("cleo") is not None
+
+
+def test_a_session_is_kept_for_an_hour_after_it_was_used_last_and_while_its_page_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later[0])
+    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.time", clock)
+    sessions = Sessions(tmp_path, run_until_stopped)
+    slow = sessions.start_run("slow", PAIR, Settings(), owner="anna")
+    for each in ("open", "asks", "unused"):
+        sessions.start_replay(each, handmade_runs.three_turns(), owner="anna", kept=each)
+    sessions.is_open = {"open"}.__contains__
+
+    def after(seconds: float) -> list[str]:
+        later[0] += seconds
+        sessions.expire()
+        return [{slow.kept: "slow"}.get(session.kept, session.kept) for session in sessions.runs_of("anna")]
+
+    assert after(3000) == ["slow", "open", "asks", "unused"]
+    asks = sessions.get("asks")
+    assert after(3000) == ["slow", "open", "asks"]
+    assert asks is not None
+    assert sessions.find_run(asks.name) is asks
+    slow.run.stop()
+    assert after(3000) == ["slow", "open", "asks"], "the hour begins when the run is over"
+    assert after(1000) == ["open"]
+    sessions.is_open = never
+    assert after(3000) == ["open"], "the hour begins when the page is closed"
+    assert after(1000) == []
 
 
 def test_sessions_beyond_the_maximum_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

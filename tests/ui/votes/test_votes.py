@@ -26,7 +26,8 @@ from vrthinker_core.ui.history.shared_traces import SharedTraces
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.ui.sessions.exact_frames import ExactFrames
-from vrthinker_core.ui.sessions.sessions import Session, Sessions
+from vrthinker_core.ui.sessions.session import Session
+from vrthinker_core.ui.sessions.sessions import Sessions
 from vrthinker_core.ui.view.api_json import run_json
 from vrthinker_core.ui.view.html_report import inline_image, render_report
 from vrthinker_core.ui.view.page_json import view_json

@@ -29,7 +29,8 @@ from vrthinker_core.ui.api.video_inputs import UploadedFile, resolve_video
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
-from vrthinker_core.ui.sessions.sessions import Session, Sessions
+from vrthinker_core.ui.sessions.session import Session
+from vrthinker_core.ui.sessions.sessions import Sessions
 from vrthinker_core.ui.view.api_json import HealthJson, JudgeHealthJson, RunJson, refused_json, run_json, settings_json
 from vrthinker_core.ui.view.run_state import RunState
 

@@ -8,7 +8,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.branches.branch_request import BranchRequest
 from vrthinker_core.ui.sessions.replay import memory_of, trace_of
-from vrthinker_core.ui.sessions.sessions import Session
+from vrthinker_core.ui.sessions.session import Session
 
 MAX_RUNS = 8  # of one page, the origin included; beyond them, its oldest branch is dropped
 MAX_PAGES = 400  # beyond them, the page whose branches were shown longest ago loses them

@@ -17,7 +17,8 @@ from vrthinker_core.ui.history.run_record import MAX_TEXT, RunRecord, record_of
 from vrthinker_core.ui.history.run_store import KEEP_SECONDS, MAX_BYTES, RunStore
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
 from vrthinker_core.ui.sessions.replay import trace_of
-from vrthinker_core.ui.sessions.sessions import LEFT, Session, Sessions
+from vrthinker_core.ui.sessions.session import Session
+from vrthinker_core.ui.sessions.sessions import LEFT, Sessions
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.run_state import RunState
 

@@ -32,6 +32,7 @@ from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES, CheckedBlocks
 from vrthinker_core.ui.server.housekeeping import Housekeeping, give_back_memory
 from vrthinker_core.ui.server.link_preview import LinkPreviews, LinkPreviewTags
+from vrthinker_core.ui.server.open_pages import OpenPages, OpenPagesMiddleware
 from vrthinker_core.ui.server.origin_guard import OriginGuard
 from vrthinker_core.ui.server.request_limits import RequestLimits
 from vrthinker_core.ui.server.upload_route import UploadRoute
@@ -85,6 +86,8 @@ class Page:
         )
         self._exact_frames = ExactFrames(judges.decoder_pool)
         self._previews = LinkPreviews(self._services.examples, self._services.shared_traces, options.runs)
+        self._open_pages = OpenPages()
+        sessions.is_open = self._open_pages.__contains__
         self._mcp_tokens: set[str] = set()
         self._housekeeping: Housekeeping | None = None
 
@@ -116,11 +119,12 @@ class Page:
         mcp_calls = Middleware(McpCallMiddleware, tokens=self._mcp_tokens)
         cookies = Middleware(VisitorCookies, in_frame=in_frame)
         previews = Middleware(LinkPreviewTags, previews=self._previews)
+        open_pages = Middleware(OpenPagesMiddleware, pages=self._open_pages)
         return {
             "theme": theme(),
             "css": assets.joined(*assets.VIEW_STYLES, *assets.PAGE_STYLES),
             "head": f"<script>{assets.joined(*assets.PAGE)}</script>",
-            "app_kwargs": {"routes": self._routes(), "middleware": [*guards, mcp_calls, cookies, previews]},
+            "app_kwargs": {"routes": self._routes(), "middleware": [*guards, mcp_calls, cookies, previews, open_pages]},
             "run_history": False,
             "enable_monitoring": False,
             "allowed_paths": [str(self._services.examples.folder.resolve())],

@@ -13,7 +13,7 @@ from vrthinker_core.ui.page.services import Services
 from vrthinker_core.ui.server.gradio_blocks import upload_place
 from vrthinker_core.ui.sessions.player_files import Digests
 from vrthinker_core.ui.sessions.replay import matching_videos
-from vrthinker_core.ui.sessions.sessions import Videos
+from vrthinker_core.ui.sessions.session import Videos
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.runs.runs_folder import RunsFolder
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.player_files import PlayerFiles
-from vrthinker_core.ui.sessions.sessions import Session, Sessions
+from vrthinker_core.ui.sessions.session import Session
+from vrthinker_core.ui.sessions.sessions import Sessions
 from vrthinker_core.ui.sessions.waiting_room import WaitingRoom
 from vrthinker_core.ui.view.example_cards import Examples
 

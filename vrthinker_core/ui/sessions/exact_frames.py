@@ -13,7 +13,7 @@ from typing import TypedDict
 from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.types import Frame, FrameRef, Side, Thumbnail
-from vrthinker_core.ui.sessions.sessions import Session
+from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import dialect_of
 from vrthinker_core.ui.view.run_state import TurnState, state_in_first_sides

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.branching.plan import BranchPlan
@@ -20,55 +20,16 @@ from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob, always
 from vrthinker_core.ui.sessions.replay import Replay, memory_of, trace_of
+from vrthinker_core.ui.sessions.session import Session, Videos
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
-from vrthinker_core.ui.votes.disclosure import Disclosure
 
 THUMBNAILS_URL = "frames"  # the URL path below which the server offers the thumbnails of all runs
-KEEP_SECONDS = 3600.0  # after its start, for a session whose page's unload event never came
+KEEP_SECONDS = 3600.0  # after it was used last, for a session whose page is not open and whose unload event never came
 MAX_SESSIONS = 400  # kept at once; beyond them, the oldest whose run is over are dropped
 MAX_KEPT_BYTES = 256 * 2**20  # of the runs that are over; beyond them, the oldest are dropped
 
 LEFT = "left "  # begins the id of a session that no page shows
-
-Videos = tuple[Path | None, Path | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """The latest run of one open page, live or replayed."""
-
-    name: str  # stands in the URLs of the run's files; it cannot be guessed, so no visitor finds another's
-    run: BackgroundRun | Replay
-    thumbnails: ThumbnailFiles
-    link: str = ""  # the name in `?trace=NAME` that leads to this run already, "" when there is none
-    saved_videos: Videos = (None, None)  # those that a replayed run compared, where they are at hand
-    checks: int = 0  # how often the order was checked
-    started_at: float = field(default_factory=time.monotonic)
-    owner: str = ""  # the visitor whose run it is, "" for one who is not known
-    kept: str = ""  # the name under which it is kept for that visitor, "" for a run that is not
-    disclosure: Disclosure = field(default_factory=Disclosure)
-
-    @property
-    def is_replay(self) -> bool:
-        """The run is a saved one."""
-        return isinstance(self.run, Replay)
-
-    @property
-    def videos(self) -> Videos:
-        """The videos that were compared; None for one that is not at hand."""
-        pair = self.run.pair if isinstance(self.run, BackgroundRun) else None
-        return (Path(pair.first), Path(pair.second)) if pair else self.saved_videos
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The videos that are at hand."""
-        return tuple(path for path in self.videos if path is not None)
-
-    @property
-    def judge(self) -> str:
-        """The judge chosen for a live run, "" for the default judge and for a replay."""
-        return self.run.job.judge if isinstance(self.run, BackgroundRun) else ""
 
 
 class Sessions:
@@ -85,8 +46,10 @@ class Sessions:
         self._judge_slots = threading.Semaphore(at_once)
         self._sessions: dict[str, Session] = {}
         self._sizes: dict[str, int] = {}  # by the session's name, once its run is over
+        self._used: dict[str, float] = {}  # when it was used last, by the session's name
         self._left: dict[str, float] = {}  # when a run was left that goes on, by the session's name
         self.go_on_after_leaving = False
+        self.is_open: Callable[[str], bool] = never  # whether the page of that session is open
         self.on_run: Callable[[Session], None] = ignore  # is told of each run that is started
         self.on_vote: Callable[[Session], str] = lambda session: session.kept  # keeps a run with its vote, and gives its name
         self._lock = threading.Lock()
@@ -181,7 +144,7 @@ class Sessions:
         with self._lock:
             self._sessions.pop(LEFT + session.name, None)
             self._left.pop(session.name, None)
-            self._sessions[session_id] = session
+            self._sessions[session_id] = self._use(session)
 
     def live_runs(self, owner: str) -> list[Session]:
         """The runs kept for that visitor which go on; the latest is the last."""
@@ -218,32 +181,43 @@ class Sessions:
     def _add(self, session_id: str, session: Session) -> Session:
         with self._lock:
             self._sessions[session_id] = session
+            return self._use(session)
+
+    def _use(self, session: Session) -> Session:
+        self._used[session.name] = time.monotonic()
         return session
 
     def expire(self, more: int = 0) -> None:
-        """End sessions whose run is over: those older than `KEEP_SECONDS`, and the oldest beyond `MAX_SESSIONS`.
+        """End sessions whose run is over: those that were not used for `KEEP_SECONDS`, and the oldest beyond `MAX_SESSIONS`.
+
+        A run that goes on is in use, and so is a session whose page is open.
 
         The oldest end, too, until what is kept and `more` bytes take at most `MAX_KEPT_BYTES` of memory.
         """
-        oldest = time.monotonic() - KEEP_SECONDS
+        earliest = time.monotonic() - KEEP_SECONDS
         with self._lock:
+            in_use = {each.name for key, each in self._sessions.items() if not each.run.over or self.is_open(key)}
+            self._used.update(dict.fromkeys(in_use, time.monotonic()))
+            unused = {session.name for session in self._sessions.values() if self._used[session.name] < earliest} - in_use
             over = [(session_id, session) for session_id, session in self._sessions.items() if session.run.over]
             too_many = max(0, len(self._sessions) - MAX_SESSIONS)
         kept = more + sum(self._size(session) for _, session in over)
         for number, (session_id, session) in enumerate(over):
-            if number < too_many or session.started_at < oldest or kept > MAX_KEPT_BYTES:
+            if number < too_many or session.name in unused or kept > MAX_KEPT_BYTES:
                 kept -= self._size(session)
                 self.end(session_id)
 
     def get(self, session_id: str) -> Session | None:
         """The session of that id; None before its first run, and after it has ended."""
         with self._lock:
-            return self._sessions.get(session_id)
+            session = self._sessions.get(session_id)
+            return session and self._use(session)
 
     def find_run(self, name: str) -> Session | None:
         """The session whose run has that name, None when there is none (any more)."""
         with self._lock:
-            return next((session for session in self._sessions.values() if session.name == name), None)
+            session = next((session for session in self._sessions.values() if session.name == name), None)
+            return session and self._use(session)
 
     def files(self) -> list[Path]:
         """The videos of all runs that are kept."""
@@ -261,17 +235,16 @@ class Sessions:
         """
         with self._lock:
             session = self._sessions.pop(session_id, None)
-            if session is not None and any(other.name == session.name for other in self._sessions.values()):
+            if session is None or any(other.name == session.name for other in self._sessions.values()):
                 return
-            if session is not None and session_id != LEFT + session.name and self.goes_on(session):
+            if session_id != LEFT + session.name and self.goes_on(session):
                 self._sessions[LEFT + session.name] = session
                 self._left[session.name] = time.monotonic()
                 return
-        if session is not None:
-            self._left.pop(session.name, None)
-            self._sizes.pop(session.name, None)
-            session.run.request_stop()
-            threading.Thread(target=self._remove_files, args=(session,), name="remove files", daemon=True).start()
+            for noted in (self._left, self._sizes, self._used):
+                noted.pop(session.name, None)
+        session.run.request_stop()
+        threading.Thread(target=self._remove_files, args=(session,), name="remove files", daemon=True).start()
 
     def close(self) -> None:
         """Stop every run and wait for it, so that none writes its trace into a folder that is removed next."""
@@ -295,3 +268,8 @@ class Sessions:
 
 def ignore(_session: Session) -> None:
     """Nobody is told."""
+
+
+def never(_session_id: str) -> bool:
+    """No page is known to be open."""
+    return False

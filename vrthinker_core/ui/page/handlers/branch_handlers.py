@@ -17,7 +17,7 @@ from vrthinker_core.ui.page.handlers.second_runs import Players, SecondRuns
 from vrthinker_core.ui.page.layout import Updates, no_updates
 from vrthinker_core.ui.page.services import session_id_of, visitor_of
 from vrthinker_core.ui.sessions.replay import trace_of
-from vrthinker_core.ui.sessions.sessions import Session
+from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.votes.disclosure import votes_first
 

@@ -11,7 +11,7 @@ from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.saved_run import SavedRun
 from vrthinker_core.ui.page.services import Services, linked_run, session_id_of, visitor_of
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
-from vrthinker_core.ui.sessions.sessions import Session
+from vrthinker_core.ui.sessions.session import Session
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.ui.page.handlers.second_runs import Players, SecondRuns, refused_sentence, silent
 from vrthinker_core.ui.page.layout import Updates
 from vrthinker_core.ui.page.services import session_id_of
-from vrthinker_core.ui.sessions.sessions import Session
+from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.view import words
 
 

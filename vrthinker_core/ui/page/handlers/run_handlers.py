@@ -22,7 +22,7 @@ from vrthinker_core.ui.page.services import Services, linked_trace, session_id_o
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.player_files import Digests, are_swapped, changed_sides
-from vrthinker_core.ui.sessions.sessions import Session
+from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
 from vrthinker_core.ui.view.page_json import ViewJson, replay_status_line, status_line, transcript_json, view_json

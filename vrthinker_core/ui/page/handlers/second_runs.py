@@ -13,7 +13,7 @@ from vrthinker_core.ui.page.handlers.run_handlers import Handlers
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.services import Services, session_id_of
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
-from vrthinker_core.ui.sessions.sessions import Session
+from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.view import words
 from vrthinker_core.video.files import file_digest
 

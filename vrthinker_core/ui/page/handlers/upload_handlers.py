@@ -11,7 +11,7 @@ from vrthinker_core.types import Side
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.services import Services, session_id_of
 from vrthinker_core.ui.sessions.player_files import EMPTY, changed_sides
-from vrthinker_core.ui.sessions.sessions import Session
+from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.view import words
 from vrthinker_core.video.files import file_digest
 
