@@ -1,9 +1,10 @@
-"""What the server keeps for a page that is open: its run, however long that is read."""
+"""What the server keeps for a page that is open: its run, and the videos in its players, however long they are looked at."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,3 +33,12 @@ def test_the_run_of_a_page_is_kept_while_that_holds_its_stream(page: Page) -> No
     (counting,) = (each for each in page.launch_options()["app_kwargs"]["middleware"] if each.cls is OpenPagesMiddleware)
     run_in_thread(counting.cls(stream, **counting.kwargs)({"type": "http", "path": f"{HEARTBEAT_PATH}anna"}, None, None))
     assert (seen, is_open("anna")) == ([True], False)
+
+
+def test_gradio_deletes_no_file_by_its_age(page: Page) -> None:
+    """It knows nothing of the pages that show a file; `Uploads.expire` does."""
+
+    async def blocks() -> Any:
+        return page.blocks()
+
+    assert run_in_thread(blocks()).delete_cache is None

@@ -95,7 +95,7 @@ class Page:
         """The page itself, ready to be launched with `launch_options`."""
         services, at_once = self._services, self._options.at_once
         gr.set_static_paths([services.sessions.thumbnail_root, services.examples.folder])
-        blocks = CheckedBlocks(title=words.TITLE, analytics_enabled=False, delete_cache=(600, 3600))
+        blocks = CheckedBlocks(title=words.TITLE, analytics_enabled=False)  # `Uploads.expire` deletes the files that no page shows
         blocks.fetch = services.uploads.fetch
         with blocks:
             endpoints.register_endpoints(blocks, services.judges, services.sessions, at_once, JUDGE_QUEUE, self._mcp_tokens)
