@@ -26,7 +26,7 @@ def resolve(given: object, fetched: Path = NOWHERE) -> tuple[Path, bytes | None,
     """(the file, its content while it is in use, the addresses that were fetched)."""
     addresses: list[str] = []
 
-    def fetch(address: str) -> Path:
+    async def fetch(address: str) -> Path:
         addresses.append(address)
         return fetched
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.small_clips import write_clip
+from tests.support.threads import run_in_thread
+from tests.support.waiting import PATIENCE_S
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.ui.fetch.disk_budget import MAX_BYTES, MAX_VISITOR_BYTES, DiskBudget
 from vrthinker_core.ui.fetch.uploads import Uploads
@@ -84,6 +89,21 @@ def test_no_visitor_and_not_all_together_hold_more_than_the_budget(files: list[t
         budget.take(Path(f"{number}"), f"visitor {number}", MAX_VISITOR_BYTES)
     with pytest.raises(BadInput):
         budget.take(Path("one more"), "one more", 1)
+
+
+def test_downloads_that_stall_hold_up_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered, video = threading.Event(), write_clip(tmp_path / "clip.mp4", 6)
+    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.fetch_video", lambda *_, **__: answered.wait(PATIENCE_S) and video)
+    uploads = Uploads(tmp_path / "copies", tmp_path / "fetched")
+
+    async def scenario() -> list[Path]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        stalled = [asyncio.create_task(uploads.fetch_beside("https://film.example/a.mp4")) for _ in range(9)]
+        await asyncio.sleep(0)
+        await asyncio.to_thread(answered.set)
+        return await asyncio.gather(*stalled)
+
+    assert run_in_thread(scenario()) == [video] * 9
 
 
 def test_a_file_that_is_no_video_is_refused(tmp_path: Path) -> None:

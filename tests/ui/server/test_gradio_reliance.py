@@ -26,7 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.threads import run_in_thread
-from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED, CheckedBlocks, upload_place
+from vrthinker_core.ui.server.gradio_blocks import NOT_UPLOADED, CheckedBlocks, Fetch, upload_place
 from vrthinker_core.ui.server.open_pages import HEARTBEAT_PATH
 from vrthinker_core.ui.server.request_limits import BLOCKED_PATHS
 
@@ -55,11 +55,16 @@ def outputs(kind: type[Any], predictions: Callable[[BlockFunction], Any]) -> Any
     return on_page(kind, lambda blocks, event: blocks.postprocess_data(event, predictions(event), SessionState(blocks)))
 
 
-def inputs(*values: Any, fetch: Callable[[str], Path] = Path) -> Any:
+async def nothing_fetched(url: str) -> Path:
+    raise AssertionError(f"{url} was fetched")
+
+
+def inputs(*values: Any, fetch: Fetch = nothing_fetched, visibility: str = "public") -> Any:
     """What the event's function is given when the browser sends `values`."""
 
     async def act(blocks: CheckedBlocks, event: BlockFunction) -> Any:
         blocks.fetch = fetch
+        event.api_visibility = visibility  # type: ignore[assignment]
         return await blocks.preprocess_data(event, list(values), SessionState(blocks))
 
     return on_page(CheckedBlocks, act)
@@ -177,7 +182,7 @@ def test_a_web_address_is_fetched_by_us(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path))
     asked: list[str] = []
 
-    def fetch(url: str) -> Path:
+    async def fetch(url: str) -> Path:
         asked.append(url)
         (tmp_path / "fetched.png").write_bytes(b"")
         return tmp_path / "fetched.png"
@@ -186,6 +191,12 @@ def test_a_web_address_is_fetched_by_us(tmp_path: Path, monkeypatch: pytest.Monk
     assert asked == ["http://film.example/a.png"], "Gradio names files in another way: see gradio_blocks._is_url_file"
     assert "fetched.png" in str(found)
     assert "film.example" not in str(found)
+
+
+def test_an_event_of_the_page_itself_fetches_nothing() -> None:
+    with pytest.raises(gr.Error) as refused:
+        inputs("", [picture("http://film.example/a.png")], "", visibility="private")
+    assert refused.value.message == NOT_UPLOADED
 
 
 def test_the_upload_folder_is_where_we_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

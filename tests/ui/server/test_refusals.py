@@ -279,6 +279,13 @@ def test_a_full_queue_is_refused_with_a_sentence(server: Server, clips: Clips) -
     assert sentence.endswith(".")
 
 
+@pytest.mark.parametrize("path", ["run/compare", "api/compare"])
+def test_no_call_gets_past_the_queue(path: str, answering: Server, clips: Clips) -> None:
+    body = json.dumps({"data": [*uploaded(answering, clips), PROMPT]}).encode()
+    status, text = ask(answering, "POST", path, body)
+    assert (status, "queue" in text) == (404, True)
+
+
 @pytest.mark.parametrize("path", ["queue/data?session_hash=nobody", "call/compare/nothing"])
 def test_a_stream_of_a_session_that_is_not_known_ends_and_leaves_no_traceback(answering: Server, path: str) -> None:
     with urllib.request.urlopen(f"{answering.url}gradio_api/{path}", timeout=PATIENCE_S) as answer:

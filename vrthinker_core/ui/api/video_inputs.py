@@ -52,7 +52,7 @@ async def resolve_video(given: object, label: str, fetch: Fetch) -> AsyncIterato
         with tempfile.TemporaryDirectory(dir=_upload_folder(), ignore_cleanup_errors=True) as folder:
             yield await asyncio.to_thread(_write_data_url, text, label, Path(folder) / "video")
     elif isinstance(given, str) and text.startswith(("http://", "https://")) and FILE_URL_PREFIX not in text:
-        yield await asyncio.to_thread(fetch, text)
+        yield await fetch(text)
     else:
         yield _uploaded_path(unquote(text.partition(FILE_URL_PREFIX)[2]) if "://" in text else text, label)
 

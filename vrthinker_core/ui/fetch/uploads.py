@@ -1,5 +1,6 @@
 """Videos of visitors, and copies of those that browsers cannot play. The page shows the copies, the judge reads the originals."""
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -8,6 +9,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vrthinker_core.atomic_file import atomic_path
@@ -19,6 +21,7 @@ from vrthinker_core.video.browser_copy.copy import playable_copy
 
 KEEP_SECONDS = 600.0  # for a file that nobody uses
 HOLDERS = 400  # open pages whose files are known to be used; beyond them, the pages that brought theirs first are forgotten
+FETCHES = 4  # downloads for calls of the API that go on at the same time
 HELD = 8  # files of one page: two players, and those that were there before
 
 
@@ -34,6 +37,7 @@ class Uploads:
         self._policy = policy
         self._copies: dict[Path, Path] = {}
         self._holders: OrderedDict[str, deque[Path]] = OrderedDict()
+        self._fetch_threads = ThreadPoolExecutor(FETCHES, "fetch")
         self._lock = threading.Lock()
         self.budget = DiskBudget()
 
@@ -65,6 +69,10 @@ class Uploads:
         """Download a video. Raises BadInput with a sentence."""
         path = fetch_video(url, self._fetched, policy=self._policy)
         return self._count(path)
+
+    async def fetch_beside(self, url: str) -> Path:
+        """The same in one of the threads for downloads alone: hosts that are slow to answer hold up nothing else."""
+        return await asyncio.get_running_loop().run_in_executor(self._fetch_threads, self.fetch, url)
 
     def make_playable(self, path: Path) -> Path:
         """The file that the page shows: `path` where browsers play it, else a copy. Raises VideoError for what is no video."""

@@ -96,7 +96,7 @@ class Page:
         services, at_once = self._services, self._options.at_once
         gr.set_static_paths([services.sessions.thumbnail_root, services.examples.folder])
         blocks = CheckedBlocks(title=words.TITLE, analytics_enabled=False)  # `Uploads.expire` deletes the files that no page shows
-        blocks.fetch = services.uploads.fetch
+        blocks.fetch = services.uploads.fetch_beside
         with blocks:
             endpoints.register_endpoints(blocks, services.judges, services.sessions, at_once, JUDGE_QUEUE, self._mcp_tokens)
             cards = services.examples.cards(services.sessions.thumbnail_files)

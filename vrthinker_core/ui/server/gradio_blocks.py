@@ -1,13 +1,12 @@
 """Everything that leans on Gradio's insides; tests/ui/server/test_gradio_reliance.py says what must stay as it is.
 
 Gradio's blocks take any file below its upload folder and fetch any web address an input names, of any size, with no sentence when
-they refuse. These take uploaded files, and web addresses that our own `fetch` has turned into such a file.
+they refuse. These take uploaded files; a call of the API also web addresses, which our own `fetch` turns into such a file.
 """
 
-import asyncio
 import copy
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -30,12 +29,13 @@ NOT_A_VALUE = "What was sent does not fit this function's inputs."
 
 MAX_UPLOAD_BYTES = 100 * 2**20  # of one file
 
-Fetch = Callable[[str], Path]  # from a web address to a file among the uploads; raises BadInput with a sentence
+Fetch = Callable[[str], Awaitable[Path]]  # from a web address to a file among the uploads; raises BadInput with a sentence
 
 
 class CheckedBlocks(gr.Blocks):
     """Blocks whose inputs hold uploaded files, web addresses that `fetch` takes, or no files; all else is refused with a sentence.
 
+    Web addresses are taken by public functions only: the page's own events never send one, and many of them wait in no queue.
     They leave the outputs alone that an event skips, and forget a session when told to. `limit_queue` gives them their queue.
     """
 
@@ -43,7 +43,8 @@ class CheckedBlocks(gr.Blocks):
     limited_queue: LimitedQueue
 
     def limit_queue(self, limited_id: str, max_waiting: int, on_abandoned: Callable[[str], None]) -> None:
-        """Replace Gradio's queue; see `LimitedQueue`."""
+        """Replace Gradio's queue; see `LimitedQueue`. No event that waits there can be called past it."""
+        self.api_open = False
         self._queue = self.limited_queue = LimitedQueue(self, limited_id, max_waiting, on_abandoned)
 
     async def preprocess_data(self, block_fn: Any, inputs: list[Any], *rest: Any, **more: Any) -> list[Any]:
@@ -52,7 +53,7 @@ class CheckedBlocks(gr.Blocks):
             raise gr.Error(NO_FUNCTION, print_exception=False)
         whole = [*inputs, *(component.value for component in block_fn.inputs[len(inputs) :])]
         try:
-            fetched = await asyncio.to_thread(self._with_fetched_files, whole) if _has_url(whole) else whole
+            fetched = await self._with_fetched_files(whole, block_fn.api_visibility != "private") if _has_url(whole) else whole
             return list(await super().preprocess_data(block_fn, fetched, *rest, **more))
         except BadInput as bad:
             raise gr.Error(str(bad), print_exception=False) from None
@@ -98,16 +99,16 @@ class CheckedBlocks(gr.Blocks):
         texts = (text for event in waiting for text in _texts(event.data.data if event.data else None))
         return {Path(unquote(text.rpartition("/file=")[2])) for text in texts}
 
-    def _with_fetched_files(self, value: Any) -> Any:
+    async def _with_fetched_files(self, value: Any, may_fetch: bool) -> Any:
         if isinstance(value, list | tuple):
-            return [self._with_fetched_files(part) for part in value]
+            return [await self._with_fetched_files(part, may_fetch) for part in value]
         if not isinstance(value, dict):
             return value
         if not _is_url_file(value):
-            return {name: self._with_fetched_files(part) for name, part in value.items()}
-        if not value["path"].lower().startswith(("http://", "https://")):
+            return {name: await self._with_fetched_files(part, may_fetch) for name, part in value.items()}
+        if not may_fetch or not value["path"].lower().startswith(("http://", "https://")):
             raise BadInput(NOT_UPLOADED)
-        return {**value, "path": str(self.fetch(value["path"]))}
+        return {**value, "path": str(await self.fetch(value["path"]))}
 
 
 def upload_place(file: Path, name: str) -> Path:
