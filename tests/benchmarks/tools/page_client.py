@@ -173,9 +173,11 @@ class PageClient:
     async def compare(self, files: Sequence[Any], prompt: str, observed: ObservedRun | None = None) -> ObservedRun:
         """Press Compare with both players filled, and follow the run to its end; `observed` is filled in on the way."""
         observed = observed or ObservedRun()
-        event = await self._unqueued(self._config.event("go", "click"), observed)
+        first, second = files
+        pressed = self._config.event("go", "click")
+        event = await self._unqueued(pressed, observed, self._config.inputs(pressed, first=first, second=second, prompt=prompt))
         if event is not None:
-            success, (first, second) = False, files
+            success = False
             inputs = self._config.inputs(event, first=first, second=second, prompt=prompt)
             async for message, line, data in self._queued(event, inputs):
                 success = message["success"]
@@ -183,7 +185,7 @@ class PageClient:
                     self._observe(observed, event, line, data)
             following = self._config.event_after(event, success)
             if following is not None:
-                await self._unqueued(following, observed)
+                await self._unqueued(following, observed, [])
         observed.seconds = observed.elapsed
         await asyncio.gather(*self._fetching)
         return observed
@@ -231,19 +233,19 @@ class PageClient:
     def _body(self, event: PageEvent, data: list[Any]) -> dict[str, Any]:
         return {"data": data, "fn_index": event["id"], "session_hash": self._session, "event_data": None, "trigger_id": None}
 
-    async def _unqueued(self, event: PageEvent, observed: ObservedRun) -> PageEvent | None:
-        """Run an event that does not queue, and those that follow it; returns the first one that queues."""
+    async def _unqueued(self, event: PageEvent, observed: ObservedRun, data: list[Any]) -> PageEvent | None:
+        """Run an event that does not queue, and those that follow it without inputs; returns the first one that queues."""
         following: PageEvent | None = event
         while following is not None and not following["queue"]:
             success = True
             if following["backend_fn"]:
-                status, answer = await self._http.post("gradio_api/run/predict", self._body(following, []))
+                status, answer = await self._http.post("gradio_api/run/predict", self._body(following, data))
                 success = status == OK
                 if success:
                     self._note_outputs(observed, following, answer["data"])
             else:
                 observed.status = following["js"]
-            following = self._config.event_after(following, success)
+            following, data = self._config.event_after(following, success), []
         return following
 
     async def _queued(self, event: PageEvent, data: list[Any]) -> AsyncIterator[tuple[dict[str, Any], bytes, list[Any]]]:

@@ -252,7 +252,7 @@ def test_a_session_that_has_left_is_forgotten() -> None:
 
 def test_running_and_waiting_events_are_counted_by_their_concurrency_id() -> None:
     async def act(blocks: CheckedBlocks, event: BlockFunction) -> None:
-        blocks.limit_queue("judge", 9, print)
+        blocks.limit_queue("judge", 9, print, print)
         assert blocks.limited_queue.counts() == (0, 0)
         blocks._queue.create_event_queue_for_fn(event)
         queue = blocks._queue.event_queue_per_concurrency_id["judge"]

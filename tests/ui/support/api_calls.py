@@ -113,6 +113,6 @@ def comparing(server: Server) -> tuple[int, int]:
     (found,) = (
         event
         for event in page["dependencies"]
-        if [types[number] for number in event["inputs"]][:3] == ["video", "video", "textbox"]
+        if event["queue"] and [types[number] for number in event["inputs"]][:3] == ["video", "video", "textbox"]
     )
     return found["id"], len(found["inputs"])

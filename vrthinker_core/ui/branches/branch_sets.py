@@ -4,7 +4,6 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from vrthinker_core.errors import BadInput
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.branches.branch_request import BranchRequest
 from vrthinker_core.ui.sessions.replay import memory_of, trace_of
@@ -44,7 +43,7 @@ class BranchSets:
 
     def __init__(self) -> None:
         self._sets: OrderedDict[str, BranchSet] = OrderedDict()
-        self._requests: OrderedDict[str, BranchRequest | BadInput] = OrderedDict()
+        self._requests: OrderedDict[str, BranchRequest] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, session_id: str, session: Session) -> BranchSet | None:
@@ -78,15 +77,15 @@ class BranchSets:
         place -= sum(run is None for run in old.runs[:place])
         self._put(session_id, BranchSet(after.name, place, tuple(run for run in old.runs if run is not None)))
 
-    def put_request(self, session_id: str, request: BranchRequest | BadInput) -> None:
-        """What the page's form asked for last, or why it was refused: it is sent before a branch waits for the judge."""
+    def put_request(self, session_id: str, request: BranchRequest) -> None:
+        """What the page's form asked for last: it is sent before a branch waits for the judge."""
         with self._lock:
             self._requests[session_id] = request
             self._requests.move_to_end(session_id)
             if len(self._requests) > MAX_PAGES:
                 self._requests.popitem(last=False)
 
-    def request(self, session_id: str) -> BranchRequest | BadInput | None:
+    def request(self, session_id: str) -> BranchRequest | None:
         """What `put_request` kept last."""
         with self._lock:
             return self._requests.get(session_id)

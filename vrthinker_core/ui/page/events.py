@@ -1,12 +1,12 @@
 """Which event of which component calls which handler, and how: in the judge's queue, in one of its own, or at once."""
 
-import json
 from typing import Any
 
 import gradio as gr
 
 from vrthinker_core.types import Side
 from vrthinker_core.ui.page.handlers.branch_handlers import BranchHandlers
+from vrthinker_core.ui.page.handlers.compare_handlers import CompareHandlers
 from vrthinker_core.ui.page.handlers.history_handlers import HistoryHandlers
 from vrthinker_core.ui.page.handlers.judge_banner import JudgeBanner
 from vrthinker_core.ui.page.handlers.order_handlers import OrderHandlers
@@ -14,7 +14,7 @@ from vrthinker_core.ui.page.handlers.run_handlers import Handlers
 from vrthinker_core.ui.page.handlers.second_runs import SecondRuns
 from vrthinker_core.ui.page.handlers.upload_handlers import UploadHandlers
 from vrthinker_core.ui.page.handlers.vote_handlers import VoteHandlers
-from vrthinker_core.ui.page.layout import PageComponents, Updates
+from vrthinker_core.ui.page.layout import PageComponents
 from vrthinker_core.ui.page.services import Services, session_id_of
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.view import words
@@ -29,7 +29,7 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
     second = SecondRuns(parts, services, handlers)
     order, branches = OrderHandlers(second), BranchHandlers(second)
     connected = (
-        _connect_compare(parts, handlers, at_once),
+        _connect_compare(parts, CompareHandlers(parts, services, handlers), at_once),
         _connect_check(parts, order, at_once),
         _connect_branches(parts, branches, at_once),
     )
@@ -54,24 +54,29 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
         end_session(session_id_of(request))
 
     blocks.unload(on_unload)
-    blocks.limit_queue(JUDGE_QUEUE, waiting, end_session)
+    blocks.limit_queue(JUDGE_QUEUE, waiting, services.waiting_room.note_queued, end_session)
 
 
-def _connect_compare(parts: PageComponents, handlers: Handlers, at_once: int) -> tuple[Any, Any]:
+def _connect_compare(parts: PageComponents, handlers: CompareHandlers, at_once: int) -> tuple[Any, Any]:
     """Compare; returns the event of the run itself and that of its place in the queue, which others cancel."""
     line_and_buttons = [parts.buttons, parts.status]
-    joined = parts.compare_button.click(handlers.join_queue, None, line_and_buttons, queue=False, **QUIET_EVENT)
-    joined.failure(**_in_browser({parts.status: words.BUSY}))
-    inputs = {*parts.videos, parts.prompt, parts.judge, *parts.settings.values()}  # a set: the handler gets values by component
+    inputs: set[Any] = {
+        *parts.videos,
+        parts.prompt,
+        parts.judge,
+        *parts.settings.values(),
+    }  # a set: the handler gets values by component
+    joined = parts.compare_button.click(handlers.join_queue, inputs, line_and_buttons, queue=False, **QUIET_EVENT)
+    joined.failure(handlers.refused, None, parts.status, queue=False, **QUIET_EVENT)
     run = joined.success(handlers.compare, inputs, [*parts.run_outputs, parts.buttons], **_in_judge_queue(at_once))
-    return run, _connect_place(joined, parts, handlers)
+    return run, _connect_place(joined, parts, handlers.handlers)
 
 
 def _connect_check(parts: PageComponents, handlers: OrderHandlers, at_once: int) -> tuple[Any, Any]:
     """Check the order, in the same queue; what is refused says so beside the button, and leaves everything as it is."""
     inputs, line_and_buttons = [parts.prompt, *parts.videos], [parts.buttons, parts.status]
     joined = parts.trace.click(handlers.join_queue, inputs, line_and_buttons, queue=False, **QUIET_EVENT)
-    joined.failure(handlers.refused, inputs, [parts.status, parts.trace], queue=False, **QUIET_EVENT)
+    joined.failure(handlers.refused, None, [parts.status, parts.trace], queue=False, **QUIET_EVENT)
     run = joined.success(handlers.check, inputs, [*parts.run_outputs, parts.buttons], **_in_judge_queue(at_once))
     return run, _connect_place(joined, parts, handlers.runs.handlers)
 
@@ -119,9 +124,3 @@ def _connect_saved(blocks: CheckedBlocks, parts: PageComponents, saved: HistoryH
     for asked in (chosen, opened):
         for ended in (asked.success, asked.failure):
             ended(None, None, None, js="() => VRThinker.address.ended()", **QUIET_EVENT)
-
-
-def _in_browser(updates: Updates) -> dict[str, Any]:
-    """An event that always has the same answer: the browser gives it itself, so many refused visitors cost the server nothing."""
-    answer = f"() => {json.dumps(list(updates.values()))}"
-    return {"fn": None, "inputs": None, "outputs": list(updates), "js": answer, **QUIET_EVENT}

@@ -42,10 +42,12 @@ class CheckedBlocks(gr.Blocks):
     fetch: Fetch
     limited_queue: LimitedQueue
 
-    def limit_queue(self, limited_id: str, max_waiting: int, on_abandoned: Callable[[str], None]) -> None:
+    def limit_queue(
+        self, limited_id: str, max_waiting: int, on_taken: Callable[[str], None], on_abandoned: Callable[[str], None]
+    ) -> None:
         """Replace Gradio's queue; see `LimitedQueue`. No event that waits there can be called past it."""
         self.api_open = False
-        self._queue = self.limited_queue = LimitedQueue(self, limited_id, max_waiting, on_abandoned)
+        self._queue = self.limited_queue = LimitedQueue(self, limited_id, max_waiting, on_taken, on_abandoned)
 
     async def preprocess_data(self, block_fn: Any, inputs: list[Any], *rest: Any, **more: Any) -> list[Any]:
         """As Gradio does, with files for web addresses and defaults for inputs left out. Raises gr.Error with a sentence."""

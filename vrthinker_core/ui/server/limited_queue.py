@@ -52,10 +52,13 @@ class SessionMessages(asyncio.Queue[Any]):
 class LimitedQueue(Queue):
     """At most `max_waiting` events of `limited_id`, the concurrency id of comparisons, wait; all others are always taken.
 
-    `on_abandoned` is told of each session with events whose messages nobody collects. Its events are dropped.
+    `on_taken` is told of each session whose comparison is to wait here, `on_abandoned` of each with events whose messages nobody
+    collects. Those events are dropped.
     """
 
-    def __init__(self, blocks: Any, limited_id: str, max_waiting: int, on_abandoned: Callable[[str], None]) -> None:
+    def __init__(
+        self, blocks: Any, limited_id: str, max_waiting: int, on_taken: Callable[[str], None], on_abandoned: Callable[[str], None]
+    ) -> None:
         super().__init__(True, MAX_AT_ONCE, 1, max_size=None, blocks=blocks, default_concurrency_limit=None)
         self.sleep_when_free = IDLE_SECONDS
         self.progress_update_sleep_when_free = SWEEP_SECONDS  # no event here reports progress
@@ -63,6 +66,7 @@ class LimitedQueue(Queue):
         self.pending_messages_per_session.max_size = sys.maxsize  # else whoever has waited longest is forgotten first
         self._limited_id = limited_id
         self._max_waiting = max_waiting
+        self._on_taken = on_taken
         self._on_abandoned = on_abandoned
         self._without_seat = 0
 
@@ -77,11 +81,15 @@ class LimitedQueue(Queue):
         function = self.blocks.fns.get(body.fn_index)
         if function is None or function.fn is None:
             return False, NO_FUNCTION, "error"
-        if function.concurrency_id == self._limited_id and self.counts()[1] >= self._max_waiting:
+        is_comparison = function.concurrency_id == self._limited_id
+        if is_comparison and self.counts()[1] >= self._max_waiting:
             return False, FULL.format(self._max_waiting), "queue_full"
         body.session_hash = body.session_hash or secrets.token_hex(12)
         self.pending_messages_per_session.setdefault(body.session_hash, SessionMessages())
-        return await super().push(body, request, username)
+        taken, said, reason = await super().push(body, request, username)
+        if taken and is_comparison:
+            self._on_taken(body.session_hash)
+        return taken, said, reason
 
     def counts(self) -> tuple[int, int]:
         """How many comparisons run, and how many wait."""

@@ -14,6 +14,7 @@ CLAIM_SECONDS = 10.0  # for the comparison of a place to be queued: a page does 
 class _Place:
     number: int
     waiting: bool = True
+    queued: bool = False  # its comparison has been
     since: float = field(default_factory=time.monotonic)
 
 
@@ -50,6 +51,18 @@ class WaitingRoom:
         with self._lock:
             place = self._places.get(session_id)
             return place is not None and place.waiting
+
+    def note_queued(self, session_id: str) -> None:
+        """The comparison of the session's place has been queued; nothing happens where it has none."""
+        with self._lock:
+            if place := self._places.get(session_id):
+                place.queued = True
+
+    def was_queued(self, session_id: str) -> bool:
+        """The session has a place, and its comparison has been queued."""
+        with self._lock:
+            place = self._places.get(session_id)
+            return place is not None and place.queued
 
     def number(self, session_id: str) -> int:
         """Of the session's place; 0 when it has none."""

@@ -36,6 +36,7 @@ WAITING = "Waiting"
 OPENING = "Opening both videos."
 MISSING_VIDEOS = "A comparison needs two videos. Add the missing one and compare again."
 BUSY = "Too many people are waiting. Try again in a minute."
+GONE = "The server no longer has these videos. Add them again; if that does not help, reload the page."
 INTRODUCTION: Mapping[str, Any] = {
     "lead": "A judge watches two videos of one prompt, asks for the frames it still needs, and says which is better and why.",
     "steps": [

@@ -18,7 +18,6 @@ from vrthinker_core.ui.page.layout import Updates, no_updates
 from vrthinker_core.ui.page.services import session_id_of, visitor_of
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.sessions.session import Session
-from vrthinker_core.ui.view import words
 from vrthinker_core.ui.votes.disclosure import votes_first
 
 
@@ -35,10 +34,9 @@ class BranchHandlers:
             services, session_id = self.runs.services, session_id_of(request)
             try:
                 wanted = read_request(partial(_sent, event), services.judges.names)
-                services.branch_sets.put_request(session_id, wanted)
                 self._planned(wanted, (first, second), request)
+                services.branch_sets.put_request(session_id, wanted)
             except BadInput as bad:
-                services.branch_sets.put_request(session_id, bad)
                 return str(bad)
             return ""
 
@@ -46,18 +44,17 @@ class BranchHandlers:
 
     def refused(self, request: gr.Request) -> Updates:
         """Say in the form why it was refused."""
-        wanted = self.runs.services.branch_sets.request(session_id_of(request))
-        return {self.runs.parts.branches: _said(str(wanted) if isinstance(wanted, BadInput) else words.BUSY)}
+        return {self.runs.parts.branches: _said(self.runs.handlers.refusal(request))}
 
     async def start(self, first: str | None, second: str | None, request: gr.Request) -> AsyncIterator[Updates]:
         """Judge the branch, and show that run as it goes."""
         services, parts, session_id = self.runs.services, self.runs.parts, session_id_of(request)
         wanted = services.branch_sets.request(session_id)
-        if isinstance(wanted, BranchRequest) and wanted.changes.prompt is not None:
+        if wanted is not None and wanted.changes.prompt is not None:
             yield {parts.prompt: wanted.changes.prompt}
 
         def prepare() -> Callable[[], Session]:
-            if not isinstance(wanted, BranchRequest):
+            if wanted is None:
                 raise BadInput(branch_words.NO_RUN)
             before, plan, pair, judge = self._planned(wanted, (first, second), request)
 

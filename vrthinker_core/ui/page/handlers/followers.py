@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import AsyncIterator
 
-from vrthinker_core.ui.page.handlers.polling import wait_while
 from vrthinker_core.ui.page.layout import Updates
+from vrthinker_core.ui.page.polling import wait_while
 
 PATIENCE_SECONDS = 1.0  # for a follower to see that its page shows another run
 

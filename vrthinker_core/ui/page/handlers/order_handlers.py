@@ -1,6 +1,5 @@
 """Event handlers of "Check the order": the pair of the run that is shown is judged again with its sides swapped."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,7 @@ import gradio as gr
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.ui.page.handlers.second_runs import Players, SecondRuns, refused_sentence, silent
+from vrthinker_core.ui.page.handlers.second_runs import Players, SecondRuns, silent
 from vrthinker_core.ui.page.layout import Updates
 from vrthinker_core.ui.page.services import session_id_of
 from vrthinker_core.ui.sessions.session import Session
@@ -27,10 +26,9 @@ class OrderHandlers:
         """Take a place in the waiting room. Raises a silent gr.Error when this cannot be checked now; `refused` says why."""
         return await self.runs.join(lambda: silent(lambda: self._checked_pair(prompt, (first, second), request)), request)
 
-    async def refused(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> Updates:
+    def refused(self, request: gr.Request) -> Updates:
         """Say beside the button why it was refused."""
-        sentence = await asyncio.to_thread(refused_sentence, lambda: self._checked_pair(prompt, (first, second), request))
-        return self.runs.handlers.refused_check(sentence, request)
+        return self.runs.handlers.refused_check(self.runs.handlers.refusal(request), request)
 
     async def check(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> AsyncIterator[Updates]:
         """Judge the pair again, and show that run as it goes."""

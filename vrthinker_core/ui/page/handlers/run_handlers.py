@@ -1,26 +1,25 @@
 """Event handlers: a run, and saved runs. What they show of a run is made by `view`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import gradio as gr
 
-from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.errors import TraceError
 from vrthinker_core.traces import load
-from vrthinker_core.types import Side, VideoPair
+from vrthinker_core.types import Side
 from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.progress import place_in_queue
-from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui.branches.strip_json import strip_json
 from vrthinker_core.ui.page.handlers.followers import Followers
-from vrthinker_core.ui.page.handlers.polling import wait_while
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
+from vrthinker_core.ui.page.polling import wait_while
+from vrthinker_core.ui.page.refusals import Refusals
 from vrthinker_core.ui.page.saved_run import SavedRun, digests_at_hand, shown_videos, stored_run
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of, visitor_of
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
-from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.player_files import Digests, are_swapped, changed_sides
 from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.view import words
@@ -33,6 +32,7 @@ UPDATE_SECONDS = 0.12  # between two updates of the page, at least
 CLOCK_SECONDS = 1.0  # between two updates, at most: the status line shows the seconds
 PLACE_SECONDS = 0.25  # between two looks at the queue
 UNQUEUED_SECONDS = 4.0  # for the comparison of a place to reach the queue; after that the queue has refused it
+REFUSED_SECONDS = 0.5  # for a comparison that has left the queue to begin, or for its page to say that it was stopped
 STREAM_SECONDS = 1.0  # for a run that was stopped to have said so on the page
 
 
@@ -44,24 +44,39 @@ class Handlers:
         self._parts = parts
         self._services = services
         self._reading = asyncio.Semaphore(1)  # strangers' traces are large: two at once would take twice the memory
+        self._refusals = Refusals()
         self.followers = Followers()
 
-    async def join_queue(self, request: gr.Request) -> Updates:
-        """Take a place in the waiting room. Raises a silent gr.Error when it is full; the page shows BUSY."""
+    def take_place(self, request: gr.Request) -> Updates:
+        """Take a place in the waiting room. Raises a silent gr.Error when it is full; `refusal` then is BUSY."""
         number = self._services.waiting_room.join(session_id_of(request), self._blocks.limited_queue.has_comparison)
         if not number:
-            raise gr.Error(words.BUSY, visible=False, print_exception=False)
+            self.refuse(request, words.BUSY)
         return {**self._parts.running_buttons(number), self._parts.status: words.WAITING}
 
+    def refuse(self, request: gr.Request, sentence: str) -> NoReturn:
+        """Raises a silent gr.Error; the event that follows says the sentence."""
+        self._refusals.put(session_id_of(request), sentence)
+        raise gr.Error(sentence, visible=False, print_exception=False)
+
+    def refusal(self, request: gr.Request) -> str:
+        """Why the page was refused a place; where no handler has refused it, Gradio did not find the files that were sent."""
+        return self._refusals.take(session_id_of(request)) or words.GONE
+
     async def show_place(self, request: gr.Request) -> AsyncIterator[Updates]:
-        """The visitor's place in the queue, in words, as long as their comparison waits there; BUSY when it has not come there."""
+        """The visitor's place in the queue, in words, as long as their comparison waits there.
+
+        BUSY when it has not come there, and GONE when it has left without beginning: Gradio did not find the files that were sent.
+        """
         session_id, shown, looks = session_id_of(request), words.WAITING, 0
         room, queue = self._services.waiting_room, self._blocks.limited_queue
         number = room.number(session_id)
         while room.waits(session_id):
             looks = 0 if queue.has_comparison(session_id) else looks + 1
-            if looks * PLACE_SECONDS > UNQUEUED_SECONDS and room.leave(session_id, number):
-                yield {self._parts.status: words.BUSY, **self._parts.idle_buttons(number)}
+            queued = room.was_queued(session_id)
+            missing = looks * PLACE_SECONDS > (REFUSED_SECONDS if queued else UNQUEUED_SECONDS)
+            if missing and room.leave(session_id, number):
+                yield {self._parts.status: words.GONE if queued else words.BUSY, **self._parts.idle_buttons(number)}
                 return
             before = queue.comparisons_before(session_id)
             if before is not None and (line := place_in_queue(before) or words.WAITING) != shown:
@@ -69,19 +84,6 @@ class Handlers:
                 yield {self._parts.status: line}
             await asyncio.sleep(PLACE_SECONDS)
         yield no_updates()  # Gradio sends the last update again at the end: by then the run has its own
-
-    async def compare(self, values: Mapping[Any, Any], request: gr.Request) -> AsyncIterator[Updates]:
-        """Run a comparison, and show it as it goes. `values` are the form's, by component."""
-        session_id = session_id_of(request)
-        with self._services.waiting_room.active(session_id) as number:
-            try:
-                session = self._start_run(session_id, values, visitor_of(request))
-                session.disclosure.begin(votes_first(request.cookies))
-            except BadInput as bad:
-                yield {self._parts.status: str(bad), **self._parts.idle_buttons(number)}
-                return
-            async for updates in self.show_run(session_id, session, number):
-                yield updates
 
     async def show_run(self, session_id: str, session: Session, number: int) -> AsyncIterator[Updates]:
         """Show a run that has been started, that of the place with that number, as it goes.
@@ -178,17 +180,6 @@ class Handlers:
         self._services.player_files.forget(session_id)
         self._services.branch_sets.forget(session_id)
         self._services.sessions.end(session_id)
-
-    def _start_run(self, session_id: str, values: Mapping[Any, Any], owner: str) -> Session:
-        """For the visitor `owner`. Raises BadInput when a video is missing, or for a judge or setting that is not offered."""
-        parts, uploads = self._parts, self._services.uploads
-        first, second = values[parts.first], values[parts.second]
-        if not first or not second:
-            raise BadInput(words.MISSING_VIDEOS)
-        judge = settings_form.parse_judge(values[parts.judge], self._services.judges.names)
-        settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
-        pair = VideoPair(values[parts.prompt] or "", uploads.original_of(Path(first)), uploads.original_of(Path(second)))
-        return self._services.sessions.start_run(session_id, pair, settings, judge, owner)
 
     async def _stopped(self, request: gr.Request) -> Updates:
         """The page as it is, without its run: what would have updated that was cancelled when another run was asked for."""

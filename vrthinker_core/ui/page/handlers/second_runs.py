@@ -14,7 +14,6 @@ from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.services import Services, session_id_of
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
 from vrthinker_core.ui.sessions.session import Session
-from vrthinker_core.ui.view import words
 from vrthinker_core.video.files import file_digest
 
 Players = tuple[str | None, str | None]  # the file in each player
@@ -31,8 +30,8 @@ class SecondRuns:
     async def join(self, refusal: Callable[[], str], request: gr.Request) -> Updates:
         """Take a place in the waiting room. Raises a silent gr.Error when that is refused, or the room is full."""
         if sentence := await asyncio.to_thread(refusal):
-            raise gr.Error(sentence, visible=False, print_exception=False)
-        return await self.handlers.join_queue(request)
+            self.handlers.refuse(request, sentence)
+        return self.handlers.take_place(request)
 
     async def run(
         self, prepare: Callable[[], Callable[[], Session]], refused: Callable[[str], Updates], request: gr.Request
@@ -94,8 +93,3 @@ def silent(check: Callable[[], object]) -> str:
     except BadInput as bad:
         return str(bad)
     return ""
-
-
-def refused_sentence(check: Callable[[], object]) -> str:
-    """What to say where something was refused: why, or that the waiting room was full."""
-    return silent(check) or words.BUSY

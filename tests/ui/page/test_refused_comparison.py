@@ -1,0 +1,77 @@
+"""A comparison that cannot be made says why at once, and Compare can be pressed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ui.conftest import Server
+from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
+from vrthinker_core.ui.view import words
+
+expect = pytest.importorskip("playwright.sync_api").expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+pytestmark = pytest.mark.browser
+
+Clips = tuple[Path, Path]
+Open = Callable[..., "Page"]
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server]) -> Server:
+    return serve([ENDLESS], protocol="paired", pause=0.05)
+
+
+def check_refused(page: Page, sentence: str) -> None:
+    wait_for(page, sentence)
+    expect(page.locator("#go")).to_be_visible()
+    expect(page.locator("#stop")).to_be_hidden()
+    assert words.BUSY not in page.evaluate("window.statusSaid")
+
+
+def test_whoever_forgot_a_video_does_not_wait_to_be_told_so(server: Server, open_page: Open, clips: Clips) -> None:
+    busy, page = open_page(server.url), open_page(server.url)
+    start(busy, clips)
+    wait_for(busy, "writing")
+    page.locator("#go").click()
+    check_refused(page, words.MISSING_VIDEOS)
+    assert words.WAITING not in page.evaluate("window.statusSaid")
+    expect(busy.locator("#stop")).to_be_visible()
+    busy.locator("#stop").click()
+    wait_for(busy, "Stopped")
+
+
+def test_videos_that_are_deleted_are_to_be_added_again(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    fill(page, clips)
+    for file in server.folder.glob("vr-thinker-page-*/uploads/*/*.mp4"):
+        file.unlink()
+    page.locator("#go").click()
+    check_refused(page, words.GONE)
+    for name in ("first", "second"):
+        page.locator(f"#{name} button[aria-label='Clear']").click()
+    start(page, clips)
+    wait_for(page, "writing")
+    page.locator("#stop").click()
+
+
+@pytest.mark.parametrize("requests", ["**/{run/predict,queue/join}*", "**/queue/join*"], ids=["at once", "as it would begin"])
+def test_so_are_those_of_an_earlier_server(requests: str, server: Server, open_page: Open, clips: Clips) -> None:
+    def with_other_paths(route: Route) -> None:
+        route.continue_(post_data=(route.request.post_data or "").replace("vr-thinker-page-", "vr-thinker-earlier-"))
+
+    page = open_page(server.url)
+    fill(page, clips)
+    page.route(requests, with_other_paths)
+    page.locator("#go").click()
+    check_refused(page, words.GONE)
+    page.unroute_all()
+    page.locator("#go").click()
+    wait_for(page, "writing")
+    page.locator("#stop").click()

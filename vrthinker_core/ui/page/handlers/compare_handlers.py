@@ -1,0 +1,67 @@
+"""Event handlers of Compare: what the form says is checked before it takes a place in the waiting room, and when its run begins."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from vrthinker_core.errors import BadInput
+from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types.settings import parse_settings
+from vrthinker_core.ui.page.handlers.run_handlers import Handlers
+from vrthinker_core.ui.page.layout import PageComponents, Updates
+from vrthinker_core.ui.page.services import Services, session_id_of, visitor_of
+from vrthinker_core.ui.sessions import settings_form
+from vrthinker_core.ui.view import words
+from vrthinker_core.ui.votes.disclosure import votes_first
+
+FormValues = Mapping[Any, Any]  # by component
+
+
+@dataclass(frozen=True, slots=True)
+class CompareHandlers:
+    """A comparison of the two videos in the players, with the judge and the settings that were chosen."""
+
+    parts: PageComponents
+    services: Services
+    handlers: Handlers
+
+    async def join_queue(self, values: FormValues, request: gr.Request) -> Updates:
+        """Take a place in the waiting room. Raises a silent gr.Error where that cannot be; `refused` says why."""
+        try:
+            self._wanted(values)
+        except BadInput as bad:
+            self.handlers.refuse(request, str(bad))
+        return self.handlers.take_place(request)
+
+    def refused(self, request: gr.Request) -> Updates:
+        """Say why it was refused."""
+        return {self.parts.status: self.handlers.refusal(request)}
+
+    async def compare(self, values: FormValues, request: gr.Request) -> AsyncIterator[Updates]:
+        """Run a comparison, and show it as it goes."""
+        session_id = session_id_of(request)
+        with self.services.waiting_room.active(session_id) as number:
+            try:
+                pair, settings, judge = self._wanted(values)
+            except BadInput as bad:
+                yield {self.parts.status: str(bad), **self.parts.idle_buttons(number)}
+                return
+            session = self.services.sessions.start_run(session_id, pair, settings, judge, visitor_of(request))
+            session.disclosure.begin(votes_first(request.cookies))
+            async for updates in self.handlers.show_run(session_id, session, number):
+                yield updates
+
+    def _wanted(self, values: FormValues) -> tuple[VideoPair, Settings, str]:
+        """Pair, settings and judge. Raises BadInput when a video is missing, or for a judge or setting that is not offered."""
+        parts, shown = self.parts, [values[part] for part in self.parts.videos]
+        if not all(shown):
+            raise BadInput(words.MISSING_VIDEOS)
+        first, second = (self.services.uploads.original_of(Path(path)) for path in shown)
+        if not first.is_file() or not second.is_file():
+            raise BadInput(words.GONE)
+        judge = settings_form.parse_judge(values[parts.judge], self.services.judges.names)
+        settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
+        return VideoPair(values[parts.prompt] or "", first, second), settings, judge
