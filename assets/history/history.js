@@ -20,6 +20,7 @@ VRThinker.History = class {
     this.drawAll(false);
     this.shown = (VRThinker.trace || {}).kept;
     document.addEventListener("vrt:trace", (event) => this.onTrace(event.detail || {}));
+    document.addEventListener("vrt:votefirst", () => this.load());
     new IntersectionObserver(() => this.load()).observe(root);
   }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,7 +29,9 @@ from vrthinker_core.ui.history.visitors import COOKIE, VisitorCookies, owner_of
 from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
 from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.sessions.sessions import Sessions
+from vrthinker_core.ui.votes import disclosure as votes
 
+TRACE = handmade_runs.three_turns()
 VOTE = Vote(datetime(2026, 11, 22, tzinfo=UTC), Verdict(OA=Preference.SECOND), note="It is sharper.")
 ANNA, BERT = owner_of({COOKIE: "a" * 43}), owner_of({COOKIE: "b" * 43})
 
@@ -114,6 +117,24 @@ def test_a_verdict_that_waits_for_a_vote_stands_in_no_list(tmp_path: Path) -> No
     until(lambda: server.outcomes() == ["Hidden until you vote"])
     server.sessions.add_vote("page", session, VOTE)
     assert server.outcomes() == ["Video 1 is better overall"]
+
+
+def test_with_vote_first_a_verdict_is_listed_only_once_its_visitor_has_voted(tmp_path: Path) -> None:
+    server = Server(tmp_path, run_until_stopped)
+    server.run().run.stop()
+    until(lambda: server.outcomes() == ["Stopped"])
+    name, voted = (server.history.keep(ANNA, trace) for trace in (TRACE, replace(TRACE, vote=VOTE)))
+    client = client_of(server)
+    client.cookies.update({COOKIE: "a" * 43, votes.COOKIE: votes.ON})
+    assert [row["outcome"] for row in client.get("/history").json()["runs"]] == [
+        "Video 1 is better overall",
+        "Hidden until you vote",
+        "Stopped",
+    ]
+    session = server.sessions.start_replay("page", server.history.open(ANNA, name)[0], owner=ANNA, kept=name)
+    server.sessions.add_vote("page", session, VOTE)
+    shown = {row["name"]: row["outcome"] for row in client.get("/history").json()["runs"]}
+    assert shown[name] == shown[voted] == "Video 1 is better overall"
 
 
 def test_a_run_that_is_left_goes_on_and_the_same_visitor_finds_it(tmp_path: Path) -> None:

@@ -72,14 +72,13 @@ class History:
         """For how long runs are kept, in one sentence."""
         return history_words.kept_for(self._keeping.seconds) if self.keeps else history_words.NOT_KEPT
 
-    def rows(self, owner: str) -> list[RunRowJson]:
-        """The visitor's runs, the latest first."""
-        rows = {name: _row(name, record) for name, record in self._records(owner).items()}
-        for session in self._sessions.runs_of(owner):
-            if not session.run.over:
-                rows[session.kept] = _live_row(session)
-            elif session.disclosure.hidden and session.kept in rows:
-                rows[session.kept]["outcome"] = history_words.HIDDEN
+    def rows(self, owner: str, votes_first: bool = False) -> list[RunRowJson]:
+        """The visitor's runs, the latest first. `votes_first`: verdicts on which they have not voted are hidden."""
+        records, sessions = self._records(owner), self._sessions.runs_of(owner)
+        hidden = {name for name, record in records.items() if votes_first and record.judged and not record.voted}
+        hidden |= {session.kept for session in sessions if session.disclosure.hidden}
+        rows = {name: _row(name, record, name in hidden) for name, record in records.items()}
+        rows |= {session.kept: _live_row(session) for session in sessions if not session.run.over}
         return sorted(rows.values(), key=lambda row: -row["begun"])
 
     def live(self, owner: str, name: str) -> Session | None:
@@ -198,8 +197,9 @@ def _ended_turns(state: RunState) -> int:
     return sum(turn.turn is not None for run in runs for turn in run.turns) if runs else -1
 
 
-def _row(name: str, record: RunRecord) -> RunRowJson:
-    prompt, judge, what = record.prompt, words.JUDGE_LINE.format(record.judge), history_words.outcome(record)
+def _row(name: str, record: RunRecord, hidden: bool) -> RunRowJson:
+    prompt, judge = record.prompt, words.JUDGE_LINE.format(record.judge)
+    what = history_words.HIDDEN if hidden else history_words.outcome(record)
     return {"name": name, "prompt": prompt, "judge": judge, "outcome": what, "begun": record.begun, "over": True}
 
 

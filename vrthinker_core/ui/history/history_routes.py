@@ -6,6 +6,7 @@ from starlette.routing import Route
 
 from vrthinker_core.ui.history.history import History
 from vrthinker_core.ui.history.visitors import owner_of
+from vrthinker_core.ui.votes.disclosure import votes_first
 
 
 class HistoryRoutes:
@@ -24,20 +25,18 @@ class HistoryRoutes:
 
     def list_runs(self, request: Request) -> Response:
         """The visitor's runs, the latest first, and for how long they are kept."""
-        return self._listed(owner_of(request.cookies))
+        return self._listed(request)
 
     def delete(self, request: Request) -> Response:
         """Delete one run. Another visitor's is answered like one that does not exist: nothing happens."""
-        owner = owner_of(request.cookies)
-        self._history.delete(owner, [str(request.path_params["name"])])
-        return self._listed(owner)
+        self._history.delete(owner_of(request.cookies), [str(request.path_params["name"])])
+        return self._listed(request)
 
     def delete_all(self, request: Request) -> Response:
         """Delete all runs of the visitor."""
-        owner = owner_of(request.cookies)
-        self._history.delete(owner)
-        return self._listed(owner)
+        self._history.delete(owner_of(request.cookies))
+        return self._listed(request)
 
-    def _listed(self, owner: str) -> Response:
-        runs = self._history.rows(owner)
+    def _listed(self, request: Request) -> Response:
+        runs = self._history.rows(owner_of(request.cookies), votes_first(request.cookies))
         return JSONResponse({"runs": runs, "help": self._history.help}, headers={"Cache-Control": "no-store"})

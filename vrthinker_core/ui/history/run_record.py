@@ -35,6 +35,7 @@ class RunRecord:
     overall: Preference | None = None  # the verdict's label for the whole
     videos: tuple[str, ...] = ()  # names of the kept files that it compared
     origin: str = ""  # of a link: the run that it shows
+    voted: bool = False  # there is a vote on it
 
 
 def record_of(owner: str, trace: Trace, begun: float, until: float, origin: str = "") -> RunRecord:
@@ -43,7 +44,8 @@ def record_of(owner: str, trace: Trace, begun: float, until: float, origin: str 
     verdict, ending = (finished.verdict, finished.stop) if finished else (None, None)
     judged, overall = verdict is not None, verdict.OA if verdict else None
     prompt, judge = started.prompt[:MAX_TEXT], started.judge[:MAX_TEXT]
-    return RunRecord(owner, prompt, judge, begun, until, ending, judged, overall, origin=origin)
+    voted = trace.vote is not None
+    return RunRecord(owner, prompt, judge, begun, until, ending, judged, overall, origin=origin, voted=voted)
 
 
 def record_json(record: RunRecord) -> bytes:
