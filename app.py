@@ -16,7 +16,9 @@ import argparse
 import os
 import re
 import signal
+import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -40,6 +42,18 @@ def amount(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 1000000")
 
 
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """The type of an option that is a whole number from `least` to `most`; for others it raises argparse.ArgumentTypeError."""
+
+    def parse(text: str) -> int:
+        with suppress(ValueError):
+            if least <= (number := int(text)) <= most:
+                return number
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+
+    return parse
+
+
 def options() -> argparse.Namespace:
     """The command line's options; the judges also from VRTHINKER_JUDGE."""
     parser = argparse.ArgumentParser(description="VR-Thinker: which of two videos follows the prompt better, and why.")
@@ -49,11 +63,14 @@ def options() -> argparse.Namespace:
         help="nano, hf:ID_OR_PATH, server:URL#MODEL or scripted:FILE; give it again to offer several, the default first",
     )
     parser.add_argument("--host", help="address to listen on (default: this machine only)")
-    parser.add_argument("--port", type=int, help="port to listen on (default: the first free one from 7860)")
+    parser.add_argument("--port", type=whole(1, 65535), help="port to listen on (default: the first free one from 7860)")
     parser.add_argument("--name", action="append", default=[], help="a host name the server goes by, besides localhost")
-    parser.add_argument("--at-once", type=int, default=1, help="judges that may think at the same time")
+    parser.add_argument("--at-once", type=whole(1, 1000), default=1, help="judges that may think at the same time")
     parser.add_argument(
-        "--waiting", type=int, default=MAX_WAITING, help="visitors that may wait for the judge; later ones are turned away"
+        "--waiting",
+        type=whole(0, 100_000),
+        default=MAX_WAITING,
+        help="visitors that may wait for the judge; later ones are turned away",
     )
     parser.add_argument(
         "--local-addresses",
@@ -75,6 +92,18 @@ def options() -> argparse.Namespace:
     chosen = parser.parse_args()
     chosen.judge = chosen.judge or re.findall(r"[^\s,]+", os.environ.get("VRTHINKER_JUDGE", ""))
     return chosen
+
+
+def check_address(host: str | None, port: int | None) -> None:
+    """Raises SystemExit with one sentence where the page cannot be served there: Gradio would try for minutes."""
+    try:
+        found = socket.getaddrinfo((host or "127.0.0.1").strip("[]"), port or 0, type=socket.SOCK_STREAM)
+        with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(found[0][4])
+    except (OSError, UnicodeError) as error:
+        place = " ".join(f"--{name} {value}" for name, value in (("host", host), ("port", port)) if value)
+        sys.exit(f"The page cannot be served at {place}: {getattr(error, 'strerror', error)}. Choose another one.")
 
 
 def runs_folder(chosen: argparse.Namespace) -> Path | None:
@@ -118,7 +147,9 @@ def main() -> None:
     """Serve from a temporary folder, which is removed at the end, also after SIGTERM; after SIGKILL by the next start."""
     signal.signal(signal.SIGTERM, _exit)
     with owned_folder("vr-thinker-page-") as folder:
-        serve(options(), folder)
+        chosen = options()
+        check_address(chosen.host, chosen.port)
+        serve(chosen, folder)
 
 
 def _exit(*_: object) -> NoReturn:

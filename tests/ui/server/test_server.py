@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -11,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.app_process import fork_app
 from tests.support.waiting import PATIENCE_S
 from tests.ui.conftest import Server, write_script
 
@@ -43,6 +46,29 @@ def test_a_space_answers_under_each_of_its_names(tmp_path: Path) -> None:
         assert {name: status_of(space.url, Host=name) for name in names} == names
     finally:
         space.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--port", "0"], "'0' is no whole number from 1 to 65535"),
+        (["--port", "99999"], "'99999' is no whole number from 1 to 65535"),
+        (["--at-once", "0"], "'0' is no whole number from 1 to"),
+        (["--waiting", "-1"], "'-1' is no whole number from 0 to"),
+        (["--host", "nosuch.invalid"], "The page cannot be served at --host nosuch.invalid: "),
+        (["--host", "a..b"], "The page cannot be served at --host a..b: "),
+        (["--port", "{taken}"], "The page cannot be served at --port {taken}: Address already in use. Choose another one."),
+    ],
+)
+def test_an_option_that_cannot_be_is_one_sentence(options: list[str], said: str, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        told = [option.format(taken=taken) for option in options]
+        process = fork_app(told, {**os.environ, "TMPDIR": str(tmp_path)}, tmp_path / "log")
+        process.wait(PATIENCE_S)
+    log = (tmp_path / "log").read_text()
+    assert said.format(taken=taken) in log
+    assert "Traceback" not in log
 
 
 @pytest.mark.parametrize(
