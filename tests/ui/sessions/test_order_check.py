@@ -147,6 +147,15 @@ def test_a_saved_run_can_be_checked_again_and_again(sessions: Sessions) -> None:
         sessions.check_order("visitor", twice, PAIR, Settings())
 
 
+def test_of_a_run_that_two_pages_show_the_one_with_the_check_is_found(sessions: Sessions) -> None:
+    session = sessions.start_run("another page", PAIR, Settings())
+    until(lambda: session.run.over)
+    sessions.attach("visitor", session)
+    found = checked(sessions, session)
+    assert sessions.get("another page") is session
+    assert sessions.find_run(session.name) is found
+
+
 def test_a_link_made_before_the_check_is_not_given_for_the_run_after_it(sessions: Sessions, tmp_path: Path) -> None:
     shared = SharedTraces(RunStore(tmp_path / "shared"))
     session = sessions.start_replay("visitor", FIRST)

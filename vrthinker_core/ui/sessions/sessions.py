@@ -214,9 +214,10 @@ class Sessions:
             return session and self._use(session)
 
     def find_run(self, name: str) -> Session | None:
-        """The session whose run has that name, None when there is none (any more)."""
+        """The session whose run has that name, of several pages the one that began last; None when there is none (any more)."""
         with self._lock:
-            session = next((session for session in self._sessions.values() if session.name == name), None)
+            found = (session for session in self._sessions.values() if session.name == name)
+            session = max(found, key=lambda session: session.started_at, default=None)
             return session and self._use(session)
 
     def files(self) -> list[Path]:
