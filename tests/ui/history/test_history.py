@@ -243,6 +243,9 @@ def test_a_server_that_keeps_nothing_keeps_nothing(tmp_path: Path) -> None:
     server = Server(tmp_path, run_until_stopped, Keeping(seconds=0))
     session = server.run()
     until(lambda: session.run.state.turns)
+    session.run.stop()
+    checked = server.sessions.check_order("page", session, VideoPair("", Path("a.mp4"), Path("b.mp4")), Settings())
+    assert (session.kept, checked.kept) == ("", ""), "no address names a run that is not kept"
     server.sessions.end("page")
     assert session.run.join(PATIENCE_S)
     assert server.history.rows(ANNA) == []

@@ -58,6 +58,7 @@ class History:
         self._watchers: set[threading.Thread] = set()
         self._deleted: set[str] = set()  # names of runs that go on and must not be kept
         self._lock = threading.Lock()
+        sessions.keeps = self.keeps
         sessions.go_on_after_leaving = self.keeps and keeping.after_leaving > 0
         sessions.on_run = self._on_run
         sessions.on_vote = self._on_vote
@@ -132,7 +133,7 @@ class History:
         return {name: record for name, record in records.items() if record.owner == owner and (links or not record.origin)}
 
     def _on_run(self, session: Session) -> None:
-        if session.kept and self.keeps:
+        if session.kept:
             watcher = threading.Thread(target=self._watch, args=(session,), name="keep run", daemon=True)
             with self._lock:
                 self._watchers.add(watcher)

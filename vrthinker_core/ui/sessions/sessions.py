@@ -48,6 +48,7 @@ class Sessions:
         self._sizes: dict[str, int] = {}  # by the session's name, once its run is over
         self._used: dict[str, float] = {}  # when it was used last, by the session's name
         self._left: dict[str, float] = {}  # when a run was left that goes on, by the session's name
+        self.keeps = True  # whether the runs of visitors who are known are kept
         self.go_on_after_leaving = False
         self.is_open: Callable[[str], bool] = never  # whether the page of that session is open
         self.on_run: Callable[[Session], None] = ignore  # is told of each run that is started
@@ -78,7 +79,7 @@ class Sessions:
         with suppress(OSError):  # on a full disk the run goes on, and its last event says that no trace could be kept
             folder.mkdir()
         run = BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded)
-        kept = folder.name if owner else ""
+        kept = folder.name if owner and self.keeps else ""
         session = self._add(session_id, Session(folder.name, run, self.thumbnail_files(folder.name), owner=owner, kept=kept))
         self.on_run(session)
         return session
@@ -98,7 +99,7 @@ class Sessions:
                 folder.mkdir(exist_ok=True)
             self._sizes.pop(session.name, None)
             run = BackgroundRun(job, self._run_job, self._judge_slots, self._is_loaded, session.run.state)
-            kept = session.kept or (session.name if session.owner else "")
+            kept = session.kept or (session.name if session.owner and self.keeps else "")
             checked = replace(session, run=run, link="", checks=number, started_at=time.monotonic(), kept=kept)
             self._sessions[session_id] = checked
         self.on_run(checked)
