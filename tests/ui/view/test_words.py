@@ -47,6 +47,12 @@ def test_a_stopped_turn_that_had_asked_for_frames_says_so() -> None:
     assert words.turn_summary(stopped_after(f"<Think>x</Think>{call} and")) == "asked for 2 more"
 
 
+@pytest.mark.parametrize(("name", "shown"), [("VR-Thinker", "VR-Thinker"), ("J" * 80, "J" * 80), ("J" * 2_000_000, "J" * 80 + "…")])
+def test_the_name_of_a_judge_is_shown_up_to_a_length(name: str, shown: str) -> None:
+    state = fold_all(replace(handmade_runs.three_turns(), started=replace(handmade_runs.started(), judge=name)).events())
+    assert view_json(state, lambda _: ImageSource("", 1, 1))["judge"] == f"Judge: {shown}"
+
+
 def test_a_turn_that_broke_off_says_so() -> None:
     turn = replace(stopped_after("<Think>x"), completion=Completion("<Think>x", "failed"))
     assert words.turn_summary(turn) == "broken off"

@@ -199,7 +199,7 @@ def _ended_turns(state: RunState) -> int:
 
 
 def _row(name: str, record: RunRecord, hidden: bool) -> RunRowJson:
-    prompt, judge = record.prompt, words.JUDGE_LINE.format(record.judge)
+    prompt, judge = record.prompt, words.judge_line(record.judge)
     what = history_words.HIDDEN if hidden else history_words.outcome(record)
     return {"name": name, "prompt": prompt, "judge": judge, "outcome": what, "begun": record.begun, "over": True}
 
@@ -211,7 +211,7 @@ def _live_row(session: Session) -> RunRowJson:
     return {
         "name": session.kept,
         "prompt": encodable(prompt)[:MAX_TEXT],
-        "judge": words.JUDGE_LINE.format(judge) if judge else "",
+        "judge": words.judge_line(judge) if judge else "",
         "outcome": history_words.GOES_ON,
         "begun": _begun(session),
         "over": False,

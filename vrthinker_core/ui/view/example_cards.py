@@ -74,6 +74,6 @@ def _card(example: SavedExample, thumbnails: ThumbnailFiles) -> CardJson:
         "row": words.EXAMPLE_ROWS.get(kind, words.EXAMPLES),
         "title": title[:1].upper() + title[1:],
         "prompt": trace.started.prompt,
-        "judge": f"{words.JUDGE_LINE.format(trace.started.judge)} · {count(len(trace.turns), 'turn')}",
+        "judge": f"{words.judge_line(trace.started.judge)} · {count(len(trace.turns), 'turn')}",
         "pictures": [thumbnails(halves[side]).src if side in halves else "" for side in Side],
     }

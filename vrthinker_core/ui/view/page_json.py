@@ -93,7 +93,7 @@ def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | N
         return {"turns": [], "ending": state.finished.error if state.finished else ""}
     return {
         "prompt": started.prompt,
-        "judge": words.JUDGE_LINE.format(started.judge),
+        "judge": words.judge_line(started.judge),
         "notes": [*_branch_notes(started), *started.notes, *(state.finished.notes if state.finished else ())],
         "health": words.clip_notes(started.clips),
         "fps": [clip.fps if clip else 0 for clip in started.clips],

@@ -67,12 +67,16 @@ VIDEO_GONE = "Video {} as a thumbnail: the video is gone."
 NO_ROOM_FOR_FRAMES = "Thumbnail: the server has no room for larger pictures of this run."
 MANY_LOOK_CLOSER = "Thumbnail: many people look closer just now. Open this pair again in a moment."
 COPY_SHOWN = "Browsers cannot play this video: a copy is shown, and the judge reads the original."
-MAX_FILE_NAME = 80  # characters of a file's name that a sentence holds
+MAX_NAME = 80  # characters of a file's or a judge's name that a sentence holds
 NO_FILE = "That file did not arrive. Choose it again."
 
-JUDGE_LINE = "Judge: {}"
 UNOPENED_LINE = "{} cannot be opened."  # the reason is shown apart from it
 JUDGE_HELP = "Who compares the videos. A change counts for the next run."
+
+
+def judge_line(name: str) -> str:
+    """Who judges."""
+    return f"Judge: {name[:MAX_NAME]}{'…' if len(name) > MAX_NAME else ''}"
 
 
 def next_step(first: object, second: object, prompt: object) -> str:
@@ -86,7 +90,7 @@ def changed_videos(sides: Collection[Side], swapped: bool, names: Sequence[str])
     """That the players hold other videos than were judged; "" when they do not. `names`: of the files that were judged."""
     if swapped:
         return "This run judged these two videos the other way round."
-    first, second = (name[:MAX_FILE_NAME] for name in names)
+    first, second = (name[:MAX_NAME] for name in names)
     if len(sides) == 2:
         return f"This run judged other videos: {first} and {second}."
     return "".join(f"This run judged another video {int(side)}: {(first, second)[side - 1]}." for side in sides)

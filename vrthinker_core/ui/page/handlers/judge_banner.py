@@ -65,4 +65,4 @@ class JudgeBanner:
             backend = self._services.judges.get(name)
         except VrThinkerError as error:
             return words.UNOPENED_LINE.format(name or self._services.judges.names[0]), {**BANNER_ONLY, "ending": str(error)}
-        return words.JUDGE_LINE.format(backend.name), {**BANNER_ONLY, "notes": backend.notes}
+        return words.judge_line(backend.name), {**BANNER_ONLY, "notes": backend.notes}
