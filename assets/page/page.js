@@ -94,6 +94,7 @@ VRThinker.mountTranscript = (root, props, watch) => {
 
 /** Who judges: of a run that is shown its own judge, else the one that was chosen, known once that has been loaded. */
 VRThinker.mountHead = (root, props, watch) => {
+  VRThinker.announcer = new VRThinker.Announcer();
   const line = root.querySelector(".vrt-judge");
   const draw = () => VRThinker.say(line, (VRThinker.trace || {}).judge || props.value || "");
   watch("value", draw);

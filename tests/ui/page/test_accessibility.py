@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.ui.conftest import Server
-from tests.ui.page.test_page import ENDLESS, start, wait_for
+from tests.ui.page.test_page import ENDLESS, start, wait_for, wait_until_said
 from tests.ui.page.test_saved_runs import show_example, tab
 from tests.ui.support.saved_examples import SCRIPT, write_example
 from vrthinker_core.types import Settings
+from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -80,6 +81,35 @@ def test_axe_finds_nothing_serious_when_empty_and_finished(server: Server, open_
         tab(page, name)
         expect(page.locator(part).first).to_be_visible()
         assert serious_violations(page, axe) == []
+
+
+KEEP_ANNOUNCED = """() => {
+    const region = document.querySelector(".vrt-unseen[role=status]");
+    window.announced = [];
+    const all = { childList: true, characterData: true, subtree: true };
+    new MutationObserver(() => announced.push(region.textContent)).observe(region, all);
+}"""
+
+
+def test_a_screen_reader_is_told_of_the_verdict(server: Server, open_page: Open, clips: tuple[Path, Path]) -> None:
+    page = open_page(server.url)
+    page.evaluate(KEEP_ANNOUNCED)
+    page.locator("#go").click()
+    page.wait_for_function("text => announced.includes(text)", arg=words.MISSING_VIDEOS)
+    start(page, clips)
+    page.wait_for_function("announced.some((text) => /^Finished after 2 turns in [^·]+[.] Video 1 is better overall$/.test(text))")
+
+
+def test_a_screen_reader_is_told_how_a_run_goes_and_not_every_second(
+    endless: Server, open_page: Open, clips: tuple[Path, Path]
+) -> None:
+    page = open_page(endless.url)
+    page.evaluate(KEEP_ANNOUNCED)
+    start(page, clips)
+    wait_until_said(page, r"writing .* 2\.\d s")
+    page.locator("#stop").click()
+    page.wait_for_function("announced.some((text) => text.startsWith('Stopped after 1 turn'))")
+    assert page.evaluate("announced").count("Turn 1 of 6") == 1
 
 
 @SCHEMES

@@ -41,6 +41,8 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
     _connect_saved(blocks, parts, HistoryHandlers(parts, services, handlers), cancels)
     parts.trace.submit(VoteHandlers(parts, services, handlers).on_submit, None, parts.run_outputs, queue=False, **QUIET_EVENT)
     parts.rail.click(handlers.swap_videos, parts.videos, [*parts.videos, *parts.run_outputs], queue=False, **QUIET_EVENT)
+    read_out = {"js": "(line) => VRThinker.announcer.status(line)", "trigger_mode": "multiple", **QUIET_EVENT}
+    parts.status.change(None, parts.status, None, **read_out)
     announced = [parts.head, parts.trace]
     blocks.load(banner.on_load, None, announced, **QUIET_EVENT)
     parts.judge.input(banner.on_choose, parts.judge, announced, trigger_mode="multiple", **QUIET_EVENT)
