@@ -77,6 +77,32 @@ def test_the_recording_stands_still_for_who_asks_for_less_motion(server: Server,
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+LOW_BUTTONS = """() => [...document.querySelectorAll("button, summary")]
+    .filter((node) => node.checkVisibility({ visibilityProperty: true }) && !node.matches(".vrt-ref, #players button"))
+    .filter((node) => node.getBoundingClientRect().height < 44)
+    .map((node) => node.outerHTML.slice(0, 120))"""
+"""Links in a sentence are as high as its lines, and Gradio's player has its own controls."""
+
+FINGER_ON_CLEAR = """(button) => {
+    const { right, top } = button.getBoundingClientRect();
+    return [[2, 2], [38, 2], [2, 38], [38, 38]].every(([x, y]) => document.elementFromPoint(right - x, top + y) === button);
+}"""
+
+
+def test_on_a_phone_a_finger_hits_every_button(server: Server, open_page: Open) -> None:
+    page = open_page(server.url, **PHONE)
+    expect(page.locator(".vrt-hold")).to_be_visible()
+    assert page.evaluate(LOW_BUTTONS) == []
+    page.locator(".vrt-card").first.click()
+    wait_for(page, "Replaying")
+    expect(page.locator(".vrt-more, .vrt-raw summary").first).to_be_attached()
+    assert page.evaluate(LOW_BUTTONS) == []
+    assert page.locator("#first button[aria-label='Clear']").evaluate(FINGER_ON_CLEAR)
+    page.locator(".vrt-tile").first.click()
+    expect(page.locator(".vrt-closer")).to_be_visible()
+    assert page.evaluate(LOW_BUTTONS) == []
+
+
 def test_the_recordings_are_small() -> None:
     recordings = list((ASSETS / words.INTRODUCTION["loop"]["folder"]).glob("*.mp4"))
     assert len(recordings) == 2
