@@ -143,6 +143,7 @@ VRThinker.Rail = class {
     const gone = tile.halves.every((half) => !half || half.gone);
     const mark = VRThinker.button(`vrt-mark${gone ? " gone" : ""}`);
     mark.dataset.frames = VRThinker.frames(tile);
+    VRThinker.colour(mark, position);
     mark.style.setProperty("--lane", String(position % 6));
     mark.tabIndex = -1;
     mark.style.left = `${place * 100}%`;

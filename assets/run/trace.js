@@ -29,6 +29,15 @@ VRThinker.say = (node, text) => {
 
 VRThinker.seconds = (value) => (Number.isFinite(value) ? `${value.toFixed(2)} s` : "–");
 
+VRThinker.TURN_HUES = [300, 140, 350, 110, 325, 160];
+
+/** Give a turn, or a mark of its frames, the colour of that turn. */
+VRThinker.colour = (node, position) => {
+  const { TURN_HUES } = VRThinker;
+  node.style.setProperty("--hue", String(TURN_HUES[position % TURN_HUES.length]));
+  node.classList.toggle("vrt-again", Math.floor(position / TURN_HUES.length) % 2 === 1);
+};
+
 /** The numbers of a tile's frames, as in its label. */
 VRThinker.frames = (tile) => tile.label.replaceAll("#", "");
 

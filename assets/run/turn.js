@@ -6,6 +6,7 @@ VRThinker.Turn = class {
     this.onTile = onTile;
     this.parts = [];
     this.node = element("li", "vrt-turn");
+    VRThinker.colour(this.node, position);
     this.state = element("span", "vrt-state");
     this.sure = element("span", "vrt-sure");
     this.foot = element("span", "vrt-foot");

@@ -103,6 +103,26 @@ def test_on_a_phone_a_finger_hits_every_button(server: Server, open_page: Open) 
     assert page.evaluate(LOW_BUTTONS) == []
 
 
+TWELVE_TURNS = """() => {
+    const [first] = VRThinker.shown.turns;
+    VRThinker.rail.mark({ ...VRThinker.shown, turns: Array.from({ length: 12 }, () => first) });
+    const colour = (mark) => getComputedStyle(mark, "::after").backgroundColor;
+    const marks = [...document.querySelectorAll(".vrt-mark")];
+    const each = marks.filter((_, place) => place % first.tiles.length === 0).map(colour);
+    return [each, marks.map(colour), getComputedStyle(document.querySelector(".vrt-turn")).borderLeftColor];
+}"""
+"""The rail with twelve turns. The colour of each turn's first mark, those of all marks, and that of the line at the first turn."""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_rail_shows_by_colour_which_turn_saw_a_frame(scheme: str, server: Server, open_page: Open) -> None:
+    page = open_page(f"{server.url}?trace=think-1-what-four-frames-do-not-show", color_scheme=scheme)
+    expect(page.locator(".vrt-turn").first).to_be_attached()
+    each, every, line = page.evaluate(TWELVE_TURNS)
+    assert len(each) == len(set(each)) == len(set(every)) == 12
+    assert line == each[0]
+
+
 def test_the_recordings_are_small() -> None:
     recordings = list((ASSETS / words.INTRODUCTION["loop"]["folder"]).glob("*.mp4"))
     assert len(recordings) == 2
