@@ -62,12 +62,8 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
 def _connect_compare(parts: PageComponents, handlers: CompareHandlers, at_once: int) -> tuple[Any, Any]:
     """Compare; returns the event of the run itself and that of its place in the queue, which others cancel."""
     line_and_buttons = [parts.buttons, parts.status]
-    inputs: set[Any] = {
-        *parts.videos,
-        parts.prompt,
-        parts.judge,
-        *parts.settings.values(),
-    }  # a set: the handler gets values by component
+    # A set: the handlers get values by component.
+    inputs: set[Any] = {*parts.videos, parts.prompt, parts.judge, *parts.settings.values()}
     joined = parts.compare_button.click(handlers.join_queue, inputs, line_and_buttons, queue=False, **QUIET_EVENT)
     joined.failure(handlers.refused, None, parts.status, queue=False, **QUIET_EVENT)
     run = joined.success(handlers.compare, inputs, [*parts.run_outputs, parts.buttons], **_in_judge_queue(at_once))
