@@ -40,7 +40,6 @@ OTHERS = {
     "2 MB of spaces after a call": "<tool_call>[7]</tool_call>" + " " * 2_000_000 + "x",
     "2 MB of labels": f"<Answer>{'TA=1 ' * 400_000}</Answer>",
     "2 MB of indices": f'<tool_call>{{"frame_indices": [{"7, " * 600_000}7]}}</tool_call>',
-    "the same indices 100,000 times": "<tool_call>{" + '"frame_indices": [7], ' * 100_000 + '"a": 1}</tool_call>',
     "2 MB of digits": f'<tool_call>{{"frame_indices": [{"7" * 2_000_000}]}}</tool_call>',
     "2 MB of unseen characters": "\u200b" * 2_000_000,
     "lists nested 100,000 deep": f'<tool_call>{{"frame_indices": {DEEP_LIST}}}</tool_call>',

@@ -15,7 +15,6 @@ a refusal or a report.
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -87,27 +86,9 @@ def without_strings(text: str) -> str:
     return _STRING.sub("", text)
 
 
-def merge_keys(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
-    """An object that loses nothing: what stands under a key that comes twice is put together."""
-    found: dict[str, list[object]] = {}
-    for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return {key: values[0] if len(values) == 1 else _together(values) for key, values in found.items()}
-
-
-def _together(values: Sequence[object]) -> object:
-    """Objects as one object, equal values as one, all others as one list; null counts for nothing."""
-    values = [value for value in values if value is not None] or [None]
-    if all(value == values[0] for value in values):
-        return values[0]
-    if all(isinstance(value, dict) for value in values):
-        return merge_keys(pair for value in values if isinstance(value, dict) for pair in value.items())
-    return [entry for value in values for entry in (value if isinstance(value, list) else [value])]
-
-
 def _decode(text: str, start: int) -> tuple[object, int]:
     """(value, where it ends); it ends at `start` where there is none."""
-    decoder = json.JSONDecoder(object_pairs_hook=merge_keys, parse_int=_parse_int, parse_float=_parse_float, parse_constant=str)
+    decoder = json.JSONDecoder(parse_int=_parse_int, parse_float=_parse_float, parse_constant=str)
     try:
         return decoder.raw_decode(text, start)
     except (ValueError, RecursionError):

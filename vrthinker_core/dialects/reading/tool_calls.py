@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from vrthinker_core.dialects.reading.lenient_json import MAX_REPAIR_CHARS, merge_keys, parse_complete, parse_repaired, parse_strict
+from vrthinker_core.dialects.reading.lenient_json import MAX_REPAIR_CHARS, parse_complete, parse_repaired, parse_strict
 from vrthinker_core.dialects.reading.segments import Action
 from vrthinker_core.text import encodable
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind
@@ -142,7 +142,7 @@ def _call_objects(values: Iterable[object]) -> Iterator[dict[str, object]]:
 
 
 def _plain_keys(fields: dict[str, object]) -> dict[str, object]:
-    return merge_keys((_plain_name(key), value) for key, value in fields.items())
+    return {_plain_name(key): value for key, value in fields.items()}
 
 
 def _plain_name(name: object) -> str:
