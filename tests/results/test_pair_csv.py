@@ -68,7 +68,7 @@ def test_a_table_is_read_however_it_was_saved(table: Path, data: bytes) -> None:
     assert pair.labels == Verdict(TA=Preference.FIRST, MQ=Preference.SECOND, VQ=Preference.TIE, OA=Preference.FIRST)
 
 
-@pytest.mark.parametrize("broken", ["a.mp4,b.mp4,P,3,,,\n", "a.mp4,b.mp4,P,,,,,\n"])
+@pytest.mark.parametrize("broken", ["a.mp4,b.mp4,P,3,,,\n", "a.mp4,b.mp4,P,,,,,x\n"])
 def test_a_broken_row_does_not_stand_for_a_good_copy_of_it(table: Path, broken: str) -> None:
     good = "a.mp4,b.mp4,P,,,,\n"
     (alone,) = read(table, HEADER + good)

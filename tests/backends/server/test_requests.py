@@ -10,6 +10,7 @@ from tests.backends.server.support import GENERAL, VLLM, ask, open_judge, openin
 from tests.support.faulty_server import ANSWER, refuses, says, serving
 from vrthinker_core import Finished, Settings, Started, VideoPair, judge
 from vrthinker_core.dialects.templates import prompt_text
+from vrthinker_core.errors import ContextFull
 from vrthinker_core.types.messages import Message, Sampling, Text, Video
 
 
@@ -98,17 +99,37 @@ def test_a_server_that_refuses_extra_fields_is_sent_them_once() -> None:
     assert all(body.keys() == {"model", "messages", "stream", "max_tokens"} for body in plain)
 
 
-def test_a_reply_that_has_too_little_room_is_asked_for_in_the_room_there_is() -> None:
-    said = (
+@pytest.mark.parametrize(
+    "said",
+    [
         "This model's maximum context length is 4096 tokens. However, you requested 5048 tokens (3000 in the messages, "
-        "2048 in the completion). Please reduce the length of the messages or completion."
-    )
+        "2048 in the completion). Please reduce the length of the messages or completion.",
+        "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of 5048 tokens: "
+        "3000 tokens from the input messages and 2048 tokens for the completion.",
+    ],
+    ids=["vLLM", "SGLang"],
+)
+def test_a_reply_that_has_too_little_room_is_asked_for_in_the_room_there_is(said: str) -> None:
     with serving(refuses(400, said), says()) as server:
         conversation = open_judge(server).open_conversation()
         _, completion = ask(conversation, opening(), Sampling(max_new_tokens=2048))
         conversation.close()
         assert [body["max_tokens"] for body in server.bodies] == [2048, 1096]
     assert completion.text == ANSWER
+
+
+@pytest.mark.parametrize("contains", ["at least 2049", "2050"])
+def test_a_prompt_without_room_for_a_reply_is_not_sent_again_and_again(contains: str) -> None:
+    said = (
+        "This model's maximum context length is 4096 tokens. However, you requested 2048 output tokens and your prompt contains "
+        f"{contains} input tokens."
+    )
+    with serving(refuses(400, said)) as server:
+        conversation = open_judge(server).open_conversation()
+        with pytest.raises(ContextFull):
+            ask(conversation, opening(), Sampling(max_new_tokens=2048))
+        conversation.close()
+        assert len(server.bodies) <= 2
 
 
 def test_a_run_says_that_its_server_takes_no_temperature(pair: VideoPair) -> None:

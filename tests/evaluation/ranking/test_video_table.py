@@ -90,6 +90,13 @@ def test_a_name_that_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
     assert table.left_out[0] == "gen?/ball.mp4 has a name that is not UTF-8: it is left out. Rename it."
 
 
+def test_fields_that_say_nothing_cost_no_row(tmp_path: Path) -> None:
+    table = write_csv(tmp_path, "a,One.,a1.mp4", "b,One.,b1.mp4", header="generator,prompt,video,note")
+    assert read_videos(table).left_out == ()
+    table.write_text("generator,prompt,video\na,One.,a1.mp4,\nb,One.,b1.mp4,,\n", "utf-8")
+    assert read_videos(table).left_out == ()
+
+
 def test_a_table_of_another_program_is_read(tmp_path: Path) -> None:
     table = write_csv(tmp_path, "a,One.,a1.mp4", "b,One.,b1.mp4", header="Generator,Prompt,Video")
     table.write_bytes(table.read_text("utf-8").replace(",", ";").encode("utf-16"))

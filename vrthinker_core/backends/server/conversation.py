@@ -127,7 +127,7 @@ class ServerConversation:
 
     async def _chunks(self, messages: Sequence[Message], sampling: Sampling, prefix: str) -> AsyncGenerator[Any, None]:
         """The chunks of one request. It is sent again, with less, as long as the server refuses what it need not hold."""
-        form, tried = self._server.form, 0
+        form, tried, shortened = self._server.form, 0, False
         while True:
             body = form.body(messages, sampling, self._pictures, prefix)
             try:
@@ -137,8 +137,8 @@ class ServerConversation:
                 raise unavailable(passing) from None
             except RequestRefusal as refusal:
                 tried += 1
-                if 0 < (left := tokens_left(refusal)) < sampling.max_new_tokens:
-                    sampling = replace(sampling, max_new_tokens=left)
+                if not shortened and 0 < (left := tokens_left(refusal)) < sampling.max_new_tokens:
+                    sampling, shortened = replace(sampling, max_new_tokens=left), True
                 elif not (omits_pictures(body) and may_be_mended(refusal)):  # else it may have forgotten a picture
                     form = await self._smaller(form, refusal, tried)
             self._pictures.sent.clear()

@@ -33,8 +33,8 @@ _CONTEXT = re.compile(r"context[ _]length|context window|maximum model length|in
 _PICTURES = re.compile(
     r"at most (\d+) (image|video)|too many (image|video|picture)s?|limit.mm.per.prompt|(\d+) images?.{0,40}exceed", re.I
 )
-_LENGTH = re.compile(r"maximum (?:context|model) length is (\d+)", re.IGNORECASE)
-_PROMPT = re.compile(r"(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)", re.IGNORECASE)
+_LENGTH = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
+_PROMPT = re.compile(r"(?<!at least )\b(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)", re.IGNORECASE)
 _MODEL = re.compile(r"\bmodel\b", re.IGNORECASE)
 
 
@@ -148,7 +148,8 @@ def unavailable(passing: Passing) -> ServerUnavailable:
 def tokens_left(refusal: RequestRefusal) -> int:
     """How long a reply there is room for behind the prompt, where that is what the server refuses; 0 where it is not.
 
-    An earlier vLLM refuses a request whose longest reply does not fit; a later one, as other servers, writes what fits.
+    An earlier vLLM and SGLang refuse a request whose longest reply does not fit; vLLM 0.32 writes what fits. Where a server
+    stopped counting ("at least"), nothing is known.
     """
     length, prompt = _LENGTH.search(str(refusal)), _PROMPT.search(str(refusal))
     return max(0, int(length[1]) - int(prompt[1])) if length and prompt else 0

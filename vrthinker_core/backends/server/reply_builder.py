@@ -91,13 +91,14 @@ class ReplyBuilder:
 
     def _take(self, delta: Any) -> None:
         content, reasoning = getattr(delta, "content", None) or "", _reasoning_of(delta)
+        before = len(self._text)
         self._reasoning.append(reasoning)
         self._text += content
-        self._characters_left -= len(content) + len(reasoning)
-        if self._characters_left < 0:
-            raise BackendRefused(ENDLESS)
         for call in getattr(delta, "tool_calls", None) or ():
             self._text = _with_call(self._text, call)
+        self._characters_left -= len(self._text) - before + len(reasoning)
+        if self._characters_left < 0:
+            raise BackendRefused(ENDLESS)
 
     def _count(self, usage: Any) -> None:
         """Take over the server's counts: each is of the whole request so far, never added up.

@@ -13,15 +13,16 @@ MAX_MENTIONS: Final = 1000  # Mentions of a name that are looked at in one answe
 _NAME: Final = r"""(?<!\w)_{0,3}(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*[=:]+"""
 _LABEL: Final = re.compile(_NAME + r"""[\s"'*_`]*""", re.IGNORECASE)
 _NO_VALUE: Final = re.compile(rf"[,;{{}}<]|\Z|{_NAME}", re.IGNORECASE)
-_NEXT_ENTRY: Final = rf"""\d{{1,2}}[.):][ \t]{{0,8}}["'*`(\[]{{0,4}}{_NAME}"""
-"""`2. MQ=`: the number of the next entry of a list, and no value."""
+_NEXT_ENTRY: Final = rf"""\d{{1,2}}[ \t]?[.):-]?[^\d,;\n]{{0,60}}?{_NAME}"""
+"""`2. MQ=`, `2) motion quality (MQ):`: the number of the next entry of a list, and no value."""
 _SECOND: Final = "|".join(
     (
-        r"_{0,8}[^\W_]|%|[.,:;]\d",
-        r"[ \t]{0,8}[/|\\~=&+>→⇒…−–—-]{1,3}[ \t]{0,8}\d",
+        r"_{0,8}[^\W_]|%|[.:]\d",
+        rf",(?!{_NEXT_ENTRY})\d",
+        r"[ \t]{0,8}(?:[/|\\~=&+→⇒…−–—-]|[-=]>)[ \t]{0,8}\d",
         r"[ \t]{1,8}(?:or|to|and|vs\.?|versus)[ \t]{1,8}\d",
         rf"[ \t]{{1,8}}(?!{_NEXT_ENTRY})\d",
-        rf"[,;][ \t]{{1,8}}(?!{_NEXT_ENTRY})\d++(?=[ \t]{{0,8}}(?:\Z|[^\w \t]|{_NAME}))",
+        rf"[,;][ \t]{{0,8}}(?!{_NEXT_ENTRY})[0-2][ \t]{{0,8}}(?:\Z|[,;\n]|{_NAME})",
     )
 )
 """What may not follow a digit: the rest of 12, 1.5 or 1st, or a second value, as of 1/2, 1 -> 2 or 1, 2."""

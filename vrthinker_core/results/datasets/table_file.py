@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
@@ -31,11 +31,20 @@ def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) 
     columns = [known.get(name.strip().lower(), name.strip()) for name in header]
     check_columns(columns, needed, path.name)
     for number, (values, fault) in enumerate(_records(lines[start + 1 :], delimiter), start=1):
+        values = _fitted(values, columns, known)
         if not fault and len(values) != len(columns):
             fault = _wrong_number(len(values), len(columns), delimiter)
         if not fault and any("\udc80" <= character <= "\udcff" for value in values for character in value):
             fault = "The row is not UTF-8: save the table as UTF-8."
         yield TableRow(number, dict(zip(columns, values, strict=False)), fault)
+
+
+def _fitted(values: list[str], columns: Sequence[str], known: Mapping[str, str]) -> list[str]:
+    """The fields without empty ones behind the last column, and with empty ones where no column that counts has been left out."""
+    while len(values) > len(columns) and not values[-1].strip():
+        values = values[:-1]
+    left_out = columns[len(values) :]
+    return values if any(column in known.values() for column in left_out) else [*values, *("" for _ in left_out)]
 
 
 def _wrong_number(found: int, wanted: int, delimiter: str) -> str:
