@@ -94,13 +94,26 @@ def options() -> argparse.Namespace:
     return chosen
 
 
+def find_address(host: str, port: int) -> None:
+    """Raises OSError, or UnicodeError, where no address of the host can be listened on."""
+    refused: OSError | None = None
+    for family, kind, _, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        try:
+            with socket.socket(family, kind) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                return
+        except OSError as error:
+            refused = error
+    if refused is not None:
+        raise refused
+
+
 def check_address(host: str | None, port: int | None) -> None:
     """Raises SystemExit with one sentence where the page cannot be served there: Gradio would try for minutes."""
     try:
-        found = socket.getaddrinfo((host or "127.0.0.1").strip("[]"), port or 0, type=socket.SOCK_STREAM)
-        with socket.socket(found[0][0], socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(found[0][4])
+        find_address((host or "127.0.0.1").strip("[]"), port or 0)
+        find_address("127.0.0.1", port or 0)  # where Gradio looks whether the port is free, whatever the host
     except (OSError, UnicodeError) as error:
         place = " ".join(f"--{name} {value}" for name, value in (("host", host), ("port", port)) if value)
         sys.exit(f"The page cannot be served at {place}: {getattr(error, 'strerror', error)}. Choose another one.")

@@ -1,21 +1,21 @@
-/* What a screen reader is told: the status line as its meaning changes, without its clock and its counts, and the verdict. */
+/* What a screen reader is told: the status line as its meaning changes, without its clock and its counts, and each verdict that comes. */
 VRThinker.Announcer = class {
   constructor() {
-    this.line = "";
-    this.node = VRThinker.element("p", "vrt-unseen");
-    this.node.setAttribute("role", "status");
-    document.body.append(this.node);
-    document.addEventListener("vrt:trace", () => this.draw());
+    [this.line, this.verdict] = ["", ""].map(() => {
+      const node = VRThinker.element("p", "vrt-unseen");
+      node.setAttribute("role", "status");
+      document.body.append(node);
+      return node;
+    });
+    document.addEventListener("vrt:trace", () => this.trace());
   }
 
   status(line) {
-    this.line = line;
-    this.draw();
+    VRThinker.say(this.line, line.split(" · ")[0]);
   }
 
-  draw() {
+  trace() {
     const { verdict } = VRThinker.trace || {};
-    const said = [this.line.split(" · ")[0], verdict && verdict.headline].filter(Boolean);
-    VRThinker.say(this.node, said.join(". "));
+    VRThinker.say(this.verdict, (verdict && verdict.headline) || "");
   }
 };

@@ -6,7 +6,7 @@ VRThinker.mountVoteFirst = (root) => {
   const box = element("input");
   box.type = "checkbox";
   box.checked = /(^|; )vote_first=on(;|$)/.test(document.cookie);
-  label.append(box, element("b", "", "Vote first"), element("span", "", "Hide each new run’s verdict until I have voted."));
+  label.append(box, element("b", "", "Vote first"), element("span", "", "Hide each run’s verdict until I have voted."));
   root.replaceChildren(label);
   box.addEventListener("change", () => {
     // A page inside another site's frame, as on Hugging Face, keeps only cookies of this kind.

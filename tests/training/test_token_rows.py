@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
 from vrthinker_core.training.drawn_world.scenes import draw_pair
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
+from vrthinker_core.training.rows.rollout_trace import to_rollout
 from vrthinker_core.training.token_rows import IGNORED, TokenRow, collate, token_rows
 from vrthinker_core.types import Settings
 
@@ -67,6 +69,18 @@ def test_what_a_redirect_put_there_is_not_learnt(nano: TransformersBackend) -> N
     assert "<Answer>" in nano.loaded.tokenizer.decode(list(completion.tokens[start:end]))
     (row,) = rows_of(rollout, nano)
     assert learnt(row) == [*completion.tokens[:start], *completion.tokens[end:], nano.loaded.tokenizer.control.im_end]
+
+
+def test_where_another_model_wrote_a_run_its_redirect_is_learnt_as_text(nano: TransformersBackend) -> None:
+    """It counts tokens of a vocabulary that means nothing here."""
+    end = nano.loaded.tokenizer.control.im_end
+    (rollout,) = play([labelled(7)], ScriptedBackend([look(1), ANSWER], protocol="paired"), Settings())
+    *before, last = rollout.run.turns
+    foreign = replace(last, completion=replace(last.completion, tokens=tuple(range(20)), redirected=(12, 16)))
+    stored = to_rollout(replace(rollout.run, turns=(*before, foreign)), rollout.pair, keep_tokens=False)
+    (row,) = rows_of(stored, nano)
+    said = [token for turn in rollout.run.turns for token in (*nano.loaded.tokenizer.encode(turn.completion.text), end)]
+    assert learnt(row) == said
 
 
 def test_rows_need_no_weights(rollouts: list[Rollout], nano: TransformersBackend) -> None:

@@ -132,9 +132,32 @@ def test_with_vote_first_a_verdict_is_listed_only_once_its_visitor_has_voted(tmp
         "Stopped",
     ]
     session = server.sessions.start_replay("page", server.history.open(ANNA, name)[0], owner=ANNA, kept=name)
+    session.disclosure.begin(True)
+    session.disclosure.show()
+    shown = {row["name"]: row["outcome"] for row in client.get("/history").json()["runs"]}
+    assert shown[name] == shown[voted] == "Video 1 is better overall", "what a page shows is no secret"
+    session.disclosure.begin(True)
     server.sessions.add_vote("page", session, VOTE)
+    server.sessions.end("page")
     shown = {row["name"]: row["outcome"] for row in client.get("/history").json()["runs"]}
     assert shown[name] == shown[voted] == "Video 1 is better overall"
+
+
+def test_a_check_that_is_left_goes_on_also_where_another_page_shows_its_run(tmp_path: Path) -> None:
+    server = Server(tmp_path, run_until_stopped, Keeping(after_leaving=60))
+    session = server.run()
+    until(lambda: session.run.state.turns)
+    session.run.stop()
+    until(lambda: session.run.over)
+    server.sessions.attach("another page", session)
+    checked = server.sessions.check_order("another page", session, VideoPair("", *session.files), Settings())
+    server.sessions.end("another page")
+    assert server.history.live(ANNA, session.kept) is checked
+    assert server.sessions.seconds_left(checked) > 0
+    checked.run.stop()
+    until(lambda: server.history.live(ANNA, session.kept) is None)
+    assert server.sessions.get("page") is session
+    assert session.thumbnails.add(b"a picture", ".jpg"), "the files of the run are still there"
 
 
 def test_a_run_that_is_left_goes_on_and_the_same_visitor_finds_it(tmp_path: Path) -> None:

@@ -51,8 +51,12 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
     if not is_of(run, pair):
         raise NotForTraining("the data hold another pair today where its own one was: give them, and their videos, as they were")
     if not keep_tokens:
-        run = replace(run, turns=tuple(replace(turn, completion=replace(turn.completion, tokens=())) for turn in run.turns))
+        run = replace(run, turns=tuple(map(_without_tokens, run.turns)))
     return Rollout(pair, run, tuple(sent_prompts(run, pair.source)))
+
+
+def _without_tokens(turn: Turn) -> Turn:
+    return replace(turn, completion=replace(turn.completion, tokens=(), redirected=None))  # which counts those tokens
 
 
 def _with_pictures(turn: Turn, new: Message, dialect: Dialect) -> Turn:

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.traces import write_atomically
@@ -32,6 +33,7 @@ def train_base_stage(config: TrainConfig, folder: RunFolder, sitting: Sitting) -
     Raises BadInput where a part reads less than the next stage needs, which is kept in `gates.json` with the checkpoints: a longer
     run goes on from there.
     """
+    asset("nano")  # Of which the result takes files: said before anything is trained
     parts = folder.path / PARTS
     options = base_options(config, base_minutes(config.base, parts, sitting))
     trained = train_base(options, parts, BaseProgress(options, parts, sitting), sitting.stopped)

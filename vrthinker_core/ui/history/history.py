@@ -74,10 +74,11 @@ class History:
         return history_words.kept_for(self._keeping.seconds) if self.keeps else history_words.NOT_KEPT
 
     def rows(self, owner: str, votes_first: bool = False) -> list[RunRowJson]:
-        """The visitor's runs, the latest first. `votes_first`: verdicts on which they have not voted are hidden."""
+        """The visitor's runs, the latest first. `votes_first`: verdicts without their vote are hidden that no page shows."""
         records, sessions = self._records(owner), self._sessions.runs_of(owner)
         hidden = {name for name, record in records.items() if votes_first and record.judged and not record.voted}
-        hidden |= {session.kept for session in sessions if session.disclosure.hidden}
+        shown = {session.kept: not session.disclosure.hidden for session in sessions}
+        hidden = {name for name in {*hidden, *shown} if not shown.get(name, False)}
         rows = {name: _row(name, record, name in hidden) for name, record in records.items()}
         rows |= {session.kept: _live_row(session) for session in sessions if not session.run.over}
         return sorted(rows.values(), key=lambda row: -row["begun"])

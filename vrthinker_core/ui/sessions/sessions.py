@@ -237,15 +237,22 @@ class Sessions:
         """
         with self._lock:
             session = self._sessions.pop(session_id, None)
-            if session is None or any(other.name == session.name for other in self._sessions.values()):
+            if session is None:
+                return
+            others = [other.run for other in self._sessions.values() if other.name == session.name]
+            if session.run in others:
                 return
             if session_id != LEFT + session.name and self.goes_on(session):
                 self._sessions[LEFT + session.name] = session
                 self._left[session.name] = time.monotonic()
                 return
-            for noted in (self._left, self._sizes, self._used):
-                noted.pop(session.name, None)
+            self._left.pop(session.name, None)
+            if not others:
+                self._sizes.pop(session.name, None)
+                self._used.pop(session.name, None)
         session.run.request_stop()
+        if others:  # Another page shows the run from before its order was checked: the files are of both
+            return
         threading.Thread(target=self._remove_files, args=(session,), name="remove files", daemon=True).start()
 
     def close(self) -> None:
