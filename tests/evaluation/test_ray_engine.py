@@ -127,7 +127,7 @@ def test_where_no_cluster_answers_is_one_sentence(pairs: list[EvaluationPair], o
 
 
 def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
-    cluster: str, pairs: list[EvaluationPair], tmp_path: Path, out: Path
+    cluster: str, node_files: Path, pairs: list[EvaluationPair], tmp_path: Path, out: Path
 ) -> None:
     here = tmp_path / "here"
     (here / TRACES).mkdir(parents=True)
@@ -136,10 +136,13 @@ def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
     judge = script(out, CALL, ANSWER, pause=0.02)
     running = judge_on_ray([missing, *pairs], judge=judge, settings=SETTINGS, out=out, concurrency=2, address=cluster)
     before = [next(running), next(running)]
-    judges = workers(cluster)
-    assert len(judges) == 2
+    judges, folders = workers(cluster), set(node_files.glob("vr-thinker-*"))
+    assert len(judges) == len(folders) == 2
     judges[0].kill()
     results = untimed([*before, *running])
+    until(lambda: not workers(cluster))
+    list(judge_on_ray(pairs[:1], judge=judge, settings=SETTINGS, out=out, concurrency=1, address=cluster))
+    assert not folders & set(node_files.iterdir()), "the next judge on the node removes what a killed one has left"
 
     failed = results.pop("absent")
     assert results == untimed(local)
@@ -150,22 +153,6 @@ def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
     assert all([turn.completion.text for turn in trace.turns] == [CALL, ANSWER] for trace in kept)
     assert all(trace.swapped and trace.swapped.finished for trace in kept)
     assert len(list((out / TRACES).iterdir())) == PAIRS
-
-
-def test_a_judge_that_was_killed_leaves_nothing_behind(
-    cluster: str, node_files: Path, pairs: list[EvaluationPair], out: Path
-) -> None:
-    judge = script(out, ANSWER, pause=0.02)
-    running = judge_on_ray(pairs, judge=judge, settings=SETTINGS, out=out, concurrency=2, address=cluster)
-    next(running)
-    folders = set(node_files.glob("vr-thinker-*"))
-    assert folders
-    for process in workers(cluster):
-        process.kill()
-    assert len(list(running)) == PAIRS - 1
-    until(lambda: not workers(cluster))
-    list(judge_on_ray(pairs[:1], judge=judge, settings=SETTINGS, out=out, concurrency=1, address=cluster))
-    assert not folders & set(node_files.iterdir())
 
 
 def test_a_judge_that_cannot_be_opened_is_one_sentence(cluster: str, pairs: list[EvaluationPair], out: Path) -> None:
