@@ -30,8 +30,8 @@ def alone(judge: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, to
     return weights(train(judge, tmp_path_factory.mktemp("alone"), accumulate=4))
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_fsdp2_trains_the_same_weights(count: int, judge: Path, alone: dict[str, torch.Tensor], tmp_path: Path) -> None:
+def test_fsdp2_trains_the_same_weights(judge: Path, alone: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    count = 2 if judge == NANO else 1  # Processes: with one of them the weights are wrapped as with more
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
     environment = {**os.environ, **LAUNCHED, "OMP_NUM_THREADS": "1"}
     command = [*launch, "-m", "tests.training.trl.sharded_training", str(judge), str(tmp_path / "shared")]
