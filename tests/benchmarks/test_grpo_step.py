@@ -11,12 +11,14 @@ from tests.backends.support.random_model import VOCABULARY_SIZE, small_config
 from tests.benchmarks import grpo_step
 from tests.benchmarks.tools.random_models import build_on_device
 from tests.benchmarks.tools.taught_judges import PAIRS, write_taught_judge
+from tests.support.slow import slow
 from tests.training.trl.support import needs_trl
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import Settings
 
 
+@slow
 @needs_trl
 def test_both_ways_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figures = grpo_step.on_processor(tmp_path, quick=True)
@@ -25,6 +27,7 @@ def test_both_ways_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "learnt by heart" in capsys.readouterr().out
 
 
+@slow
 def test_a_judge_of_many_rows_in_bfloat16_plays_what_it_was_taught(tmp_path: Path) -> None:
     """What is done with the shape of the 7B on a GPU, at a small size."""
     config = small_config(grpo_step.SMALL_TEXT | {"vocab_size": 20 * VOCABULARY_SIZE}, {"out_hidden_size": 256})

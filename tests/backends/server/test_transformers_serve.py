@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.drawn_pairs import drawn_pairs
 from tests.support.served_models import transformers_serving
+from tests.support.slow import slow
 from vrthinker_core import VideoPair, judge
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.server_backend import ServerBackend
@@ -27,6 +28,7 @@ def run(pair: VideoPair, backend: Backend) -> tuple[list[str], Verdict | None]:
 
 
 @pytest.mark.timeout(600)
+@slow
 def test_replies_are_those_of_this_process(tmp_path: Path, nano: TransformersBackend) -> None:
     """Its parser takes every call out of a reply; here it stands in its place again."""
     (pair,) = drawn_pairs(1, 2_000_000_100, tmp_path / "pairs", 112)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.slow import slow
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.training.rows.outcome_file import read_outcomes
@@ -49,6 +50,7 @@ def test_each_process_plays_its_share_of_the_pairs(shared: tuple[Path, str]) -> 
     assert open_checkpoint(str(out / "checkpoint")).folder == out / "checkpoint"
 
 
+@slow
 def test_one_process_has_the_same_outcomes(shared: tuple[Path, str], tmp_path: Path) -> None:
     out, said = shared
     alone = run(*START, "--out", tmp_path / "run")

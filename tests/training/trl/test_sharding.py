@@ -12,6 +12,7 @@ import torch
 from accelerate.utils import parse_flag_from_env
 from transformers import Qwen2_5_VLForConditionalGeneration
 
+from tests.support.slow import slow
 from tests.training.trl.sharded_training import LAUNCHED, PAIRS, train
 from tests.training.trl.support import needs_trl, random_judge, weights
 from vrthinker_core.backends import NANO
@@ -30,6 +31,7 @@ def alone(judge: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, to
     return weights(train(judge, tmp_path_factory.mktemp("alone"), accumulate=4))
 
 
+@slow
 def test_fsdp2_trains_the_same_weights(judge: Path, alone: dict[str, torch.Tensor], tmp_path: Path) -> None:
     count = 2 if judge == NANO else 1  # Processes: with one of them the weights are wrapped as with more
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
