@@ -17,7 +17,7 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.policy_loss import kl_to_reference, policy_loss, score_tokens
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, advantages, group_rewards, is_mixed
-from vrthinker_core.training.rollouts import LabelledPair, Rollout, play_each
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, by_pair, play_each
 from vrthinker_core.training.token_rows import TokenRow, collate, token_rows
 from vrthinker_core.types import Settings
 
@@ -84,8 +84,7 @@ def _play_groups(pairs: Sequence[LabelledPair], judge: Backend, options: GrpoOpt
     played = list(play_each(pairs, judge, options.settings, samples, options.pairs * samples))
     for sentence in dict.fromkeys(str(each) for each in played if not isinstance(each, Rollout)):
         say(f"A pair cannot be played and teaches nothing. {sentence}")
-    of_pairs = (played[start : start + samples] for start in range(0, len(played), samples))
-    found = ([each for each in of_pair if isinstance(each, Rollout)] for of_pair in of_pairs)
+    found = ([each for each in of_pair if isinstance(each, Rollout)] for of_pair in by_pair(played, samples))
     return [_group(rollouts, options) for rollouts in found if rollouts]
 
 

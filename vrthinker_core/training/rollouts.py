@@ -6,7 +6,7 @@ What is trained is what is shown: prompts, frames, responses to calls and the me
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from vrthinker_core.backends.base import Backend, BatchBackend, Conversation, GenerationRequest, JudgeDescription
 from vrthinker_core.batch import stream_one_by_one
@@ -18,6 +18,8 @@ from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Run, S
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Message
+
+T = TypeVar("T")
 
 LIVE = 64  # Rollouts in one batch
 SEED_STEP = 7919  # Between the seeds of two samples of one pair
@@ -91,6 +93,11 @@ def play_each(
             for player in players:
                 player.close()
         yield from (each.played() if isinstance(each, _Player) else each for each in batch)
+
+
+def by_pair(played: Sequence[T], samples: int) -> list[Sequence[T]]:
+    """What stands pair by pair, `samples` of each, in a list for each pair."""
+    return [played[start : start + samples] for start in range(0, len(played), samples)]
 
 
 def _players(pair: LabelledPair, backend: Backend, settings: Settings, samples: int) -> "Sequence[_Player] | Sequence[Unplayable]":

@@ -106,6 +106,12 @@ def last_report(folder: Path, name: str) -> Mapping[str, float]:
     return report
 
 
+def is_done(folder: Path, name: str, options: HalfOptions) -> bool:
+    """Its last report says that its training is over."""
+    done = last_report(folder, name)
+    return bool(done) and is_over(Progress.of(done), options)
+
+
 @contextmanager
 def made_ahead(make: Callable[[int], Batch], step: int, threads: int = 1) -> Iterator[Iterator[Batch]]:
     """The batches of the steps from `step` on; the next ones are made in other threads meanwhile."""

@@ -14,7 +14,7 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.training.base.conversations import PairShares, Replies, describe, judge
 from vrthinker_core.training.base.half_state import trained_weights
-from vrthinker_core.training.base.half_training import Progress, Stopped, add_report, is_over, last_report
+from vrthinker_core.training.base.half_training import Stopped, add_report, is_done, last_report
 from vrthinker_core.training.base.language_training import LanguageOptions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import open_checkpoint, write_checkpoint
 from vrthinker_core.training.base.part_processes import Figures
@@ -54,7 +54,7 @@ def learn_to_judge(
     inner = model.model
     for part, visual in ((CODES, None), (DRAWN, inner.visual)):
         own, checkpoint = _options_of(part, options), _checkpoint(part, folder)
-        if part == CODES and _is_done(part, own, folder):
+        if part == CODES and is_done(folder, part, own):
             inner.language_model.load_state_dict(trained_weights(checkpoint))
             continue
         for figures in train_language(inner.language_model, SafeTokenizer(tokenizer), own, checkpoint, visual, stopped):
@@ -69,11 +69,6 @@ def learn_to_judge(
 def _checkpoint(part: str, folder: Path) -> Path:
     """Of drawn frames it is another one where the model has learnt more codes before."""
     return folder / (f"{DRAWN}-{int(last_report(folder, CODES)['step'])}.pt" if part == DRAWN else f"{CODES}.pt")
-
-
-def _is_done(part: str, options: LanguageOptions, folder: Path) -> bool:
-    done = last_report(folder, part)
-    return bool(done) and is_over(Progress.of(done), options)
 
 
 def minutes_spent(folder: Path) -> float:

@@ -18,7 +18,7 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.training.base.conversations import draw_training_pair
 from vrthinker_core.training.base.half_state import trained_weights
-from vrthinker_core.training.base.half_training import Progress, Stopped, add_report, is_over, last_report, missed_gates
+from vrthinker_core.training.base.half_training import Stopped, add_report, is_done, last_report, missed_gates
 from vrthinker_core.training.base.language_training import LanguageOptions, train_language
 from vrthinker_core.training.base.model.base_checkpoint import begin_with, write_checkpoint
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
@@ -105,7 +105,8 @@ def train_base(
 
 def train_part(name: str, report: Callable[[Figures], None], stopped: Stopped, *, options: BaseOptions, folder: Path) -> None:
     """Train one half in this process. Each report is a line of `<name>.jsonl`; nothing is done where the last one is enough."""
-    open_parts = [part for part in options.parts if not _is_done(part, options, folder)]
+    halves: dict[str, VisionOptions | LanguageOptions] = {VISION: options.vision, LANGUAGE: options.language}
+    open_parts = [part for part in options.parts if not is_done(folder, part, halves[part])]
     if name not in open_parts:
         return
     torch.set_num_threads(max(1, cpu_count() // len(open_parts)))
@@ -113,11 +114,6 @@ def train_part(name: str, report: Callable[[Figures], None], stopped: Stopped, *
     for figures in _reports(name, options, folder, stopped):
         add_report(folder, name, figures)
         report(figures)
-
-
-def _is_done(name: str, options: BaseOptions, folder: Path) -> bool:
-    done = last_report(folder, name)
-    return bool(done) and is_over(Progress.of(done), options.vision if name == VISION else options.language)
 
 
 def _reports(name: str, options: BaseOptions, folder: Path, stopped: Stopped) -> Iterator[Figures]:

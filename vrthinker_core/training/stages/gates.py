@@ -9,7 +9,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.base.train_base import TrainedBase
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rewards import format_reward
-from vrthinker_core.training.rollouts import LIVE, Rollout, play_each
+from vrthinker_core.training.rollouts import LIVE, Rollout, by_pair, play_each
 from vrthinker_core.training.run.config import GateConfig
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.types import Settings
@@ -33,10 +33,8 @@ def measure_judge(judge: Backend, pairs: PairSet, settings: Settings, gates: Gat
     """
     count, samples = min(gates.pairs, pairs.size or gates.pairs), gates.samples
     played = list(play_each((pairs.pair(number) for number in range(count)), judge, settings, samples, LIVE))
-    groups = [
-        [each for each in played[start : start + samples] if isinstance(each, Rollout)] for start in range(0, len(played), samples)
-    ]
-    rollouts = [rollout for group in groups if len(group) == samples for rollout in group]
+    whole = (group for group in by_pair(played, samples) if all(isinstance(each, Rollout) for each in group))
+    rollouts = [each for group in whole for each in group if isinstance(each, Rollout)]
     if not rollouts:
         why = next((str(each) for each in played if not isinstance(each, Rollout)), "There is none.")
         raise BadInput(f"No held-out pair can be played. {why}")
@@ -46,7 +44,7 @@ def measure_judge(judge: Backend, pairs: PairSet, settings: Settings, gates: Gat
 def held_out_figures(rollouts: Sequence[Rollout], samples: int) -> HeldOutFigures:
     """The figures of rollouts that stand pair by pair, `samples` of each."""
     right = [rollout.correct for rollout in rollouts]
-    groups = [right[start : start + samples] for start in range(0, len(right), samples)]
+    groups = by_pair(right, samples)
     well_formed = fmean(format_reward(rollout.run) for rollout in rollouts)
     return HeldOutFigures(len(groups), samples, well_formed, fmean(right), fmean(map(any, groups)))
 

@@ -9,7 +9,7 @@ from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.environment import FrameEnvironment, replay
 from vrthinker_core.training.grpo_loop import Group
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, advantages, group_rewards, is_mixed
-from vrthinker_core.training.rollouts import Rollout
+from vrthinker_core.training.rollouts import Rollout, by_pair
 from vrthinker_core.training.trl.sampled_replies import read_replies
 from vrthinker_core.types import Settings, StopReason
 
@@ -33,7 +33,7 @@ class RolloutRewards:
             replay(environment.pair, self.judge, self.settings, read_replies(ids, self.tokenizer))
             for environment, ids in zip(environments, completion_ids, strict=True)
         ]
-        groups = [self._group(rollouts[start : start + self.samples]) for start in range(0, len(rollouts), self.samples)]
+        groups = [self._group(group) for group in by_pair(rollouts, self.samples)]
         self.groups += groups
         if log := trainer.get("log_metric"):
             _log(log, groups)

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.branches.branch_request import BranchRequest
+from vrthinker_core.ui.page_values import MAX_PAGES, PageValues
 from vrthinker_core.ui.sessions.replay import memory_of, trace_of
 from vrthinker_core.ui.sessions.session import Session
 
 MAX_RUNS = 8  # of one page, the origin included; beyond them, its oldest branch is dropped
-MAX_PAGES = 400  # beyond them, the page whose branches were shown longest ago loses them
-MAX_BYTES = 128 * 2**20  # of all pages' runs, as `memory_of` counts; beyond them the same
+MAX_BYTES = 128 * 2**20  # of all pages' runs, as `memory_of` counts
+"""Beyond them, or MAX_PAGES, the page whose branches were shown longest ago loses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class BranchSets:
 
     def __init__(self) -> None:
         self._sets: OrderedDict[str, BranchSet] = OrderedDict()
-        self._requests: OrderedDict[str, BranchRequest] = OrderedDict()
+        self._requests = PageValues[BranchRequest]()
         self._lock = threading.Lock()
 
     def get(self, session_id: str, session: Session) -> BranchSet | None:
@@ -79,22 +80,17 @@ class BranchSets:
 
     def put_request(self, session_id: str, request: BranchRequest) -> None:
         """What the page's form asked for last: it is sent before a branch waits for the judge."""
-        with self._lock:
-            self._requests[session_id] = request
-            self._requests.move_to_end(session_id)
-            if len(self._requests) > MAX_PAGES:
-                self._requests.popitem(last=False)
+        self._requests.put(session_id, request)
 
     def request(self, session_id: str) -> BranchRequest | None:
         """What `put_request` kept last."""
-        with self._lock:
-            return self._requests.get(session_id)
+        return self._requests.get(session_id)
 
     def forget(self, session_id: str) -> None:
         """The page is closed."""
         with self._lock:
             self._sets.pop(session_id, None)
-            self._requests.pop(session_id, None)
+        self._requests.take(session_id)
 
     def _put(self, session_id: str, branches: BranchSet) -> BranchSet:
         with self._lock:

@@ -1,12 +1,10 @@
 """Which file each player of an open page holds, so that a run can say that it judged others."""
 
 import threading
-from collections import OrderedDict
 
 from vrthinker_core.types import Side
 from vrthinker_core.types.events import Started
-
-MAX_PAGES = 400  # beyond them, the page whose players changed longest ago is forgotten
+from vrthinker_core.ui.page_values import PageValues
 
 EMPTY = ""  # the visitor has removed the video of a side
 Digests = tuple[str | None, str | None]  # SHA-256 of each side's file; None where nothing is known of it
@@ -16,13 +14,12 @@ class PlayerFiles:
     """Digests of the files in both players, by session id. Not saved; calls from several threads are safe."""
 
     def __init__(self) -> None:
-        self._digests: OrderedDict[str, Digests] = OrderedDict()
+        self._digests = PageValues[Digests]()
         self._lock = threading.RLock()  # reading one side and storing both is one step
 
     def get(self, session_id: str) -> Digests:
         """What both players of that page hold."""
-        with self._lock:
-            return self._digests.get(session_id, (None, None))
+        return self._digests.get(session_id) or (None, None)
 
     def put(self, session_id: str, side: Side, digest: str) -> None:
         """The player of one side holds another file, or EMPTY."""
@@ -33,10 +30,7 @@ class PlayerFiles:
     def put_both(self, session_id: str, digests: Digests) -> None:
         """Both players hold other files."""
         with self._lock:
-            self._digests[session_id] = digests
-            self._digests.move_to_end(session_id)
-            if len(self._digests) > MAX_PAGES:
-                self._digests.popitem(last=False)
+            self._digests.put(session_id, digests)
 
     def swap(self, session_id: str) -> None:
         """Each player holds what the other one held."""
@@ -46,8 +40,7 @@ class PlayerFiles:
 
     def forget(self, session_id: str) -> None:
         """The page is closed."""
-        with self._lock:
-            self._digests.pop(session_id, None)
+        self._digests.take(session_id)
 
 
 def changed_sides(started: Started | None, digests: Digests) -> tuple[Side, ...]:

@@ -16,9 +16,9 @@ from vrthinker_core.ui.branches.strip_json import strip_json
 from vrthinker_core.ui.page.handlers.followers import Followers
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.polling import wait_while
-from vrthinker_core.ui.page.refusals import Refusals
 from vrthinker_core.ui.page.saved_run import SavedRun, digests_at_hand, shown_videos, stored_run
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of, visitor_of
+from vrthinker_core.ui.page_values import PageValues
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions.player_files import Digests, are_swapped, changed_sides
 from vrthinker_core.ui.sessions.session import Session
@@ -44,7 +44,7 @@ class Handlers:
         self._parts = parts
         self._services = services
         self._reading = asyncio.Semaphore(1)  # strangers' traces are large: two at once would take twice the memory
-        self._refusals = Refusals()
+        self._refusals = PageValues[str]()  # why a page was refused a place, until it has said so
         self.followers = Followers()
 
     def take_place(self, request: gr.Request) -> Updates:
