@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from vrthinker_core.atomic_file import owned_folder
+from vrthinker_core.files.atomic_file import owned_folder
 from vrthinker_core.ui.fetch.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
 from vrthinker_core.ui.history.history import Keeping
 from vrthinker_core.ui.history.run_folder import usable_folder

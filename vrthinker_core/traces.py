@@ -17,9 +17,9 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from vrthinker_core.atomic_file import atomic_path, remove_parts
 from vrthinker_core.dialects.reading.lenient_json import MAX_DIGITS
 from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.files.atomic_file import atomic_path, remove_parts
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName, Reply
 from vrthinker_core.types.events import Finished, JudgeEvent, Run, Started, StopReason, Swapped, Trace, add_event

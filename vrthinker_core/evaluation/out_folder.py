@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.atomic_file import hold_folder, remove_parts
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.atomic_file import hold_folder, remove_parts
 from vrthinker_core.results.result_file import TRACES
 from vrthinker_core.results.run_file import RUN, EvaluationRun, read_run, write_run
 

@@ -1,14 +1,13 @@
 """`results.jsonl`: a line for each pair as soon as it is judged. A killed process leaves at most one line that is not whole."""
 
 import functools
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.line_file import LineFile
 from vrthinker_core.results.result import PairResult
 
 if TYPE_CHECKING:
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 RESULTS = "results.jsonl"  # In the folder of an evaluation
 TRACES = "traces"  # Folder beside it
 SYNC_SECONDS = 0.5  # at most between two flushes to the disk, as long as results come
-BLOCK = 2**16  # Bytes that are read at a time, to find the end of the last whole line
 
 
 @functools.cache
@@ -71,40 +69,22 @@ class ResultFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab+", buffering=0)
-        self._file.truncate(self._end_of_lines())
+        self._lines = LineFile(path)
         self._synced_at = time.monotonic()
 
     def append(self, result: PairResult) -> None:
-        """Write one line. Raises OSError, and then leaves none of it."""
-        end, line = self._file.seek(0, os.SEEK_END), to_line(result)
-        try:
-            while line:
-                line = line[self._file.write(line) :]
-            if time.monotonic() - self._synced_at >= SYNC_SECONDS:
-                self._sync()
-        except OSError:
-            self._file.truncate(end)
-            raise
+        """Write one line. Raises OSError."""
+        self._lines.append(to_line(result).removesuffix(b"\n"))
+        if time.monotonic() - self._synced_at >= SYNC_SECONDS:
+            self._sync()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with self._file:
+    def __exit__(self, *_: object) -> None:
+        with self._lines:
             self._sync()
 
     def _sync(self) -> None:
-        os.fsync(self._file.fileno())
+        self._lines.sync()
         self._synced_at = time.monotonic()
-
-    def _end_of_lines(self) -> int:
-        """How many bytes of the file are whole lines."""
-        end = self._file.seek(0, os.SEEK_END)
-        while end:
-            start = max(0, end - BLOCK)
-            self._file.seek(start)
-            if (last := self._file.read(end - start).rfind(b"\n")) >= 0:
-                return start + last + 1
-            end = start
-        return 0

@@ -5,8 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.atomic_file import atomic_path
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension, Verdict
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from vrthinker_core.__about__ import __version__
-from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.atomic_file import atomic_path
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Settings
 

@@ -25,7 +25,7 @@ from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
 from vrthinker_core.training.stages.cold_start import Teacher
 from vrthinker_core.training.stages.pipeline import TrainedStage, TrainingData, train_stage
 from vrthinker_core.training.stages.sft_stages import sft_options
-from vrthinker_core.training.stages.stage_record import StageRecord, read_alarms
+from vrthinker_core.training.stages.stage_record import ALARMS, StageRecord
 from vrthinker_core.training.stages.trl_grpo import trl_options
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.training.trl.sft import optimizer_arguments
@@ -211,6 +211,7 @@ def test_an_alarm_is_told_and_kept_once_also_after_a_stop(tmp_path: Path) -> Non
                 record.add(StepMetrics("grpo", step, 1.0, 0.1, reward_format=1.0 if step < 12 else 0.3), 30)
     assert len(said) == 1
     assert said[0].startswith("The format is collapsing")
-    (kept,) = read_alarms(tmp_path)
-    assert kept.alarm == said[0]
-    assert kept.stage == "grpo"
+    (line,) = (tmp_path / ALARMS).read_text("utf-8").splitlines()
+    kept = json.loads(line)
+    assert kept["alarm"] == said[0]
+    assert kept["stage"] == "grpo"

@@ -12,11 +12,11 @@ from socket import gethostname
 from threading import Thread
 from typing import Any
 
-from vrthinker_core.atomic_file import owned_folder
 from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BackendFailed, CheckpointError, VrThinkerError
 from vrthinker_core.evaluation.engines.local import judge_locally
+from vrthinker_core.files.atomic_file import owned_folder
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult, failed_result
 from vrthinker_core.results.result_file import TRACES

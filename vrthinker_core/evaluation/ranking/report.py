@@ -5,10 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking.ranking import Ranking
 from vrthinker_core.evaluation.ranking.report_page import render_ranking
+from vrthinker_core.files.atomic_file import atomic_path
 from vrthinker_core.text import encodable
 
 FORMAT = "vr-thinker-ranking/1"

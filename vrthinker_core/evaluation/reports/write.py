@@ -7,13 +7,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.reports.comparison_page import comparison_page
 from vrthinker_core.evaluation.reports.disagreements import MAX_SHOWN, disagreements
 from vrthinker_core.evaluation.reports.evaluation_page import evaluation_page
 from vrthinker_core.evaluation.scores.judge_comparison import JudgeComparison, compare_judges, shared_results
 from vrthinker_core.evaluation.scores.summary import Summary, summarize
+from vrthinker_core.files.atomic_file import atomic_path
 from vrthinker_core.results.result import PairResult
 
 REPORT, COMPARISON = "report", "comparison"  # Names of the files, before .html and .json

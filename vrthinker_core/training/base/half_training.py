@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from vrthinker_core.batch import in_their_order
+from vrthinker_core.files.line_file import LineFile, whole_lines
 from vrthinker_core.training.run.config import LanguageGates, VisionGates
 
 Batch = TypeVar("Batch")
@@ -92,16 +93,14 @@ def missed_gates(report: Mapping[str, float], gates: VisionGates | LanguageGates
 
 def add_report(folder: Path, name: str, figures: Mapping[str, float]) -> None:
     """Append a line to `<name>.jsonl`; what a full disk or a killed process left of the last one is cut off first."""
-    with (folder / f"{name}.jsonl").open("ab+") as lines:
-        lines.seek(0)
-        lines.truncate(lines.read().rfind(b"\n") + 1)
-        lines.write(json.dumps(figures).encode() + b"\n")
+    with LineFile(folder / f"{name}.jsonl") as lines:
+        lines.append(json.dumps(figures).encode())
 
 
 def last_report(folder: Path, name: str) -> Mapping[str, float]:
     """The last figures of a half that are whole; {} where there are none."""
     path = folder / f"{name}.jsonl"
-    lines = path.read_text("utf-8").split("\n")[:-1] if path.is_file() else []
+    lines = whole_lines(path) if path.is_file() else []
     report: Mapping[str, float] = json.loads(lines[-1]) if lines else {}
     return report
 

@@ -16,8 +16,8 @@ import av.error
 import numpy as np
 from av.video.reformatter import ColorRange, Colorspace
 
-from vrthinker_core.atomic_file import atomic_path, remove_parts
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.atomic_file import atomic_path, remove_parts
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, Scene, SceneRenderer, WorldOptions, draw_pair
 from vrthinker_core.types import Side

@@ -1,7 +1,6 @@
 """One record for every step of training: JSON lines in the run's folder, and trackio where a person wants curves."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -10,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.line_file import LineFile, whole_lines
 from vrthinker_core.training.monitor.trackio_curves import TrackioCurves
 from vrthinker_core.training.rewards import RolloutReward, first_accuracy
 from vrthinker_core.training.rollouts import Rollout
@@ -105,27 +105,22 @@ class MetricsWriter(AbstractContextManager["MetricsWriter"]):
         self._curves = TrackioCurves(folder) if trackio else None
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("ab+", buffering=0)
-            self._file.truncate(_end_of_lines(self._path))
+            self._lines = LineFile(self._path)
         except OSError as error:
             raise _unwritable(self._path, error) from None
 
     def write(self, metrics: StepMetrics) -> None:
         """Add a record. Raises BadInput where the disk is full, and then leaves none of it."""
-        line = json.dumps(asdict(metrics), allow_nan=True).encode() + b"\n"
-        end = self._file.seek(0, os.SEEK_END)
         try:
-            while line:
-                line = line[self._file.write(line) :]
+            self._lines.append(json.dumps(asdict(metrics), allow_nan=True).encode())
         except OSError as error:
-            self._file.truncate(end)
             raise _unwritable(self._path, error) from None
         if self._curves:
             self._curves.add(metrics.step, {f"{metrics.stage}/{name}": value for name, value in metrics.figures.items()})
 
     def close(self) -> None:
         """Close the file and what trackio holds. May be called again."""
-        self._file.close()
+        self._lines.close()
         if self._curves:
             self._curves.close()
 
@@ -147,7 +142,7 @@ def read_metrics(folder: Path) -> list[StepMetrics]:
 
 def _read_lines(path: Path) -> Iterator[StepMetrics]:
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        lines = whole_lines(path)
     except OSError as error:
         raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
     names = {each.name for each in fields(StepMetrics)}
@@ -157,10 +152,6 @@ def _read_lines(path: Path) -> Iterator[StepMetrics]:
             yield StepMetrics(**{name: value for name, value in values.items() if name in names})
         except (ValueError, TypeError, AttributeError):
             raise BadInput(f"Line {number} of {path} is no record of a training step.") from None
-
-
-def _end_of_lines(path: Path) -> int:
-    return path.read_bytes().rfind(b"\n") + 1
 
 
 def _unwritable(path: Path, error: OSError) -> BadInput:

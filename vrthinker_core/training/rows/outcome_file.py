@@ -1,15 +1,15 @@
 """`outcomes.jsonl`: which runs a teacher has made, and what the filters said of each. Its first line says whose runs they are."""
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vrthinker_core.atomic_file import remove_parts
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.atomic_file import remove_parts
+from vrthinker_core.files.line_file import LineFile, whole_lines
 from vrthinker_core.training.filters import Outcome
 
 OUTCOMES = "outcomes.jsonl"
@@ -31,11 +31,9 @@ class OutcomeFile(AbstractContextManager["OutcomeFile"]):
         head = {"format": FORMAT, **json.loads(json.dumps(job))}
         try:
             _prepare(folder, subfolder)
-            known = _lines(self._path) if self._path.exists() else []
-            self.outcomes = _checked(known, head, folder)
-            self._file = self._path.open("ab+", buffering=0)
-            self._file.truncate(sum(map(len, known)))
-            if not known:
+            self.outcomes = _checked(whole_lines(self._path), head, folder) if self._path.exists() else []
+            self._lines = LineFile(self._path)
+            if self._lines.empty:
                 self._write(head)
         except OSError as error:
             raise BadInput(f"Cannot write to {folder}: {error.strerror or error}.") from None
@@ -45,23 +43,20 @@ class OutcomeFile(AbstractContextManager["OutcomeFile"]):
         self._write(asdict(outcome))
 
     def _write(self, values: Mapping[str, Any]) -> None:
-        end, line = self._file.seek(0, os.SEEK_END), json.dumps(values, ensure_ascii=False).encode() + b"\n"
         try:
-            while line:
-                line = line[self._file.write(line) :]
+            self._lines.append(json.dumps(values, ensure_ascii=False).encode())
         except OSError as error:
-            self._file.truncate(end)
             raise BadInput(f"Cannot write {self._path}: {error.strerror or error}. What is there already is kept.") from None
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._lines.close()
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
     """The outcomes in the order of pairs and samples; of several for one run the last one counts. Raises BadInput."""
     path = folder / OUTCOMES
     try:
-        lines = _lines(path)
+        lines = whole_lines(path)
     except OSError as error:
         raise BadInput(f"{folder} holds no runs of a teacher: {error.strerror or error}.") from None
     return _outcomes(lines[1:], path)
@@ -70,7 +65,7 @@ def read_outcomes(folder: Path) -> list[Outcome]:
 def read_job(folder: Path) -> dict[str, Any]:
     """Whose runs a folder holds: the values its first line says. Raises BadInput."""
     try:
-        head = json.loads(_lines(folder / OUTCOMES)[0])
+        head = json.loads(whole_lines(folder / OUTCOMES)[0])
     except OSError as error:
         raise BadInput(f"{folder} holds no runs of a teacher: {error.strerror or error}.") from None
     except (ValueError, IndexError):
@@ -113,9 +108,3 @@ def _prepare(folder: Path, subfolder: str) -> None:
         raise BadInput(f"{folder} holds other files: name a new folder with --out.")
     (folder / subfolder).mkdir(exist_ok=True)
     remove_parts(folder / subfolder)
-
-
-def _lines(path: Path) -> list[bytes]:
-    """The whole lines, each with its end."""
-    data = path.read_bytes()
-    return data[: data.rfind(b"\n") + 1].splitlines(keepends=True)

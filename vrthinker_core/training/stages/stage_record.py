@@ -2,12 +2,13 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.line_file import LineFile
 from vrthinker_core.training.grpo_loop import Group, StepReport
 from vrthinker_core.training.monitor.alarms import Alarms
 from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics, read_metrics
@@ -16,15 +17,6 @@ from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting
 
 ALARMS = "alarms.jsonl"  # In the folder of a training run
-
-
-@dataclass(frozen=True, slots=True)
-class AlarmLine:
-    """One alarm as it is kept."""
-
-    stage: str
-    step: int
-    alarm: str
 
 
 class StageRecord(AbstractContextManager["StageRecord"]):
@@ -46,7 +38,7 @@ class StageRecord(AbstractContextManager["StageRecord"]):
         """A step of `total` is done. Raises BadInput where the disk is full."""
         self._writer.write(metrics)
         for sentence in self._alarms.add(metrics):
-            _append(self._folder / ALARMS, AlarmLine(metrics.stage, metrics.step, sentence))
+            _append(self._folder / ALARMS, {"stage": metrics.stage, "step": metrics.step, "alarm": sentence})
             self._sitting.say(sentence)
         self._sitting.tell(metrics, total)
 
@@ -64,16 +56,10 @@ def stage_record(folder: RunFolder, config: TrainConfig, sitting: Sitting) -> Ab
     return StageRecord(folder, config, sitting) if folder.processes.main else nullcontext()
 
 
-def read_alarms(folder: Path) -> list[AlarmLine]:
-    """The alarms of a run, in order. Raises OSError where the file cannot be read."""
-    path = folder / ALARMS
-    return [AlarmLine(**json.loads(line)) for line in path.read_bytes().splitlines()] if path.exists() else []
-
-
-def _append(path: Path, line: AlarmLine) -> None:
+def _append(path: Path, values: Mapping[str, str | int]) -> None:
     try:
-        with path.open("ab") as file:
-            file.write(json.dumps(asdict(line)).encode() + b"\n")
+        with LineFile(path) as lines:
+            lines.append(json.dumps(values).encode())
     except OSError as error:
         raise BadInput(f"Cannot write {path}: {error.strerror or error}.") from None
 

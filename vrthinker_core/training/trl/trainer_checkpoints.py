@@ -20,9 +20,9 @@ from accelerate.utils import broadcast
 from safetensors import SafetensorError
 from transformers import Qwen2_5_VLForConditionalGeneration, TrainerCallback
 
-from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.backends.local.checkpoint.loader import quiet_transformers
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.atomic_file import atomic_path
 
 MARK = "whole.json"
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.atomic_file import atomic_path
 from vrthinker_core.ui.fetch.disk_budget import NOBODY, DiskBudget
 from vrthinker_core.ui.fetch.download import fetch_video
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy

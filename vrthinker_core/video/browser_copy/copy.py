@@ -11,8 +11,8 @@ from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
 
-from vrthinker_core.atomic_file import atomic_path
 from vrthinker_core.errors import DecoderDied, VideoError
+from vrthinker_core.files.atomic_file import atomic_path
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits
 from vrthinker_core.video.processes.process import start_worker

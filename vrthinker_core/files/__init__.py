@@ -1,0 +1,1 @@
+"""Files that a crash leaves readable: written whole, or line by line."""
