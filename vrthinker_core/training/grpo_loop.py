@@ -19,7 +19,7 @@ from vrthinker_core.training.policy_loss import kl_to_reference, policy_loss, sc
 from vrthinker_core.training.rewards import RewardWeights, RolloutReward, advantages, group_rewards, is_mixed
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, by_pair, play_each
 from vrthinker_core.training.token_rows import TokenRow, collate, token_rows
-from vrthinker_core.types import Settings
+from vrthinker_core.types import Settings, StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,28 @@ class Group:
     rewards: tuple[RolloutReward, ...]
     advantages: tuple[float, ...]  # 0 for a rollout without a reward
 
+    @property
+    def totals(self) -> list[float | None]:
+        """The reward of each rollout; None also where its frames could not be had: that says nothing of the judge."""
+        return [_total(*each) for each in zip(self.rollouts, self.rewards, strict=True)]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Its rewards differ, so that it teaches something."""
+        return is_mixed(self.totals)
+
+
+def group_of(rollouts: Sequence[Rollout], weights: RewardWeights) -> Group:
+    """The rollouts of one pair as a group."""
+    rewards = group_rewards([rollout.run for rollout in rollouts], rollouts[0].pair.truth, weights)
+    known = advantages([_total(*each) for each in zip(rollouts, rewards, strict=True)])
+    return Group(tuple(rollouts), tuple(rewards), tuple(value or 0.0 for value in known))
+
+
+def _total(rollout: Rollout, reward: RolloutReward) -> float | None:
+    end = rollout.run.finished
+    return None if end is None or end.stop is StopReason.FAILED else reward.total
+
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
@@ -71,7 +93,7 @@ def draw_groups(
         batch = list(itertools.islice(pairs, options.pairs))
         groups = _play_groups(batch, judge, options, say)
         played += groups
-        mixed += [group for group in groups if is_mixed([reward.total for reward in group.rewards])]
+        mixed += [group for group in groups if group.is_mixed]
         if len(mixed) >= options.pairs or not batch:
             break
     if not played:
@@ -85,13 +107,7 @@ def _play_groups(pairs: Sequence[LabelledPair], judge: Backend, options: GrpoOpt
     for sentence in dict.fromkeys(str(each) for each in played if not isinstance(each, Rollout)):
         say(f"A pair cannot be played and teaches nothing. {sentence}")
     found = ([each for each in of_pair if isinstance(each, Rollout)] for of_pair in by_pair(played, samples))
-    return [_group(rollouts, options) for rollouts in found if rollouts]
-
-
-def _group(rollouts: Sequence[Rollout], options: GrpoOptions) -> Group:
-    rewards = group_rewards([rollout.run for rollout in rollouts], rollouts[0].pair.truth, options.weights)
-    known = advantages([reward.total for reward in rewards])
-    return Group(tuple(rollouts), tuple(rewards), tuple(value or 0.0 for value in known))
+    return [group_of(rollouts, options.weights) for rollouts in found if rollouts]
 
 
 @dataclass(frozen=True, slots=True)

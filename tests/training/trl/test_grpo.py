@@ -25,7 +25,7 @@ from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.token_rows import IGNORED, token_rows
 from vrthinker_core.training.trl.grpo import TrlGrpoOptions, train_grpo
-from vrthinker_core.training.trl.rollout_rewards import mixed_share, total_reward
+from vrthinker_core.training.trl.rollout_rewards import mixed_share
 from vrthinker_core.types import Settings
 
 pytestmark = needs_trl
@@ -121,11 +121,7 @@ def test_advantages_and_gradients_are_those_of_the_loop_on_a_processor(
     step: tuple[Path, StepReport, Watched], unsure: Path
 ) -> None:
     _, report, watched = step
-    own = [
-        value or 0.0
-        for group in report.groups
-        for value in advantages([total_reward(*each) for each in zip(group.rollouts, group.rewards, strict=True)])
-    ]
+    own = [value or 0.0 for group in report.groups for value in advantages(group.totals)]
     assert watched.batch["advantages"].tolist() == pytest.approx(own, abs=1e-5)
     judge = TransformersBackend.load(str(unsure))
     policy, reference = (open_for_training(str(unsure)).model for _ in range(2))

@@ -7,11 +7,11 @@ from typing import Any
 from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.environment import FrameEnvironment, replay
-from vrthinker_core.training.grpo_loop import Group
-from vrthinker_core.training.rewards import RewardWeights, RolloutReward, advantages, group_rewards, is_mixed
-from vrthinker_core.training.rollouts import Rollout, by_pair
+from vrthinker_core.training.grpo_loop import Group, group_of
+from vrthinker_core.training.rewards import RewardWeights
+from vrthinker_core.training.rollouts import by_pair
 from vrthinker_core.training.trl.sampled_replies import read_replies
-from vrthinker_core.types import Settings, StopReason
+from vrthinker_core.types import Settings
 
 
 @dataclass(slots=True)
@@ -33,33 +33,21 @@ class RolloutRewards:
             replay(environment.pair, self.judge, self.settings, read_replies(ids, self.tokenizer))
             for environment, ids in zip(environments, completion_ids, strict=True)
         ]
-        groups = [self._group(group) for group in by_pair(rollouts, self.samples)]
+        groups = [group_of(group, self.weights) for group in by_pair(rollouts, self.samples)]
         self.groups += groups
         if log := trainer.get("log_metric"):
             _log(log, groups)
-        return [total_reward(*each) for group in groups for each in zip(group.rollouts, group.rewards, strict=True)]
+        return [total for group in groups for total in group.totals]
 
     def taken(self) -> tuple[Group, ...]:
         """The groups so far, which are then forgotten."""
         groups, self.groups = tuple(self.groups), []
         return groups
 
-    def _group(self, rollouts: Sequence[Rollout]) -> Group:
-        rewards = group_rewards([rollout.run for rollout in rollouts], rollouts[0].pair.truth, self.weights)
-        known = advantages([total_reward(*each) for each in zip(rollouts, rewards, strict=True)])
-        return Group(tuple(rollouts), tuple(rewards), tuple(value or 0.0 for value in known))
-
-
-def total_reward(rollout: Rollout, reward: RolloutReward) -> float | None:
-    """The reward; None also for a rollout whose frames could not be had: that says nothing of the judge."""
-    end = rollout.run.finished
-    return None if end is None or end.stop is StopReason.FAILED else reward.total
-
 
 def mixed_share(groups: Sequence[Group]) -> float:
     """The share of groups whose rewards differ: TRL draws no others in their place, so this is what a step learns from."""
-    totals = [[total_reward(*each) for each in zip(group.rollouts, group.rewards, strict=True)] for group in groups]
-    return sum(map(is_mixed, totals)) / len(groups) if groups else 0.0
+    return sum(group.is_mixed for group in groups) / len(groups) if groups else 0.0
 
 
 def _log(log: Callable[[str, float], None], groups: Sequence[Group]) -> None:
