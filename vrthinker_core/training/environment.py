@@ -38,8 +38,7 @@ class FrameEnvironment:
 
     def reset(self, **row: Any) -> list[Block]:
         """Begin with the pair of the row's `number`; gives the first user message, which TRL adds to the row's prompt."""
-        pair = self._pairs.pair(int(row["number"]))
-        self._pair = replace(pair, source=_remembered(pair.source))
+        self._pair = remembered(self._pairs.pair(int(row["number"])))
         self._open = open_rollout(self._pair, self._judge, self._settings)
         opening = self._open.ask()
         return content_blocks((opening if self._video_items else videos_as_images(opening))[-1])
@@ -124,8 +123,12 @@ def as_picture(frame: Frame) -> Picture.Image:
     return Picture.frombytes("RGB", (frame.width, frame.height), frame.rgb)
 
 
+def remembered(pair: LabelledPair) -> LabelledPair:
+    """The same pair, whose frames are decoded once for each request: a rollout is played a second time for its reward."""
+    return replace(pair, source=_remembered(pair.source))
+
+
 def _remembered(source: FrameSource) -> FrameSource:
-    """The same frames, each request decoded once: a rollout is played a second time for its reward."""
     known: dict[tuple[FrameRef, ...], tuple[Frame, ...]] = {}
 
     def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:

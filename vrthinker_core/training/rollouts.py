@@ -105,7 +105,7 @@ def _players(pair: LabelledPair, backend: Backend, settings: Settings, samples: 
     try:
         return [_Player(pair, backend, settings, number) for number in range(samples)]
     except VideoError as error:
-        return [_of_row(error, pair)] * samples
+        return [of_row(error, pair)] * samples
 
 
 def _play_batch(batch: Sequence["_Player"], backend: Backend) -> None:
@@ -117,7 +117,7 @@ def _play_batch(batch: Sequence["_Player"], backend: Backend) -> None:
                 asked[position][0].take(item)
 
 
-def _of_row(error: Unplayable, pair: LabelledPair) -> Unplayable:
+def of_row(error: Unplayable, pair: LabelledPair) -> Unplayable:
     """The error with the row in its sentence, where there is one."""
     return error if pair.row is None else type(error)(f"Row {pair.row}: {error}")
 
@@ -198,7 +198,7 @@ class _Player:
         try:
             deliberation.fit(self._conversation.count_tokens, self._conversation.context_length)
         except ContextFull as error:
-            self._error = _of_row(error, self._pair)
+            self._error = of_row(error, self._pair)
             return None
         return GenerationRequest(self._conversation, self._open.ask(), deliberation.sampling())
 
@@ -209,7 +209,7 @@ class _Player:
                 raise item
             self._open.take(item)
         except UNPLAYABLE as error:
-            self._error = _of_row(error, self._pair)
+            self._error = of_row(error, self._pair)
 
     def played(self) -> Rollout | Unplayable:
         """What came of it."""

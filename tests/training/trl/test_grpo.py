@@ -14,6 +14,7 @@ import torch
 
 from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from tests.training.trl.support import VOCABULARIES, needs_trl, random_judge, taught_judge
+from vrthinker_core.backends import open_backend
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
 from vrthinker_core.backends.local.checkpoint.loader import open_for_training
@@ -100,6 +101,8 @@ def test_one_step_moves_the_weights_and_the_product_opens_them(step: tuple[Path,
     assert watched.gradients.keys() == {name for name in watched.gradients if "visual" not in name}
     assert 0 < mixed_share(report.groups) <= 1
     assert report.drawn == OPTIONS.pairs
+    assert open_backend(f"hf:{unsure}").protocols == ()
+    assert open_backend(f"hf:{made}").protocols == ("paired",)
 
 
 def test_what_is_trained_are_the_tokens_of_the_rollouts(step: tuple[Path, StepReport, Watched], unsure: Path) -> None:

@@ -1,6 +1,5 @@
 """A trained model saved as a checkpoint that the product opens: the files of the one it came from with new weights, sealed anew."""
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,6 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
     weight_files,
 )
 from vrthinker_core.backends.local.checkpoint.marker import read_marker, seal
-from vrthinker_core.traces import write_atomically
 from vrthinker_core.types import ProtocolName
 
 SMALL_SHARDS = "8MB"  # Of a model of less than SMALL_BYTES: small enough for any repository
@@ -25,10 +23,12 @@ LARGE_SHARDS = "4GB"
 SMALL_BYTES = 100 * 2**20
 
 
-def save_judge(model: Qwen2_5_VLForConditionalGeneration, source: str, out: Path) -> None:
+def save_judge(model: Qwen2_5_VLForConditionalGeneration, source: str, out: Path, learnt: Sequence[ProtocolName] = ()) -> None:
     """Write the model into the folder `out`, beside copies of the other files of `source`, a folder or hub id.
 
-    Weights get the number type they have in `source`. Raises OSError.
+    Weights get the number type they have in `source`. Where that names no protocol, the marker names those that were `learnt`.
+
+    Raises OSError.
     """
     folder = locate(source)
     weights = _cast(model.state_dict(), stored_dtype(folder))
@@ -37,14 +37,8 @@ def save_judge(model: Qwen2_5_VLForConditionalGeneration, source: str, out: Path
     for path in (path for pattern in DOWNLOAD_PATTERNS for path in folder.glob(pattern)):
         if path.suffix != ".safetensors" and not path.name.endswith(".index.json") and path.name != MARKER:
             shutil.copyfile(path, out / path.name)
-    seal(out, {"protocol": list(read_marker(folder, source).protocols)} | read_marker_file(folder))
-
-
-def name_protocols(checkpoint: Path, learnt: Sequence[ProtocolName]) -> None:
-    """Say in the marker of a sealed checkpoint which protocols it speaks, where it does not yet. Raises OSError."""
-    said = read_marker_file(checkpoint)
-    if not said.get("protocol"):
-        write_atomically(checkpoint / MARKER, json.dumps(said | {"protocol": list(learnt)}, indent=1).encode() + b"\n")
+    protocols = read_marker(folder, source).protocols or learnt
+    seal(out, {**read_marker_file(folder), "protocol": list(protocols)})
 
 
 def _cast(state: dict[str, torch.Tensor], dtype: torch.dtype) -> dict[str, torch.Tensor]:

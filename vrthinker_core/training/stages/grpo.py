@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.frozen_vision import collate_features, freeze_vision
 from vrthinker_core.training.grpo_loop import GrpoOptions, Learner, draw_groups, train_step
@@ -93,7 +94,7 @@ def _train_here(
     if sitting.stopped():
         return None
     with new_checkpoint(folder) as made:
-        save_judge(learner.policy, source, made)
+        save_judge(learner.policy, source, made, (chosen_protocol(config.settings, ()),))
     return folder.result
 
 

@@ -16,7 +16,6 @@ from vrthinker_core.training.rows.row_set import RowSet
 from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.training.run.config import SftConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
-from vrthinker_core.training.run.saved_judge import name_protocols
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.stages.stage_record import stage_record
 from vrthinker_core.training.trl.sft import SftOptions, train_sft
@@ -66,9 +65,7 @@ def fine_tune(rows: RowSet, source: str, sft: SftConfig, config: TrainConfig, fo
             record.add(StepMetrics(stage, pace.step, record.lap(), loss, pace.learning_rate, entropy=pace.entropy), pace.steps)
             return sitting.over
 
-        made = train_sft(rows, locate(source), options, folder.checkpoints, report)
-    if folder.processes.main:
-        name_protocols(made, rows.protocols)
+        made = train_sft(rows, locate(source), options, folder.checkpoints, report, rows.protocols)
     return None if folder.processes.agreed(sitting.stopped()) else folder.finish(made)
 
 

@@ -39,7 +39,7 @@ def train_with_trl(source: str, pairs: PairSet, config: TrainConfig, folder: Run
                 keep_rollouts(folder.path, STAGE, step.number, step.report.groups[0].rollouts[:SHOWN])
             return sitting.over
 
-        made = train_grpo(pairs, locate(source), trl_options(config), folder.checkpoints, report)
+        made = train_grpo(pairs, locate(source), trl_options(config), folder.checkpoints, report, sitting.say)
     return None if folder.processes.agreed(sitting.stopped()) else folder.finish(made)
 
 

@@ -30,6 +30,7 @@ from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.run.processes import world_size
 from vrthinker_core.training.run.saved_judge import stored_dtype
 from vrthinker_core.training.trl.chat_template import picture_processor
+from vrthinker_core.training.trl.playable_pairs import PlayablePairs
 from vrthinker_core.training.trl.rollout_rewards import RolloutRewards
 from vrthinker_core.training.trl.sft import has_trl, optimizer_arguments, save_trained
 from vrthinker_core.training.trl.sharding import (
@@ -90,12 +91,15 @@ def train_grpo(
     options: TrlGrpoOptions,
     folder: Path,
     report: Callable[[TrlStep], bool | None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """Train the judge of `checkpoint`; gives `folder/model`, which the product opens.
 
     Step s learns from pairs s * `options.pairs` on, so `pairs` should be in the order of training. Goes on from the last whole
     checkpoint in `folder/trainer`. `report` is told, after each step, of the groups of the main process; where it gives True,
-    training ends there with a checkpoint. Raises BadInput and CheckpointError.
+    training ends there with a checkpoint. `say` hears of pairs that cannot be played, in whose place others stand.
+
+    Raises BadInput and CheckpointError.
     """
     if not has_trl():
         raise BadInput("GRPO on GPUs takes TRL: run pip install -e '.[train]'.")
@@ -110,7 +114,8 @@ def train_grpo(
     with loading, heads_in_root():
         opened = open_whole(checkpoint, dtype)
         opened.model.model.visual.requires_grad_(not options.frozen_vision)
-        trainer, rewards = _trainer(pairs, opened, options, _arguments(options, passes, folder / "trainer"), adapters)
+        arguments = _arguments(options, passes, folder / "trainer")
+        trainer, rewards = _trainer(pairs, opened, options, arguments, adapters, say)
         subject = f"{checkpoint.name} {[getattr(options, name) for name in options.__slots__ if name not in _MAY_CHANGE]}"
         with trainer.args.main_process_first():  # what is not whole is removed once
             begun = last_whole(folder / "trainer", subject)
@@ -120,11 +125,11 @@ def train_grpo(
         train_from(trainer, begun)
     if options.lora:
         trainer.model = trainer.accelerator.unwrap_model(trainer.model).merge_and_unload()
-    return save_trained(trainer, checkpoint, folder / "model")
+    return save_trained(trainer, checkpoint, folder / "model", protocols=(chosen_protocol(options.settings, ()),))
 
 
 def _trainer(
-    pairs: PairSet, opened: Checkpoint, options: TrlGrpoOptions, arguments: Any, adapters: Any
+    pairs: PairSet, opened: Checkpoint, options: TrlGrpoOptions, arguments: Any, adapters: Any, say: Callable[[str], None]
 ) -> tuple[Any, RolloutRewards]:
     """TRL's trainer over our environment, and its rewards."""
     from datasets import Dataset
@@ -132,7 +137,8 @@ def _trainer(
 
     judge = TransformersBackend(opened, opened.folder.name)
     dialect = make_dialect(options.settings, chosen_protocol(options.settings, judge.protocols))
-    environment = partial(FrameEnvironment, pairs, judge, options.settings, video_items=judge.loaded.video_items)
+    playable = PlayablePairs(pairs, judge, options.settings, say)
+    environment = partial(FrameEnvironment, playable, judge, options.settings, video_items=judge.loaded.video_items)
     environment().reset(number=0)  # what cannot be played is refused before anything is allocated
     rewards = RolloutRewards(judge, options.settings, judge.loaded.tokenizer, options.samples, options.weights)
     trainer = GRPOTrainer(

@@ -47,6 +47,7 @@ from vrthinker_core.training.trl.trainer_checkpoints import (
     quiet_libraries,
     train_from,
 )
+from vrthinker_core.types import ProtocolName
 
 SCHEDULES = {"cosine": "cosine", "constant": "constant_with_warmup"}  # Our word and that of transformers
 
@@ -77,8 +78,9 @@ def train_sft(
     options: SftOptions,
     folder: Path,
     report: Callable[[TrainerPace], bool | None] = lambda _: None,
+    protocols: Sequence[ProtocolName] = (),
 ) -> Path:
-    """Train the judge of `checkpoint` on `rows`; gives `folder/model`, which the product opens.
+    """Train the judge of `checkpoint` on `rows`; gives `folder/model`, which the product opens. `protocols`: those of the rows.
 
     Goes on from the last whole checkpoint in `folder/trainer`: optimizer, data order and random state are those of then. Raises
     BadInput where there is nothing to learn, or the folder holds another training; CheckpointError for a damaged checkpoint.
@@ -105,7 +107,7 @@ def train_sft(
     trainer.add_callback(PaceReports(report))
     with heads_in_root():
         train_from(trainer, begun)
-    return save_trained(trainer, checkpoint, folder / "model", options.start_share)
+    return save_trained(trainer, checkpoint, folder / "model", options.start_share, protocols)
 
 
 def use_all_cores(processes: int) -> None:
@@ -114,13 +116,15 @@ def use_all_cores(processes: int) -> None:
     torch.set_num_threads(int(wanted) if wanted.isdecimal() and int(wanted) else max(1, cpu_count() // processes))
 
 
-def save_trained(trainer: Any, source: Path, target: Path, start_share: float = 0.0) -> Path:
+def save_trained(
+    trainer: Any, source: Path, target: Path, start_share: float = 0.0, protocols: Sequence[ProtocolName] = ()
+) -> Path:
     """Write the trained model once, gathered from all processes. `target` is there whole or as it was before.
 
     With `start_share`, each weight is that share of its value in `source` and the rest of the trained one: such means keep more of
     what a model could do on other data (Wortsman et al., "Robust fine-tuning of zero-shot models", CVPR 2022).
 
-    Raises BadInput where it cannot be written.
+    `protocols`: those that were learnt. Raises BadInput where it cannot be written.
     """
     model = trainer.accelerator.unwrap_model(trainer.model)
     if is_sharded() or trainer.args.world_size > 1:
@@ -132,7 +136,7 @@ def save_trained(trainer: Any, source: Path, target: Path, start_share: float = 
     if trainer.is_world_process_zero():
         if start_share:
             _mix(model, open_whole(source).model, start_share)
-        _save_whole(model, source, target)
+        _save_whole(model, source, target, protocols)
     trainer.accelerator.wait_for_everyone()
     return target
 
@@ -145,13 +149,13 @@ def _mix(model: Any, start: Any, share: float) -> None:
         weight.lerp_(before[name].to(weight), share)
 
 
-def _save_whole(model: Any, source: Path, target: Path) -> None:
+def _save_whole(model: Any, source: Path, target: Path, protocols: Sequence[ProtocolName]) -> None:
     part, old = (target.with_name(f".{target.name}.{what}") for what in ("part", "old"))
     try:
         for left in (part, old):
             shutil.rmtree(left, ignore_errors=True)
         part.mkdir(parents=True)
-        save_judge(model, str(source), part)
+        save_judge(model, str(source), part, protocols)
         if target.exists():
             target.rename(old)
         part.rename(target)
