@@ -20,7 +20,7 @@ from tests.training.test_teacher import answer
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.cli import main
-from vrthinker_core.commands.training.training_data import open_training_data
+from vrthinker_core.commands.training.training_data import chosen_teacher, open_training_data
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.run.config import changed_config, preset_config
 from vrthinker_core.training.run.run_folder import TrainingRun
@@ -106,7 +106,10 @@ def test_a_table_of_pairs_teaches_nothing_without_a_teacher(tmp_path: Path) -> N
 
 
 def test_drawn_pairs_have_the_teacher_that_knows_them() -> None:
-    data = open_training_data(TrainingRun("cold-start", "nano", "drawn:1"), preset_config("nano"), None)
+    assert chosen_teacher("cold-start", "drawn:1", None) == "scripted"
+    assert chosen_teacher("cold-start", "drawn2:1", "server:other") == "server:other"
+    assert chosen_teacher("cold-start", "pairs.csv", None) is None
+    data = open_training_data(TrainingRun("cold-start", "nano", "drawn:1", "scripted"), preset_config("nano"))
     assert data.teacher is not None
     assert data.teacher.name == "scripted"
 
@@ -130,7 +133,7 @@ def test_a_model_of_another_kind_is_refused_in_one_line(tmp_path: Path) -> None:
 
 
 def test_the_scripted_teacher_is_kept_on_drawn_pairs(tmp_path: Path) -> None:
-    data = open_training_data(TrainingRun("cold-start", "nano", "drawn:1"), preset_config("nano"), "scripted")
+    data = open_training_data(TrainingRun("cold-start", "nano", "drawn:1", "scripted"), preset_config("nano"))
     assert data.pairs is not None
     assert data.teacher is not None
     job = TeacherJob("scripted", "drawn:1")
@@ -139,7 +142,7 @@ def test_the_scripted_teacher_is_kept_on_drawn_pairs(tmp_path: Path) -> None:
 
 
 def test_from_nothing_the_scripted_teacher_speaks_both_protocols_in_turn(tmp_path: Path) -> None:
-    data = open_training_data(TrainingRun("all", "", "drawn2:1"), preset_config("nano"), None)
+    data = open_training_data(TrainingRun("all", "", "drawn2:1", "scripted"), preset_config("nano"))
     assert data.teacher is not None
     assert data.teacher.pairs is not None
     made = list(run_teacher(data.teacher.pairs, range(8), data.teacher.judge, TeacherJob("scripted", "drawn2:1"), tmp_path))
@@ -154,7 +157,7 @@ def test_from_nothing_the_scripted_teacher_speaks_both_protocols_in_turn(tmp_pat
 
 def test_a_chosen_protocol_is_the_only_one_of_the_teacher() -> None:
     config = changed_config(preset_config("nano"), ["settings.protocol=concat"])
-    data = open_training_data(TrainingRun("all", "", "drawn2:1"), config, None)
+    data = open_training_data(TrainingRun("all", "", "drawn2:1", "scripted"), config)
     assert data.teacher is not None
     assert callable(data.teacher.judge)
     assert {data.teacher.judge(number).protocols for number in range(3)} == {("concat",)}

@@ -149,7 +149,7 @@ def _train(run: "TrainingRun", config: "TrainConfig", out: Path, start: Start) -
     from vrthinker_core.training.run.processes import launched_processes
     from vrthinker_core.training.run.run_folder import open_run_folder
 
-    data = open_training_data(run, config, run.teacher or None)
+    data = open_training_data(run, config)
     files = data.pairs if isinstance(data.pairs, AbstractContextManager) else nullcontext()
     processes = launched_processes()
     opened = open_run_folder(out, run, config, resume=start.resume, processes=processes)

@@ -30,7 +30,7 @@ def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:
     return SCRIPTED if teacher is None and drawn else teacher
 
 
-def open_training_data(run: "TrainingRun", config: "TrainConfig", teacher: str | None) -> "TrainingData":
+def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingData":
     """The pairs, and what the cold start learns from. Raises BadInput and CheckpointError before a weight is read."""
     from vrthinker_core.dialects.factory import frame_layouts
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
@@ -40,8 +40,7 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig", teacher: str |
 
     if run.stage == "base":
         return TrainingData("", None)
-    teacher = chosen_teacher(run.stage, run.data, teacher)
-    ready = _ready_runs(run, teacher)
+    ready = _ready_runs(run)
     protocols = _protocols(run, config)
     if ready is not None and run.stage == "cold-start":
         return TrainingData(run.data, None, ready=ready)
@@ -49,7 +48,7 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig", teacher: str |
         protocols[:1] if run.stage in ("grpo", "all") and chosen_engine(config) == "trl" else protocols
     )  # TRL reads one's replies
     pairs = open_pairs(taught_pairs(run.data), frame_layouts(config.settings, alone))
-    taught = None if teacher is None else _teacher(teacher, pairs, frame_layouts(config.settings, protocols))
+    taught = _teacher(run.teacher, pairs, frame_layouts(config.settings, protocols)) if run.teacher else None
     return TrainingData(run.data, pairs, taught, ready)
 
 
@@ -72,11 +71,11 @@ def _spoken(model: str) -> "tuple[ProtocolName, ...]":
     return read_marker(folder, model).protocols
 
 
-def _ready_runs(run: "TrainingRun", teacher: str | None) -> "ReadyRuns | None":
+def _ready_runs(run: "TrainingRun") -> "ReadyRuns | None":
     """The runs that the data hold, where the stage wants some and nobody is to write them. Raises BadInput where there are none."""
     from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
 
-    if teacher is not None or run.stage not in ("cold-start", "all"):
+    if run.teacher or run.stage not in ("cold-start", "all"):
         return None
     ready = open_ready_runs(run.data)
     if ready is None:
