@@ -27,7 +27,8 @@ from tests.benchmarks.tools.random_models import build_on_device, shape_of_7b
 from tests.benchmarks.tools.taught_judges import PAIRS, TaughtJudge, write_taught_judge
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.grpo_loop import Group, GrpoOptions, draw_groups, train_step
+from vrthinker_core.training.groups import Group
+from vrthinker_core.training.grpo_loop import GrpoOptions, draw_groups, train_step
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.run.config import OptimizerConfig, changed_config, preset_config
 from vrthinker_core.training.stages.grpo import make_learner

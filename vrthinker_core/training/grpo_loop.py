@@ -15,11 +15,12 @@ from vrthinker_core.backends.base import Backend
 from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
+from vrthinker_core.training.groups import Group, StepReport, group_of
 from vrthinker_core.training.policy_loss import kl_to_reference, policy_loss, score_tokens
-from vrthinker_core.training.rewards import RewardWeights, RolloutReward, advantages, group_rewards, is_mixed
+from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, by_pair, play_each
 from vrthinker_core.training.token_rows import TokenRow, collate, token_rows
-from vrthinker_core.types import Settings, StopReason
+from vrthinker_core.types import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,48 +37,6 @@ class GrpoOptions:
     bf16: bool = False  # Arithmetic of the learner; its weights stay float32
     weights: RewardWeights = field(default_factory=RewardWeights)
     settings: Settings = field(default_factory=lambda: Settings(temperature=1.0))
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The rollouts of one pair, with their rewards and advantages."""
-
-    rollouts: tuple[Rollout, ...]
-    rewards: tuple[RolloutReward, ...]
-    advantages: tuple[float, ...]  # 0 for a rollout without a reward
-
-    @property
-    def totals(self) -> list[float | None]:
-        """The reward of each rollout; None also where its frames could not be had: that says nothing of the judge."""
-        return [_total(*each) for each in zip(self.rollouts, self.rewards, strict=True)]
-
-    @property
-    def is_mixed(self) -> bool:
-        """Its rewards differ, so that it teaches something."""
-        return is_mixed(self.totals)
-
-
-def group_of(rollouts: Sequence[Rollout], weights: RewardWeights) -> Group:
-    """The rollouts of one pair as a group."""
-    rewards = group_rewards([rollout.run for rollout in rollouts], rollouts[0].pair.truth, weights)
-    known = advantages([_total(*each) for each in zip(rollouts, rewards, strict=True)])
-    return Group(tuple(rollouts), tuple(rewards), tuple(value or 0.0 for value in known))
-
-
-def _total(rollout: Rollout, reward: RolloutReward) -> float | None:
-    end = rollout.run.finished
-    return None if end is None or end.stop is StopReason.FAILED else reward.total
-
-
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    """What one optimizer step learnt from."""
-
-    groups: tuple[Group, ...]
-    drawn: int  # Groups that were played for them
-    loss: float
-    entropy: float  # Mean over the learnt tokens, in nats
-    kl: float  # To the reference, mean over the learnt tokens
 
 
 def draw_groups(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from vrthinker_core.training.filters import FilterReport, Outcome, Shares, label_shares, report_outcomes, share_lines
+from vrthinker_core.training.rows.filters import FilterReport, Outcome, Shares, label_shares, report_outcomes, share_lines
 from vrthinker_core.types.progress import count
 
 

@@ -20,9 +20,9 @@ from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load, to_json, write_atomically
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
-from vrthinker_core.training.filters import FilterRefusal, Outcome, Reason, refusal
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, play_each
+from vrthinker_core.training.rows.filters import FilterRefusal, Outcome, Reason, refusal
 from vrthinker_core.training.rows.outcome_file import OutcomeFile, read_outcomes
 from vrthinker_core.training.rows.rollout_trace import StoredRollout, to_rollout, to_trace
 from vrthinker_core.training.rows.teaching import NotForTraining

@@ -20,7 +20,8 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import MARKER
 from vrthinker_core.backends.local.checkpoint.loader import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.grpo_loop import Group, GrpoOptions, Learner, StepReport, train_step
+from vrthinker_core.training.groups import Group, StepReport
+from vrthinker_core.training.grpo_loop import GrpoOptions, Learner, train_step
 from vrthinker_core.training.rewards import advantages
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.run.config import OptimizerConfig

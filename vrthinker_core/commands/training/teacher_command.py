@@ -30,8 +30,8 @@ def teacher(
     """
     from vrthinker_core.backends.factory import default_choice, open_backend
     from vrthinker_core.dialects.factory import chosen_protocol, frame_layouts
-    from vrthinker_core.training.filters import report_outcomes
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
+    from vrthinker_core.training.rows.filters import report_outcomes
     from vrthinker_core.training.rows.outcome_file import read_outcomes
     from vrthinker_core.training.teacher import TeacherJob, run_teacher
 

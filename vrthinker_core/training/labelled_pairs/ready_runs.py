@@ -12,13 +12,13 @@ from typing import Any, get_args
 from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.errors import BadInput, TraceError, VideoError
 from vrthinker_core.traces import load
-from vrthinker_core.training.filters import FilterRefusal, Reason, refusal
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.labelled_pairs.open_pairs import kind_of, open_pairs
 from vrthinker_core.training.labelled_pairs.row_file import read_json_rows
 from vrthinker_core.training.labelled_pairs.sft_file import SftFile
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.rows.conversation import run_dialect
+from vrthinker_core.training.rows.filters import FilterRefusal, Reason, refusal
 from vrthinker_core.training.rows.make_rows import trace_videos
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_job, read_outcomes
 from vrthinker_core.training.rows.rollout_trace import StoredRollout, is_of, to_rollout

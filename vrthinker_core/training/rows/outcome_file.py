@@ -10,7 +10,7 @@ from typing import Any
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import remove_parts
 from vrthinker_core.files.line_file import LineFile, whole_lines
-from vrthinker_core.training.filters import Outcome
+from vrthinker_core.training.rows.filters import Outcome
 
 OUTCOMES = "outcomes.jsonl"
 FORMAT = "vr-thinker-outcomes/1"

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.filters import Outcome
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.rejection_sampling import ChoiceOptions, choose_runs
+from vrthinker_core.training.rows.filters import Outcome
 from vrthinker_core.training.rows.learnt_runs import keep_learnt_runs, learning_begun, learnt_runs
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.run.config import TrainConfig

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.line_file import LineFile
-from vrthinker_core.training.grpo_loop import Group, StepReport
+from vrthinker_core.training.groups import Group, StepReport
 from vrthinker_core.training.monitor.alarms import Alarms
 from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics, read_metrics
 from vrthinker_core.training.run.config import TrainConfig

@@ -23,7 +23,7 @@ from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.environment import FrameEnvironment, prompt_row
-from vrthinker_core.training.grpo_loop import StepReport
+from vrthinker_core.training.groups import StepReport
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.training.run.config import OptimizerConfig

@@ -7,7 +7,7 @@ from typing import Any
 from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.environment import FrameEnvironment, replay
-from vrthinker_core.training.grpo_loop import Group, group_of
+from vrthinker_core.training.groups import Group, group_of
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.training.rollouts import by_pair
 from vrthinker_core.training.trl.sampled_replies import read_replies

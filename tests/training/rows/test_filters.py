@@ -8,8 +8,8 @@ import pytest
 
 from tests.training.test_token_rows import ANSWER, labelled, look
 from vrthinker_core import ScriptedBackend
-from vrthinker_core.training.filters import Outcome, Reason, label_shares, refusal, report_outcomes
 from vrthinker_core.training.rollouts import play
+from vrthinker_core.training.rows.filters import Outcome, Reason, label_shares, refusal, report_outcomes
 from vrthinker_core.types import Preference, Run, Settings, Verdict
 from vrthinker_core.types.messages import Completion
 
