@@ -38,7 +38,7 @@ VRThinker.Branches = class {
     if (!button) {
       button = VRThinker.button("vrt-ask-branch", this.words.open, () => this.form.open(card, turn, this.trace));
       button.setAttribute("aria-label", `${this.words.open.replace("…", "")} from turn ${turn}`);
-      card.querySelector("header").append(button);
+      card.querySelector(".vrt-foot").before(button); // else a long foot pushes it onto a line of its own
     }
     button.style.visibility = can ? "" : "hidden"; // its place is kept: nothing that is read may move
   }
