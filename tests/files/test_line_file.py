@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
+from tests.support.file_limit import file_limit
 from vrthinker_core.files.line_file import BLOCK, LineFile, whole_lines
 
 
@@ -26,26 +26,30 @@ def test_a_file_of_half_a_line_is_empty(tmp_path: Path) -> None:
     path.write_bytes(b"hal")
     with LineFile(path) as lines:
         assert lines.empty
-        lines.sync()
     assert path.read_bytes() == b""
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="limits of file size are those of POSIX")
 def test_of_a_line_that_a_full_disk_refuses_nothing_is_left(tmp_path: Path) -> None:
-    import resource
-    import signal
-
-    path, limit = tmp_path / "lines", resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    path = tmp_path / "lines"
     with LineFile(path) as lines:
         lines.append(b"one")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
-        try:
-            with pytest.raises(OSError, match="large"):
-                lines.append(b"x" * 200)  # The first hundred bytes find room
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-            signal.signal(signal.SIGXFSZ, before)
+        with file_limit(100), pytest.raises(OSError, match="large"):
+            lines.append(b"x" * 200)  # The first hundred bytes find room
         assert path.read_bytes() == b"one\n"
         lines.append(b"two")
+    assert whole_lines(path) == [b"one", b"two"]
+
+
+def test_of_a_line_that_does_not_reach_the_disk_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lines"
+
+    def refused(_: int) -> None:
+        raise OSError("No space left on device")
+
+    with LineFile(path) as lines:
+        lines.append(b"one", sync=True)
+        monkeypatch.setattr("os.fsync", refused)
+        lines.append(b"two")
+        with pytest.raises(OSError, match="No space"):
+            lines.append(b"three", sync=True)
     assert whole_lines(path) == [b"one", b"two"]

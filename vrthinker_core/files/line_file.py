@@ -10,7 +10,7 @@ BLOCK = 2**16  # Bytes that are read at a time, to find the end of the last whol
 class LineFile(AbstractContextManager["LineFile"]):
     """Appends lines. What a killed process left of a line is cut off first.
 
-    Each line is handed to the system at once, so it outlives this process; with `sync`, the machine.
+    Each line is handed to the system at once, so it outlives this process; what was flushed to the disk outlives the machine.
     """
 
     def __init__(self, path: Path) -> None:
@@ -23,12 +23,14 @@ class LineFile(AbstractContextManager["LineFile"]):
         """There is no line yet."""
         return self._file.seek(0, os.SEEK_END) == 0
 
-    def append(self, line: bytes) -> None:
-        """Write a line, and its end. Raises OSError, and then leaves none of it."""
+    def append(self, line: bytes, *, sync: bool = False) -> None:
+        """Write a line, and its end; with `sync`, flush all lines to the disk. Raises OSError, and then leaves none of it."""
         end, rest = self._file.seek(0, os.SEEK_END), line + b"\n"
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
+            if sync:
+                self.sync()
         except OSError:
             self._file.truncate(end)
             raise

@@ -73,18 +73,15 @@ class ResultFile:
         self._synced_at = time.monotonic()
 
     def append(self, result: PairResult) -> None:
-        """Write one line. Raises OSError."""
-        self._lines.append(to_line(result).removesuffix(b"\n"))
-        if time.monotonic() - self._synced_at >= SYNC_SECONDS:
-            self._sync()
+        """Write one line. Raises OSError, and then leaves none of it."""
+        due = time.monotonic() - self._synced_at >= SYNC_SECONDS
+        self._lines.append(to_line(result).removesuffix(b"\n"), sync=due)
+        if due:
+            self._synced_at = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._lines:
-            self._sync()
-
-    def _sync(self) -> None:
-        self._lines.sync()
-        self._synced_at = time.monotonic()
+            self._lines.sync()

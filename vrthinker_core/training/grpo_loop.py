@@ -18,7 +18,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.groups import Group, StepReport, group_of
 from vrthinker_core.training.policy_loss import kl_to_reference, policy_loss, score_tokens
 from vrthinker_core.training.rewards import RewardWeights
-from vrthinker_core.training.rollouts import LabelledPair, Rollout, by_pair, play_each
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, by_pair, play_each, unplayable_words
 from vrthinker_core.training.token_rows import TokenRow, collate, token_rows
 from vrthinker_core.types import Settings
 
@@ -63,8 +63,8 @@ def draw_groups(
 def _play_groups(pairs: Sequence[LabelledPair], judge: Backend, options: GrpoOptions, say: Callable[[str], None]) -> list[Group]:
     samples = options.samples
     played = list(play_each(pairs, judge, options.settings, samples, options.pairs * samples))
-    for sentence in dict.fromkeys(str(each) for each in played if not isinstance(each, Rollout)):
-        say(f"A pair cannot be played and teaches nothing. {sentence}")
+    for sentence in dict.fromkeys(unplayable_words(each) for each in played if not isinstance(each, Rollout)):
+        say(sentence)
     found = ([each for each in of_pair if isinstance(each, Rollout)] for of_pair in by_pair(played, samples))
     return [group_of(rollouts, options.weights) for rollouts in found if rollouts]
 

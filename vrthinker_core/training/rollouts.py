@@ -117,6 +117,11 @@ def _play_batch(batch: Sequence["_Player"], backend: Backend) -> None:
                 asked[position][0].take(item)
 
 
+def unplayable_words(error: Unplayable) -> str:
+    """What is said of a pair that training does without."""
+    return f"A pair cannot be played and teaches nothing. {error}"
+
+
 def of_row(error: Unplayable, pair: LabelledPair) -> Unplayable:
     """The error with the row in its sentence, where there is one."""
     return error if pair.row is None else type(error)(f"Row {pair.row}: {error}")

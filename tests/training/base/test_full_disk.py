@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.training.stages.file_limit import file_limit
+from tests.support.file_limit import file_limit
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.base.half_training import last_report
 from vrthinker_core.training.base.model.vocabulary import make_tokenizer

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.training.stages.file_limit import file_limit
+from tests.support.file_limit import file_limit
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.errors import BadInput, CheckpointError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.stages.file_limit import file_limit
+from tests.support.file_limit import file_limit
 from tests.training.test_teacher import PAIRS, SCRIPTED, answer
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.built_in import NANO

@@ -7,7 +7,7 @@ from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.environment import open_rollout, remembered
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
-from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair, of_row
+from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair, of_row, unplayable_words
 from vrthinker_core.types import Settings
 
 BEYOND = 2**20  # Pairs between one and what stands in for it: further than a run goes
@@ -41,7 +41,7 @@ class PlayablePairs:
             try:
                 pair = self._opened(tried)
             except UNPLAYABLE as error:
-                self.say(f"A pair cannot be played and teaches nothing. {error}")
+                self.say(unplayable_words(error))
             else:
                 self._chosen[number] = tried
                 return pair
