@@ -147,6 +147,27 @@ def test_a_name_that_cannot_be_is_refused_in_a_sentence(folder: Path) -> None:
     assert (end.fault, "NUL" in end.error) == ("BadInput", True)
 
 
+UNREACHABLE = {"a folder whose name is too long": "a" * 300 + "/trace.json", "a folder that is a file": "thesis.txt/trace.json"}
+
+
+@pytest.mark.parametrize("place", [*UNREACHABLE.values(), "missing/\udcff.json"], ids=[*UNREACHABLE, "a name that is no text"])
+def test_a_place_that_cannot_be_written_costs_no_run_and_the_record_says_where_it_went(
+    folder: Path, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "thesis.txt").write_text("A thesis.")
+    spare = tmp_path / "spare"
+    spare.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(spare))
+    places = {0: folder / place, 1: folder / "second.json"}
+    events = list(judge_many([own_pair(folder)] * 2, ScriptedBackend([ANSWER]), trace_of=places.get))
+    ends = [event for _, event in events if isinstance(event, Finished)]
+    assert [end.stop for end in ends] == [StopReason.ANSWERED] * 2
+    saved = load(next(spare.glob("vr-thinker-*/trace.json")))
+    assert saved.finished is not None
+    assert [note.count("saved as") for note in saved.finished.notes] == [2]
+    assert load(places[1]).finished is not None
+
+
 @pytest.mark.parametrize("name", ["new.json", "earlier.json"])
 def test_a_new_file_and_an_earlier_trace_are_written(folder: Path, name: str) -> None:
     (folder / "script.jsonl").write_text('{"reply": "<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"}')

@@ -150,6 +150,8 @@ class Comparison:
             own, deliberation.settings = deliberation.settings, plan.started.settings
             for turn in plan.turns:
                 deliberation.fit(conversation.count_tokens, conversation.context_length)
+                if plan.started.judge == self._backend.name and turn.completion.prompt_tokens:
+                    conversation.calibrate(deliberation.ask(), turn.completion.prompt_tokens)
                 last = turn is plan.turns[-1]
                 deliberation.settings = own if last else deliberation.settings
                 deliberation.take_over(turn.completion, plan.branch.frames if last else ())

@@ -253,18 +253,19 @@ class TraceWriter:
     def _save(self, trace: Trace) -> None:
         if self._path is None:
             return
+        wanted = encodable(str(self._path))  # the sentences below stand in the trace
         try:
             data = to_json(trace)
         except ValueError as error:  # of pydantic, whatever a text or a number is that JSON cannot hold
-            self._warning = f"{NOT_SAVED} as {self._path} ({type(error).__name__}); it is only shown."
+            self._warning = f"{NOT_SAVED} as {wanted} ({type(error).__name__}); it is only shown."
             self._path = None
             return
         try:
             write_atomically(self._path, data)
         except OSError as error:
-            self._save_elsewhere(data, self._path, error.strerror or type(error).__name__)
+            self._save_elsewhere(data, wanted, error.strerror or type(error).__name__)
 
-    def _save_elsewhere(self, data: bytes, wanted: Path, reason: str) -> None:
+    def _save_elsewhere(self, data: bytes, wanted: str, reason: str) -> None:
         folder: Path | None = None
         try:
             folder = Path(tempfile.mkdtemp(prefix="vr-thinker-"))
@@ -277,7 +278,7 @@ class TraceWriter:
             self._warning = f"{NOT_SAVED} as {wanted} ({reason}) nor anywhere else ({second.strerror}); it is only shown."
             return
         self._path = spare
-        self._warning = f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {spare} instead."
+        self._warning = f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {encodable(str(spare))} instead."
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -217,6 +217,8 @@ def test_a_place_where_nothing_is_gives_a_sentence(tmp_path: Path, kind: str) ->
     with pytest.raises(BadInput) as refused:
         read_dataset(kind, tmp_path / "nothing")
     assert str(refused.value).endswith(".")
+    with pytest.raises(BadInput):
+        read_dataset(kind, tmp_path / ("n" * 300))
     if kind in ("videogen-reward", "mj-bench-video"):
         with pytest.raises(BadInput, match=r"Cannot read .*No such file"):
             read_dataset(kind, tmp_path)

@@ -23,6 +23,9 @@ class Conversation(typing.Protocol):
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """The number of prompt tokens of `messages`."""
 
+    def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
+        """That an earlier run counted so many tokens in `messages`: where `count_tokens` only estimates, it goes by that."""
+
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
     ) -> Iterator[str | Completion]:

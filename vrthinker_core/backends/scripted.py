@@ -57,6 +57,9 @@ class ScriptedConversation:
         frames = sum(len(message.frames) for message in messages)
         return sum(len(message.text.split()) for message in messages) + frames * self._backend.tokens_per_frame
 
+    def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
+        """Nothing to do: `count_tokens` is exact."""
+
     def stream(
         self,
         messages: Sequence[Message],

@@ -75,8 +75,11 @@ def remove_parts(folder: Path) -> None:
 
 
 def remove_abandoned(folder: Path, pattern: str) -> None:
-    """Remove our own files and folders of that pattern that no living process owns."""
-    for path in folder.glob(pattern) if sys.platform != "win32" else ():
+    """Remove our own files and folders of that pattern that no living process owns, as far as the folder can be listed."""
+    found: list[Path] = []
+    with suppress(OSError):
+        found = list(folder.glob(pattern)) if sys.platform != "win32" else []
+    for path in found:
         with suppress(OSError):
             if path.is_symlink() or path.lstat().st_uid != os.getuid():
                 continue

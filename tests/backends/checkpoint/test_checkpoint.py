@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub import close_session
 from safetensors.torch import load_file, save_file
 
 from tests.backends.support.random_model import VOCABULARY_SIZE, generate, noise_frame, write_random_checkpoint
@@ -137,6 +138,13 @@ def test_source_that_is_no_folder_is_refused(tmp_path: Path, monkeypatch: pytest
     assert "There is no folder" in refused(tmp_path / "nowhere")
     assert "is a file" in refused(tmp_path / "weights.safetensors")
     assert "could be had from the Hugging Face hub" in refused("nobody-at-all/no-such-judge")
+
+
+def test_a_download_that_cannot_be_made_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1")  # the client lets errors of its transport through, here an ImportError
+    close_session()
+    assert "could be had from the Hugging Face hub" in refused("nobody-at-all/no-such-judge")
+    close_session()
 
 
 # -- weights -------------------------------------------------------------------------------------------------------------

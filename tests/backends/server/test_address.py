@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from vrthinker_core.backends import open_backend
@@ -28,6 +30,7 @@ def test_an_address_is_read(text: str, address: ServerAddress) -> None:
     [
         "http://someone:hunter2@host/v1#m", "http://hunter2@host/v1", "http://host/v1?api_key=hunter2#m", "host:8000#m",
         "ftp://host/hunter2", "http://", "http://host:99999/v1", "http://host:x/hunter2", "http://[/v1",
+        "http://[::1]x/hunter2", "http://\u2603\u2603.c/hunter2", "http://host/hunter2\0v1", "http://host/v1" + "/hunter2" * 20_000,
         "http://host/v1#m?protocol=hunter2", "http://host/v1#m?key=hunter2", "http://host/v1#m?protocol=paired&key=hunter2",
     ],
 )  # fmt: skip
@@ -37,6 +40,16 @@ def test_an_address_that_cannot_be_used_is_one_sentence_without_a_secret(text: s
     assert "hunter2" not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "hunter2" not in display_name(text)
+
+
+@pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "nonsense://hunter2@proxy"])
+def test_a_proxy_that_cannot_be_used_is_one_sentence_that_names_its_variable(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(BadInput, match="ALL_PROXY") as caught:
+        open_backend("server:http://host.invalid/v1#m")
+    assert "hunter2" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not [thread for thread in threading.enumerate() if thread.name == "list of models"]
 
 
 def test_a_mistyped_kind_of_judge_repeats_no_secret() -> None:
@@ -68,3 +81,7 @@ def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert api_key() == "second"
     monkeypatch.setenv("VRTHINKER_API_KEY", " first\n")
     assert api_key() == "first"
+    monkeypatch.setenv("VRTHINKER_API_KEY", "\u201chunter2\u201d")
+    with pytest.raises(BadInput, match="The key in VRTHINKER_API_KEY") as caught:
+        open_backend("server:http://host.invalid/v1#m")
+    assert "hunter2" not in str(caught.value)

@@ -165,6 +165,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
         (404, "", "OpenAI-compatible"),
         (b"<html>Welcome</html>", "m", "OpenAI-compatible"),
         (b'{"data": [3]}', "m", "OpenAI-compatible"),
+        (b"[" * 100_000, "m", "OpenAI-compatible"),
     ],
 )
 def test_a_model_that_cannot_be_opened_is_a_sentence(cards: Any, model: str, words: str) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.backends.server.support import GENERAL, NANO, VLLM, ask, next_turn, open_judge, opening
-from tests.support.faulty_server import ANSWER, Handler, delta, says, serving, usage
-from vrthinker_core import Finished, Settings, VideoPair, judge, judge_many
+from tests.backends.server.support import GENERAL, NANO, VLLM, ask, next_turn, open_judge, opening, parts
+from tests.support.faulty_server import ANSWER, Handler, delta, refuses, says, serving, usage
+from vrthinker_core import Finished, Settings, VideoPair, judge, judge_branch, judge_many, plan_branch
 from vrthinker_core.backends import NANO as BUILT_IN
 from vrthinker_core.backends.base import GenerationRequest
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.errors import BackendFailed
+from vrthinker_core.traces import load
+from vrthinker_core.types.events import TurnEnded
 from vrthinker_core.types.messages import Completion, Sampling
 
 
@@ -100,6 +104,16 @@ def test_tokens_that_do_not_spell_the_text_give_no_probabilities() -> None:
     assert completion_of(delta("<Answer>TA=1", logprobs={"content": [entry]})).label_tokens == ()
 
 
+@pytest.mark.parametrize("unknown", [None, math.nan])
+def test_a_log_probability_that_is_no_number_costs_no_reply_and_counts_as_nothing(unknown: float | None) -> None:
+    digit = token("1", ("1", 0.75), ("2", 0.125))
+    digit["choices"][0]["logprobs"]["content"][0]["top_logprobs"][1]["logprob"] = unknown
+    nameless = delta("", logprobs={"content": [{"token": None, "logprob": -1.0, "top_logprobs": None}]})
+    completion = completion_of(nameless, token("<Answer>TA="), digit, token("</Answer>"))
+    assert completion.text == "<Answer>TA=1</Answer>"
+    assert [pytest.approx(each.probabilities) for each in completion.label_tokens] == [(0.0, 0.75, 0.0)]
+
+
 # -- the forced answer --------------------------------------------------------------------------------------------------
 
 
@@ -185,6 +199,43 @@ def test_many_conversations_are_in_flight_at_once(pair: VideoPair) -> None:
         assert sorted(index for index, item in items if isinstance(item, Completion) and item.text == ANSWER) == [0, 1, 2, 3]
         ends = [event for _, event in judge_many([pair] * 2, backend, live=2) if isinstance(event, Finished)]
         assert [end.verdict and end.verdict.whole for end in ends] == [True, True]
+
+
+def test_a_request_that_cannot_be_sent_does_not_touch_the_others() -> None:
+    with serving() as server:
+        backend = open_judge(server)
+        closed, open_ = backend.open_conversation(), backend.open_conversation()
+        closed.close()
+        items = list(backend.stream_batch([GenerationRequest(each, opening(), Sampling()) for each in (closed, open_)]))
+        open_.close()
+    assert [(index, item.text) for index, item in items if isinstance(item, Completion)] == [(1, ANSWER)]
+    assert [(index, type(item)) for index, item in items if isinstance(item, Exception)] == [(0, BackendFailed)]
+
+
+def test_a_branch_lets_the_same_frames_leave_as_its_origin(pair: VideoPair, tmp_path: Path) -> None:
+    """The server counts the tokens, so a branch goes by what it counted for the origin."""
+
+    def reply(handler: Handler, body: dict[str, Any]) -> None:
+        pictures, turn = sum(part["type"] == "image_url" for part in parts(body)), len(body["messages"]) // 2
+        if (length := 800 + 256 * pictures) > 6000:
+            refuses(400, f"maximum context length is 6000 tokens; {length} in the messages")(handler, body)
+            return
+        text = CALL.replace("10, 60", f"{2 * turn + 8}, {2 * turn + 9}") if turn < 5 else ANSWER
+        handler.begin_stream()
+        for event in (delta(text), delta(None, "stop"), usage(length, 20), b"[DONE]"):
+            handler.send_event(event)
+
+    with serving(reply, cards=({"id": "qunwang13/vrthinker", "owned_by": "someone", "max_model_len": 6000},)) as server:
+        backend, trace = open_judge(server), tmp_path / "origin.json"
+        end = list(judge(pair, backend, Settings(), trace=trace))[-1]
+        assert isinstance(end, Finished)
+        assert end.error == ""
+        origin = load(trace)
+        assert len({len(turn.in_view) for turn in origin.turns}) < len(origin.turns) == 5  # some have left
+        for turn in range(2, 6):
+            events = list(judge_branch(plan_branch(origin, turn), pair, backend))
+            ended = [event.turn for event in events if isinstance(event, TurnEnded)]
+            assert [each.in_view for each in ended] == [each.in_view for each in origin.turns]
 
 
 def test_the_tokens_of_a_conversation_are_estimated_from_what_the_server_counted() -> None:

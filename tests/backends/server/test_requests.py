@@ -54,6 +54,7 @@ def test_a_published_checkpoint_gets_its_prompts_bare_and_a_general_model_the_ru
         ({"id": "/data/qunwang13/vr-thinker"}, "", "concat"),
         ({"id": "someone/vrthinker"}, "", None),
         ({"id": "judge"}, "", None),
+        ({"id": "judge", "owned_by": ["vllm"], "max_model_len": True}, "", None),
         ({"id": "judge"}, "?protocol=concat", "concat"),
         ({"id": "gpt-4.1-nano"}, "", None),
     ],

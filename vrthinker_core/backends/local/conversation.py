@@ -32,6 +32,9 @@ class LocalConversation:
         """The number of prompt tokens of `messages`; the model does not run. Raises BackendRefused for frames it cannot take."""
         return token_count(self._render(messages))
 
+    def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
+        """Nothing to do: `count_tokens` is exact."""
+
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
     ) -> Iterator[str | Completion]:

@@ -64,5 +64,8 @@ def model_title(model: str) -> str:
 
 
 def api_key() -> str:
-    """The key from the environment, "" for none."""
-    return next((key for name in KEY_VARIABLES if (key := os.environ.get(name, "").strip())), "")
+    """The key from the environment, "" for none. Raises BadInput, without the key, for one that no request can hold."""
+    name, key = next(((name, key) for name in KEY_VARIABLES if (key := os.environ.get(name, "").strip())), ("", ""))
+    if not (key.isascii() and key.isprintable()):
+        raise BadInput(f"The key in {name} holds a character that no key has, such as a quotation mark of a text: set it anew.")
+    return key

@@ -61,6 +61,10 @@ class ServerConversation:
         """
         return round(self._tokens_per_measure * _measure(messages))
 
+    def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
+        """What the server counted of `messages`, in this run or in the one that it goes on from."""
+        self._tokens_per_measure = prompt_tokens / _measure(messages)
+
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled
     ) -> Iterator[str | Completion]:
@@ -103,7 +107,7 @@ class ServerConversation:
             put(failure)
             return
         if builder.prompt_tokens:
-            self._tokens_per_measure = builder.prompt_tokens / _measure(request.messages)
+            self.calibrate(request.messages, builder.prompt_tokens)
 
     async def _pieces(self, request: GenerationRequest, builder: ReplyBuilder) -> AsyncGenerator[str, None]:
         """The text of the reply; where it is redirected, the request is closed and another one goes on behind the new text."""
@@ -215,10 +219,15 @@ def stream_replies(requests: Sequence[GenerationRequest]) -> Iterator[tuple[int,
     """See `BatchBackend.stream_batch`: all requests are sent at once, and the server batches them."""
     items: queue.SimpleQueue[tuple[int, StreamItem]] = queue.SimpleQueue()
     pending: dict[int, PendingReply] = {}
+    unsent: list[tuple[int, Exception]] = []
     try:
         for index, request in enumerate(requests):
             assert isinstance(request.conversation, ServerConversation)
-            pending[index] = request.conversation.start(request, partial(_put, items, index))
+            try:
+                pending[index] = request.conversation.start(request, partial(_put, items, index))
+            except Exception as error:  # noqa: BLE001 - an error of one request does not touch the others
+                unsent.append((index, error))
+        yield from unsent
         yield from _drain(items, pending, requests)
     finally:
         for reply in pending.values():

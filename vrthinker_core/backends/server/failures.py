@@ -86,7 +86,7 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
         return Passing("The server cannot be reached, or drops the connection. Start it, or check the address and the network.")
     if isinstance(error, openai.APIError):
         return _streamed_error(error, secret)
-    if isinstance(error, ValueError | TypeError | AttributeError | openai.OpenAIError):
+    if isinstance(error, ValueError | TypeError | AttributeError | RecursionError | openai.OpenAIError):
         return BackendFailed(GARBAGE)
     return error
 

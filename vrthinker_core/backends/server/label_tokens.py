@@ -46,6 +46,11 @@ def _probabilities(choice: TokenChoice, digit: str) -> tuple[float, float, float
     return first, second, third
 
 
+def is_log_probability(value: object) -> bool:
+    """A server writes `null` for one that is minus infinity, which JSON has no number for."""
+    return isinstance(value, int | float) and not math.isnan(value)
+
+
 def has_digit(text: str) -> bool:
     """It must be among the `choices` of `label_tokens`."""
     return _ALL_DIGITS.search(text) is not None

@@ -6,7 +6,7 @@ import time
 from typing import Any, Literal
 
 from vrthinker_core.backends.server.failures import ENDLESS, FILTERED, TOOL_PARSER
-from vrthinker_core.backends.server.label_tokens import TokenChoice, has_digit, label_tokens
+from vrthinker_core.backends.server.label_tokens import TokenChoice, has_digit, is_log_probability, label_tokens
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.types.messages import Completion
 
@@ -118,8 +118,9 @@ class ReplyBuilder:
 
     def _note_choices(self, logprobs: Any) -> None:
         for token in getattr(logprobs, "content", None) or ():
-            if has_digit(token.token):
-                self._choices.append(TokenChoice(token.token, {each.token: each.logprob for each in token.top_logprobs or ()}))
+            if isinstance(token.token, str) and has_digit(token.token):
+                alternatives = {each.token: each.logprob for each in token.top_logprobs or () if is_log_probability(each.logprob)}
+                self._choices.append(TokenChoice(token.token, alternatives))
 
     def _redirect(self) -> None:
         start = self._text.find(self._unwanted) if self._unwanted else -1

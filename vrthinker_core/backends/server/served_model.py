@@ -12,17 +12,18 @@ import stamina
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
-from vrthinker_core.backends.server.address import ServerAddress, model_title
+from vrthinker_core.backends.server.address import FORM, ServerAddress, model_title
 from vrthinker_core.backends.server.failures import GARBAGE, Passing, RequestRefusal, Secret, ending, failure_of, unavailable
 from vrthinker_core.backends.server.loop_thread import LoopThread
 from vrthinker_core.backends.server.request_body import BY_ENGINE, EVERYWHERE, RequestForm
 from vrthinker_core.dialects.factory import redirects
-from vrthinker_core.errors import BackendFailed, BackendRefused
+from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
 from vrthinker_core.types import ProtocolName
 
 T = TypeVar("T")
 
 LISTED = 8  # Models that a sentence names
+PROXIES = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
 LIST_TRIES = 3  # Times at most that a server is asked for its list of models
 
 
@@ -101,13 +102,18 @@ class Server:
 
     def client(self) -> openai.AsyncOpenAI:
         """A new client, for one event loop. It never tries again by itself: that is done where it can be cancelled and told."""
-        return openai.AsyncOpenAI(**client_options(self.address, self.secret, self.patience))
+        return make_client(self.address, self.secret, self.patience)
 
 
-def client_options(address: ServerAddress, secret: Secret, patience: Patience) -> dict[str, Any]:
-    """The arguments of a client of `openai`, which wants a key even where a server wants none."""
+def make_client(address: ServerAddress, secret: Secret, patience: Patience) -> openai.AsyncOpenAI:
+    """A client of `openai`, which wants a key even where a server wants none. Raises BadInput for an address that it refuses."""
     timeout = openai.Timeout(patience.silence, connect=patience.connect)
-    return {"base_url": address.url, "api_key": secret.value or "none", "max_retries": 0, "timeout": timeout}
+    try:
+        return openai.AsyncOpenAI(base_url=address.url, api_key=secret.value or "none", max_retries=0, timeout=timeout)
+    except ImportError as error:
+        raise BadInput(f"The proxy that {PROXIES} names cannot be used: {error}") from None
+    except Exception:  # noqa: BLE001 - its HTTP client has errors of its own for addresses, that of a proxy among them
+        raise BadInput(f"This is no address of a server, or {PROXIES} names no proxy. Write {FORM}.") from None
 
 
 def quiet_retries() -> None:
@@ -126,7 +132,7 @@ def find_model(address: ServerAddress, secret: Secret, patience: Patience) -> Se
         raise BackendRefused(_choose(listed) if listed else "The server lists no model. Name one behind the address: URL#MODEL.")
     card = next((card for card in cards if address.model in ("", card["id"])), None)
     if card is None:
-        if any(other.get("owned_by") in BY_ENGINE for other in cards):
+        if any(map(_engine, cards)):
             raise BackendRefused(f"The server has no model {model_title(address.model)!r}. {_choose(listed)}")
         card = {"id": address.model}  # some servers list only a part of what they serve, or nothing
     return recognise(card, address.protocol)
@@ -134,11 +140,11 @@ def find_model(address: ServerAddress, secret: Secret, patience: Patience) -> Se
 
 def recognise(card: Mapping[str, Any], chosen: ProtocolName | None) -> ServedModel:
     """A model from its card: the published checkpoints and the built-in judge are known by their names, `chosen` comes first."""
-    owner, length = card.get("owned_by"), card.get("max_model_len")
+    length = card.get("max_model_len")
     model = ServedModel(
         str(card["id"]),
-        owner if owner in BY_ENGINE else "",
-        length if isinstance(length, int) and length > 0 else None,
+        _engine(card),
+        length if isinstance(length, int) and not isinstance(length, bool) and length > 0 else None,
         (chosen,) if chosen else (),
     )
     names = {part.lower() for name in (model.id, str(card.get("root") or "")) for part in (name, model_title(name))}
@@ -147,6 +153,12 @@ def recognise(card: Mapping[str, Any], chosen: ProtocolName | None) -> ServedMod
     published = {name: protocol for full, protocol in PUBLISHED_PROTOCOLS.items() for name in (full, full.split("/")[1])}
     known = next((protocol for name, protocol in published.items() if name in names), None)
     return model if model.protocols or known is None else replace(model, protocols=(known,))
+
+
+def _engine(card: Mapping[str, Any]) -> str:
+    """The engine that the card names as its owner; "" where it names none of those that are known."""
+    owner = card.get("owned_by")
+    return owner if isinstance(owner, str) and owner in BY_ENGINE else ""
 
 
 def _built_in(model: ServedModel) -> ServedModel:
@@ -159,7 +171,8 @@ def _built_in(model: ServedModel) -> ServedModel:
 
 def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> list[dict[str, Any]]:
     """The server's list of models; empty where it has no such list."""
-    thread, client = LoopThread("list of models"), openai.AsyncOpenAI(**client_options(address, secret, patience))
+    client = make_client(address, secret, patience)
+    thread = LoopThread("list of models")
     try:
         return thread.submit(patience.ask(lambda: _list_models(client), secret, LIST_TRIES)).result()
     except Passing as passing:

@@ -23,9 +23,12 @@ def read_dataset(kind: str, path: Path) -> list[EvaluationPair]:
     """The pairs of a data set in the order of its rows, broken rows among them. Raises BadInput where nothing can be read."""
     if kind not in DATASETS:
         raise BadInput(f"There is no data set {kind!r}. Choose one of {', '.join(DATASETS)}.")
-    if not path.exists():
-        raise BadInput(f"There is no file or folder {path}.")
-    pairs = DATASETS[kind](path.absolute())  # a result names its videos wherever it is read
+    try:
+        if not path.exists():
+            raise BadInput(f"There is no file or folder {path}.")
+        pairs = DATASETS[kind](path.absolute())  # a result names its videos wherever it is read
+    except OSError as error:
+        raise BadInput(f"Cannot read {path}: {error.strerror or error}.") from None
     if not pairs:
         raise BadInput(f"{path} holds no pair.")
     return pairs
