@@ -112,6 +112,7 @@ def test_one_turn_out_of_format_costs_the_format() -> None:
         ("<think>b</think>", "", "no closed think"),
         ("</tool_call>", "", "no closed tool_call"),
         (", CF=2", "", "no labels with a confidence"),
+        ("</recommend answer>", "", "no closed recommended answer"),
     ],
 )
 def test_what_the_reader_forgives_is_still_not_well_formed(broken: str, whole: str, what: str) -> None:

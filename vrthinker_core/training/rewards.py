@@ -8,6 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import Annotated
+
+from annotated_types import Ge, Le
 
 from vrthinker_core.types import Dimension, Run, StopReason, Turn, Verdict
 
@@ -20,6 +23,7 @@ _CLOSED = {
     "think": re.compile(r"<think>.*?</think>", re.I | re.S),
     "tool_call": re.compile(r"<tool_call>.*?</tool_call>", re.I | re.S),
     "answer": re.compile(r"<(final )?answer>.*?</(final )?answer>", re.I | re.S),
+    "recommended answer": re.compile(r"<recommend(ed)? answer>.*?</recommend(ed)? answer>", re.I | re.S),
 }
 
 StatedVerdict = Callable[[Turn], Verdict | None]
@@ -30,10 +34,10 @@ StatedVerdict = Callable[[Turn], Verdict | None]
 class RewardWeights:
     """The constants of the reward, with the paper's values."""
 
-    overall: float = OVERALL_SHARE
-    gain: float = 0.2  # k: what a step of accuracy from the first stated labels to the last is worth
-    looking: float = 0.5  # η: what looking is worth in a group that looks too seldom
-    looking_share: float = 0.2  # ω: the share of rollouts that look at more frames, from which on looking earns nothing
+    overall: Annotated[float, Ge(0), Le(1)] = OVERALL_SHARE
+    gain: Annotated[float, Ge(0)] = 0.2  # k: what a step of accuracy from the first stated labels to the last is worth
+    looking: Annotated[float, Ge(0)] = 0.5  # η: what looking is worth in a group that looks too seldom
+    looking_share: Annotated[float, Ge(0), Le(1)] = 0.2  # ω: the share of rollouts that look, from which on it earns nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +94,13 @@ def malformation(turn: Turn, dialect: str) -> str:
         return "it was cut short"
     if turn.problems:
         return turn.problems[0].kind.value
-    wanted = ["snapshot", "think", "answer" if turn.reply.kind == "answer" else "tool_call"]
+    looking_on = turn.reply.kind != "answer"
+    wanted = ["snapshot", "think", "tool_call" if looking_on else "answer"]
+    if looking_on and dialect == "concat" and turn.reply.confidence is not None:
+        wanted.append("recommended answer")
     if missing := [name for name in wanted if not _CLOSED[name].search(turn.reply.text)]:
         return f"it has no closed {missing[0]}"
-    recommends = dialect != "concat" or turn.reply.kind == "answer" or turn.reply.confidence is not None
+    recommends = dialect != "concat" or not looking_on or turn.reply.confidence is not None
     return "" if recommends else "it recommends no labels with a confidence"
 
 

@@ -84,6 +84,7 @@ WAYS: dict[str, Callable[[Path], str]] = {
     ),
     "RL rows in lower case": lambda folder: write_rows(folder, published_rl(answer=ANSWER.lower())),
     "RL rows with names in lower case": lambda folder: write_rows(folder, published_rl(answer=in_lower_case(LABELS.labels))),
+    "RL rows with a full stop": lambda folder: write_rows(folder, published_rl(answer=f"{ANSWER}.")),
     "own RL rows": own_export("rl"),
     "own SFT rows": own_export("sft"),
     "traces": traces,
@@ -102,6 +103,18 @@ def test_every_layout_gives_the_same_pair(way: str, tmp_path: Path) -> None:
     assert not row.fault
     assert row.prompt == TRACE.started.prompt
     assert row.labels == LABELS
+    assert [Path(path).read_bytes() for path in (row.first, row.second)] == [path.read_bytes() for path in VIDEOS]
+
+
+@pytest.mark.parametrize("kind", ["rl", "sft", "videogen-reward"])
+def test_rows_name_their_videos_wherever_they_lie(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "runs" / "one")
+    (tmp_path / "rows").mkdir()
+    monkeypatch.chdir(tmp_path)
+    out = Path("rows", "table.csv" if kind == "videogen-reward" else "rows.jsonl")
+    assert export_rows([Path("runs")], kind, out, RowFilter()).rows
+    (row,) = read_pairs(str(out))
+    assert not row.fault
     assert [Path(path).read_bytes() for path in (row.first, row.second)] == [path.read_bytes() for path in VIDEOS]
 
 
@@ -163,6 +176,7 @@ def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
         (published_rl(answer="The first one."), "answer states no label"),
         (published_rl(question="Compare their Motion Quality (MQ). It shows a dog."), "worded as no card"),
         (published_rl(question=""), "prompt is empty"),
+        ({"message_list": [{"role": "user", "content": None}], "video": [str(path) for path in VIDEOS]}, "prompt is empty"),
         (published_rl(image=["one.mp4"]), "does not name two videos"),
         (published_rl(is_video=False), "does not name two videos"),
         (published_rl(image=["gone.mp4", "gone.mp4"]), "no file gone.mp4"),

@@ -15,7 +15,7 @@ from vrthinker_core.types import FrameRef, Settings, Side, Verdict
 
 
 class Numbered:
-    """Pairs that are told apart by their seeds."""
+    """Pairs that are told apart by their prompts."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -26,7 +26,7 @@ class Numbered:
 
 def order(seed: int, size: int, start: int, count: int) -> list[int]:
     shuffled = in_training_order(Numbered(size), seed)
-    return [shuffled.pair(number).seed for number in range(start, start + count)]
+    return [int(shuffled.pair(number).prompt) for number in range(start, start + count)]
 
 
 def test_a_drawn_pair_is_known_by_its_number() -> None:
@@ -64,6 +64,11 @@ def test_every_epoch_has_each_pair_once_in_an_order_of_its_own() -> None:
     assert len({tuple(epoch) for epoch in epochs}) == 3
     assert order(1, 12, 0, 12) == epochs[0]
     assert order(2, 12, 0, 12) != epochs[0]
+
+
+def test_a_pair_that_comes_again_is_answered_anew() -> None:
+    shuffled = in_training_order(Numbered(3), 1)
+    assert len({shuffled.pair(number).seed for number in range(9)}) == 9
 
 
 def test_training_goes_on_in_the_middle_of_an_epoch() -> None:

@@ -58,6 +58,10 @@ def test_the_small_preset_keeps_below_what_destroyed_a_judge() -> None:
         ("settings.temperature=3", "must lie between 0 and 2"),
         ("grpo.optimizer.schedule=steep", "'constant' or 'cosine'"),
         ("grpo.clip=NaN", "grpo.clip"),
+        ("checkpoint_minutes=Infinity", "checkpoint_minutes: give a finite number"),
+        ("cold_start.sft.optimizer.max_grad_norm=1e999", "cold_start.sft.optimizer.max_grad_norm: give a finite number"),
+        ("grpo.weights.gain=NaN", "grpo.weights.gain"),
+        ("grpo.weights.overall=5", "grpo.weights.overall: input should be less than or equal to 1"),
     ],
 )
 def test_a_change_that_means_nothing_is_refused(change: str, said: str) -> None:

@@ -17,9 +17,10 @@ from vrthinker_core.training.base.model.vocabulary import control_ids, make_toke
 from vrthinker_core.training.base.train_base import TrainedBase
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.run.config import BaseConfig, LanguageGates, VisionGates, changed_config, preset_config
-from vrthinker_core.training.run.run_folder import TrainingRun, open_run_folder
+from vrthinker_core.training.run.processes import Processes
+from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import begin_sitting, never
-from vrthinker_core.training.stages.base import BaseProgress, base_minutes, base_options, check_learnt, world_of
+from vrthinker_core.training.stages.base import BaseProgress, base_minutes, base_options, check_learnt, train_base_stage, world_of
 from vrthinker_core.training.stages.gates import check_base
 
 RUN = TrainingRun("base", "", "")
@@ -85,6 +86,11 @@ def test_a_base_that_has_learnt_nothing_is_said_before_a_teacher_plays(tmp_path:
     with pytest.raises(BadInput, match="learnt next to nothing"):
         check_learnt(tmp_path)
     check_learnt(NANO)
+
+
+def test_a_base_is_not_launched_several_times(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="without accelerate launch"):
+        train_base_stage(preset_config("nano"), RunFolder(tmp_path, Processes(2, 1)), begin_sitting(never, None))
 
 
 def test_photographs_are_those_of_the_folder_that_is_named(tmp_path: Path) -> None:

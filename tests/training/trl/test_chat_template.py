@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from vrthinker_core import ScriptedBackend, VideoPair, judge
@@ -79,6 +80,15 @@ def test_rollout_row_and_template_have_the_same_tokens_masks_and_pictures(
     assert torch.equal(rendered["pixel_values"], batch["pixel_values"])
     assert torch.equal(rendered["image_grid_thw"], batch["image_grid_thw"])
     assert torch.equal(rendered["mm_token_type_ids"][:, : len(row.input_ids)], batch["mm_token_type_ids"])
+
+
+def test_pictures_are_tensors_whatever_is_asked_for(rollout: Rollout, processor: PictureProcessor) -> None:
+    """TRL asks for lists, and multiplies the grids of the first prompt where no tool reply has brought a picture."""
+    frame = rollout.prompts[0][-1].frames[0]
+    picture = Image.frombytes("RGB", (frame.width, frame.height), frame.rgb)
+    batch: Any = processor(images=[picture], text=["<|vision_start|><|image_pad|><|vision_end|>"])
+    assert batch["image_grid_thw"].prod(-1).tolist() == [len(batch["pixel_values"])]
+    assert isinstance(batch["input_ids"], list)
 
 
 def test_the_page_sends_what_is_trained(nano: TransformersBackend, processor: PictureProcessor, tmp_path: Path) -> None:

@@ -167,12 +167,14 @@ def test_groups_of_equal_rewards_teach_nothing(step: tuple[Path, StepReport, Wat
         (TrlGrpoOptions(settings=Settings(window=1)), "memory window all"),
         (TrlGrpoOptions(settings=Settings(window="all", protocol="concat")), "concat opens with a video"),
         (TrlGrpoOptions(lora=4), "run pip install -e '.\\[train\\]'"),
+        (TrlGrpoOptions(vllm="server"), "run pip install vllm"),
     ],
 )
 def test_what_trl_cannot_do_is_one_sentence(
     options: TrlGrpoOptions, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
+    monkeypatch.setitem(sys.modules, "vllm", None)
     packs = Path(shutil.copytree(NANO, tmp_path / "judge"))  # A judge that gets first frames as a video
     marker = json.loads((packs / MARKER).read_text())
     (packs / MARKER).write_text(json.dumps(marker | {"protocol": ["paired", "concat"], "forced": {}, "video_items": True}))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.token_rows import TokenRow
 from vrthinker_core.training.trl import grpo, sft, sharding
 from vrthinker_core.training.trl.sft import train_sft
-from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
+from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace, train_from
 from vrthinker_core.types import Settings
 
 
@@ -185,6 +186,17 @@ def test_kept_features_give_the_loss_of_the_tower(
     paces: list[TrainerPace] = []
     train_sft(rows, tiny, replace(OPTIONS, features=False, save_minutes=60), tmp_path, paces.append)
     assert losses(paces) == pytest.approx(losses(trained[1]), rel=1e-3)
+
+
+def test_a_vllm_server_that_is_gone_is_no_full_disk() -> None:
+    class ConnectionError(OSError):
+        __module__ = "requests.exceptions"
+
+    def train(**_: object) -> None:
+        raise ConnectionError("Connection refused")
+
+    with pytest.raises(BadInput, match="vLLM server cannot be reached any more"):
+        train_from(SimpleNamespace(is_fsdp_enabled=False, is_deepspeed_enabled=False, train=train), None)
 
 
 @pytest.mark.parametrize(

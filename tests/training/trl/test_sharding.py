@@ -67,6 +67,15 @@ def test_what_a_launch_cannot_do_is_one_sentence(
         train_grpo(PAIRS, NANO, TrlGrpoOptions(steps=1, pairs=2, samples=4, batch=2, lora=lora), tmp_path / "run")
 
 
+def test_several_gpus_without_a_launcher_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    with pytest.raises(BadInput, match=r"One process sees 4 GPUs.*accelerate launch"):
+        sharding.check_launch()
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    sharding.check_launch()
+
+
 def test_a_model_is_asked_as_ever_where_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     ask = Qwen2_5_VLForConditionalGeneration.get_output_embeddings
     with sharding.heads_in_root():

@@ -19,7 +19,10 @@ LAYOUT = PairLayout(
 
 
 def read_videogen_reward(path: Path) -> list[EvaluationPair]:
-    """The pairs of the folder, or of the table in it. Raises BadInput where that is none of this layout."""
+    """The pairs of the data set in a folder, or of one table, whose videos may lie anywhere: `export` names them by full paths.
+
+    Raises BadInput where that is none of this layout.
+    """
     table = path / FILE if path.is_dir() else path
     columns = [*LAYOUT.videos, *LAYOUT.generators, LAYOUT.prompt, *LAYOUT.labels.values()]
-    return make_pairs(read_table(table, columns), LAYOUT, partial(find_below, table.parent))
+    return make_pairs(read_table(table, columns), LAYOUT, partial(find_below, table.parent, absolute=table is path))

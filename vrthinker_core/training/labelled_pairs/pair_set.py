@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -97,12 +97,12 @@ class ShuffledPairs:
         return None
 
     def pair(self, number: int) -> LabelledPair:
-        """The pair whose turn it is at `number`."""
+        """The pair whose turn it is at `number`. Each time it comes again, other replies are sampled."""
         count = self.pairs.size
         if number < 0 or not count:
             raise IndexError(number)
         epoch, place = divmod(number, count)
-        return self.pairs.pair(_epoch_order(self.seed, epoch, count)[place])
+        return replace(self.pairs.pair(_epoch_order(self.seed, epoch, count)[place]), seed=number)
 
 
 def in_training_order(pairs: PairSet, seed: int) -> PairSet:

@@ -16,7 +16,7 @@ from vrthinker_core.types import Dimension, ProtocolName, Settings
 
 Json = Mapping[str, Any]
 AFTER = 40  # Characters of a card by which the end of the prompt is known: what follows may name other numbers of frames
-LABEL = re.compile(rf"\b({'|'.join(Dimension)})\s*[=:]\s*([\w.+-]+)")  # In an answer: TA=1, VQ=0, …
+LABEL = re.compile(rf"\b({'|'.join(Dimension)})\s*[=:]\s*([\w.+-]*\w)")  # In an answer: TA=1, VQ=0, …
 
 
 def read_row_file(path: Path) -> list[EvaluationPair]:
@@ -120,7 +120,8 @@ def message_text(message: Json) -> str:
     content = message.get("content", "")
     if isinstance(content, str):
         return content
-    return "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping) and part.get("type") == "text")
+    parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+    return "".join(str(part.get("text", "")) for part in parts if part.get("type") == "text")
 
 
 def _labels(row: Json) -> dict[str, str]:

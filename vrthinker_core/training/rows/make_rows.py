@@ -1,8 +1,8 @@
 """Traces as rows: SFT and RL rows as the published training code reads them, preference pairs, VideoGen-RewardBench's columns.
 
 A frame is named, not copied: `first.mp4#21` is frame 21 of that video, counted from 0 as a full sequential decode does. A video is
-named by its path where it lies beside the trace, or where the evaluation that the trace belongs to found it; by its file name where
-it is at neither place. Its SHA-256 always stands beside it.
+named by its full path where it lies beside the trace, or where the evaluation that the trace belongs to found it; by its file name
+where it is at neither place. Its SHA-256 always stands beside it.
 """
 
 import hashlib
@@ -219,5 +219,5 @@ def _video(file: TraceFile, side: Side, clip: ClipInfo | None) -> Row:
         raise NotForTraining(f"video {int(side)} could not be opened")
     name = Path(clip.name).name or f"video-{int(side)}"
     places = [file.path.parent / name, *(file.videos or ())]
-    found = next((path for path in places if clip.digest and file_digest(path) == clip.digest), Path(name))
+    found = next((path.absolute() for path in places if clip.digest and file_digest(path) == clip.digest), Path(name))
     return {"path": encodable(found.as_posix()), "sha256": clip.digest, "frames": clip.frames, "fps": clip.fps}

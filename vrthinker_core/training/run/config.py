@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -253,9 +254,20 @@ def parse_config(text: str, source: str) -> TrainConfig:
         config = _adapter().validate_json(text, strict=True)
     except (ValidationError, RecursionError) as error:
         raise BadInput(f"{source} is no training configuration: {_fault(error)}.") from None
+    if endless := [name for name, value in _numbers(asdict(config)) if not isfinite(value)]:
+        raise BadInput(f"{source} is no training configuration: {endless[0]}: give a finite number.")
     for row in SETTINGS:
         row.check(getattr(config.settings, row.name))
     return config
+
+
+def _numbers(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
+    """Every float of a nested table, with its name as `--set` writes it."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{before}{name}.")
+        elif isinstance(value, float):
+            yield before + name, value
 
 
 def _fault(error: Exception) -> str:

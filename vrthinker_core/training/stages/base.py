@@ -33,6 +33,8 @@ def train_base_stage(config: TrainConfig, folder: RunFolder, sitting: Sitting) -
     Raises BadInput where a part reads less than the next stage needs, which is kept in `gates.json` with the checkpoints: a longer
     run goes on from there.
     """
+    if folder.processes.count > 1:
+        raise BadInput("The base trains in processes of its own, on one machine: start it without accelerate launch.")
     asset("nano")  # Of which the result takes files: said before anything is trained
     parts = folder.path / PARTS
     options = base_options(config, base_minutes(config.base, parts, sitting))

@@ -27,6 +27,7 @@ from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_star
 from vrthinker_core.training.stages.grpo import run_grpo
 from vrthinker_core.training.stages.pair_parts import part_of
 from vrthinker_core.training.stages.rejection import rejection
+from vrthinker_core.training.trl.sharding import check_launch
 
 TrainedStage = Literal["cold-start", "rejection", "grpo"]
 
@@ -55,6 +56,7 @@ def train_stage(
     if stage == "grpo":
         assert part is not None, "the command opens them"
         return run_grpo(source, part, config, folder, sitting, shown)
+    check_launch()
     alone = folder.processes.count == 1
     if alone:
         device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLProcessor
 from transformers.processing_utils import ProcessorMixin
 
@@ -50,6 +52,14 @@ class PictureProcessor(Qwen2_5_VLProcessor):
         self.image_token_id = tokenizer.convert_tokens_to_ids(self.image_token)
         self.video_token_id = tokenizer.convert_tokens_to_ids(self.video_token)
         ProcessorMixin.__init__(self, image_processor, tokenizer, chat_template=chat_template)  # type: ignore[no-untyped-call]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Pictures as tensors, whatever else is asked for: TRL multiplies their grids where no tool reply has brought one yet."""
+        batch = super().__call__(*args, **kwargs)
+        for name in ("pixel_values", "image_grid_thw"):
+            if name in batch:
+                batch[name] = torch.as_tensor(np.asarray(batch[name]))
+        return batch
 
 
 def picture_processor(checkpoint: Checkpoint, dialect: Dialect) -> PictureProcessor:

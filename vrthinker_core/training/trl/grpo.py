@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -105,6 +106,8 @@ def train_grpo(
         raise BadInput("GRPO on GPUs takes TRL: run pip install -e '.[train]'.")
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     check_launch(adapters=options.lora > 0)
+    if options.vllm and find_spec("vllm") is None:
+        raise BadInput("Rollouts by vLLM take vLLM: run pip install vllm, or leave grpo.trl.vllm empty.")
     options = replace(options, bf16=options.bf16 or launched_in_bf16())
     passes = _passes(options)
     adapters = _adapters(options.lora) if options.lora else None
@@ -117,7 +120,7 @@ def train_grpo(
         arguments = _arguments(options, passes, folder / "trainer")
         trainer, rewards = _trainer(pairs, opened, options, arguments, adapters, say)
         subject = f"{checkpoint.name} {[getattr(options, name) for name in options.__slots__ if name not in _MAY_CHANGE]}"
-        with trainer.args.main_process_first():  # what is not whole is removed once
+        with trainer.args.main_process_first(local=False):  # what is not whole is removed once, in a folder that all nodes share
             begun = last_whole(folder / "trainer", subject)
         for callback in (TimedCheckpoints(folder / "trainer", subject, options.save_minutes), StepReports(rewards, report)):
             trainer.add_callback(callback)

@@ -99,7 +99,7 @@ def train_sft(
     if options.features:
         freeze_vision(opened.model)
     subject = _subject(rows, options, checkpoint)
-    with arguments.main_process_first():  # what is not whole is removed once
+    with arguments.main_process_first(local=False):  # what is not whole is removed once, in a folder that all nodes share
         begun = last_whole(folder / "trainer", subject)
     trainer = _trainer(rows, opened, options, arguments)
     trainer.remove_callback(PrinterCallback)

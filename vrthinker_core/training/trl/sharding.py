@@ -22,6 +22,11 @@ HEADS = ("get_input_embeddings", "get_output_embeddings")
 
 def check_launch(*, adapters: bool = False) -> None:
     """Raise BadInput for what `accelerate launch` was told and cannot be done."""
+    if "LOCAL_RANK" not in os.environ and torch.cuda.device_count() > 1:
+        raise BadInput(
+            f"One process sees {torch.cuda.device_count()} GPUs and trains on one: start it with accelerate launch, "
+            "or choose one with CUDA_VISIBLE_DEVICES=0."
+        )
     if uses_fsdp() and os.environ.get("FSDP_VERSION") != "2":
         raise BadInput("Weights are spread with FSDP2 alone: set fsdp_version to 2 in the configuration that is launched.")
     if adapters and is_sharded():

@@ -95,6 +95,8 @@ def train_from(trainer: Any, begun: Path | None) -> None:
     try:
         trainer.train(resume_from_checkpoint=str(begun) if begun else None)
     except (OSError, SafetensorError) as error:
+        if type(error).__module__.startswith("requests"):  # that of TRL's client, whose errors are files' by their class
+            raise BadInput("The vLLM server cannot be reached any more: start it, and go on with --resume.") from error
         raise _unwritten(error) from error
     except RuntimeError as error:
         if "inline_container" not in str(error) and "PytorchStreamWriter" not in str(error):
