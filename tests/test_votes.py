@@ -88,9 +88,14 @@ def test_a_malformed_vote_is_refused_in_one_sentence(where: list[str], value: An
     assert len(str(error.value)) < 300
 
 
-def test_a_vote_on_a_run_that_has_not_ended_is_refused() -> None:
-    with pytest.raises(TraceError, match="vote"):
-        from_json(to_json(replace(RUN, finished=None, vote=VOTE)))
+def test_a_blind_vote_opens_also_where_the_run_was_cut_off(tmp_path: Path) -> None:
+    """With "Vote first" on a person votes while the judge still looks, and then the server may die."""
+    cut_off = replace(RUN, finished=None, vote=replace(VOTE, agrees=None, blind=True))
+    assert from_json(to_json(cut_off)) == cut_off
+    (tmp_path / "run.json").write_bytes(to_json(cut_off))
+    said = run_command("replay", tmp_path / "run.json")
+    assert said.returncode == 3
+    assert VOTE.note in said.stdout
 
 
 def test_replay_prints_the_vote_and_the_labels_stay_the_judges(tmp_path: Path) -> None:

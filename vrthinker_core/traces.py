@@ -104,8 +104,8 @@ def _check(trace: Trace) -> None:
     if trace.swapped is not None and not _is_second_run(trace, trace.swapped):
         raise TraceError("This trace is damaged: its second run did not compare the same pair with the sides swapped.")
     shown = {frame.ref.slot for run in runs for turn in run.turns for frame in turn.frames}
-    if trace.vote is not None and (trace.finished is None or not shown.issuperset(trace.vote.slots)):
-        raise TraceError("This trace is damaged: its vote is on a run that has not ended, or names frames that were never shown.")
+    if trace.vote is not None and not shown.issuperset(trace.vote.slots):
+        raise TraceError("This trace is damaged: its vote names frames that were never shown.")
 
 
 def _is_second_run(first: Run, second: Run) -> bool:

@@ -142,6 +142,21 @@ def test_the_strip_marks_what_differs_from_the_origin() -> None:
     assert third["note"] == "", "the run that is shown stands for what is not kept"
 
 
+def test_a_run_that_waits_for_a_vote_waits_in_the_strip_too_and_when_it_is_shown_again(sessions: Sessions) -> None:
+    sets, origin = BranchSets(), sessions.start_replay(VISITOR, ORIGIN)
+    origin.disclosure.begin(hidden=True)
+    shown = begin(sessions, sets, origin)
+    strip = strip_json(sets.get(VISITOR, shown), shown.run.state)
+    assert strip is not None
+    first, second = strip["runs"]
+    assert (first["note"], first["labels"]) == ("Hidden until you vote", [])
+    assert len(second["labels"]) == 4
+    assert not any(label["differs"] for label in second["labels"])
+    shown.disclosure.vote()
+    kept = sets.keep(VISITOR, shown).runs
+    assert [(run.disclosure.hidden, run.disclosure.voted) for run in kept if run] == [(True, False), (False, True)]
+
+
 def test_a_branch_says_so_on_the_page_and_in_the_api() -> None:
     state = fold_all(branch(3).events())
     view = view_json(state, lambda half: ImageSource("", 1, 1))

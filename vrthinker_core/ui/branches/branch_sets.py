@@ -2,13 +2,14 @@
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.branches.branch_request import BranchRequest
 from vrthinker_core.ui.page_values import MAX_PAGES, PageValues
 from vrthinker_core.ui.sessions.replay import memory_of, trace_of
 from vrthinker_core.ui.sessions.session import Session
+from vrthinker_core.ui.votes.disclosure import Disclosure
 
 MAX_RUNS = 8  # of one page, the origin included; beyond them, its oldest branch is dropped
 MAX_BYTES = 128 * 2**20  # of all pages' runs, as `memory_of` counts
@@ -23,6 +24,7 @@ class KeptRun:
     size: int  # bytes of memory
     link: str = ""  # as in its session
     name: str = ""  # under which it is kept for its visitor, as in its session
+    disclosure: Disclosure = field(default_factory=Disclosure)  # what its visitor has been shown of it, as in its session
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class BranchSets:
         """Keep the run that `session` shows, as it stands: another one is to be shown in its place."""
         old = self.get(session_id, session) or BranchSet(session.name, 0, (None,))
         trace = trace_of(session.run.state)
-        shown = None if trace is None else KeptRun(trace, memory_of(trace), session.link, session.kept)
+        shown = None if trace is None else KeptRun(trace, memory_of(trace), session.link, session.kept, session.disclosure)
         runs = tuple(shown if place == old.shown else run for place, run in enumerate(old.runs))
         return self._put(session_id, replace(old, runs=runs))
 

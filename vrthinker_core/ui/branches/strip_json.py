@@ -6,6 +6,7 @@ from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.wording import branch_name
 from vrthinker_core.ui.branches import branch_words
 from vrthinker_core.ui.branches.branch_sets import BranchSet
+from vrthinker_core.ui.history import history_words
 from vrthinker_core.ui.view.run_state import RunState
 from vrthinker_core.ui.view.verdict.verdict_json import labels_json
 
@@ -43,9 +44,17 @@ def strip_json(branches: BranchSet | None, state: RunState) -> StripJson | None:
         (state.started, state.finished) if run is None or place == branches.shown else (run.trace.started, run.trace.finished)
         for place, run in enumerate(branches.runs)
     ]
-    first = _labels(facts[0][1], {})
+    hidden = [run is not None and place != branches.shown and run.disclosure.hidden for place, run in enumerate(branches.runs)]
+    first = [] if hidden[0] else _labels(facts[0][1], {})
     origin = {label["name"]: label["value"] for label in first}
-    return {"shown": branches.shown, "runs": [_run(place, *run, origin) for place, run in enumerate(facts)]}
+    runs = [_hidden_run(place, *run) if hidden[place] else _run(place, *run, origin) for place, run in enumerate(facts)]
+    return {"shown": branches.shown, "runs": runs}
+
+
+def _hidden_run(place: int, started: Started | None, finished: Finished | None) -> StripRunJson:
+    """A run on which its visitor wants to vote before they see what the judge says."""
+    shown = _run(place, started, finished, {})
+    return {**shown, "note": history_words.HIDDEN, "labels": []} if shown["labels"] else shown
 
 
 def _run(place: int, started: Started | None, finished: Finished | None, origin: dict[str, int | None]) -> StripRunJson:

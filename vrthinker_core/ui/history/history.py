@@ -5,6 +5,7 @@ import secrets
 import threading
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
@@ -16,7 +17,7 @@ from vrthinker_core.ui.history import history_words
 from vrthinker_core.ui.history.run_record import MAX_TEXT, RunRecord, record_of
 from vrthinker_core.ui.history.run_store import KEEP_SECONDS, MAX_BYTES, RunStore
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
-from vrthinker_core.ui.sessions.replay import trace_of
+from vrthinker_core.ui.sessions.replay import merge_traces, trace_of
 from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.sessions.sessions import LEFT, Sessions
 from vrthinker_core.ui.view import words
@@ -142,24 +143,23 @@ class History:
 
     def _on_vote(self, session: Session) -> str:
         """Keep a run with its visitor's vote, also one that was not kept before; its name."""
-        if session.kept:
-            self._update(session, anew=False)
+        if session.kept and (self._update(session, anew=False) or self._store.get(session.kept) or not session.run.over):
             return session.kept
         trace = trace_of(session.run.state)
         return "" if trace is None else self.keep(session.owner, trace, session.files)
 
     def _watch(self, session: Session) -> None:
         """All that the thread of one run does."""
-        run, kept, turns = session.run, session.kept, -1
+        run, kept, turns, is_kept = session.run, session.kept, -1, False
         assert isinstance(run, BackgroundRun)
         try:
             while not run.wait(LOOK_SECONDS):
                 if (ended := _ended_turns(run.state)) > turns:
-                    self._update(session, anew=turns < 0)
+                    is_kept = self._update(session, anew=not is_kept) or is_kept
                     turns = ended
                 if self._left_too_long(session):
                     run.stop()
-            self._update(session, anew=turns < 0)
+            self._update(session, anew=not is_kept)
             self._bound(session.owner)
             self._sessions.end(LEFT + session.name)
         finally:
@@ -167,19 +167,23 @@ class History:
                 self._deleted.discard(kept)
                 self._watchers.discard(threading.current_thread())
 
-    def _update(self, session: Session, anew: bool) -> None:
-        """Keep the run as far as it has come. One that was deleted after it had been kept is not kept `anew`."""
+    def _update(self, session: Session, anew: bool) -> bool:
+        """Keep the run as far as it has come; whether it is kept. One that was deleted since is not kept `anew`."""
         name, now = session.kept, time.time()
         with self._lock:  # the latest state is kept last
             trace, before = trace_of(session.run.state), self._store.get(name)
+            if trace is not None and before is not None:
+                with suppress(TraceError):  # one that is damaged is replaced
+                    trace = merge_traces(trace, self._store.trace(name))
             if trace is None or name in self._deleted:
-                return
+                return False
             record = record_of(session.owner, trace, before.begun if before else _begun(session), now + self._keeping.seconds)
             record = replace(record, videos=before.videos if before else ())
             try:
-                self._store.put(name, record, trace, () if record.videos else session.files, again=not anew)
+                return self._store.put(name, record, trace, () if record.videos else session.files, again=not anew) is not None
             except OSError as error:
                 _warn(error)
+                return False
 
     def _left_too_long(self, session: Session) -> bool:
         most = self._keeping.after_leaving

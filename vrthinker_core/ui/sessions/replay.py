@@ -44,7 +44,25 @@ def trace_of(state: RunState) -> Trace | None:
     """The run as a trace, without turns that have not ended; None before the run has begun."""
     if state.started is None:
         return None
-    return Trace(state.started, _ended_turns(state), state.finished, swapped=_run_of(state.swapped), vote=state.vote)
+    trace = Trace(state.started, _ended_turns(state), state.finished, swapped=_run_of(state.swapped), vote=state.vote)
+    return _with_shown_slots(trace)
+
+
+def merge_traces(latest: Trace, stored: Trace) -> Trace:
+    """`latest` with what only `stored` has of the same first run: another page may have checked its order, or voted on it."""
+    if latest.started != stored.started:
+        return latest
+    votes = sorted((vote for vote in (stored.vote, latest.vote) if vote is not None), key=lambda vote: vote.at)
+    checked = latest.swapped or (stored.swapped if latest.finished == stored.finished else None)
+    return _with_shown_slots(replace(latest, swapped=checked, vote=votes[-1] if votes else None))
+
+
+def _with_shown_slots(trace: Trace) -> Trace:
+    """The trace, whose vote marks only frames that its turns show: that of a run that goes on may mark those of an open turn."""
+    if trace.vote is None:
+        return trace
+    shown = {frame.ref.slot for run in (trace, trace.swapped) if run for turn in run.turns for frame in turn.frames}
+    return replace(trace, vote=replace(trace.vote, slots=tuple(slot for slot in trace.vote.slots if slot in shown)))
 
 
 def _run_of(state: RunState | None) -> Run | None:

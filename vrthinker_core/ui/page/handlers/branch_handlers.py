@@ -80,6 +80,7 @@ class BranchHandlers:
             return no_updates()
         services.branch_sets.keep(session_id, before)
         after = services.sessions.start_replay(session_id, kept.trace, kept.link, before.videos, before.owner, kept.name)
+        after.disclosure.begin(kept.disclosure.hidden, kept.disclosure.voted)
         services.branch_sets.show(session_id, after, place)
         judged = before.run.state.started
         follows = judged is not None and (prompt or "").strip() == judged.prompt.strip()
