@@ -15,6 +15,7 @@ from tests.support.small_clips import write_clip
 from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S
 from vrthinker_core.errors import BadInput, VideoError
+from vrthinker_core.types import Side
 from vrthinker_core.ui.fetch.disk_budget import MAX_BYTES, MAX_VISITOR_BYTES, DiskBudget
 from vrthinker_core.ui.fetch.uploads import Uploads
 
@@ -44,8 +45,8 @@ def test_files_that_nobody_uses_are_deleted(tmp_path: Path, monkeypatch: pytest.
     gradios = tmp_path / "uploads" / "cache" / copy.name
     gradios.parent.mkdir()
     gradios.write_bytes(copy.read_bytes())
-    uploads.hold("anna", shown)
-    uploads.hold("bert", original, copy)
+    uploads.hold("anna", Side.FIRST, shown)
+    uploads.hold("bert", Side.SECOND, original, copy)
     uploads.expire([judged])
     assert odd.exists(), "ten minutes are not over"
     monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.KEEP_SECONDS", -1.0)
@@ -60,6 +61,19 @@ def test_files_that_nobody_uses_are_deleted(tmp_path: Path, monkeypatch: pytest.
         uploads.expire([])
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     uploads.budget.take(Path("whole"), "anna", MAX_VISITOR_BYTES)
+
+
+def test_the_video_of_a_player_stays_however_often_the_other_one_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uploads = Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
+    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.KEEP_SECONDS", -1.0)
+    stays, *others = (arrive(uploads, f"{number}.mp4", bytes([number])) for number in range(7))
+    uploads.hold("anna", Side.SECOND, stays, stays)
+    for number, other in enumerate(others):
+        if number == 3:
+            uploads.swap("anna")  # the video that stays is in the first player now
+        uploads.hold("anna", Side.FIRST if number < 3 else Side.SECOND, other, other)
+    uploads.expire([])
+    assert [path.name for path in (stays, *others) if path.exists()] == ["0.mp4", "5.mp4", "6.mp4"]
 
 
 def arrive(uploads: Uploads, name: str, content: bytes, visitor: str = "anna") -> Path:

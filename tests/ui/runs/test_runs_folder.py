@@ -161,6 +161,15 @@ def test_a_link_to_a_row_has_its_verdict_as_preview(tmp_path: Path) -> None:
     name, unjudged = (next(run.name for run in runs.runs() if run.row == row) for row in (1, 7))
     assert previews.find(name).jpeg
     assert not previews.find(unjudged).jpeg
+    (tmp_path / "again").mkdir()
+    results = write_results(tmp_path / "again", [replace(result(1), trace="", verdict=None, error="The judge was gone.")])
+    again = read_all(results)
+    previews = LinkPreviews(Examples(tmp_path), SharedTraces(RunStore(tmp_path / "shared")), again)
+    (name,) = [run.name for run in again.runs()]
+    assert not previews.find(name).jpeg
+    write_results(results, [result(1)])
+    read_on(again)
+    assert previews.find(name).jpeg, "it was judged again"
 
 
 def test_a_refused_choice_is_a_sentence(tmp_path: Path) -> None:

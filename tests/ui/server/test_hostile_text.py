@@ -210,11 +210,11 @@ def open_replay(page: Page, trace: Trace, folder: Path) -> None:
     wait_for(page, "Replaying")
 
 
-def download_as(page: Page, button: str, path: Path) -> Path:
-    """Save what the button downloads; the suggested name is ours, whatever the run says."""
+def download_as(page: Page, link: str, path: Path) -> Path:
+    """Save what the link leads to; the suggested name is ours, whatever the run says."""
     tab(page, "Save and share")
     with page.expect_download() as download:
-        page.get_by_role("button", name=button).click()
+        page.get_by_role("link", name=link).click()
     assert download.value.suggested_filename == f"vr-thinker-{path.name}"
     download.value.save_as(path)
     return path

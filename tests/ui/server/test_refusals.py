@@ -155,6 +155,8 @@ NUL = b'{"session_hash": "x", "fn_index": 0, "data": [{"path": "a\\u0000b", "met
         ("GET", "../frames/a%00b", None),
         ("GET", "../static/" + "a" * 300, None),
         ("GET", "../?trace=" + "a" * 70_000, None),
+        ("GET", "upload_progress?upload_id=" + "a" * 7_000, None),
+        ("GET", "queue/data?session_hash=" + "a" * 7_000, None),
         ("POST", "queue/join?trace=" + "a" * 70_000, b'{"data": [], "fn_index": 0, "session_hash": "x"}'),
     ],
     ids=lambda value: str(value)[:24],

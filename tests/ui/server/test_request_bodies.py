@@ -106,6 +106,8 @@ def test_only_an_upload_may_be_large() -> None:
         (json.dumps({"data": ["data:video/mp4;base64," + "A" * 4_000_000] * 2}).encode(), 200),
         (json.dumps({"data": [{"path": "a\0b"}]}).encode(), 400),
         (json.dumps({"data": ["a\0b"]}).encode(), 200),
+        (json.dumps({"data": [], "session_hash": "x" * 36, "event_id": None}).encode(), 200),
+        *((json.dumps({"data": [], name: "x" * 9_000_000}).encode(), 400) for name in ("session_hash", "event_id", "upload_id")),
         (b"no JSON", 200),
         (b"\xff\xfe", 200),
         (b"", 200),

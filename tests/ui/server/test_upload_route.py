@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import resource
 import socket
@@ -11,6 +12,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from gradio import routes
+from gradio.route_utils import FileUploadProgress
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
@@ -22,6 +25,7 @@ from tests.ui.server.test_refusals import send
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support.api_calls import Clips, answers, uploaded
 from vrthinker_core.ui.fetch.uploads import Uploads
+from vrthinker_core.ui.server.gradio_blocks import ForgottenUploads
 from vrthinker_core.ui.server.upload_route import UploadRoute
 
 HEAD = b'--line\r\nContent-Disposition: form-data; name="files"; filename="zeros.mp4"\r\n\r\n'
@@ -142,3 +146,21 @@ def test_a_full_disk_is_a_sentence_and_leaves_no_half_file(server: Server, clips
     assert send(server, 3_000_000)[0] == 200
     assert answers(server, *uploaded(server, clips), "A block.")[-1]["labels"]
     assert "Traceback" not in server.log.read_text()
+
+
+def test_uploads_that_nobody_asks_for_any_more_are_forgotten() -> None:
+    progress, sweeps = FileUploadProgress(), ForgottenUploads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routes, "file_upload_statuses", progress)
+        with contextlib.suppress(TimeoutError):
+            run_in_thread(asyncio.wait_for(progress.is_tracked("asked for, and never sent"), 0.01))
+        progress.track("goes on")
+        progress.set_done("over")
+        sweeps.sweep()
+        assert set(progress._signals) == {"asked for, and never sent", "goes on", "over"}
+        sweeps.sweep()
+        assert set(progress._signals) == set(progress._statuses) == {"goes on"}
+        progress.set_done("goes on")
+        progress.track("new")
+        sweeps.sweep()
+        assert set(progress._signals) == set(progress._statuses) == {"new"}

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import atomic_path
+from vrthinker_core.types import Side
 from vrthinker_core.ui.fetch.disk_budget import NOBODY, DiskBudget
 from vrthinker_core.ui.fetch.download import fetch_video
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
@@ -22,7 +23,7 @@ from vrthinker_core.video.browser_copy.copy import playable_copy
 KEEP_SECONDS = 600.0  # for a file that nobody uses
 HOLDERS = 400  # open pages whose files are known to be used; beyond them, the pages that brought theirs first are forgotten
 FETCHES = 4  # downloads for calls of the API that go on at the same time
-HELD = 8  # files of one page: two players, and those that were there before
+HELD = 4  # files of one player of a page: two for the video that it holds, and two for the one before
 
 
 class Uploads:
@@ -36,7 +37,7 @@ class Uploads:
         self._fetched = fetched
         self._policy = policy
         self._copies: dict[Path, Path] = {}
-        self._holders: OrderedDict[str, deque[Path]] = OrderedDict()
+        self._holders: OrderedDict[str, list[deque[Path]]] = OrderedDict()  # one for each player
         self._fetch_threads = ThreadPoolExecutor(FETCHES, "fetch")
         self._lock = threading.Lock()
         self.budget = DiskBudget()
@@ -94,12 +95,18 @@ class Uploads:
             copy = self._copies.get(path, path)
         return copy if copy.is_file() else path
 
-    def hold(self, session_id: str, *files: Path) -> None:
-        """The files are used as long as the page is open, those it used before last until `HELD` others have come."""
+    def hold(self, session_id: str, side: Side, *files: Path) -> None:
+        """The files of that player are used as long as the page is open, those of the video before last no more."""
         with self._lock:
-            self._holders.setdefault(session_id, deque(maxlen=HELD)).extend(files)
+            self._holders.setdefault(session_id, [deque(maxlen=HELD) for _ in Side])[side - 1].extend(files)
             while len(self._holders) > HOLDERS:
                 self._holders.popitem(last=False)
+
+    def swap(self, session_id: str) -> None:
+        """Each player of the page holds the other's video."""
+        with self._lock:
+            if session_id in self._holders:
+                self._holders[session_id].reverse()
 
     def let_go(self, session_id: str) -> None:
         """The page is closed."""
@@ -109,7 +116,7 @@ class Uploads:
     def expire(self, used: Iterable[Path]) -> None:
         """Delete every file older than `KEEP_SECONDS` that is neither `used` nor held, and folders that were left empty."""
         with self._lock:
-            in_use = {*used, *(file for files in self._holders.values() for file in files)}
+            in_use = {*used, *(file for players in self._holders.values() for files in players for file in files)}
             in_use |= {copy for original, copy in self._copies.items() if original in in_use}
         # Gradio shows a copy of the file, elsewhere; names in these two folders cannot be guessed.
         names = {file.name for file in in_use if file.parent in (self._folder, self._fetched)}

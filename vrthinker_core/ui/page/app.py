@@ -29,7 +29,7 @@ from vrthinker_core.ui.page.services import Services
 from vrthinker_core.ui.runs.runs_folder import RunsFolder
 from vrthinker_core.ui.runs.runs_routes import RunsRoutes
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
-from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES, CheckedBlocks
+from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES, CheckedBlocks, ForgottenUploads
 from vrthinker_core.ui.server.housekeeping import Housekeeping, give_back_memory
 from vrthinker_core.ui.server.link_preview import LinkPreviews, LinkPreviewTags
 from vrthinker_core.ui.server.open_pages import OpenPages, OpenPagesMiddleware
@@ -106,8 +106,9 @@ class Page:
         def expire_uploads() -> None:
             services.uploads.expire([*services.sessions.files(), *blocks.waiting_files()])
 
-        tasks = (services.sessions.expire, expire_uploads, self._store.sweep, self._exact_frames.close_idle, give_back_memory)
-        self._housekeeping = Housekeeping(*tasks)
+        forgotten = ForgottenUploads().sweep
+        tasks = (services.sessions.expire, expire_uploads, forgotten, self._store.sweep, self._exact_frames.close_idle)
+        self._housekeeping = Housekeeping(*tasks, give_back_memory)
         return blocks
 
     def launch_options(self, names: Sequence[str] = (), in_frame: bool = False) -> dict[str, Any]:

@@ -138,6 +138,24 @@ def _is_url_file(value: dict[str, Any]) -> bool:
     return isinstance(path, str) and "meta" in value and "://" in path
 
 
+class ForgottenUploads:
+    """Drops what Gradio keeps of uploads for good: that somebody asked how far one is, and how one ended."""
+
+    def __init__(self) -> None:
+        self._before: set[str] = set()
+
+    def sweep(self) -> None:
+        """Forget the uploads that were known at the last sweep already, but for those that go on: nobody asks for them any more."""
+        progress = routes.file_upload_statuses
+        known = {*list(progress._signals), *list(progress._statuses)}
+        for upload_id in known & self._before:
+            tracked = progress._statuses.get(upload_id)
+            if tracked is None or tracked.is_done:
+                progress._signals.pop(upload_id, None)
+                progress._statuses.pop(upload_id, None)
+        self._before = known
+
+
 async def receive_files(request: Request, folder: Path) -> list[Path]:
     """The files of an upload as they have arrived below `folder`, each in a folder named after its content.
 

@@ -24,6 +24,7 @@ from vrthinker_core.types import Side, Thumbnail
 from vrthinker_core.types.events import Trace
 from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
 from vrthinker_core.ui.history.shared_traces import SharedTraces, find_saved
+from vrthinker_core.ui.runs.listed_run import ListedRun
 from vrthinker_core.ui.runs.runs_folder import RunsFolder
 from vrthinker_core.ui.view import assets, words
 from vrthinker_core.ui.view.example_cards import Examples
@@ -65,7 +66,7 @@ class LinkPreviews:
         self._examples = examples
         self._shared = shared
         self._runs = runs
-        self._kept: OrderedDict[str, LinkPreview] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[ListedRun | None, LinkPreview]] = OrderedDict()  # with the row it was made of
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -81,16 +82,16 @@ class LinkPreviews:
             if not known:
                 self._kept.pop(name, None)
                 return PAGE_PREVIEW
-            if name not in self._kept:
+            if name not in self._kept or self._kept[name][0] != row:  # a row may be judged again
                 try:
                     found = self._runs.trace(row) if self._runs and row else find_saved(self._examples, self._shared, name)
-                    self._kept[name] = _preview(name, found)
+                    self._kept[name] = row, _preview(name, found)
                 except TraceError:
                     return PAGE_PREVIEW
             self._kept.move_to_end(name)
             if len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
-            return self._kept[name]
+            return self._kept[name][1]
 
     def routes(self) -> list[Route]:
         """The pictures."""

@@ -5,6 +5,8 @@ everybody waits. It also offers what this page never uses: FFmpeg for recordings
 components.
 """
 
+from urllib.parse import parse_qs
+
 from gradio.route_utils import FnIndexInferError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -13,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES
-from vrthinker_core.ui.server.request_bodies import Refusal, UnfinishedBodies, check, drain
+from vrthinker_core.ui.server.request_bodies import IDS, LONG_ID, MAX_ID, Refusal, UnfinishedBodies, check, drain
 
 # Prefixes of paths that the page never requests.
 PROXIES = ("file=http", "file/http", "proxy=")
@@ -77,6 +79,9 @@ class RequestLimits:
             raise Refusal(*NOTHING_HERE)
         if len(path) + len(scope["query_string"]) > MAX_URL_BYTES:
             raise Refusal(*LONG_ADDRESS)
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        if any(len(value) > MAX_ID for name in IDS for value in query.get(name, ())):
+            raise Refusal(*LONG_ID)
         try:
             if scope["method"] == "POST":
                 await self._answer_post(scope, receive, send)

@@ -144,6 +144,7 @@ class Handlers:
         if self._services.waiting_room.waits(session_id_of(request)) or (session is not None and not session.run.over):
             return no_updates()  # the videos that were sent stay those that are shown
         self._services.player_files.swap(session_id_of(request))
+        self._services.uploads.swap(session_id_of(request))
         swapped: Updates = {self._parts.first: second, self._parts.second: first}
         return swapped if session is None else {**swapped, **self.changed_run(session, request, words.SWAPPED)}
 
@@ -176,6 +177,7 @@ class Handlers:
     def end_session(self, session_id: str) -> None:
         """A visitor has left the page."""
         self._services.waiting_room.leave(session_id)
+        self._refusals.take(session_id)
         self._services.uploads.let_go(session_id)
         self._services.player_files.forget(session_id)
         self._services.branch_sets.forget(session_id)

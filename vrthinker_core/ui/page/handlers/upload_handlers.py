@@ -73,7 +73,7 @@ class UploadHandlers:
             shown = self.services.uploads.make_playable(path)
         except VrThinkerError as error:
             return str(error)
-        self.services.uploads.hold(session_id_of(request), path, shown)
+        self.services.uploads.hold(session_id_of(request), self.side, path, shown)
         return shown
 
     def _shown(self, path: Path, line: str) -> Updates:
