@@ -63,6 +63,16 @@ def test_replay_shows_what_the_live_run_showed(clips: tuple[Path, Path], script:
     assert json.loads(run("replay", tmp_path / "run.json", "--json").stdout) == LABELS
 
 
+def test_no_text_of_a_trace_tells_the_terminal_anything(tmp_path: Path) -> None:
+    trace = handmade_runs.three_turns(prompt="A ball.\x1b]0;owned\x07\x1b[2J\x9b31m\r\nIt falls.")
+    (tmp_path / "run.json").write_bytes(to_json(trace))
+    shown = run("replay", tmp_path / "run.json").stdout
+    assert "Prompt    A ball.\\x1b]0;owned\\x07\\x1b[2J\\x9b31m\\x0d\nIt falls." in shown
+    assert not [character for character in shown if ord(character) in {*range(9), *range(11, 32), *range(127, 160)}]
+    refused = run("replay", tmp_path / "other\x1b[2J.json")
+    assert "\x1b" not in refused.stderr
+
+
 def test_replay_names_a_hostile_picture_in_one_line(tmp_path: Path) -> None:
     trace = json.loads(to_json(handmade_runs.three_turns()))
     frame = trace["turns"][0]["frames"][0]

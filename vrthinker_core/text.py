@@ -2,11 +2,19 @@
 
 import base64
 import hashlib
+import re
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # C0, DEL and C1
 
 
 def encodable(text: str) -> str:
     """Text that can be written as UTF-8: half characters, as a stray byte on a command line leaves them, become question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def printable(text: str) -> str:
+    """Text that a terminal shows and does not obey: control characters other than line feeds and tabs become visible."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", encodable(text))
 
 
 def policy_hash(text: str) -> str:

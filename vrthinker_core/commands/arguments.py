@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.text import printable
 
 NOTHING_JUDGED, INTERRUPTED = 3, 130  # Exit status: no pair has a verdict; Ctrl+C
 CONCURRENCY = 8  # Pairs in hand at a time, where nobody chose
@@ -27,7 +28,7 @@ JudgeOption = Annotated[
 def print_error(line: str) -> None:
     """One line on standard error."""
     if line:
-        print(" ".join(line.split()), file=sys.stderr)
+        print(printable(" ".join(line.split())), file=sys.stderr)
 
 
 def read_numbers(option: str, text: str) -> tuple[int, ...]:

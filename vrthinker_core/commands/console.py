@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from vrthinker_core.dialects.label_probabilities import verdict_probabilities
+from vrthinker_core.text import printable
 from vrthinker_core.types import ClipInfo, Dimension, Side, Thumbnail, Verdict, Vote
 from vrthinker_core.types.events import (
     Event,
@@ -175,10 +176,10 @@ class ConsoleRenderer:
 
     def _line(self, text: str, style: str = "") -> None:
         self._end_line()
-        self._console.print(Text(text, style=style), soft_wrap=True)
+        self._console.print(Text(printable(text), style=style), soft_wrap=True)
 
     def _write(self, text: str) -> None:
-        self._console.print(Text(text), end="", soft_wrap=True)
+        self._console.print(Text(printable(text)), end="", soft_wrap=True)
         self._open_line = not text.endswith("\n")
 
     def _end_line(self) -> None:

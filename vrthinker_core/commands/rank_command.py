@@ -9,6 +9,7 @@ import typer
 from vrthinker_core.commands.arguments import CONCURRENCY, INTERRUPTED, NOTHING_JUDGED, JudgeOption, print_error, stop_on_signal
 from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
 from vrthinker_core.commands.setting_options import with_setting_options
+from vrthinker_core.text import printable
 from vrthinker_core.types import Dimension, Settings
 
 if TYPE_CHECKING:
@@ -94,10 +95,10 @@ def _print(ranking: "Ranking", out: Path) -> None:
     places = {each: {row.generator: row.place for row in of.strengths} for each, of in ranking.dimensions.items()}
     for row in ranking.dimensions[Dimension.OA].strengths:
         others = [_number(places[each][row.generator]) for each in Dimension if each is not Dimension.OA]
-        table.add_row(*map(Text, (_number(row.place), row.generator, *_figures(row), *others)))
+        table.add_row(*map(Text, (_number(row.place), printable(row.generator), *_figures(row), *others)))
     console.print(table)
     for line in ranking.summary(SHOWN_CYCLES):
-        console.print(Text(line))
+        console.print(Text(printable(line)))
     console.print(Text(f"{out / 'ranking.html'} shows the win matrix and the best of each prompt."))
 
 

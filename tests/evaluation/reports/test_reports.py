@@ -78,6 +78,9 @@ def test_nothing_in_a_data_set_becomes_markup(tmp_path: Path) -> None:
     for link in page.attributes("href"):
         assert re.fullmatch(r"#[\w-]+|traces/[\w%./~-]+", link), link
     assert "\x00" not in (tmp_path / "report.html").read_text("utf-8")
+    terminal = io.StringIO()
+    print_summary(summarize(rows), Console(file=terminal, width=200))
+    assert not set("\x00\x1b") & set(terminal.getvalue())
 
 
 @pytest.mark.parametrize("trace", ["javascript:alert(1)", "//example.org/x.json", "https://example.org"])

@@ -13,7 +13,7 @@ from vrthinker_core.commands.arguments import INTERRUPTED, print_error, stop_on_
 from vrthinker_core.commands.training.step_progress import StepPace, step_progress
 from vrthinker_core.commands.training.training_data import chosen_teacher, open_training_data, resolved_model
 from vrthinker_core.errors import BadInput
-from vrthinker_core.text import encodable
+from vrthinker_core.text import encodable, printable
 
 if TYPE_CHECKING:
     from vrthinker_core.training.run.config import TrainConfig
@@ -187,4 +187,4 @@ def _sitting(stopped: Callable[[], bool], start: Start, tell: "Listener", proces
 def _say(processes: "Processes", line: str) -> None:
     """A line on standard output, once."""
     if processes.main:
-        print(encodable(line))
+        print(printable(line))

@@ -17,6 +17,7 @@ from vrthinker_core.evaluation.reports.figures import (
 from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
 from vrthinker_core.evaluation.scores.judge_comparison import JudgeComparison
 from vrthinker_core.evaluation.scores.summary import Summary
+from vrthinker_core.text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,9 +27,9 @@ HEADS = ("", "judged", "tau", "diff", "ties (people's)", "baseline")
 
 def print_summary(summary: Summary, console: "Console") -> None:
     """Print a summary, its table narrow enough for a terminal. Whatever a data set holds is printed as plain text."""
-    _print_table(console, f"{summary.judge}, in per cent with 95 % intervals", HEADS, _agreement_rows(summary))
+    _print_table(console, f"{printable(summary.judge)}, in per cent with 95 % intervals", HEADS, _agreement_rows(summary))
     for sentence in _sentences(summary):
-        console.print(sentence, markup=False, highlight=False)
+        console.print(printable(sentence), markup=False, highlight=False)
 
 
 def print_comparison(compared: JudgeComparison, console: "Console") -> None:
@@ -45,7 +46,8 @@ def print_comparison(compared: JudgeComparison, console: "Console") -> None:
         ]
         for each in compared.metrics
     )
-    _print_table(console, f"first: {compared.judges[0]}; second: {compared.judges[1]}", heads, rows)
+    first, second = map(printable, compared.judges)
+    _print_table(console, f"first: {first}; second: {second}", heads, rows)
     alone = f"{compared.only_first:,} by the first alone, {compared.only_second:,} by the second alone"
     console.print(f"{compared.shared:,} pairs were judged by both, {alone}.", markup=False, highlight=False)
 
