@@ -21,7 +21,7 @@ VRThinker.Save = class {
 
   download(text, file) {
     const anchor = VRThinker.element("a", "", text);
-    anchor.setAttribute("role", "button");
+    anchor.setAttribute("role", "link"); // also without an address
     anchor.setAttribute("download", `vr-thinker-${file}`);
     anchor.dataset.file = file;
     return anchor;

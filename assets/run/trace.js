@@ -162,19 +162,44 @@ VRThinker.reason = (chip) => {
   return nodes;
 };
 
-/** What `button` means: shown by a hover, a tap or a keystroke, and told to who listens. */
+/**
+ * What `button` means: shown by a hover, a tap or a keystroke, and told to who listens. The pointer may go on to it; a second press and Escape put
+ * it away. It stands in the same element as its button.
+ */
 VRThinker.help = (button, text, id) => {
   const help = VRThinker.element("span", "vrt-help", text);
+  const reasons = new Set(); // why it is shown: "pointer", "focus", "press"
+  const show = () => {
+    help.classList.toggle("open", reasons.size > 0);
+    button.setAttribute("aria-expanded", String(reasons.has("press")));
+  };
+  const set = (reason, on) => {
+    if (on) reasons.add(reason);
+    else reasons.delete(reason);
+    show();
+  };
+  const away = () => {
+    reasons.clear();
+    show();
+  };
   help.id = id;
   help.setAttribute("role", "tooltip");
   button.setAttribute("aria-describedby", id);
-  button.setAttribute("aria-expanded", "false");
-  button.addEventListener("click", () => {
-    button.setAttribute("aria-expanded", String(button.getAttribute("aria-expanded") !== "true"));
+  show();
+  button.addEventListener("pointerenter", () => {
+    set("pointer", true);
+    button.parentElement.addEventListener("pointerleave", () => set("pointer", false), { once: true });
   });
-  button.addEventListener("blur", () => button.setAttribute("aria-expanded", "false"));
+  button.addEventListener("focus", () => set("focus", button.matches(":focus-visible")));
+  button.addEventListener("click", () => (reasons.has("press") ? away() : set("press", true)));
+  button.addEventListener("blur", away);
+  help.addEventListener("vrt:away", away);
   return help;
 };
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") for (const help of document.querySelectorAll(".vrt-help.open")) help.dispatchEvent(new Event("vrt:away"));
+});
 
 /** Two little screens side by side, as on every tile: filled where the better video is, both for a tie. */
 VRThinker.glyph = (value) => {

@@ -97,6 +97,32 @@ def test_hovering_shows_the_help_of_one_button(show: Open) -> None:
     assert visible_help(page) == []
 
 
+def test_a_help_stays_under_the_pointer_and_escape_puts_it_away(show: Open) -> None:
+    page = show()
+    button, text = buttons_and_helps(page)[0]
+    button.hover()
+    help = page.locator(".vrt-help").first.bounding_box()
+    assert help is not None
+    page.mouse.move(help["x"] + 9, help["y"] + help["height"] / 2, steps=40)  # over all that lies between
+    assert visible_help(page) == [text]
+    page.keyboard.press("Escape")
+    assert visible_help(page) == []
+    page.locator("h1").hover()
+    button.hover()
+    assert visible_help(page) == [text]
+    page.locator("h1").hover()
+    page.get_by_role("tab", name="Trace").first.focus()
+    tab_to_help(page)
+    page.keyboard.press("Enter")
+    assert visible_help(page) == [text]
+    page.keyboard.press("Enter")
+    assert visible_help(page) == []
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    assert visible_help(page) == []
+    assert button.get_attribute("aria-expanded") == "false"
+
+
 def tab_to_help(page: Page) -> None:
     """Press Tab until a button that has a help is reached; frame numbers lie between."""
     for _ in range(30):

@@ -75,7 +75,7 @@ def link(page: Page) -> str:
 def saved(page: Page, path: Path, what: str = "Trace (.json)") -> Path:
     tab(page, "Save and share")
     with page.expect_download() as download:
-        page.get_by_role("button", name=what).click()
+        page.get_by_role("link", name=what).click()
     download.value.save_as(path)
     return path
 
