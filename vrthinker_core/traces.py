@@ -183,7 +183,8 @@ def load(path: Path) -> Trace:
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise TraceError(f"{path.name} has {size / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are read.")
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)  # a device has no size and no end
     except OSError as error:
         raise TraceError(f"Cannot read the trace {path.name}: {error.strerror or error}.") from None
     return from_json(data)

@@ -137,6 +137,11 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
         raise AssertionError
 
 
+def test_a_reader_of_the_output_who_has_left_is_no_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(BrokenPipeError), open_out(tmp_path / "out", run_description(PAIRS), resume=False):
+        raise BrokenPipeError
+
+
 def test_two_runs_never_write_one_folder(tmp_path: Path) -> None:
     mine = run_description(PAIRS)
     with open_out(tmp_path / "out", mine, resume=False):

@@ -26,6 +26,8 @@ def open_out(out: Path, run: EvaluationRun, *, resume: bool) -> Iterator[Path]:
             write_run(out, replace(run, starts=(*(before.starts if before else ()), *run.starts)))
             (out / TRACES).mkdir(exist_ok=True)
             yield out
+    except BrokenPipeError:  # of whoever reads what is printed, not of the folder
+        raise
     except OSError as error:
         raise BadInput(f"Cannot write to {out}: {error.strerror or error}.") from None
 

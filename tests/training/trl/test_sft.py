@@ -188,14 +188,27 @@ def test_kept_features_give_the_loss_of_the_tower(
     assert losses(paces) == pytest.approx(losses(trained[1]), rel=1e-3)
 
 
-def test_a_vllm_server_that_is_gone_is_no_full_disk() -> None:
-    class ConnectionError(OSError):
-        __module__ = "requests.exceptions"
+class LostRequest(OSError):
+    """As TRL's client raises where its server is gone."""
 
+    __module__ = "requests.exceptions"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (LostRequest("Connection refused"), "vLLM server cannot be reached"),
+        (ConnectionError("Connection refused"), "vLLM server cannot be reached"),
+        (torch.OutOfMemoryError("CUDA out of memory."), "too little memory for a step"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."), "too little memory"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+    ],
+)
+def test_what_ends_a_training_from_outside_is_one_sentence(error: Exception, said: str) -> None:
     def train(**_: object) -> None:
-        raise ConnectionError("Connection refused")
+        raise error
 
-    with pytest.raises(BadInput, match="vLLM server cannot be reached any more"):
+    with pytest.raises(BadInput, match=said):
         train_from(SimpleNamespace(is_fsdp_enabled=False, is_deepspeed_enabled=False, train=train), None)
 
 

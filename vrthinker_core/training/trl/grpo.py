@@ -42,7 +42,14 @@ from vrthinker_core.training.trl.sharding import (
     open_whole,
     weights_in_every_process,
 )
-from vrthinker_core.training.trl.trainer_checkpoints import TimedCheckpoints, agreed_end, last_whole, quiet_libraries, train_from
+from vrthinker_core.training.trl.trainer_checkpoints import (
+    NO_SERVER,
+    TimedCheckpoints,
+    agreed_end,
+    last_whole,
+    quiet_libraries,
+    train_from,
+)
 from vrthinker_core.types import Settings
 
 LORA_LAYERS = r".*language_model.*\.(q_proj|k_proj|v_proj|o_proj|gate_proj|up_proj|down_proj)"
@@ -118,7 +125,10 @@ def train_grpo(
         opened = open_whole(checkpoint, dtype)
         opened.model.model.visual.requires_grad_(not options.frozen_vision)
         arguments = _arguments(options, passes, folder / "trainer")
-        trainer, rewards = _trainer(pairs, opened, options, arguments, adapters, say)
+        try:
+            trainer, rewards = _trainer(pairs, opened, options, arguments, adapters, say)
+        except ConnectionError as error:
+            raise BadInput(NO_SERVER) from error
         subject = f"{checkpoint.name} {[getattr(options, name) for name in options.__slots__ if name not in _MAY_CHANGE]}"
         with trainer.args.main_process_first(local=False):  # what is not whole is removed once, in a folder that all nodes share
             begun = last_whole(folder / "trainer", subject)

@@ -25,6 +25,11 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import atomic_path
 
 MARK = "whole.json"
+NO_SERVER = "The vLLM server cannot be reached: start it at grpo.trl.vllm_url, and go on with --resume."
+NO_MEMORY = (
+    "There is too little memory for a step. The last whole checkpoint is there: go on with --resume where there is more, "
+    "or begin anew with a smaller batch, gradient_checkpointing=true or grpo.trl.lora."
+)
 
 
 @contextmanager
@@ -95,10 +100,12 @@ def train_from(trainer: Any, begun: Path | None) -> None:
     try:
         trainer.train(resume_from_checkpoint=str(begun) if begun else None)
     except (OSError, SafetensorError) as error:
-        if type(error).__module__.startswith("requests"):  # that of TRL's client, whose errors are files' by their class
-            raise BadInput("The vLLM server cannot be reached any more: start it, and go on with --resume.") from error
+        if isinstance(error, ConnectionError) or type(error).__module__.startswith("requests"):  # of TRL's client
+            raise BadInput(NO_SERVER) from error
         raise _unwritten(error) from error
     except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+            raise BadInput(NO_MEMORY) from error
         if "inline_container" not in str(error) and "PytorchStreamWriter" not in str(error):
             raise
         raise _unwritten(error) from error

@@ -105,7 +105,7 @@ def _ratio(width: int, height: int) -> str:
     common = math.gcd(width, height)
     if max(width, height) // common <= 64:
         return f"{width // common}:{height // common}"
-    return f"{width / height:.2f}:1"
+    return f"{width / height:.2f}:1" if width > height else f"1:{height / width:.2f}"
 
 
 def _slots(facts: ClipFacts) -> Iterator[str]:
