@@ -10,7 +10,11 @@ VRThinker.Closer = class {
     this.mode = "side";
     this.exact = new VRThinker.ExactFrames("");
     document.addEventListener("vrt:look", (event) => this.open(event.detail));
-    document.addEventListener("vrt:trace", () => this.node && this.node.open && this.follow());
+    document.addEventListener("vrt:trace", () => this.isOpen && this.follow());
+  }
+
+  get isOpen() {
+    return Boolean(this.node && this.node.open);
   }
 
   /** Show the pair of `tile`, in the turn at that position. On closing, `node` has the focus again. */

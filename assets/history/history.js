@@ -37,6 +37,12 @@ VRThinker.History = class {
     clearTimeout(this.timer);
     if (!this.root.checkVisibility()) return;
     await this.ask("history");
+    this.watch();
+  }
+
+  /** Ask again soon where a run goes on. */
+  watch() {
+    clearTimeout(this.timer);
     const live = (this.runs || []).some((run) => !run.over);
     if (live) this.timer = setTimeout(() => this.load(), VRThinker.MILLISECONDS_BETWEEN_LISTS);
   }
@@ -104,7 +110,10 @@ VRThinker.History = class {
   /** The focus goes to the next run, or to the one before. */
   async remove(item, run) {
     const neighbour = item.nextElementSibling || item.previousElementSibling;
-    if (!(await this.ask(`history/${run.name}`, "DELETE"))) return;
+    clearTimeout(this.timer); // a list that is asked for meanwhile would be the one that counts
+    const gone = await this.ask(`history/${run.name}`, "DELETE");
+    this.watch();
+    if (!gone) return;
     VRThinker.say(this.said, this.texts.deleted);
     if (neighbour) this.focus({ name: neighbour.dataset.run, kind: "vrt-delete-run" });
     else this.said.focus();

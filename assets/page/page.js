@@ -52,7 +52,7 @@ VRThinker.mountTrace = (root, props, watch, introduction, [check, dimensions], t
     onTile: VRThinker.showTile,
     check: [...check, () => trigger("click", { act: "check" })],
     vote: [dimensions, (act, vote) => trigger("submit", { act, vote, run: view.data.run })],
-    following: () => follow.on,
+    following: () => follow.on && !VRThinker.closer.isOpen, // what a person looks at closely stays
     onShow: () => draw(),
   });
   follow = new VRThinker.Follow(root);

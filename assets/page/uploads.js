@@ -8,7 +8,10 @@ VRThinker.Uploads = class {
     document.addEventListener("drop", (event) => this.onDrop(event), true);
     // The server makes a copy that browsers play, or says what is wrong with the file: both better than "not playable".
     document.addEventListener("error", (event) => this.isPlayer(event.target) && event.stopImmediatePropagation(), true);
-    new MutationObserver(() => this.draw()).observe(document.documentElement, {
+    new MutationObserver((records) => {
+      for (const { target, removedNodes } of records) if (target instanceof Element && target.closest("#players")) this.release(removedNodes);
+      this.draw();
+    }).observe(document.documentElement, {
       attributeFilter: ["accept", "aria-label"],
       childList: true,
       subtree: true,
@@ -17,6 +20,19 @@ VRThinker.Uploads = class {
 
   isPlayer(node) {
     return node instanceof Element && Boolean(node.closest("#first video, #second video"));
+  }
+
+  /** Chromium keeps the text track of a player that was removed, and with it the player and its video, until the track is taken away. */
+  release(nodes) {
+    for (const node of nodes) {
+      if (!(node instanceof Element)) continue;
+      for (const video of node.matches("video") ? [node] : node.querySelectorAll("video")) {
+        if (video.isConnected) continue;
+        for (const track of video.querySelectorAll("track")) track.remove();
+        video.removeAttribute("src");
+        video.load();
+      }
+    }
   }
 
   /** Both upload buttons have a name of their own, which begins with what tells them apart. */

@@ -18,6 +18,7 @@ VRThinker.Players = class {
     this.frameRates = [0, 0];
     document.addEventListener("loadedmetadata", () => this.onChange(), true);
     document.addEventListener("timeupdate", (event) => this.notice(event.target), true);
+    document.addEventListener("pause", (event) => this.stopped(event.target), true);
   }
 
   /** Both video elements, or the stills in their place; null where there is nothing that can be played. */
@@ -56,18 +57,20 @@ VRThinker.Players = class {
     this.videos().forEach((video, side) => {
       if (!video) return;
       const half = tile.halves[side];
-      video.currentTime = half && Number.isFinite(half.at) ? half.at : this.place * video.duration;
+      const at = half && Number.isFinite(half.at) && half.at < video.duration ? half.at : this.place * video.duration;
+      video.currentTime = Math.min(at, Math.max(0, video.duration - 0.001));
     });
     this.onChange();
   }
 
-  /** Move by single frames. */
+  /** Move by single frames: to the middle of each, for at its first moment browsers may show the one before. */
   nudge(frames) {
     this.pause();
     this.videos().forEach((video, side) => {
       if (!video) return;
-      const step = frames / (this.frameRates[side] || 30);
-      video.currentTime = Math.min(Math.max(0, video.currentTime + step), Math.max(0, video.duration - 0.001));
+      const rate = this.frameRates[side] || 30;
+      const middle = (Math.floor(video.currentTime * rate + 1e-3) + frames + 0.5) / rate;
+      video.currentTime = Math.min(Math.max(0, middle), Math.max(0, video.duration - 0.001));
     });
     const leader = this.leader();
     if (leader) this.place = leader.currentTime / leader.duration;
@@ -86,6 +89,11 @@ VRThinker.Players = class {
     if (this.playing || video.paused || !this.videos().includes(video)) return;
     this.place = Math.min(1, video.currentTime / video.duration);
     this.onChange();
+  }
+
+  /** A player that is paused by its own buttons pauses the other, too; at its end it only waits. */
+  stopped(video) {
+    if (this.playing && video.paused && !video.ended && this.videos().includes(video)) this.pause();
   }
 
   leader() {

@@ -123,6 +123,7 @@ VRThinker.Rail = class {
   /** A video that has just come goes where the other one is. */
   again() {
     if (this.chosen) this.show(this.chosen);
+    else if (!this.players.playing) this.players.seek(this.players.place);
   }
 
   /** The marks of a trace. */
@@ -131,6 +132,12 @@ VRThinker.Rail = class {
     this.players.frameRates = (trace && trace.fps) || [0, 0];
     this.grid = (trace && trace.grid) || null;
     this.live = Boolean(trace && trace.run && !trace.over);
+    const run = (trace && trace.run) || "";
+    if (this.run !== run) {
+      this.chosen = null; // a tile of another run
+      if (run && trace.over) this.players.place = 0; // where its videos begin, which come after it
+    }
+    this.run = run;
     const marks = turns.flatMap((turn, position) => turn.tiles.map((tile) => ({ tile, position, place: VRThinker.place(tile) })));
     const key = JSON.stringify(marks);
     if (this.key !== key) this.strip.replaceChildren(...marks.map((mark) => this.drawMark(mark)));
@@ -184,19 +191,21 @@ VRThinker.Rail = class {
   /** The time of the frame that a player shows: when that frame appears, as on its tile. */
   timeOf(video, side) {
     const half = this.chosen && this.chosen.halves[side];
-    return half && Number.isFinite(half.time) ? half.time : this.players.frameTime(video, side);
+    const there = half && Number.isFinite(half.time) && Math.abs(video.currentTime - half.at) < 0.01; // another video may be shorter
+    return there ? half.time : this.players.frameTime(video, side);
   }
 
   draw() {
     const { players } = this;
     const { say, seconds } = VRThinker;
     this.fill.style.width = `${players.place * 100}%`;
-    this.track.setAttribute("aria-valuenow", String(Math.round(players.place * 100)));
+    if (!players.playing) this.track.setAttribute("aria-valuenow", String(Math.round(players.place * 100)));
     if (this.chosen && (players.playing || players.place !== VRThinker.place(this.chosen))) this.chosen = null;
     const times = players.videos().map((video, side) => (video ? `Video ${side + 1} ${seconds(this.timeOf(video, side))}` : ""));
     const where = [this.index(), ...times].filter(Boolean).join(" · ");
+    this.time.setAttribute("aria-live", players.playing ? "off" : "polite"); // else each frame would be told
     say(this.time, where || "The players move together.");
-    this.track.setAttribute("aria-valuetext", where || "no videos yet");
+    if (!players.playing) this.track.setAttribute("aria-valuetext", where || "no videos yet");
     this.swapButton.disabled = this.live || players.showStills;
     say(this.playButton, players.playing ? "❚❚" : "▶");
     this.playButton.setAttribute("aria-label", players.playing ? "Pause both" : "Play both");

@@ -48,8 +48,9 @@ VRThinker.RunBar = class {
     VRThinker.say(this.line, `Row ${run.row} · ${place.toLocaleString("en")} of ${matching.toLocaleString("en")}${source}`);
     const labels = VRThinker.RunRow.labels(run, this.texts);
     this.labels.replaceChildren(...(labels ? [labels] : []));
-    this.previous.disabled = !answer.previous;
-    this.next.disabled = !answer.next;
+    // Not `disabled`, which would take the focus away from the keys.
+    this.previous.setAttribute("aria-disabled", String(!answer.previous));
+    this.next.setAttribute("aria-disabled", String(!answer.next));
   }
 
   step(where) {

@@ -78,6 +78,7 @@ VRThinker.RunsList = class {
   }
 
   async turn(page) {
+    if (page < 1 || page > this.pages || page === this.choice.page) return;
     this.choice.change({ page });
     this.root.scrollIntoView({ block: "start" });
   }
@@ -118,7 +119,8 @@ VRThinker.RunsList = class {
     this.drawRows(runs, total);
     this.pager.hidden = pages === 1;
     VRThinker.say(this.place, `Page ${number(page)} of ${number(pages)}`);
-    this.steps.forEach((step, place) => (step.disabled = place < 2 ? page === 1 : page === pages));
+    // Not `disabled`, which would take the focus away from the keys.
+    this.steps.forEach((step, place) => step.setAttribute("aria-disabled", String(place < 2 ? page === 1 : page === pages)));
   }
 
   drawRows(runs, total) {

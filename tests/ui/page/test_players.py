@@ -1,0 +1,81 @@
+"""Both players as one: they stay at the same moment whatever moves one of them, and leave nothing behind when they go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.waiting import until
+from tests.ui.conftest import Server
+from tests.ui.support.barcode_clips import steady, write_bars
+from tests.ui.support.saved_examples import ANSWER
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+
+Open = Callable[..., "Page"]
+
+PLACES = "[...document.querySelectorAll('#first video, #second video')].map((video) => video.currentTime / video.duration)"
+PAUSED = "[...document.querySelectorAll('#first video, #second video')].map((video) => video.paused)"
+LIVE = "document.querySelector('.vrt-time').getAttribute('aria-live')"
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server]) -> Server:
+    return serve([ANSWER], protocol="paired")
+
+
+def upload(page: Page, side: str, clip: Path) -> None:
+    page.locator(f"#{side} input[type=file]").set_input_files(str(clip))
+    page.wait_for_function("side => document.querySelector(`#${side} video`)?.readyState >= 2", arg=side)
+
+
+@pytest.fixture
+def page(server: Server, open_page: Open, tmp_path: Path) -> Page:
+    """The page with two videos of different lengths."""
+    opened = open_page(server.url)
+    upload(opened, "first", write_bars(tmp_path / "a.mp4", "libx264", steady(97, 24)))
+    upload(opened, "second", write_bars(tmp_path / "b.mp4", "libx264", steady(150, 25)))
+    return opened
+
+
+def test_videos_that_change_sides_stay_where_the_rail_is(page: Page) -> None:
+    track = page.locator(".vrt-track")
+    box = track.bounding_box()
+    assert box is not None
+    track.click(position={"x": 0.5 * box["width"], "y": box["height"] / 2})
+    until(lambda: all(abs(place - 0.5) < 0.02 for place in page.evaluate(PLACES)))
+    page.get_by_role("button", name="Swap sides").click()
+    page.wait_for_function("document.querySelector('#first video')?.duration > 5")
+    until(lambda: len(found := page.evaluate(PLACES)) == 2 and all(abs(place - 0.5) < 0.02 for place in found))
+
+
+def test_a_player_that_is_paused_by_itself_pauses_the_other(page: Page) -> None:
+    for side in ("first", "second"):
+        page.get_by_role("button", name="Play both").click()
+        until(lambda: page.evaluate(PAUSED) == [False, False])
+        assert page.evaluate(LIVE) == "off", "a screen reader would be told of each frame"
+        page.evaluate("side => document.querySelector(`#${side} video`).pause()", side)
+        until(lambda: page.evaluate(PAUSED) == [True, True])
+        page.get_by_role("button", name="Play both").wait_for()
+        assert page.evaluate(LIVE) == "polite"
+
+
+def test_a_player_that_goes_keeps_no_video_in_memory(page: Page, tmp_path: Path) -> None:
+    old = page.query_selector("#first video")
+    assert old is not None
+    page.locator("#first button[aria-label=Clear]").click()
+    until(lambda: not old.evaluate("(video) => video.isConnected"))
+    until(lambda: not old.evaluate("(video) => video.hasAttribute('src') || video.querySelector('track')"))
+    upload(page, "first", tmp_path / "a.mp4")
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_both_players_fit_the_narrowest_screen(server: Server, open_page: Open, width: int) -> None:
+    page = open_page(server.url, viewport={"width": width, "height": 700}, is_mobile=True)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
