@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.files.atomic_file import owned_folder
 from vrthinker_core.ui.fetch.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
 from vrthinker_core.ui.history.history import Keeping
@@ -140,8 +141,8 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     """Serve the page until it is interrupted; all files of visitors stay below `folder`."""
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
     names = [*chosen.name, *re.findall(r"[^\s,]+", os.environ.get("SPACE_HOST", ""))]  # with a custom domain, both, between commas
-    judges = JudgeLoader(judge_openers(chosen.judge))
-    run_job = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(judges.run_job))
+    judges = JudgeLoader(judge_openers(chosen.judge), in_thread=not borrows_gpu())
+    run_job = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(judges.run_job), judges.get)
     policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY
     keeping = Keeping(runs_folder(chosen), 3600 * chosen.keep_hours, round(1e9 * chosen.keep_gb), chosen.after_leaving)
     runs = listed_runs(chosen.runs) if chosen.runs else None

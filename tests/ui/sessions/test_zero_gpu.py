@@ -5,18 +5,23 @@ from __future__ import annotations
 import http.server
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from itertools import islice
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+import gradio as gr
 import pytest
 
 from tests.support.waiting import until_equal
 from tests.ui.conftest import Server, write_script
+from tests.ui.support import handmade_runs
 from tests.ui.support.api_calls import PROMPT, Clips, act, answers, begin, comparing, messages, uploaded
+from vrthinker_core.errors import CheckpointError, VrThinkerError
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.ui.sessions.background_run import RunJob
-from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds
+from vrthinker_core.types.events import JudgeEvent
+from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
+from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds, naming_gpu_errors
 
 REPLIES = [
     '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>',
@@ -135,3 +140,33 @@ def test_a_refusal_is_shown_with_its_reason(space: Server, scheduler: Scheduler,
     assert refused["error"].startswith("No GPU could be borrowed. You have exceeded your")
     assert "Try again in 1:00:00" in refused["error"]
     assert answers(space, *files, PROMPT)[-1]["stop"] == "answered"
+
+
+def refused(run_job: JobRunner, open_judge: Callable[[str], object] = str) -> tuple[int, str]:
+    """How many events a job had before it failed, and the sentence."""
+    job, seen = RunJob(VideoPair("p", Path("a"), Path("b")), Settings(), Path("trace"), Path("stop"), "one"), list[JudgeEvent]()
+    with pytest.raises(VrThinkerError) as failure:
+        seen.extend(naming_gpu_errors(run_job, open_judge)(job))
+    return len(seen), str(failure.value)
+
+
+def test_a_judge_that_cannot_be_opened_borrows_no_gpu() -> None:
+    def open_judge(name: str) -> object:
+        raise CheckpointError(f"The judge {name} is damaged.")
+
+    def run_job(_: RunJob) -> Generator[JudgeEvent, None, None]:
+        raise AssertionError
+        yield
+
+    assert refused(run_job, open_judge) == (0, "The judge one is damaged.")
+
+
+@pytest.mark.parametrize(("events", "said"), [(0, "No GPU could be borrowed. Wait."), (2, "The GPU was taken back")])
+def test_a_gpu_that_is_refused_and_one_that_is_taken_back_are_told_apart(events: int, said: str) -> None:
+    def run_job(_: RunJob) -> Generator[JudgeEvent, None, None]:
+        yield from islice(handmade_runs.three_turns().events(), events)  # type: ignore[misc]
+        raise gr.Error("Wait.")
+
+    seen, sentence = refused(run_job)
+    assert seen == events
+    assert sentence.startswith(said)

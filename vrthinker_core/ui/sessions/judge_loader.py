@@ -29,11 +29,17 @@ TRACE_NOT_KEPT = "The server could not keep its own record of this run. Download
 class JudgeLoader:
     """Opens judges in a thread, one after the other, and runs jobs with them; all share one `DecoderPool`."""
 
-    def __init__(self, judges: Mapping[str, OpenJudge]) -> None:
-        """`judges`: name and opener of each, in the order in which they are opened; the first one is the default."""
+    def __init__(self, judges: Mapping[str, OpenJudge], *, in_thread: bool = True) -> None:
+        """`judges`: name and opener of each, in the order in which they are opened; the first one is the default.
+
+        Not `in_thread`, all are open, or have failed to, when it is made.
+        """
         self.decoder_pool = DecoderPool()
         self._futures: dict[str, futures.Future[Backend]] = {name: futures.Future() for name in judges}
-        threading.Thread(target=self._load_all, args=(dict(judges),), name="load judges", daemon=True).start()
+        if in_thread:
+            threading.Thread(target=self._load_all, args=(dict(judges),), name="load judges", daemon=True).start()
+        else:
+            self._load_all(judges)
 
     @property
     def names(self) -> tuple[str, ...]:

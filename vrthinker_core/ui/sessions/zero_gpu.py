@@ -1,7 +1,7 @@
 """ZeroGPU, where a Hugging Face Space lends a GPU for the seconds of one run and may refuse to."""
 
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import gradio as gr
 
@@ -22,13 +22,20 @@ def gpu_seconds(job: RunJob) -> int:
     return min(MAX_GPU_SECONDS, math.ceil(10 + turns * (1 + min(job.settings.max_new_tokens, 300) / 25)))
 
 
-def naming_gpu_errors(run_job: JobRunner) -> JobRunner:
-    """The same runner, with ZeroGPU's refusal raised as BackendFailed; its message says why, and when to try again."""
+def naming_gpu_errors(run_job: JobRunner, open_judge: Callable[[str], object]) -> JobRunner:
+    """The same runner, with ZeroGPU's refusal raised as BackendFailed; its message says why, and when to try again.
+
+    `open_judge` raises where the job's judge cannot be had: no GPU is borrowed for that.
+    """
 
     def events(job: RunJob) -> Generator[JudgeEvent, None, None]:
+        open_judge(job.judge)
+        what = "No GPU could be borrowed."
         try:
-            yield from run_job(job)
+            for event in run_job(job):
+                what = "The GPU was taken back before the judge had answered."
+                yield event
         except gr.Error as refusal:
-            raise BackendFailed(f"No GPU could be borrowed. {str(refusal.message).strip()}") from None
+            raise BackendFailed(f"{what} {str(refusal.message).strip()}") from None
 
     return events

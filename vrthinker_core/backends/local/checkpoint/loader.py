@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
 from transformers.utils import logging
 
+from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.local.checkpoint import checkpoint_files
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import GENERATION_CONFIG, folder_title
 from vrthinker_core.backends.local.checkpoint.devices import available_memory, has_cuda, is_out_of_memory, require_memory
@@ -199,11 +200,12 @@ def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProce
 
 def _load_model(folder: Path, device: str, dtype: torch.dtype) -> Qwen2_5_VLForConditionalGeneration:
     placed: dict[str, Any] = {}
-    if device != "cpu":
+    if device != "cpu" and not borrows_gpu():
         placed["device_map"] = "auto" if device == "cuda" and torch.cuda.device_count() > 1 else {"": device}
     model = _load_weights(folder, dtype, attention_for(device, dtype), placed)
     model.requires_grad_(False)
-    return model
+    # transformers places weights from threads of its own, in which no GPU is imitated
+    return model.to(device) if borrows_gpu() else model  # type: ignore[arg-type]
 
 
 def _load_weights(

@@ -148,6 +148,7 @@ class BatchDecoder:
         limit_threads(self._loaded.threads)
         caches = [sequence.generation.cache for sequence in sequences]
         if self._cache is None or not self._cache.fits(caches):
+            self._cache = None  # else the keys and values of both would be held at once
             self._cache = BatchedCache(self._loaded.model, caches, cuda_graphs=self._loaded.steps_per_sync > 0)
         logits = self._cache.decode({id(each.generation.cache): each.token for each in sequences if each.token is not None})
         for sequence in sequences:

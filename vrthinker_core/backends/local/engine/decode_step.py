@@ -6,7 +6,8 @@ graph launches them all at once. The step itself is the same code on every devic
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -94,13 +95,25 @@ def capture_cuda_graph(step: Callable[[], None], device: torch.device) -> Callab
     if device.type != "cuda":
         return step
     try:
-        with _CAPTURE, torch.cuda.device(device):
+        with _CAPTURE, torch.cuda.device(device), _same_stream_after():
             graph = _warm_up_and_capture(step)
     except RuntimeError as error:
         logging.getLogger(__name__).warning("Decoding is slower than it could be: no CUDA graph could be captured (%s).", error)
         return step
     replay: Callable[[], None] = graph.replay
     return replay
+
+
+@contextmanager
+def _same_stream_after() -> Iterator[None]:
+    """A capture that fails leaves its thread on the stream of the capture: what it frees later could be given away too early."""
+    before = torch.cuda.current_stream()
+    try:
+        yield
+    except BaseException:
+        torch.cuda.synchronize()
+        torch.cuda.set_stream(before)
+        raise
 
 
 def _warm_up_and_capture(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
