@@ -73,6 +73,7 @@ def readme_row(result: dict[str, Any]) -> str:
 def kill_writers(folder: Path, kills: int, seed: int = 0) -> Figures:
     """Kill so many processes while they write, each in the folder of the one before. This process must have no other threads."""
     moments, torn, halves, first = random.Random(seed), 0, 0, folder / "first.json"
+    before: set[tuple[str, int]] = set()
     TraceWriter(first).record(handmade_runs.started())
     assert _is_readable(first)  # also: what reading and writing need is loaded before the forks
     events = tuple(handmade_runs.three_turns().events())
@@ -83,7 +84,9 @@ def kill_writers(folder: Path, kills: int, seed: int = 0) -> Figures:
         time.sleep(moments.uniform(0, LONGEST_SECONDS))
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
-        halves += len(_halves(folder))
+        now = {(path.name, path.stat().st_mtime_ns) for path in _halves(folder)}
+        halves += bool(now - before)  # a process that was killed at once has left those of the one before
+        before = now
         torn += sum(not _is_readable(path) for path in folder.glob("*.json"))
     TraceWriter(folder / "last.json").record(handmade_runs.started())
     return {

@@ -47,6 +47,7 @@ PICTURE_WINDOWS = {"shown": range(FRAMES), "hidden": range(53, 76)}
 MOTION_WINDOWS = {"shown": range(40, 90), "hidden": range(52, 77)}
 STRENGTHS = {"faint": 0.2, "strong": 0.9}
 DIMENSIONS = ("VQ", "MQ")
+SWAPPED = "swapped the same"
 LEFT_OUT = "left out: nothing moves there"
 
 
@@ -81,10 +82,13 @@ class Tally:
 
     def shares(self) -> dict[str, dict[str, Any]]:
         """For each name its share, how many there were, and its 95 % interval."""
-        return {
-            name: {"share": round(float(np.mean(cases)), 3), "of": len(cases), "interval": wilson(sum(cases), len(cases))}
-            for name, cases in sorted(self.counts.items())
-        }
+        return {name: _share(answers, 1 if name == SWAPPED else 2) for name, answers in sorted(self.counts.items())}
+
+
+def _share(answers: Sequence[bool], orders: int) -> dict[str, Any]:
+    """Both orders of a case mostly have the same answer: an interval of as many cases as answers would be too narrow."""
+    interval = wilson(sum(answers) / orders, len(answers) / orders)
+    return {"share": round(float(np.mean(answers)), 3), "of": len(answers), "interval": interval}
 
 
 def main() -> None:
@@ -99,7 +103,7 @@ def main() -> None:
 
 def readme_row(result: dict[str, Any]) -> str:
     """The result in a sentence for the README's table."""
-    vq, mq, same = (result["shares"][name] for name in ("VQ", "MQ", "swapped the same"))
+    vq, mq, same = (result["shares"][name] for name in ("VQ", "MQ", SWAPPED))
     return (
         f"{result['pairs']} pairs of {result['clips']} real clips: VQ right for {vq['share']} of {vq['of']} with damage to the "
         f"picture, MQ for {mq['share']} of {mq['of']} with damage to the motion; "
@@ -161,7 +165,7 @@ def draw_cases(clips: Sequence[Path], count: int, seed: int) -> list[tuple[Path,
     return cases
 
 
-def wilson(yes: int, of: int) -> tuple[float, float]:
+def wilson(yes: float, of: float) -> tuple[float, float]:
     """The 95 % interval of a share by Wilson's score."""
     below, above = Share(yes, of).interval
     return round(below, 3), round(above, 3)
@@ -202,7 +206,7 @@ def _count(tally: Tally, damage: Damage, labels: Sequence[dict[str, int]]) -> No
                 tally.add(f"{dimension} tie where it is one", right)
     first, second = labels
     mirrored = {name: (0, 2, 1)[label] for name, label in second.items()}
-    tally.add("swapped the same", bool(first) and all(first.get(name) == mirrored.get(name) for name in (*DIMENSIONS, "OA")))
+    tally.add(SWAPPED, bool(first) and all(first.get(name) == mirrored.get(name) for name in (*DIMENSIONS, "OA")))
 
 
 def _labels(pair: VideoPair, backend: Backend, stops: Counter[str]) -> dict[str, int]:

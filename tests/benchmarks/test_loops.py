@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import DynamicCache
 
 from tests.backends.support.random_model import small_config, write_random_checkpoint
 from tests.benchmarks import decode, turns
+from tests.benchmarks.tools.phase_timer import PhaseTimer
 from tests.support.small_clips import write_clip
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
+from vrthinker_core.backends.local.engine.kv_cache import hidden_states
 from vrthinker_core.types.messages import Message, Text
 
 
@@ -25,6 +28,24 @@ def test_turns_measures_both_loops_over_the_same_replies(checkpoint: Checkpoint,
     videos = write_clip(tmp_path / "a.mp4"), write_clip(tmp_path / "b.mp4", hue=80)
     figures = turns.measure(checkpoint, videos, pairs=2, words=96)
     assert turns.readme_row({"pairs_per_call": {"2": figures}}).startswith("2 pairs a call: six turns ")
+
+
+def test_each_forward_pass_counts_for_its_phase_however_it_is_called(checkpoint: Checkpoint) -> None:
+    timer, model = PhaseTimer(), checkpoint.model
+    hooks = timer.attach(model)
+    try:
+        for tokens, phase in ((3, "prefill"), (1, "decode")):
+            ids = torch.full((1, tokens), 100)
+            positions = torch.arange(tokens).expand(3, 1, tokens)
+            for call in (
+                lambda ids=ids: model.model.language_model(input_ids=ids),
+                lambda ids=ids, at=positions: hidden_states(model, model.get_input_embeddings()(ids), at, DynamicCache()),
+            ):
+                call()
+                assert [name for name, seconds in timer.lap().items() if seconds] == [phase]
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def test_decode_measures_a_forced_reply_both_ways(checkpoint: Checkpoint) -> None:

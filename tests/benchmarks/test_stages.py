@@ -64,6 +64,12 @@ def test_random_frames_are_as_many_and_the_same_for_the_same_reply() -> None:
     assert len(set(change(range(12), LOOK))) == 12
 
 
+def test_frames_in_the_place_of_others_are_new_ones_too() -> None:
+    first = {ref.slot for ref in make_dialect(Settings(), "paired").opening_refs}
+    assert not first & {slot for count in (2, 5, 12, 40) for slot in evenly_spread(count)([], LOOK)}
+    assert not first & {slot for seed in range(20) for slot in random_frames(seed)(range(12), LOOK)}
+
+
 def test_scores_count_what_the_runs_say() -> None:
     found = scores(rollouts(LOOK, ALWAYS_FIRST, pairs=40))
     truth = [dict(pair.verdict) for pair in PAIRS.drawn]

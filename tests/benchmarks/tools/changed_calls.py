@@ -10,6 +10,7 @@ import numpy as np
 
 from vrthinker_core.backends.base import BatchBackend, Conversation, GenerationRequest, StreamItem
 from vrthinker_core.dialects import Dialect
+from vrthinker_core.dialects.paired import OPENING_SLOTS
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Completion
 
@@ -65,16 +66,20 @@ class ChangedCalls:
         return replace(completion, text=text, tokens=(), label_tokens=())
 
 
-def random_frames(seed: int, slots: int = 128) -> Change:
+NEW = [slot for slot in range(128) if slot not in OPENING_SLOTS]
+"""What can be asked for: the first frames have been shown."""
+
+
+def random_frames(seed: int) -> Change:
     """As many frames as were asked for, at random places."""
 
     def change(indices: Sequence[int], reply: str) -> Sequence[int]:
         rng = np.random.default_rng((seed, zlib.crc32(reply.encode())))
-        return sorted(rng.choice(slots, size=len(indices), replace=False).tolist())
+        return sorted(rng.choice(NEW, size=len(indices), replace=False).tolist())
 
     return change
 
 
-def evenly_spread(count: int, slots: int = 128) -> Change:
-    """`count` frames spread evenly over the video, whatever was asked for."""
-    return lambda _indices, _reply: [round((k + 0.5) * slots / count) for k in range(count)]
+def evenly_spread(count: int) -> Change:
+    """`count` further frames spread evenly over the video, whatever was asked for."""
+    return lambda _indices, _reply: [NEW[int((k + 0.5) * len(NEW) / count)] for k in range(count)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import resource
 import time
 from collections.abc import Iterator
@@ -42,11 +43,14 @@ class PhaseTimer:
         On a GPU each phase is synchronized at its start and end. Returns the hooks, to `remove` them.
         """
 
-        def enter_language_model(_module: Any, _args: Any, kwargs: Any) -> None:
-            tokens = kwargs.get("inputs_embeds", kwargs.get("input_ids"))
-            self._enter("decode" if tokens is not None and tokens.shape[1] == 1 else "prefill")
-
         vision, language = model.model.visual, model.model.language_model
+        parameters = inspect.signature(type(language).forward)
+
+        def enter_language_model(module: Any, given: Any, named: Any) -> None:
+            arguments = parameters.bind(module, *given, **named).arguments  # the engine gives them by position
+            tokens = next(each for name in ("inputs_embeds", "input_ids") if (each := arguments.get(name)) is not None)
+            self._enter("decode" if tokens.shape[1] == 1 else "prefill")
+
         return [
             vision.register_forward_pre_hook(lambda *_: self._enter("vision")),
             vision.register_forward_hook(lambda *_: self._leave()),
