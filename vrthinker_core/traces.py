@@ -103,8 +103,7 @@ def _check(trace: Trace) -> None:
         _check_run(run)
     if trace.swapped is not None and not _is_second_run(trace, trace.swapped):
         raise TraceError("This trace is damaged: its second run did not compare the same pair with the sides swapped.")
-    shown = {frame.ref.slot for run in runs for turn in run.turns for frame in turn.frames}
-    if trace.vote is not None and not shown.issuperset(trace.vote.slots):
+    if trace.vote is not None and not trace.shown_slots.issuperset(trace.vote.slots):
         raise TraceError("This trace is damaged: its vote names frames that were never shown.")
 
 

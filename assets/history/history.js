@@ -37,18 +37,19 @@ VRThinker.History = class {
     clearTimeout(this.timer);
     if (!this.root.checkVisibility()) return;
     await this.ask("history");
-    this.watch();
   }
 
-  /** Ask again soon where a run goes on. */
-  watch() {
+  /** Every answer is the whole list; of two that cross, the one asked for last counts. Where a run goes on it is soon asked for again. */
+  async ask(address, method = "GET") {
+    clearTimeout(this.timer); // else the list that it asks for would be the one that counts
+    const done = await this.fetch(address, method);
     clearTimeout(this.timer);
     const live = (this.runs || []).some((run) => !run.over);
     if (live) this.timer = setTimeout(() => this.load(), VRThinker.MILLISECONDS_BETWEEN_LISTS);
+    return done;
   }
 
-  /** Every answer is the whole list; of two that cross, the one asked for last counts. */
-  async ask(address, method = "GET") {
+  async fetch(address, method) {
     const number = (this.number = (this.number || 0) + 1);
     const answer = await fetch(address, { method }).catch(() => null);
     if (number !== this.number) return false;
@@ -110,10 +111,7 @@ VRThinker.History = class {
   /** The focus goes to the next run, or to the one before. */
   async remove(item, run) {
     const neighbour = item.nextElementSibling || item.previousElementSibling;
-    clearTimeout(this.timer); // a list that is asked for meanwhile would be the one that counts
-    const gone = await this.ask(`history/${run.name}`, "DELETE");
-    this.watch();
-    if (!gone) return;
+    if (!(await this.ask(`history/${run.name}`, "DELETE"))) return;
     VRThinker.say(this.said, this.texts.deleted);
     if (neighbour) this.focus({ name: neighbour.dataset.run, kind: "vrt-delete-run" });
     else this.said.focus();

@@ -41,11 +41,16 @@ VRThinker.Players = class {
     return shown.length > 0 && shown.every((video) => this.stills.includes(video));
   }
 
+  /** Move one to so many seconds, never quite to its end, where it would count as ended. */
+  move(video, seconds) {
+    video.currentTime = Math.min(Math.max(0, seconds), Math.max(0, video.duration - 0.001));
+  }
+
   /** Move both to a fraction of their length, 0 to 1. */
   seek(place) {
     this.place = Math.min(1, Math.max(0, place));
     for (const video of this.videos()) {
-      if (video) video.currentTime = Math.min(this.place * video.duration, Math.max(0, video.duration - 0.001));
+      if (video) this.move(video, this.place * video.duration);
     }
     this.onChange();
   }
@@ -58,7 +63,7 @@ VRThinker.Players = class {
       if (!video) return;
       const half = tile.halves[side];
       const at = half && Number.isFinite(half.at) && half.at < video.duration ? half.at : this.place * video.duration;
-      video.currentTime = Math.min(at, Math.max(0, video.duration - 0.001));
+      this.move(video, at);
     });
     this.onChange();
   }
@@ -69,8 +74,8 @@ VRThinker.Players = class {
     this.videos().forEach((video, side) => {
       if (!video) return;
       const rate = this.frameRates[side] || 30;
-      const middle = (Math.floor(video.currentTime * rate + 1e-3) + frames + 0.5) / rate;
-      video.currentTime = Math.min(Math.max(0, middle), Math.max(0, video.duration - 0.001));
+      const middle = (this.frameNumber(video, rate) + frames + 0.5) / rate;
+      this.move(video, middle);
     });
     const leader = this.leader();
     if (leader) this.place = leader.currentTime / leader.duration;
@@ -81,7 +86,11 @@ VRThinker.Players = class {
   frameTime(video, side) {
     if (video === this.stills[side]) return video.frame.time;
     const rate = this.frameRates[side];
-    return rate ? Math.floor(video.currentTime * rate + 1e-3) / rate : video.currentTime;
+    return rate ? this.frameNumber(video, rate) / rate : video.currentTime;
+  }
+
+  frameNumber(video, rate) {
+    return Math.floor(video.currentTime * rate + 1e-3);
   }
 
   /** A player that is driven by its own buttons takes the rail with it. */

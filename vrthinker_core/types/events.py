@@ -206,6 +206,11 @@ class Trace(Run):
     swapped: Run | None = None  # The second run, where the order was checked
     vote: Vote | None = None  # A person's, where one was given
 
+    @property
+    def shown_slots(self) -> set[int]:
+        """The slots of all frames that the turns of both runs show: what a vote may mark."""
+        return {frame.ref.slot for run in (self, self.swapped) if run for turn in run.turns for frame in turn.frames}
+
     def with_event(self, event: Event) -> "Trace":
         """The same for both runs and the vote."""
         if isinstance(event, Voted):

@@ -254,20 +254,21 @@ def parse_config(text: str, source: str) -> TrainConfig:
         config = _adapter().validate_json(text, strict=True)
     except (ValidationError, RecursionError) as error:
         raise BadInput(f"{source} is no training configuration: {_fault(error)}.") from None
-    if endless := [name for name, value in _numbers(asdict(config)) if not isfinite(value)]:
-        raise BadInput(f"{source} is no training configuration: {endless[0]}: give a finite number.")
+    for name, value in flat(asdict(config)):
+        if isinstance(value, float) and not isfinite(value):
+            raise BadInput(f"{source} is no training configuration: {name}: give a finite number.")
     for row in SETTINGS:
         row.check(getattr(config.settings, row.name))
     return config
 
 
-def _numbers(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
-    """Every float of a nested table, with its name as `--set` writes it."""
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a nested table, with its name as `--set` writes it."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from _numbers(value, f"{before}{name}.")
-        elif isinstance(value, float):
-            yield before + name, value
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _fault(error: Exception) -> str:

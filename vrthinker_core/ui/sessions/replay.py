@@ -61,7 +61,7 @@ def _with_shown_slots(trace: Trace) -> Trace:
     """The trace, whose vote marks only frames that its turns show: that of a run that goes on may mark those of an open turn."""
     if trace.vote is None:
         return trace
-    shown = {frame.ref.slot for run in (trace, trace.swapped) if run for turn in run.turns for frame in turn.frames}
+    shown = trace.shown_slots
     return replace(trace, vote=replace(trace.vote, slots=tuple(slot for slot in trace.vote.slots if slot in shown)))
 
 
