@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,16 +65,24 @@ def cluster(token: None, node_files: Path) -> Iterator[str]:
     more = f"--object-store-memory={STORE} --include-dashboard=false --disable-usage-stats --include-log-monitor=false"
     command = [sys.executable, "-m", "ray.scripts.scripts", *words.split(), *more.split(), f"--temp-dir={node_files}"]
     environment = {**os.environ, "TMPDIR": str(node_files)}
-    head = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        assert head.stdout is not None
-        assert any("Ray runtime started" in line for line in head.stdout), f"Ray ended with {head.wait(10)}"
-        with connected(address):
-            yield address
-    finally:
-        for process in [*psutil.Process(head.pid).children(recursive=True), head]:
-            process.kill()
-        head.communicate()
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as head:
+        try:
+            assert head.stdout is not None
+            assert any("Ray runtime started" in line for line in head.stdout), f"Ray ended with {head.wait(10)}"
+            with connected(address):
+                yield address
+        finally:
+            _kill_tree(head)
+
+
+def _kill_tree(head: subprocess.Popen[str]) -> None:
+    """The head first, for it ends its children when it sees one gone: any of them may be gone before its turn comes."""
+    with suppress(psutil.NoSuchProcess):
+        children = psutil.Process(head.pid).children(recursive=True)
+        head.kill()
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
 
 
 @pytest.fixture(scope="module")
