@@ -233,9 +233,11 @@ def raising(error: BaseException, after: int) -> Callable[[], bool]:
         (MemoryError(), "ran out of memory at .* tokens"),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"), "ran out of memory at .* tokens"),
         (RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate"), "ran out of memory at .* tokens"),
+        (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be"), "ran out of memory at .* tokens"),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED in `cublasCreate`"), "ran out of memory at .* tokens"),
         (RuntimeError("the kernel\nfailed"), "stopped while it was speaking: the kernel$"),
     ],
-    ids=["memory", "GPU memory", "CPU memory", "runtime"],
+    ids=["memory", "GPU memory", "CPU memory", "CUDA memory", "cuBLAS memory", "runtime"],
 )
 def test_error_is_one_sentence_and_the_next_call_prefills_from_the_start(
     small: TransformersBackend, error: Exception, sentence: str, after: int

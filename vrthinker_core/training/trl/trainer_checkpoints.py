@@ -20,6 +20,7 @@ from accelerate.utils import broadcast
 from safetensors import SafetensorError
 from transformers import Qwen2_5_VLForConditionalGeneration, TrainerCallback
 
+from vrthinker_core.backends.local.checkpoint.devices import is_out_of_memory
 from vrthinker_core.backends.local.checkpoint.loader import quiet_transformers
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import atomic_path
@@ -104,7 +105,7 @@ def train_from(trainer: Any, begun: Path | None) -> None:
             raise BadInput(NO_SERVER) from error
         raise _unwritten(error) from error
     except RuntimeError as error:
-        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+        if is_out_of_memory(error):
             raise BadInput(NO_MEMORY) from error
         if "inline_container" not in str(error) and "PytorchStreamWriter" not in str(error):
             raise

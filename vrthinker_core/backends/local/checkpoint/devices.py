@@ -25,8 +25,10 @@ def has_cuda() -> bool:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """The device's memory did not suffice. On a CPU torch raises a plain RuntimeError for it, which only its words tell."""
-    words = ("DefaultCPUAllocator", os.strerror(errno.ENOMEM))
+    """The device's memory did not suffice. Torch also raises a plain RuntimeError for it, which only its words tell:
+    on a CPU, and where CUDA or a library of it found no room outside torch's own allocator.
+    """
+    words = ("DefaultCPUAllocator", "CUDA error: out of memory", "STATUS_ALLOC_FAILED", os.strerror(errno.ENOMEM))
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(each in str(error) for each in words)
 
 
