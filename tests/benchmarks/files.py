@@ -65,7 +65,7 @@ def main() -> None:
         for name, path in _files(options.folder, resources):
             readings = {mode: _read(path, mode, slots) for mode in READ_MODES}
             frames, digests = _reference(path, [slot for reading in readings.values() for slot in reading.slots.values()])
-            judged = [_judge(reading, frames, digests) for reading in readings.values()]
+            judged = [_judge(reading, slots, frames, digests) for reading in readings.values()]
             worst = max(judged, key=lambda each: ("exact", "named", "wrong").index(each[0]))
             results[worst[0]] += 1
             print(f"{worst[0]:6} {name:50.50} {worst[1]}", flush=True)
@@ -124,17 +124,17 @@ def _reference(path: Path, pictures: list[SlotPicture]) -> tuple[int, dict[int, 
     return frames, {int(index): value for index, value in digests.items()}
 
 
-def _judge(reading: Reading, frames: int, digests: dict[int, str]) -> tuple[str, str]:
-    """exact, named or wrong, and why."""
+def _judge(reading: Reading, slots: range, frames: int, digests: dict[int, str]) -> tuple[str, str]:
+    """exact, named or wrong, and why. A slot that was not given differs."""
     if reading.refusal:
         return "named", reading.refusal
-    differing = [
+    exact = {
         slot
         for slot, picture in reading.slots.items()
-        if not picture.note and (picture.index != PAIRED.index(slot, frames) or picture.digest != digests.get(picture.index))
-    ]
-    if reading.frames != frames or differing:
-        return "wrong", f"{reading.frames} frames of {frames}; {len(differing)} slots of {len(reading.slots)} differ"
+        if picture.note or (picture.index == PAIRED.index(slot, frames) and picture.digest == digests.get(picture.index))
+    }
+    if reading.frames != frames or exact != set(slots):
+        return "wrong", f"{reading.frames} frames of {frames}; {len(set(slots) - exact)} slots of {len(slots)} differ"
     notes = {picture.note for picture in reading.slots.values() if picture.note}
     return ("named", ", ".join(notes)) if notes else ("exact", f"{frames} frames")
 

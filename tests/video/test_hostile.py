@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,3 +102,20 @@ def test_the_sweep_finds_a_wrong_file_and_ends_with_status_1(
         files.main()
     assert ended.value.code == 1
     assert "16 slots of 16 differ" in capsys.readouterr().out
+
+
+def test_the_sweep_finds_a_slot_that_was_not_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "clip.mp4", 9)
+    monkeypatch.setattr("sys.argv", ["files", str(tmp_path), "--quick"])
+
+    @contextmanager
+    def without_the_last_slot(*arguments: Any, **options: Any) -> Iterator[SimpleNamespace]:
+        with opened(*arguments, **options) as clip:
+            yield SimpleNamespace(info=clip.info, stream=lambda slots: clip.stream(slots[:-1]))
+
+    monkeypatch.setattr(files, "opened", without_the_last_slot)
+    with pytest.raises(SystemExit):
+        files.main()
+    assert "1 slots of 16 differ" in capsys.readouterr().out
