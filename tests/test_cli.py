@@ -180,7 +180,7 @@ def test_parse_reads_replies_from_a_file_and_from_standard_input(tmp_path: Path)
     )
     (tmp_path / "replies.jsonl").write_text(lines)
     from_file = run("parse", tmp_path / "replies.jsonl", "--protocol", "paired")
-    from_stdin = run("parse", "-", "--protocol", "paired", stdin=lines)
+    from_stdin = run("parse", "-", "--protocol", "paired", stdin=f"\ufeff{lines}")
     assert from_file.returncode == 0, from_file.stderr
     assert from_file.stdout == from_stdin.stdout
     answer, call, doubled, cut = map(json.loads, from_file.stdout.splitlines())

@@ -126,6 +126,24 @@ def test_the_last_recommended_answer_is_the_fallback_and_marked() -> None:
     assert run.verdict == (Verdict(2, 0, 0, 2), True)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("answers", "reported"),
+    [
+        (["TA=1, MQ=0", "TA=2, VQ=0"], (Verdict(2, None, 0, None), True)),  # type: ignore[arg-type]
+        (["TA=1, MQ=0, VQ=0, OA=1", "TA=2"], (Verdict(1, 0, 0, 1), True)),  # type: ignore[arg-type]
+        (["TA=1", "</recommend answer><answer>TA=0</answer>"], (Verdict(0, None, None, None), False)),  # type: ignore[arg-type]
+    ],
+)
+def test_a_partial_recommended_answer_is_reported_where_there_is_no_better_one(
+    answers: list[str], reported: tuple[Verdict, bool]
+) -> None:
+    run = start("concat", max_turns=2)
+    for index, answer in enumerate(answers, start=1):
+        say(run, f"<recommend answer>{answer}</recommend answer>{call('concat', index)}")
+    assert run.stop_reason is StopReason.TURN_LIMIT
+    assert run.verdict == reported
+
+
 @pytest.mark.parametrize("answer", ["TA=1, MQ=0, VQ=0, OA=1", "<answer>TA=1, MQ=0, VQ=0, OA=1</answer>"])
 def test_a_recommended_answer_stays_with_a_reply_that_is_given_other_frames(answer: str) -> None:
     run = start("concat")

@@ -5,6 +5,7 @@ The messages are a VIEW of what has happened: what left the memory window is sim
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.dialects.reading.tags import before_action
@@ -201,20 +202,18 @@ class Deliberation:
 
     @property
     def verdict(self) -> tuple[Verdict | None, bool]:
-        """(verdict, provisional): the final answer, else the last whole recommended one, else a partial final one.
+        """(verdict, provisional): the final answer, else the last whole recommended one, else the last partial one.
 
-        A cancelled or failed run has none: nothing is invented.
+        A partial final answer goes before a partial recommended one. A cancelled or failed run has none: nothing is invented.
         """
         if self.stop_reason in (None, StopReason.CANCELLED, StopReason.FAILED):
             return None, False
         last = self.replies[-1] if self.replies else None
         if last is not None and last.kind == "answer":
             return last.verdict, False
-        recommended = [r.verdict for r in self.replies if not r.final and r.verdict is not None and r.verdict.whole]
-        if recommended:
-            return recommended[-1], True
-        partial = [r.verdict for r in self.replies if r.final and r.verdict is not None and r.verdict.labels]
-        return (partial[-1], False) if partial else (None, False)
+        given = [(r.verdict, not r.final) for r in reversed(self.replies) if r.verdict is not None and r.verdict.labels]
+        whole = ((verdict, provisional) for verdict, provisional in given if provisional and verdict.whole)
+        return next(whole, None) or min(given, key=itemgetter(1), default=(None, False))
 
 
 def _is_refused(reply: Reply) -> bool:

@@ -38,6 +38,7 @@ def read(body: str) -> Reply:
         "TA=1, 2 frames of it blur; MQ=0 (2 jumps), VQ=2, OA=1, 1 is better",
         "META=2, TA=1, TA=1, XMQ=1, MQ=0, VQ=2, OA=1",
         "Text Alignment (TA): 1, Motion Quality (MQ): 0, Visual Quality (VQ): 2, Overall (OA): 1",
+        "TA (Text Alignment): 1, MQ (Motion) = 0, **VQ** (Visual Quality): 2, OA (overall, of both)=1",
         "T\u200bA=1, MQ=\u00a00, VQ=2\x00, OA=1\u00ad",
     ],
 )
@@ -76,6 +77,14 @@ NUMBERS = [
     "1 vs 2",
     "1 vs. 2",
     "1, 2",
+    "1 , 2",
+    "1, 2)",
+    "1, or 2",
+    "0, 1 or 2",
+    "0, 1, or 2",
+    "1 and/or 2",
+    "1..2",
+    "0...2",
     "1; 2",
     "1;2",
     "1:2",
@@ -108,6 +117,14 @@ def test_anything_else_is_a_bad_value_and_the_others_are_kept(value: str) -> Non
     assert reply.problems[0].detail == "The label of TA is not 0, 1 or 2."
     assert reply.verdict is not None
     assert reply.verdict.labels == {"MQ": 0, "VQ": 1, "OA": 1}
+
+
+@pytest.mark.parametrize("value", ["0, 1 or 2", "0, 1, or 2", "1, 2.", "1 ; 2"])
+def test_a_template_that_is_copied_is_no_tie(value: str) -> None:
+    reply = read(f"TA={value}, MQ={value}, VQ={value}, OA={value}")
+    assert reply.kind == "invalid"
+    assert reply.verdict is not None
+    assert reply.verdict.labels == {}
 
 
 @pytest.mark.parametrize(

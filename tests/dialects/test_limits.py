@@ -18,12 +18,14 @@ OPENINGS = (
     "<recommend answer>",
     "</Think>",
     "<Think>a<Answer>b",
+    "<Answer><Think>t</Think>",
 )
 DEEP_OBJECT = '{"a": ' * 100_000 + "7" + "}" * 100_000
 DEEP_LIST = "[" * 100_000 + "7" + "]" * 100_000
 
 ANSWERED = {
     "2 MB of reasoning": f"<Think>{'look ' * 400_000}</Think><Answer>{WHOLE}</Answer>",
+    "60,000 times reasoning inside an answer": f"<Answer>{'<Think>t</Think>' * 60_000}{WHOLE}</Answer>",
     "2 MB of other letters": f"<Think>{'ü中 ' * 600_000}</Think><Answer>{WHOLE}</Answer>",
     "2 MB inside an answer": f"<Answer>{'look ' * 400_000}{WHOLE}</Answer>",
     "60,000 openings before an answer": f"{'<Think>' * 60_000}</Think><Answer>{WHOLE}</Answer>",

@@ -105,6 +105,11 @@ def test_answers_and_calls_in_reasoning_are_quotations(verdict: Verdict, dialect
         (f"<recommend answer><recommend answer><answer>{WHOLE}</recommend answer>{CALL}", "tool", 1),
         (f"<recommend answer>{OTHER}<answer>{WHOLE}</answer></recommend answer>", "answer", 1),
         (f"<recommend answer></recommend answer><answer>{WHOLE}</answer>", "answer", 1),
+        (f"<Answer><Think>why {OTHER}</Think>{WHOLE}</Answer>", "answer", 1),
+        (f"<Answer><Snapshot>s</Snapshot>TA=1, MQ=0<Think>t <Answer>{OTHER}</Answer></Think>, VQ=1, OA=1</Answer>", "answer", 1),
+        (f"<Answer>{WHOLE}<Think>t</Think>", "answer", 1),
+        (f"<Answer>{WHOLE}<Think>t</Think>{OTHER}", "answer", 1),
+        (f"<recommend answer><think>t</think>{WHOLE}</recommend answer>{CALL}", "tool", 1),
     ],
 )
 def test_which_answer_counts(text: str, kind: str, overall: int | None) -> None:

@@ -36,6 +36,7 @@ def frames(value: str) -> FrameSelection:
         '{"name": "functions.select_frames", "arguments": [10, 30]}',
         '{"arguments": "[10, 30]"}',
         '{"frame_indices": "10, 30"}',
+        '{"frame_indices": " 10, 30, "}',
         '{"Frame Indices": ["10", " 30 "]}',
         '{"name": null, "frame_indices": [10, 30]}',
         '[{"frame_indices": [10]}, {"frame_indices": [30]}]',

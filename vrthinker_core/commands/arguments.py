@@ -42,7 +42,7 @@ def read_numbers(option: str, text: str) -> tuple[int, ...]:
 def read_lines(file: str) -> list[str]:
     """The lines of a file that hold anything; "-" is standard input. Raises BadInput."""
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        text = (sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")).removeprefix("\ufeff")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"Cannot read {file}: {error}.") from None
     return [line for line in text.split("\n") if line.strip()]

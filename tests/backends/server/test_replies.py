@@ -145,6 +145,25 @@ def test_a_forced_answer_goes_on_behind_the_redirect_and_no_token_counts_twice()
     assert server.bodies[1]["max_tokens"] == 96
 
 
+def test_behind_a_redirect_the_judge_may_close_the_call_that_it_began() -> None:
+    begun = says("<Think>t</Think><tool_call>")
+    with serving(begun, says("TA=1</tool_call>"), cards=VLLM) as server:
+        conversation = open_judge(server).open_conversation()
+        _, completion = ask(conversation, opening(), Sampling(redirect=("<tool_call>", "<Answer>")))
+        conversation.close()
+    assert completion.text == "<Think>t</Think><Answer>TA=1</tool_call>"
+
+
+@pytest.mark.parametrize(
+    "text", ["<Think>no </tool_call> today</Think><Answer>TA=1</Answer>", "<TOOL_CALL>{}</tool_call>", "< tool call>{}</tool_call>"]
+)
+def test_a_call_that_is_quoted_or_written_otherwise_has_lost_nothing(text: str) -> None:
+    with serving(says(text), cards=GENERAL) as server:
+        conversation = open_judge(server).open_conversation()
+        assert ask(conversation, opening())[1].text == text
+        conversation.close()
+
+
 def test_where_a_server_cannot_go_on_the_reply_stays_as_it_is() -> None:
     call = '<tool_call>{"name": "select_frames", "arguments": {"frame_indices": [1]}}</tool_call>'
     with serving(says(call), cards=GENERAL) as server:

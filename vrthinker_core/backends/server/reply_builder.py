@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from vrthinker_core.backends.server.failures import ENDLESS, FILTERED, TOOL_PARSER
 from vrthinker_core.backends.server.label_tokens import TokenChoice, has_digit, is_log_probability, label_tokens
+from vrthinker_core.dialects.reading.tags import lost_its_opening
 from vrthinker_core.errors import BackendFailed, BackendRefused
 from vrthinker_core.types.messages import Completion
 
@@ -64,9 +65,14 @@ class ReplyBuilder:
             raise BackendRefused(FILTERED)
         if self.finish_reason in ("error", "abort"):
             raise BackendFailed("The server gave up in the middle of its answer.")
-        if CALL_END in self._text and "<tool_call" not in self._text:
+        if not self._was_redirected and lost_its_opening(self._text):
             raise BackendRefused(TOOL_PARSER)
         return self._give_out(len(self._text))
+
+    @property
+    def _was_redirected(self) -> bool:
+        """Its opening tag of a call is then gone, and the judge may close what it began to write."""
+        return bool(self._wanted) and not self._unwanted
 
     def go_on(self) -> None:
         """Begin to take the chunks of the request that goes on behind the redirect: its prompt holds the reply so far."""

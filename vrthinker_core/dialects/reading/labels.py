@@ -10,22 +10,22 @@ from vrthinker_core.types import Dimension, Preference, Problem, ProblemKind, Ve
 
 MAX_MENTIONS: Final = 1000  # Mentions of a name that are looked at in one answer
 
-_NAME: Final = r"""(?<!\w)_{0,3}(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*[=:]+"""
+_NAME: Final = r"""(?<!\w)_{0,3}(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*(?:\([^()\n=:]{1,40}\)[\s"'*_`]*)?[=:]+"""
 _LABEL: Final = re.compile(_NAME + r"""[\s"'*_`]*""", re.IGNORECASE)
 _NO_VALUE: Final = re.compile(rf"[,;{{}}<]|\Z|{_NAME}", re.IGNORECASE)
 _NEXT_ENTRY: Final = rf"""\d{{1,2}}[ \t]?[.):-]?[^\d,;\n]{{0,60}}?{_NAME}"""
 """`2. MQ=`, `2) motion quality (MQ):`: the number of the next entry of a list, and no value."""
 _SECOND: Final = "|".join(
     (
-        r"_{0,8}[^\W_]|%|[.:]\d",
+        r"_{0,8}[^\W_]|%|[.:]\d|[ \t]{0,8}\.{2,8}[ \t]{0,8}\d",
         rf",(?!{_NEXT_ENTRY})\d",
         r"[ \t]{0,8}(?:[/|\\~=&+→⇒…−–—-]|[-=]>)[ \t]{0,8}\d",
-        r"[ \t]{1,8}(?:or|to|and|vs\.?|versus)[ \t]{1,8}\d",
+        r"[ \t]{0,8}[,;/]?[ \t]{0,8}\b(?:and/or|or|to|and|vs\.?|versus)[ \t]{1,8}\d",
         rf"[ \t]{{1,8}}(?!{_NEXT_ENTRY})\d",
-        rf"[,;][ \t]{{0,8}}(?!{_NEXT_ENTRY})[0-2][ \t]{{0,8}}(?:\Z|[,;\n]|{_NAME})",
+        rf"[ \t]{{0,8}}[,;][ \t]{{0,8}}(?!{_NEXT_ENTRY})[0-2]\.?[ \t]{{0,8}}(?:\Z|[,;\n)]|(?:or|to|and)\b|{_NAME})",
     )
 )
-"""What may not follow a digit: the rest of 12, 1.5 or 1st, or a second value, as of 1/2, 1 -> 2 or 1, 2."""
+"""What may not follow a digit: the rest of 12, 1.5 or 1st, or a second value, as of 1/2, 1 -> 2, 1, 2 or 0, 1 or 2."""
 _DIGIT: Final = re.compile(rf"([0-5])(?!{_SECOND})", re.IGNORECASE)
 
 

@@ -1,9 +1,11 @@
 """The parts of a reply: its reasoning, and the answers and calls outside it."""
 
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from vrthinker_core.dialects.reading.lenient_json import MAX_REPAIR_CHARS, parse_repaired, parse_strict, without_strings
 from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags, opens_directly_inside
+
+_ANSWERS: Final[tuple[TagKind, ...]] = ("final", "recommend")
 
 
 class Action(NamedTuple):
@@ -115,10 +117,30 @@ class ReplySplitter:
         if self._doubled(i + 1):
             return i + 1, None
         i = self._innermost(i) if kind == "recommend" else i
-        end = self._call_end(i) if kind == "call" else i + 1
-        closings: tuple[TagKind, ...] = ("call",) if kind == "call" else ("final", "recommend")
-        closed = end < len(self._tags) and not self._tags[end].opens and self._tags[end].kind in closings
-        return end, Action(kind, self._text(self._narrow, i, end), closed, self._tags[i].end)
+        if kind != "call":
+            end = self._answer_end(i)
+            return i + 1, Action(kind, self._without_reasoning(i, end), self._closes(end, _ANSWERS), self._tags[i].end)
+        end = self._call_end(i)
+        return end, Action(kind, self._text(self._narrow, i, end), self._closes(end, ("call",)), self._tags[i].end)
+
+    def _closes(self, i: int, kinds: tuple[TagKind, ...]) -> bool:
+        return i < len(self._tags) and not self._tags[i].opens and self._tags[i].kind in kinds
+
+    def _answer_end(self, i: int) -> int:
+        """The tag that ends the answer opened by tag `i`: the next one, but reasoning inside it that is closed ends nothing."""
+        end = i + 1
+        while end in self._closings:
+            end = self._closings[end] + 1
+        return end if self._closes(end, _ANSWERS) else i + 1
+
+    def _without_reasoning(self, i: int, end: int) -> str:
+        """From behind tag `i` to tag `end`, with blanks for the reasoning between, so that every offset holds."""
+        parts, j = [], i
+        while j + 1 < end:
+            parts.append(self._text(self._narrow, j, j + 1))
+            opening, j = j + 1, self._closings[j + 1]
+            parts.append(" " * (self._tags[j].end - self._tags[opening].start))
+        return "".join((*parts, self._text(self._narrow, j, end)))
 
     def _call_end(self, i: int) -> int:
         """The tag that ends the call opened by tag `i`: the next one, unless that stands in a string of the call's JSON."""

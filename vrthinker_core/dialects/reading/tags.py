@@ -4,7 +4,7 @@ Every expression here is linear on any text: repetitions are bounded, or stop at
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
@@ -63,10 +63,22 @@ class Tag(NamedTuple):
 def before_action(text: str) -> str:
     """A reply without its final answer and its calls: up to the first of them behind the reasoning."""
     tags = list(find_tags(text))
-    reasoned = max((tag.end for tag in tags if not tag.acts and not tag.opens), default=0)
+    reasoned = _reasoning_end(tags)
     wrapped = {tag for before, tag in pairwise(tags) if before.kind == "recommend" and opens_directly_inside(text, before, tag)}
     following = (tag for tag in tags if tag.start >= reasoned and tag.opens and tag not in wrapped)
     return text[: next((tag.start for tag in following if tag.kind in ("final", "call")), len(text))]
+
+
+def lost_its_opening(text: str) -> bool:
+    """Behind the reasoning a call is closed, and none is opened anywhere: somebody has taken a part of it out."""
+    tags = list(find_tags(text))
+    calls = [tag for tag in tags if tag.kind == "call"]
+    return not any(tag.opens for tag in calls) and any(tag.start >= _reasoning_end(tags) for tag in calls)
+
+
+def _reasoning_end(tags: Sequence[Tag]) -> int:
+    """Where the last tag that closes reasoning ends; 0 where there is none."""
+    return max((tag.end for tag in tags if not tag.acts and not tag.opens), default=0)
 
 
 def opens_directly_inside(text: str, outer: Tag, tag: Tag) -> bool:

@@ -120,7 +120,7 @@ class _CallReader:
             return value
         if isinstance(value, str):
             values = [found for found in parse_strict(value) or self._repair(value) if isinstance(found, list)]
-            return list(values[0]) if values else list(re.split(r"[\s,;]+", value.strip())) if value.strip() else []
+            return list(values[0]) if values else re.findall(r"[^\s,;]+", value)
         return [] if value is None else [value]
 
 
