@@ -6,8 +6,8 @@ from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.wording import branch_name
 from vrthinker_core.ui.branches import branch_words
 from vrthinker_core.ui.branches.branch_sets import BranchSet
-from vrthinker_core.ui.history import history_words
 from vrthinker_core.ui.view.run_state import RunState
+from vrthinker_core.ui.view.verdict import vote_words
 from vrthinker_core.ui.view.verdict.verdict_json import labels_json
 
 
@@ -54,7 +54,7 @@ def strip_json(branches: BranchSet | None, state: RunState) -> StripJson | None:
 def _hidden_run(place: int, started: Started | None, finished: Finished | None) -> StripRunJson:
     """A run on which its visitor wants to vote before they see what the judge says."""
     shown = _run(place, started, finished, {})
-    return {**shown, "note": history_words.HIDDEN, "labels": []} if shown["labels"] else shown
+    return {**shown, "note": vote_words.HIDDEN, "labels": []} if shown["labels"] else shown
 
 
 def _run(place: int, started: Started | None, finished: Finished | None, origin: dict[str, int | None]) -> StripRunJson:

@@ -22,6 +22,7 @@ from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.sessions.sessions import LEFT, Sessions
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.run_state import RunState
+from vrthinker_core.ui.view.verdict import vote_words
 
 LOOK_SECONDS = 0.25  # between two looks at a run that goes on
 GIVE_WAY_SECONDS = 5.0  # for a run that was left while another one waits for the judge
@@ -205,7 +206,7 @@ def _ended_turns(state: RunState) -> int:
 
 def _row(name: str, record: RunRecord, hidden: bool) -> RunRowJson:
     prompt, judge = record.prompt, words.judge_line(record.judge)
-    what = history_words.HIDDEN if hidden else history_words.outcome(record)
+    what = vote_words.HIDDEN if hidden else history_words.outcome(record)
     return {"name": name, "prompt": prompt, "judge": judge, "outcome": what, "begun": record.begun, "over": True}
 
 
