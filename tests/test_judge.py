@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.comparison import MAX_PROMPT
+from vrthinker_core.dialects.sanitize import MAX_PROMPT
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from io import StringIO
@@ -154,12 +155,34 @@ def test_a_judge_that_fails_twice_in_a_turn_ends_the_run(
     assert list(trace.events()) == events
 
 
-def test_each_turn_has_a_second_try_of_its_own(pair: VideoPair, tmp_path: Path) -> None:
-    def calling() -> Iterator[str | Completion]:
-        other = CALL.replace("10, 30", "11, 31")
-        yield other
-        yield Completion(other, pieces=(len(other),))
+def calling() -> Iterator[str | Completion]:
+    other = CALL.replace("10, 30", "11, 31")
+    yield other
+    yield Completion(other, pieces=(len(other),))
 
+
+@every_driver
+def test_where_the_judge_says_too_late_that_its_context_is_full_the_oldest_frames_leave(
+    driver: Driver, kind: type[Failing], pair: VideoPair, tmp_path: Path
+) -> None:
+    backend = kind([CALL], tries=(calling, failing(ContextFull("Too long.")), answering))
+    events = run(driver, backend, pair, tmp_path / "run.json")
+    assert end_of(events).stop is StopReason.ANSWERED
+    in_view = [sum(len(message.frames) for message in messages) for messages, _ in backend.calls]
+    assert Counter(in_view) == {12: 2 * len(in_view) // 3, 16: len(in_view) // 3}
+    trace = load(tmp_path / "run.json")
+    assert list(trace.events()) == events
+    assert [len(turn.in_view) for turn in trace.turns] == [8, 12, 12]
+    assert trace.turns[2].note == "Too much was in view in turn 3, which was asked again without the oldest frames."
+
+
+def test_a_context_that_is_full_without_old_frames_ends_the_run(pair: VideoPair, tmp_path: Path) -> None:
+    backend = Failing([CALL], tries=(failing(ContextFull("Too long.")), answering))
+    assert end_of(run(alone, backend, pair, tmp_path / "run.json")).stop is StopReason.CONTEXT_FULL
+    assert len(backend.calls) == 1
+
+
+def test_each_turn_has_a_second_try_of_its_own(pair: VideoPair, tmp_path: Path) -> None:
     tries = (failing(GONE), calling, failing(GONE), answering)
     end = end_of(run(alone, Failing([CALL], tries=tries), pair, tmp_path / "run.json"))
     assert end.stop is StopReason.ANSWERED

@@ -15,17 +15,15 @@ from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
+from vrthinker_core.dialects.sanitize import MAX_PROMPT, check_prompt
 from vrthinker_core.errors import BadInput, ContextFull, can_pass, describe
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
-from vrthinker_core.video.clip_pair import PairOpening, frame_source
+from vrthinker_core.video.clip_pair import POLL_SECONDS, PairOpening, frame_source
 from vrthinker_core.video.thumbnails import make_thumbnail
-
-POLL_SECONDS = 0.1  # between two looks whether the run was cancelled, while its videos are being opened
-MAX_PROMPT = 10_000  # Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +71,7 @@ class Comparison:
         self._last: PendingTurn | None = None
         self._again: PendingTurn | None = None  # The turn that is to be tried once more
         self._abandoned: tuple[str, ...] = ()  # The text of its first try
+        self._note = ""  # Why the next request asks for the same turn as the last one
         self._notes: tuple[str, ...] = ()  # Of the judge, as they were told at the start
         self._error: Exception | None = None
 
@@ -101,7 +100,7 @@ class Comparison:
         try:
             self._dialect = make_dialect(self._settings, self._protocol)
             self._settings = with_defaults(self._settings, self._dialect)
-            _check_prompt(self._pair.prompt)
+            check_prompt(self._pair.prompt)
             self._opening = self._opening or self._submit_opening(self._dialect, executor)
         except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
             self._error = error
@@ -169,7 +168,7 @@ class Comparison:
         try:
             pending = self._ask()
         except Exception as error:  # noqa: BLE001 - the border: whatever happens, the trace so far is kept and says so
-            self._error = error
+            self._fail(error)
             return None
         self._last, self._abandoned = pending or self._last, ()
         return pending
@@ -178,22 +177,34 @@ class Comparison:
         """Read the reply to the last request, and fetch the frames it asks for. `error` is what cut the reply short.
 
         None when the judge failed for the first time in this turn: the next request is the same one again. Nothing has to be taken
-        back, because the deliberation has not seen that reply, and a request holds the whole conversation and its seed.
+        back, because the deliberation has not seen that reply, and a request holds the whole conversation and its seed. So it is
+        when the judge says only now that its context is full: the next request is without the oldest frames.
         """
         assert self._deliberation is not None
         assert self._last is not None
         shown = self._last.shown
+        if isinstance(error, ContextFull) and not completion.text and self._deliberation.forget_oldest():
+            self._note = f"Too much was in view in turn {shown.turn}, which was asked again without the oldest frames."
+            return None
         if error is not None and not shown.note and can_pass(error) and not self._cancelled():
             note = f"The judge failed in turn {shown.turn}, which was tried once more. Cause: {describe(error)}"
             self._again, self._abandoned = replace(self._last, shown=replace(shown, note=note)), tuple(completion.split())
             return None
-        self._error = error
+        self._error, self._note = error, ""
         try:
             read = self._deliberation.take(completion)
         except Exception as failure:  # noqa: BLE001 - the border: the reply counts, the frames it asked for cannot be had
-            self._error, read = failure, self._deliberation.replies[-1]
+            self._fail(failure)
+            read = self._deliberation.replies[-1]
         sent = (shown.turn, shown.told, shown.frames)
         return TurnEnded(Turn(*sent, completion, read, shown.forced, self._last.in_view, shown.note, self._abandoned))
+
+    def _fail(self, error: Exception) -> None:
+        """The run ends with this error, or as cancelled where it was."""
+        if not self._cancelled():
+            self._error = error
+        elif self._deliberation is not None:
+            self._deliberation.stop_reason = StopReason.CANCELLED
 
     def finish(self) -> Finished:
         """How the run ended. The conversation is closed, and so are the clips unless `swapped` is to take them over."""
@@ -206,9 +217,8 @@ class Comparison:
 
     def _finished(self) -> Finished:
         error, deliberation = self._error, self._deliberation
-        if error is not None:
-            reason = StopReason.CONTEXT_FULL if isinstance(error, ContextFull) else StopReason.FAILED
-        else:
+        reason = StopReason.CONTEXT_FULL if isinstance(error, ContextFull) else StopReason.FAILED
+        if error is None:
             reason = (deliberation and deliberation.stop_reason) or StopReason.CANCELLED
         fault, seconds = "" if error is None else type(error).__name__, time.perf_counter() - self._started_at
         notes = tuple(note for note in self._backend.notes if note not in self._notes)  # what the run itself has shown
@@ -261,7 +271,7 @@ class Comparison:
         with ThreadPoolExecutor(2) as executor:
             thumbnails = tuple(executor.map(make_thumbnail, new.frames, numbers))
         return PendingTurn(
-            FramesShown(deliberation.turn, new.text, thumbnails, deliberation.last_turn),
+            FramesShown(deliberation.turn, new.text, thumbnails, deliberation.last_turn, self._note),
             GenerationRequest(conversation, messages, deliberation.sampling(), self._cancelled),
             deliberation.in_view,
         )
@@ -272,7 +282,7 @@ class Comparison:
             assert self._dialect is not None
             self._conversation = self._backend.open_conversation()
             self._conversation_end.callback(self._conversation.close)
-            source, follows = frame_source(clips), self._backend.follows_instructions
+            source, follows = frame_source(clips, self._cancelled), self._backend.follows_instructions
             self._deliberation = Deliberation(
                 self._pair.prompt, self._dialect, self._settings, source, follows_instructions=follows
             )
@@ -281,13 +291,6 @@ class Comparison:
 
 def _clip_info(clip: Clip | None) -> ClipInfo | None:
     return None if clip is None else replace(clip.info, name=encodable(clip.info.name))
-
-
-def _check_prompt(prompt: str) -> None:
-    if sanitize_prompt(prompt).empty:
-        raise BadInput("The prompt is empty. Write the text that both videos were made from.")
-    if len(prompt) > MAX_PROMPT:
-        raise BadInput(f"The prompt has {len(prompt):,} characters; at most {MAX_PROMPT:,} are read. Shorten it.")
 
 
 def _pair_notes(pair: VideoPair, infos: tuple[ClipInfo | None, ClipInfo | None]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -222,6 +223,15 @@ def test_a_second_order_that_failed_is_told_and_judged_again_where_it_may_pass(t
     gone, refused = judge_locally(pairs, backend, Settings(swap="on"), tmp_path, 1)
     assert (gone.judged, gone.may_pass, gone.error) == (False, True, "In the second order: The server is gone.")
     assert (refused.judged, refused.order, refused.error) == (True, None, "In the second order: It will not.")
+
+
+def test_a_result_whose_trace_went_elsewhere_says_so_and_names_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = read_dataset("csv", write_table(tmp_path, 1))[0]
+    (tmp_path / TRACES).write_text("No folder.")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (result,) = judge_locally([pair], scripted_judge(), Settings(), tmp_path, 1)
+    assert (result.judged, result.trace) == (True, "")
+    assert re.search("^The trace could not be saved as .*; it was saved as .*trace.json instead", result.error)
 
 
 def test_so_many_pairs_are_in_hand_and_pairs_are_taken_as_they_are_needed(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from vrthinker_core.dialects.reading.normalize import INVISIBLE, strip_invisible, to_narrow
 from vrthinker_core.dialects.reading.tags import PROTOCOL
+from vrthinker_core.errors import BadInput
 
 _LINE_END: Final = re.compile(r"\r\n?")
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff]")
@@ -12,6 +13,9 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BRACKETED: Final = re.compile("[<＜][^<>＜＞]*[>＞]")
 _TOKEN_START: Final = re.compile(f"[<＜](?={INVISIBLE.pattern}*[|｜])")
 _TOKEN_END: Final = re.compile(f"([|｜]{INVISIBLE.pattern}*)[>＞]")
+
+MAX_PROMPT: Final = 10_000
+"""Characters of a prompt that are read: far beyond any video prompt, and short enough for every judge's context."""
 
 
 class SanitizedPrompt(NamedTuple):
@@ -48,6 +52,14 @@ def sanitize_prompt(text: str) -> SanitizedPrompt:
     if _TOKEN_START.search(safe):
         safe = _TOKEN_END.sub(r"\1›", _TOKEN_START.sub("‹", safe))
     return SanitizedPrompt(safe, safe != kept, kept != lines)
+
+
+def check_prompt(text: str) -> None:
+    """Raises BadInput for a prompt that says nothing, or too much."""
+    if sanitize_prompt(text).empty:
+        raise BadInput("The prompt is empty. Write the text that both videos were made from.")
+    if len(text) > MAX_PROMPT:
+        raise BadInput(f"The prompt has {len(text):,} characters; at most {MAX_PROMPT:,} are read. Shorten it.")
 
 
 def _without_tag(match: re.Match[str]) -> str:

@@ -10,9 +10,12 @@ from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.geometry import FrameLayout
+from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video.clip import Clip, ClipOpening
 from vrthinker_core.video.frames.plan import FramePlan
 from vrthinker_core.video.processes.pool import DecoderPool
+
+POLL_SECONDS = 0.1  # between two looks whether the run was cancelled, while its videos are being opened and decoded
 
 
 def frame_plan(layout: FrameLayout, side: Side) -> FramePlan:
@@ -69,21 +72,27 @@ class PairOpening:
                 future.result().close()
 
 
-def frame_source(clips: tuple[Clip, Clip]) -> FrameSource:
+def frame_source(clips: tuple[Clip, Clip], cancelled: Cancelled = lambda: False) -> FrameSource:
     """Reads frames of both clips, in the order of the references. Both worker processes decode at the same time.
 
-    The first clip gives the frames of the first side, whichever side it was opened for.
+    The first clip gives the frames of the first side, whichever side it was opened for. Once `cancelled`, both clips are closed in
+    the middle of their work, and VideoError is raised.
     """
 
     def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         slots_by_side = [[ref.slot for ref in refs if ref.side is side] for side in Side]
-        with ThreadPoolExecutor(len(clips)) as pool:
-            frames_by_side = pool.map(lambda clip, slots: clip.frames(slots), clips, slots_by_side)
-            found = {
-                (ref := FrameRef(frame.ref.slot, side)): frame if frame.ref == ref else replace(frame, ref=ref)
-                for side, frames in zip(Side, frames_by_side, strict=True)
-                for frame in frames
-            }
+        executor = ThreadPoolExecutor(len(clips))
+        futures = [executor.submit(clip.frames, slots) for clip, slots in zip(clips, slots_by_side, strict=True)]
+        executor.shutdown(wait=False)  # its threads end with what they do, or with the clips
+        while wait(futures, POLL_SECONDS).not_done:
+            if cancelled():
+                for clip in clips:
+                    clip.close()
+        found = {
+            (ref := FrameRef(frame.ref.slot, side)): frame if frame.ref == ref else replace(frame, ref=ref)
+            for side, future in zip(Side, futures, strict=True)
+            for frame in future.result()
+        }
         return tuple(found[ref] for ref in refs)
 
     return frames

@@ -11,6 +11,7 @@ from vrthinker_core.judge import judge
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult, failed_result, result_of
 from vrthinker_core.results.result_file import TRACES
+from vrthinker_core.traces import NOT_SAVED
 from vrthinker_core.types import Settings, StopReason, Trace
 from vrthinker_core.types.events import Finished, JudgeEvent, Swapped, add_event
 from vrthinker_core.types.messages import Cancelled
@@ -68,8 +69,14 @@ def is_last(event: JudgeEvent, settings: Settings) -> bool:
 
 
 def _result(pair: EvaluationPair, trace: Trace) -> PairResult:
-    """The result of a run. One whose second order may come another time ends as that did, so that it is judged in both."""
+    """The result of a run. One whose second order may come another time ends as that did, so that it is judged in both.
+
+    Where the record of the run had to go elsewhere, no trace is named: what stands at its place is not the whole run.
+    """
     result, second = result_of(pair, trace, trace_file(pair)), trace.swapped.finished if trace.swapped else None
+    notes = [note for end in (trace.finished, second) if end is not None for note in end.notes]
+    if unsaved := next((note for note in notes if note.startswith(NOT_SAVED)), ""):
+        result = replace(result, trace="", error=result.error or unsaved)
     if second is None or not (second.fault or second.stop is StopReason.CANCELLED):
         return result
     ended = replace(result, stop=second.stop, error=f"In the second order: {second.error}", fault=second.fault)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vrthinker_core.branching.plan import MAX_FRAMES, Changes
-from vrthinker_core.comparison import MAX_PROMPT
+from vrthinker_core.dialects.sanitize import MAX_PROMPT
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.types.settings import setting
