@@ -111,7 +111,7 @@ def test_the_built_in_judge_goes_on_as_it_did() -> None:
 
 def test_other_frames_are_given_as_if_the_call_had_asked_for_them(pair: VideoPair) -> None:
     origin, talker = run(pair), Talker()
-    other = branch(origin, pair, 2, Changes(frames=(4, 9)), talker)
+    other = branch(origin, pair, 2, Changes(frames=[4, 9]), talker)  # type: ignore[arg-type] # as a script may give them
     assert slots(other.turns[1]) == [4, 9]
     assert other.turns[0] == origin.turns[0], "the record keeps what the judge wrote"
     history = talker.asked[0][2].text

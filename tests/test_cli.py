@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,8 @@ def test_replay_names_a_hostile_picture_in_one_line(tmp_path: Path) -> None:
         (("{one}", "{two}", "--prompt", "p", "--max-turns", "0"), "turns"),
         (("{one}", "{two}", "--prompt", "p", "--window", "many"), "--window"),
         (("{one}", "{two}", "--prompt", "p", "--protocol", "french"), "protocol"),
+        (("{one}", "{two}", "--prompt", "p", "--window", "9" * 23), "between 0 and 9007"),
+        (("{one}", "{two}", "--prompt", "p", "--trace", "{missing}/run.json"), "There is no folder"),
         (("{one}", "--prompt", "p"), "video2"),
     ],
     ids=lambda value: value[:24] if isinstance(value, str) else "",
@@ -199,6 +202,33 @@ def test_parse_names_the_line_that_is_no_reply(line: str) -> None:
     done = run("parse", "-", "--protocol", "paired", stdin=f'{{"reply": "x"}}\n{line}\n')
     assert done.returncode == 2
     assert done.stderr == "Line 2 is no JSON object with a reply.\n"
+
+
+def test_json_without_a_verdict_says_why_on_standard_error(clips: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "script.jsonl").write_text('{"reply": "Well."}')
+    judge = f"scripted:{tmp_path / 'script.jsonl'}"
+    done = run("compare", *clips, "--prompt", "p", "--judge", judge, "--trace", tmp_path / "run.json", "--json")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "There is no verdict: no answer.\n")
+    unfinished = replace(load(tmp_path / "run.json"), finished=None)
+    (tmp_path / "run.json").write_bytes(to_json(unfinished))
+    done = run("replay", tmp_path / "run.json", "--json")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "This run did not end: there is no verdict.\n")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["parse", "-", "--protocol", "paired"]])
+def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "vrthinker_core", *arguments]
+    with Path("/dev/full").open("w") as out:
+        done = subprocess.run(command, cwd=ROOT, input='{"reply": "x"}', stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "The output cannot be written: No space left on device.\n")
+
+
+def test_a_character_that_the_output_cannot_hold_is_no_error(clips: tuple[Path, Path], script: str) -> None:
+    command = [sys.executable, "-m", "vrthinker_core", "compare", *map(str, clips), "--prompt", "红色的球", "--judge", script]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\u7ea2" in done.stdout
 
 
 def test_replay_of_a_deeply_nested_file_is_one_line(tmp_path: Path) -> None:

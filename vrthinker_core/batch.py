@@ -36,7 +36,7 @@ def judge_many(
     *,
     live: int = 8,
     cancelled: Cancelled = not_cancelled,
-    trace_of: Callable[[int], Path | None] = lambda _: None,
+    trace_of: Callable[[int], Path | str | None] = lambda _: None,
 ) -> Iterator[tuple[int, JudgeEvent]]:
     """Compare many pairs, `live` at a time and turn by turn; each event comes with its pair's position.
 

@@ -6,7 +6,9 @@ line on standard error.
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
@@ -63,12 +65,18 @@ JsonOption = Annotated[bool, typer.Option("--json", help='Print only {"TA": …,
 
 def main() -> None:
     """Run the command line; every error becomes one line."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # A character that the terminal cannot show is no error
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except VrThinkerError as error:
         sentence = str(error)
     except BrokenPipeError:
         sys.exit(1)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to be written is not tried again at the end
+        sentence = f"The output cannot be written: {error.strerror or error}."
     except Exception as error:
         # Typer carries its own copy of Click, or uses the installed one: usage errors are known by this method alone.
         message = getattr(error, "format_message", None)
@@ -96,11 +104,12 @@ def compare(
     """Compare two videos, turn by turn."""
     from vrthinker_core.backends import open_backend
     from vrthinker_core.judge import judge as run_judge
-    from vrthinker_core.traces import check_replaceable
+    from vrthinker_core.traces import check_parent, check_replaceable
     from vrthinker_core.types import VideoPair
 
     if trace is not None:
         check_replaceable(trace)  # before a judge is opened, which can take minutes
+        check_parent(trace)
     events = run_judge(VideoPair(prompt, video1, video2), open_backend(judge), settings, trace=trace)
     raise typer.Exit(_print_live(events, json_only))
 
@@ -184,6 +193,7 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
         last = last if isinstance(event, Voted) else event
         end = event if isinstance(event, Finished) else end
     if end is None:
+        print_error("This run did not end: there is no verdict.")
         return None
     lines = [*end.notes, *([end.error] if end.fault not in INPUT_FAULTS else [])]
     more: dict[str, object] = {}
@@ -194,6 +204,8 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
         lines += [order_unchecked(second)] if check is None else []
     if end.verdict is not None and end.verdict.whole:
         print(json.dumps({**end.verdict.labels, **more}))
+    elif not end.error:
+        print_error(f"There is no {'whole ' if end.verdict else ''}verdict: {end.stop.value}.")
     for line in lines:
         print_error(line)
     return end

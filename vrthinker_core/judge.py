@@ -23,7 +23,7 @@ def judge(
     settings: Settings = Settings(),
     *,
     cancelled: Cancelled = not_cancelled,
-    trace: Path | None = None,
+    trace: Path | str | None = None,
     decoder_pool: DecoderPool | None = None,
 ) -> Iterator[JudgeEvent]:
     """Compare two videos; an event at each step: `Opening` where that takes long, `Started`, and exactly one `Finished` last.
@@ -45,7 +45,7 @@ def judge_branch(
     backend: Backend,
     *,
     cancelled: Cancelled = not_cancelled,
-    trace: Path | None = None,
+    trace: Path | str | None = None,
     decoder_pool: DecoderPool | None = None,
 ) -> Iterator[JudgeEvent]:
     """A branch of a run: the events of the turns it takes over, then those of its own; all else as in `judge`.
@@ -56,7 +56,7 @@ def judge_branch(
     yield from _record_run(Comparison(pair, backend, plan.settings, cancelled, decoder_pool, plan), trace)
 
 
-def _record_run(first: Comparison, trace: Path | None) -> Iterator[JudgeEvent]:
+def _record_run(first: Comparison, trace: Path | str | None) -> Iterator[JudgeEvent]:
     with ExitStack() as resources:
         resources.enter_context(closing(first))
         writer = resources.enter_context(closing(TraceWriter(trace)))

@@ -77,7 +77,7 @@ def from_json(data: bytes) -> Trace:
     from pydantic import ValidationError
 
     if len(data) > MAX_BYTES:
-        raise TraceError(f"This trace has {len(data) / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are read.")
+        raise TraceError(f"This trace has more than {MAX_BYTES // 2**20} MB, which is more than is read.")
     if data.count(b",") > MAX_ITEMS or data.count(b"[") + data.count(b"{") > MAX_ITEMS // 5:
         raise TraceError("This is not a VR-Thinker trace: it holds far more values than any run has.")
     try:
@@ -176,14 +176,15 @@ def _is_reading(reply: Reply) -> bool:
     return reply.confidence in (None, 1, 2, 3, 4, 5) and all(possible)
 
 
-def load(path: Path) -> Trace:
+def load(file: Path | str) -> Trace:
     """Read a stored trace. Raises TraceError."""
+    path = Path(file)
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise TraceError(f"{path.name} has {size / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are read.")
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)  # a device has no size and no end
+        with path.open("rb") as opened:
+            data = opened.read(MAX_BYTES + 1)  # a device has no size and no end
     except OSError as error:
         raise TraceError(f"Cannot read the trace {path.name}: {error.strerror or error}.") from None
     return from_json(data)
@@ -204,6 +205,12 @@ def check_replaceable(path: Path) -> None:
     raise BadInput(f"{encodable(str(path))} is there already and is no trace: name a new file for the trace, or an earlier trace.")
 
 
+def check_parent(path: Path) -> None:
+    """Raises BadInput where there is no folder for a new file: a typing error is better said before a run than after it."""
+    if not path.absolute().parent.is_dir():
+        raise BadInput(f"There is no folder {encodable(str(path.parent))}: make it first, or name another file for the trace.")
+
+
 class TraceWriter:
     """Builds the trace of a run from its events, and keeps it on the disk when a path is given. Whoever makes one closes it.
 
@@ -211,12 +218,12 @@ class TraceWriter:
     ends because its record could not be kept. A path that must not be replaced is refused: then nothing is written at all.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | str | None = None) -> None:
         self.refused: BadInput | None = None  # Why the run must not begin
-        self._path = path
+        self._path = None if path is None else Path(path)
         try:
-            if path is not None:
-                check_replaceable(path)
+            if self._path is not None:
+                check_replaceable(self._path)
         except BadInput as error:
             self.refused, self._path = error, None
         self._trace: Trace | None = None

@@ -87,6 +87,19 @@ def test_fewer_than_two_videos_are_refused(videos: list[Path], count: int) -> No
         reward("A block.", videos[:count], TRUTH)
 
 
+def test_what_is_no_list_of_videos_and_what_judges_nothing_is_refused(videos: list[Path]) -> None:
+    for one in (videos[0], str(videos[0])):
+        with pytest.raises(BadInput, match="a list of paths"):
+            reward("A block.", one, TRUTH)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="concurrency=0"):
+        reward_many([("A block.", videos)], TRUTH, concurrency=0)
+
+
+def test_a_folder_for_traces_may_be_named_by_its_text(videos: list[Path], tmp_path: Path) -> None:
+    reward("A block.", videos[:2], TRUTH, traces=str(tmp_path / "kept"))
+    assert load(str(tmp_path / "kept" / "group-1-videos-1-2.json")).finished is not None
+
+
 def test_a_judge_may_be_named_by_its_word(videos: list[Path], tmp_path: Path) -> None:
     (tmp_path / "script.jsonl").write_text('{"reply": "<Answer>TA=1, MQ=1, VQ=1, OA=1</Answer>"}', "utf-8")
     assert reward("A block.", videos[:2], f"scripted:{tmp_path / 'script.jsonl'}").overall == (1.0, 0.0)

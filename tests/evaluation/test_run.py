@@ -111,8 +111,10 @@ def test_once_stopped_no_pair_is_begun_and_no_failure_of_the_end_is_kept(tmp_pat
 
 def test_a_folder_of_another_run_is_refused_and_the_same_run_asks_for_resume(tmp_path: Path) -> None:
     out, mine = tmp_path / "out", run_description(PAIRS)
+    with open_out(out, run_description(PAIRS, "refused"), resume=False):
+        pass  # and nothing was judged
     with open_out(out, mine, resume=False):
-        pass
+        (out / RESULTS).touch()
     others = {
         "the data set": run_description(PAIRS[1:]),
         "the judge scripted": run_description(PAIRS, "nano"),

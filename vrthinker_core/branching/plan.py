@@ -65,8 +65,8 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
         raise BadInput("That run never opened both of its videos, so there is nothing to go on from: compare them anew.")
     dialect = make_dialect(started.settings, cast(ProtocolName, started.dialect))
     _check_turn(origin, turn, changes)
-    if changes.frames:
-        _check_frames(changes.frames, dialect)
+    if frames := tuple(changes.frames):
+        _check_frames(frames, dialect)
     settings = replace(started.settings, swap="off")
     if changes.window is not None:
         settings = replace(settings, window=changes.window)
@@ -75,7 +75,7 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
     make_dialect(settings, dialect.name)  # it checks every range
     facts = Origin(started.prompt, started.judge, started.settings, branch_name(started))
     prompt = started.prompt if changes.prompt is None else changes.prompt
-    plan = BranchPlan(Branch(facts, turn, changes.frames, changes.no_tool), started, origin.turns[: turn - 1], settings, prompt)
+    plan = BranchPlan(Branch(facts, turn, frames, changes.no_tool), started, origin.turns[: turn - 1], settings, prompt)
     if refusal := plan.refusal(prompt, started.dialect, started.clips):
         raise refusal
     return plan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import hold_folder, remove_parts
-from vrthinker_core.results.result_file import TRACES
+from vrthinker_core.results.result_file import RESULTS, TRACES
 from vrthinker_core.results.run_file import RUN, EvaluationRun, read_run, write_run
 
 
@@ -33,13 +33,16 @@ def open_out(out: Path, run: EvaluationRun, *, resume: bool) -> Iterator[Path]:
 
 
 def _run_there(out: Path, run: EvaluationRun, resume: bool) -> EvaluationRun | None:
-    """The run that is in the folder; None for an empty one. Raises BadInput."""
+    """The run that is in the folder; None for an empty one, and where nothing was judged. Raises BadInput."""
     if not any(out.iterdir()):
         return None
     if not (out / RUN).exists():
         raise BadInput(f"{out} holds other files and no evaluation: name a new folder with --out.")
     before = read_run(out)
-    if difference := before.difference(run):
+    difference = before.difference(run)
+    if (difference or not resume) and not (out / RESULTS).exists():
+        return None  # a start that was refused before its first pair
+    if difference:
         raise BadInput(f"{out} holds another evaluation, with {difference}: name a new folder with --out.")
     if not resume:
         raise BadInput(f"{out} holds this evaluation already: go on with --resume, or name a new folder with --out.")

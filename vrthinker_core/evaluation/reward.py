@@ -82,14 +82,15 @@ def reward(
     judge: Backend | str | None = None,
     settings: Settings = Settings(),
     *,
-    traces: Path | None = None,
+    traces: Path | str | None = None,
     cancelled: Cancelled = not_cancelled,
 ) -> Reward:
     """Compare every two of these videos; gives the pairwise win rate of each, per dimension and overall.
 
     A `judge` named by a word, as on the command line, is opened for this call: give a `Backend` to ask more than once. With
     `settings.swap` each pair is judged in both orders and both count; otherwise the sides alternate. `traces` is a folder in which
-    the runs are kept. A video that cannot be read costs its own pairs. Raises BadInput for fewer than two videos.
+    the runs are kept. A video that cannot be read costs its own pairs. Raises BadInput for fewer than two videos, a judge that is
+    not known and a folder that cannot be made, and JudgeError for a judge that cannot be opened.
     """
     (only,) = reward_many([(prompt, videos)], judge, settings, traces=traces, cancelled=cancelled)
     return only
@@ -100,11 +101,19 @@ def reward_many(
     judge: Backend | str | None = None,
     settings: Settings = Settings(),
     *,
-    traces: Path | None = None,
+    traces: Path | str | None = None,
     concurrency: int = 8,
     cancelled: Cancelled = not_cancelled,
 ) -> list[Reward]:
-    """The rewards of several prompts, in their order; pairs of all of them share batches, `concurrency` pairs at a time."""
+    """The rewards of several prompts, in their order; pairs of all of them share batches, `concurrency` pairs at a time.
+
+    Raises as `reward` does, and BadInput for `concurrency` below 1.
+    """
+    groups, folder = list(groups), None if traces is None else Path(traces)
+    if concurrency < 1:
+        raise BadInput(f"concurrency={concurrency} judges no pair: give a number from 1 up.")
+    if any(isinstance(videos, str | Path) for _, videos in groups):
+        raise BadInput("The videos of a prompt are a list of paths, not one path.")
     asked = [(prompt, tuple(map(str, videos))) for prompt, videos in groups]
     if any(len(videos) < 2 for _, videos in asked):
         raise BadInput("A reward needs at least two videos of each prompt.")
@@ -112,10 +121,10 @@ def reward_many(
     pairs = [VideoPair(asked[group][0], asked[group][1][first], asked[group][1][second]) for group, first, second in ends]
 
     def trace_of(position: int) -> Path | None:
-        return traces and traces / "group-{}-videos-{}-{}.json".format(*(place + 1 for place in ends[position]))
+        return folder and folder / "group-{}-videos-{}-{}.json".format(*(place + 1 for place in ends[position]))
 
-    if traces is not None:
-        _make_folder(traces)
+    if folder is not None:
+        _make_folder(folder)
     backend = open_backend(judge) if judge is None or isinstance(judge, str) else judge
     found: dict[int, Trace] = {}
     for position, event in judge_many(pairs, backend, settings, live=concurrency, cancelled=cancelled, trace_of=trace_of):
@@ -133,7 +142,7 @@ async def areward(
     judge: Backend | str | None = None,
     settings: Settings = Settings(),
     *,
-    traces: Path | None = None,
+    traces: Path | str | None = None,
 ) -> Reward:
     """`reward` in a thread. A task that is cancelled ends its runs first, as `cancelled`, so that the judge is free."""
     return await _in_thread(partial(reward, prompt, videos, judge, settings, traces=traces))
@@ -144,7 +153,7 @@ async def areward_many(
     judge: Backend | str | None = None,
     settings: Settings = Settings(),
     *,
-    traces: Path | None = None,
+    traces: Path | str | None = None,
     concurrency: int = 8,
 ) -> list[Reward]:
     """`reward_many` in a thread, cancelled as `areward` is."""

@@ -115,7 +115,7 @@ def _quoted(value: object) -> str:
 
 def _as_number(text: str, kind: type[int] | type[float] | None) -> object:
     """The number that a text is; the text itself where it is none."""
-    if kind is None or len(text) > 20 or not text.isascii():
+    if kind is None or len(text) > 100 or not text.isascii():
         return text
     try:
         return kind(text)

@@ -11,7 +11,8 @@ import pytest
 from tests.support.small_clips import write_clip
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.judge import judge
+from vrthinker_core.branching.plan import Changes, plan_branch
+from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.traces import load
 from vrthinker_core.training.rows.conversation import examples, opening_text
 from vrthinker_core.training.rows.teaching import NotForTraining
@@ -107,3 +108,13 @@ def test_a_trace_that_says_something_else_was_sent_is_no_example() -> None:
     for turn in (replace(first, told="Say 1."), replace(first, in_view=()), replace(first, frames=first.frames[:2])):
         with pytest.raises(NotForTraining):
             list(examples(replace(trace, turns=(turn, *others))))
+
+
+def test_frames_that_a_person_chose_are_no_call_of_the_judge(tmp_path: Path) -> None:
+    origin, _ = judged(tmp_path, PAIRED, "paired", Settings())
+    pair = VideoPair(origin.started.prompt, tmp_path / "first.mp4", tmp_path / "second.mp4")
+    plan = plan_branch(origin, 2, Changes(frames=(4, 9)))
+    for _ in judge_branch(plan, pair, ScriptedBackend([ANSWER], protocol="paired"), trace=tmp_path / "branch.json"):
+        pass
+    with pytest.raises(NotForTraining, match="a person, not the judge, chose the frames of turn 2"):
+        list(examples(load(tmp_path / "branch.json")))

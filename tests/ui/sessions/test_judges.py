@@ -183,6 +183,7 @@ def test_an_unknown_name_is_one_sentence(load_judges: LoadJudges) -> None:
     with pytest.raises(BadInput, match="Choose one, two"):
         judges.get("three")
     assert [settings_form.parse_judge(value, judges.names) for value in (None, "", "one", "two")] == ["one", "one", "one", "two"]
+    assert settings_form.parse_judge("nano", ["one", "nano (built in)"]) == "nano (built in)"
 
 
 # -- runs ----------------------------------------------------------------------------------------------------------------

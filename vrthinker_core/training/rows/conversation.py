@@ -55,6 +55,8 @@ def run_dialect(run: Run) -> Dialect:
 
 def sent_prompts(run: Run, source: FrameSource | None = None) -> list[tuple[Message, ...]]:
     """What was sent before each reply; with a `source` of the pair's frames they hold their pixels. Raises NotForTraining."""
+    if run.started.branch is not None and run.started.branch.frames:
+        raise NotForTraining(f"a person, not the judge, chose the frames of turn {run.started.branch.turn}")
     dialect = run_dialect(run)
     last = run.turns[-1] if run.turns else None
     follows = last is not None and last.forced and last.told.endswith(dialect.force_answer())

@@ -223,7 +223,7 @@ def changed_config(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:
             known = ", ".join(inner) if isinstance(inner, dict) else ", ".join(values)
             raise BadInput(f"--set {encodable(change)} names no setting: write name=value with one of {known}.")
         inner[last] = _value(text.strip())
-    return parse_config(json.dumps(values), "--set")
+    return parse_config(json.dumps(values), "What was set")
 
 
 def _value(text: str) -> Any:
