@@ -18,7 +18,7 @@ from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
 from vrthinker_core.errors import BadInput, ContextFull, can_pass, describe
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
-from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded
+from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded, second_run_follows
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
 from vrthinker_core.video.clip_pair import PairOpening, frame_source
@@ -198,7 +198,7 @@ class Comparison:
     def finish(self) -> Finished:
         """How the run ended. The conversation is closed, and so are the clips unless `swapped` is to take them over."""
         finished = self._finished()
-        self._swaps = self._settings.swap == "on" and finished.verdict is not None
+        self._swaps = second_run_follows(self._settings, finished)
         self._conversation_end.close()
         if not self._swaps:
             self.close()

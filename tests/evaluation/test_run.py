@@ -214,6 +214,15 @@ def test_threads_and_batch_give_the_same_results_in_both_orders(tmp_path: Path) 
     assert all(result.order for result in found[0])
 
 
+@pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
+def test_a_pair_without_a_verdict_has_its_result_in_both_orders_too(tmp_path: Path, batch: bool) -> None:
+    pairs = read_dataset("csv", write_table(tmp_path, 3))
+    (tmp_path / TRACES).mkdir()
+    pairs[1] = replace(pairs[1], prompt="This is refused.")
+    results = judge_locally(pairs, scripted_judge(batch=batch), Settings(swap="on"), tmp_path, concurrency=2)
+    assert {result.pair.row: result.order is not None for result in results} == {1: True, 2: False, 3: True}
+
+
 def test_a_second_order_that_failed_is_told_and_judged_again_where_it_may_pass(tmp_path: Path) -> None:
     pairs = read_dataset("csv", write_table(tmp_path, 2))
     (tmp_path / TRACES).mkdir()

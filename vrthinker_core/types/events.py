@@ -141,6 +141,11 @@ class Finished:
     seconds: float = 0.0
 
 
+def second_run_follows(settings: Settings, finished: Finished) -> bool:
+    """Whether the pair is judged again with its sides swapped after this end of its first run."""
+    return settings.swap == "on" and finished.verdict is not None
+
+
 RunEvent = Opening | Started | FramesShown | TextArrived | TurnEnded | Finished
 
 
