@@ -15,7 +15,7 @@ from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
-from vrthinker_core.errors import BadInput, ContextFull, can_pass, describe
+from vrthinker_core.errors import BadInput, ContextFull, describe, is_retryable
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded, second_run_follows
@@ -183,7 +183,7 @@ class Comparison:
         assert self._deliberation is not None
         assert self._last is not None
         shown = self._last.shown
-        if error is not None and not shown.note and can_pass(error) and not self._cancelled():
+        if error is not None and not shown.note and is_retryable(error) and not self._cancelled():
             note = f"The judge failed in turn {shown.turn}, which was tried once more. Cause: {describe(error)}"
             self._again, self._abandoned = replace(self._last, shown=replace(shown, note=note)), tuple(completion.split())
             return None

@@ -82,7 +82,7 @@ def test_a_broken_row_and_one_left_out_have_their_results_and_are_not_judged(tmp
     assert final_results(tmp_path / RESULTS)[0].judged
 
 
-def test_what_may_pass_is_judged_again_and_what_lasts_is_not(tmp_path: Path) -> None:
+def test_what_is_transient_is_judged_again_and_what_lasts_is_not(tmp_path: Path) -> None:
     run(PAIRS[:2], failing("BackendFailed"), tmp_path)
     run(PAIRS[2:3], failing("ServerUnavailable"), tmp_path)
     run(PAIRS[3:], failing("BackendRefused"), tmp_path)
@@ -192,7 +192,7 @@ def test_pairs_that_fail_take_no_other_with_them(tmp_path: Path, batch: bool) ->
         5: "VideoError",
         6: "",
     }
-    assert [results[row].may_pass for row in (2, 3, 4)] == [True, False, False]
+    assert [results[row].is_transient for row in (2, 3, 4)] == [True, False, False]
     for row in (1, 6):
         trace = load(tmp_path / results[row].trace)
         assert trace.finished
@@ -223,13 +223,13 @@ def test_a_pair_without_a_verdict_has_its_result_in_both_orders_too(tmp_path: Pa
     assert {result.pair.row: result.order is not None for result in results} == {1: True, 2: False, 3: True}
 
 
-def test_a_second_order_that_failed_is_told_and_judged_again_where_it_may_pass(tmp_path: Path) -> None:
+def test_a_second_order_that_failed_is_told_and_judged_again_where_it_is_transient(tmp_path: Path) -> None:
     pairs = read_dataset("csv", write_table(tmp_path, 2))
     (tmp_path / TRACES).mkdir()
     replies = iter([answer(""), ServerUnavailable("The server is gone."), answer(""), BackendRefused("It will not.")])
     backend = ScriptedBackend(lambda _: next(replies))
     gone, refused = judge_locally(pairs, backend, Settings(swap="on"), tmp_path, 1)
-    assert (gone.judged, gone.may_pass, gone.error) == (False, True, "In the second order: The server is gone.")
+    assert (gone.judged, gone.is_transient, gone.error) == (False, True, "In the second order: The server is gone.")
     assert (refused.judged, refused.order, refused.error) == (True, None, "In the second order: It will not.")
 
 

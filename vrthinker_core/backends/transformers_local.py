@@ -91,4 +91,4 @@ def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
 
 def _can_capture_graphs(model: Qwen2_5_VLForConditionalGeneration) -> bool:
     """The model is on a GPU of its own: a CUDA graph cannot outlive one lent by ZeroGPU."""
-    return model.device.type == "cuda" and takes_decode_steps(model) and not os.environ.get("SPACES_ZERO_GPU")
+    return model.device.type == "cuda" and takes_decode_steps(model) and not borrows_gpu()

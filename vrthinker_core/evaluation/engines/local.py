@@ -73,7 +73,7 @@ def _result(pair: EvaluationPair, trace: Trace) -> PairResult:
     if second is None or not (second.fault or second.stop is StopReason.CANCELLED):
         return result
     ended = replace(result, stop=second.stop, error=f"In the second order: {second.error}", fault=second.fault)
-    return ended if ended.may_pass else replace(result, error=ended.error)
+    return ended if ended.is_transient else replace(result, error=ended.error)
 
 
 def _judge_batch(
