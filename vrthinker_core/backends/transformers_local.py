@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
+from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_title
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
