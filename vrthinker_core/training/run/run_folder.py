@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 STATE = "state.json"  # In the folder of a training run: which one it is, and how far it has come
 RESULT = "checkpoint"  # What the stage trained, once it is done: a checkpoint that the product opens
 
-StageName = Literal["base", "cold-start", "rejection", "grpo", "all"]
+TrainedStage = Literal["cold-start", "rejection", "grpo"]
+StageName = Literal["base", TrainedStage, "all"]
 
 
 @dataclass(frozen=True, slots=True)
