@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from vrthinker_core.dialects.reading.lenient_json import MAX_DIGITS
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.files.atomic_file import atomic_path, remove_parts
+from vrthinker_core.files.atomic_file import remove_parts, write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName, Reply
 from vrthinker_core.types.events import Finished, JudgeEvent, Run, Started, StopReason, Swapped, Trace, add_event, shown_slots
@@ -279,9 +279,3 @@ class TraceWriter:
             return
         self._path = spare
         self._warning = f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {encodable(str(spare))} instead."
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file whole. Raises OSError."""
-    with atomic_path(path) as part:
-        part.write_bytes(data)

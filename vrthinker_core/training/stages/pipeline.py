@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.traces import write_atomically
+from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
 from vrthinker_core.training.monitor.metrics import read_metrics
