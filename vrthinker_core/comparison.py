@@ -1,7 +1,7 @@
 """One comparison as a state machine: `start`, then `next_request` and `finish_turn` in turn, then `finish`.
 
-`judge` drives one of them, `judge_many` several side by side: there is one loop for page, command line, benchmark and training, so
-what is trained is what is shown. Text pieces never pass through it: whoever drives it collects them.
+`judge` drives one of them, `judge_many` several side by side, for page, command line and evaluation. Training plays the same
+`Deliberation` without a comparison around it. Text pieces never pass through it: whoever drives it collects them.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""A teacher: any judge over pairs whose labels are known, through the product's loop; what it wrote is kept to be learnt from.
+"""A teacher: any judge over pairs whose labels are known, through the one `Deliberation`; what it wrote is kept to be learnt from.
 
 The folder holds `outcomes.jsonl`, a line for each run, and `traces/`, which `python app.py --runs` opens. A killed teacher goes on
 where it stopped.
