@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import random
 import signal
 import subprocess
@@ -25,7 +24,7 @@ from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.dialects import Paired
 from vrthinker_core.errors import TraceError
 from vrthinker_core.judge import judge
-from vrthinker_core.traces import from_json, load, to_json, write_atomically
+from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
 from vrthinker_core.video.thumbnails import jpeg_size, make_thumbnail
 
@@ -223,20 +222,6 @@ def test_a_deeply_nested_value_is_refused(stored: Path, key: str) -> None:
 def test_a_missing_trace_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"nothing\.json"):
         load(tmp_path / "nothing.json")
-
-
-def test_a_failed_write_leaves_the_old_file_and_no_half_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "run.json"
-    write_atomically(path, b"old")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
 
 
 RUN = """

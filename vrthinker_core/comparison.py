@@ -1,7 +1,7 @@
 """One comparison as a state machine: `start`, then `next_request` and `finish_turn` in turn, then `finish`.
 
-`judge` drives one of them, `judge_many` several side by side: there is one loop for page, command line, benchmark and training, so
-what is trained is what is shown. Text pieces never pass through it: whoever drives it collects them.
+`judge` drives one of them, `judge_many` several side by side, for page, command line and evaluation. Training plays the same
+`Deliberation` without a comparison around it. Text pieces never pass through it: whoever drives it collects them.
 """
 
 import time
@@ -16,10 +16,10 @@ from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
 from vrthinker_core.dialects.sanitize import MAX_PROMPT, check_prompt
-from vrthinker_core.errors import BadInput, ContextFull, can_pass, describe
+from vrthinker_core.errors import BadInput, ContextFull, describe, is_retryable
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
-from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded
+from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded, second_run_follows
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
 from vrthinker_core.video.clip_pair import POLL_SECONDS, PairOpening, frame_source
@@ -186,7 +186,7 @@ class Comparison:
         if isinstance(error, ContextFull) and not completion.text and self._deliberation.forget_oldest():
             self._note = f"Too much was in view in turn {shown.turn}, which was asked again without the oldest frames."
             return None
-        if error is not None and not shown.note and can_pass(error) and not self._cancelled():
+        if error is not None and not shown.note and is_retryable(error) and not self._cancelled():
             note = f"The judge failed in turn {shown.turn}, which was tried once more. Cause: {describe(error)}"
             self._again, self._abandoned = replace(self._last, shown=replace(shown, note=note)), tuple(completion.split())
             return None
@@ -209,7 +209,7 @@ class Comparison:
     def finish(self) -> Finished:
         """How the run ended. The conversation is closed, and so are the clips unless `swapped` is to take them over."""
         finished = self._finished()
-        self._swaps = self._settings.swap == "on" and finished.verdict is not None
+        self._swaps = second_run_follows(self._settings, finished)
         self._conversation_end.close()
         if not self._swaps:
             self.close()

@@ -50,8 +50,13 @@ class TraceError(VrThinkerError):
     """A trace cannot be read back or written."""
 
 
-def can_pass(error: Exception) -> bool:
-    """The same request may succeed when a judge that failed with this error is asked again."""
+_LASTING = (VrThinkerError, BadInput, VideoError, CheckpointError, ContextFull, BackendRefused, TraceError, MemoryError)
+LASTING_FAULTS = frozenset(error.__name__ for error in _LASTING)
+"""Names of the errors with which the same pair would fail again, however much later it is judged."""
+
+
+def is_retryable(error: Exception) -> bool:
+    """The same request may succeed when a judge that failed with this error is asked again at once."""
     if isinstance(error, VrThinkerError):
         return isinstance(error, BackendFailed) and not isinstance(error, BackendRefused)
     return not isinstance(error, MemoryError)

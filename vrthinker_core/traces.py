@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from vrthinker_core.dialects.reading.lenient_json import MAX_DIGITS
 from vrthinker_core.errors import BadInput, TraceError
-from vrthinker_core.files.atomic_file import atomic_path, remove_parts
+from vrthinker_core.files.atomic_file import remove_parts, write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName, Reply
-from vrthinker_core.types.events import Finished, JudgeEvent, Run, Started, StopReason, Swapped, Trace, add_event
+from vrthinker_core.types.events import Finished, JudgeEvent, Run, Started, StopReason, Swapped, Trace, add_event, shown_slots
 from vrthinker_core.video.thumbnails import is_thumbnail
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def from_json(data: bytes) -> Trace:
 
 def _check(trace: Trace) -> None:
     """What the types and the bounds of single lists cannot say. The bounds on frames and characters are for both runs together."""
-    runs = [trace] if trace.swapped is None else [trace, trace.swapped]
+    runs = trace.runs
     if (frames := sum(len(turn.frames) for run in runs for turn in run.turns)) > MAX_FRAMES:
         raise TraceError(f"This trace shows {frames} frames; at most {MAX_FRAMES} are read.")
     if (characters := sum(map(len, _texts(trace)))) > MAX_CHARACTERS:
@@ -103,7 +103,7 @@ def _check(trace: Trace) -> None:
         _check_run(run)
     if trace.swapped is not None and not _is_second_run(trace, trace.swapped):
         raise TraceError("This trace is damaged: its second run did not compare the same pair with the sides swapped.")
-    if trace.vote is not None and not trace.shown_slots.issuperset(trace.vote.slots):
+    if trace.vote is not None and not shown_slots(runs).issuperset(trace.vote.slots):
         raise TraceError("This trace is damaged: its vote names frames that were never shown.")
 
 
@@ -286,9 +286,3 @@ class TraceWriter:
             return
         self._path = spare
         self._warning = f"{NOT_SAVED} as {wanted} ({reason}); it was saved as {encodable(str(spare))} instead."
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file whole. Raises OSError."""
-    with atomic_path(path) as part:
-        part.write_bytes(data)

@@ -144,3 +144,13 @@ def test_several_steps_at_a_time_are_for_one_gpu_and_layers_that_read_all_rows(
     checkpoint.model.hf_device_map = device_map
     monkeypatch.setattr(type(checkpoint.model), "device", torch.device("cuda"))
     assert (TransformersBackend(checkpoint, "judge").loaded.steps_per_sync > 0) == several
+
+
+@pytest.mark.parametrize(("zero_gpu", "several"), [("", True), ("0", True), ("false", True), ("1", False), ("true", False)])
+def test_several_steps_at_a_time_are_not_for_a_gpu_that_is_lent(
+    zero_gpu: str, several: bool, checkpoint_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = open_checkpoint(str(checkpoint_folder))
+    monkeypatch.setattr(type(checkpoint.model), "device", torch.device("cuda"))
+    monkeypatch.setenv("SPACES_ZERO_GPU", zero_gpu)
+    assert (TransformersBackend(checkpoint, "judge").loaded.steps_per_sync > 0) == several

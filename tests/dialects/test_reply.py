@@ -189,6 +189,11 @@ def test_the_words_of_the_environment_cut_only_right_behind_a_call() -> None:
     assert CONCAT.parse(f"<think>After selecting frames: better.</think><final answer>{WHOLE}</final answer>").kind == "answer"
 
 
+def test_a_cut_keeps_no_invisible_character_that_stood_beside_it() -> None:
+    reply = PAIRED.parse(f"\u200b{CALL}\u200b\u200b<|im_end|>\u200b")
+    assert (reply.text, kinds(reply)) == (f"\u200b{CALL}", [ProblemKind.INVENTED])
+
+
 def test_a_reply_with_nothing_before_the_invention_is_empty() -> None:
     assert kinds(PAIRED.parse(f"<|im_start|>assistant<Answer>{WHOLE}</Answer>")) == [ProblemKind.EMPTY, ProblemKind.INVENTED]
 

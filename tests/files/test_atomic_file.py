@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vrthinker_core.files.atomic_file import atomic_path, owned_folder, remove_parts
+from vrthinker_core.files.atomic_file import atomic_path, owned_folder, remove_parts, write_atomically
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL and locks")
 
@@ -46,6 +46,20 @@ def test_only_what_nobody_writes_any_more_is_removed(tmp_path: Path) -> None:
         assert len(list(tmp_path.iterdir())) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == [".somebody-elses.part", "b.json"]
     assert (tmp_path / "b.json").read_text() == "whole"
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_half_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.json"
+    write_atomically(path, b"old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [file.name for file in tmp_path.iterdir()] == ["run.json"]
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])

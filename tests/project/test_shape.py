@@ -91,13 +91,29 @@ def test_a_folder_has_few_modules() -> None:
     assert {str(folder.relative_to(ROOT)): count for folder, count in modules.items() if count > MAX_MODULES} == {}
 
 
-def test_one_name_for_one_class() -> None:
-    names: dict[str, list[str]] = {}
+def named_types(path: Path) -> Iterator[tuple[str, str]]:
+    """The classes of a file and the types it gives a name to at its top, each with what it is."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name, f"a class in {path.relative_to(ROOT)}"
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and not _is_type_variable(node.value):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if re.fullmatch(r"_?[A-Z]\w*[a-z]\w*", name := ast.unparse(target)):
+                    yield name, ast.unparse(node.value or node)
+
+
+def _is_type_variable(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and ast.unparse(value.func) in ("TypeVar", "ParamSpec")
+
+
+def test_one_name_for_one_type() -> None:
+    names: dict[str, set[str]] = {}
     for path in python_files(PACKAGE):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                names.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
-    assert {name: places for name, places in names.items() if len(places) > 1} == {}
+        for name, what in named_types(path):
+            names.setdefault(name, set()).add(what)
+    assert {name: whats for name, whats in names.items() if len(whats) > 1} == {}
 
 
 @pytest.mark.parametrize(("word", "place"), WHERE.items(), ids=WHERE)

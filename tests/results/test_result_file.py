@@ -74,7 +74,10 @@ def test_what_is_no_result_is_named_with_its_line(tmp_path: Path, line: bytes) -
         ("ServerUnavailable", True),
         ("DecoderDied", True),
         ("ConnectionResetError", True),
+        ("JudgeError", True),
         ("BackendRefused", False),
+        ("ContextFull", False),
+        ("TraceError", False),
         ("VideoError", False),
         ("BadInput", False),
         ("MemoryError", False),
@@ -82,14 +85,15 @@ def test_what_is_no_result_is_named_with_its_line(tmp_path: Path, line: bytes) -
         (ROW_FAULT, False),
         (LEFT_OUT, False),
         ("", False),
+        ("describe", True),
     ],
 )
-def test_which_failures_may_pass(fault: str, again: bool) -> None:
-    assert PairResult(PAIRS[0], "judge", StopReason.FAILED, fault=fault).may_pass is again
+def test_which_failures_are_transient(fault: str, again: bool) -> None:
+    assert PairResult(PAIRS[0], "judge", StopReason.FAILED, fault=fault).is_transient is again
 
 
 def test_a_run_that_was_stopped_is_judged_again() -> None:
-    assert PairResult(PAIRS[0], "judge", StopReason.CANCELLED).may_pass
+    assert PairResult(PAIRS[0], "judge", StopReason.CANCELLED).is_transient
 
 
 def test_the_table_is_flat_and_holds_every_result(tmp_path: Path) -> None:

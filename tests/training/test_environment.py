@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
+from tests.ui.support import handmade_runs
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.environment import FrameEnvironment, as_picture, replay
@@ -92,6 +94,33 @@ def test_frames_that_cannot_be_had_keep_to_the_protocol_and_fail_the_rollout() -
     assert rollout.run.finished is not None
     assert rollout.run.finished.stop is StopReason.FAILED
     assert len(rollout.run.turns) == len(rollout.prompts) == 1
+
+
+def test_no_frame_is_asked_for_again_when_the_rollout_is_replayed_and_its_clips_are_named() -> None:
+    drawn, asked = PAIRS.pair(1), list[FrameRef]()
+
+    class Counted:
+        clips = handmade_runs.clip("a.mp4"), handmade_runs.clip("b.mp4")
+
+        def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+            asked.extend(refs)
+            return drawn.source(refs)
+
+    class OnePair:
+        size = 1
+
+        def pair(self, number: int) -> LabelledPair:
+            return replace(drawn, source=Counted())
+
+    environment = FrameEnvironment(OnePair(), JUDGE, Settings())
+    environment.reset(number=0)
+    environment.select_frames(reply=look(3))
+    shown = list(asked)
+    replies = [Completion(look(3)), Completion(answer(drawn.truth))]
+    rollout = replay(environment.pair, JUDGE, Settings(), replies)
+    assert rollout.correct
+    assert rollout.run.started.clips == Counted.clips
+    assert asked == shown == list(dict.fromkeys(shown))
 
 
 def test_replayed_replies_are_the_rollout_that_play_makes() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
+from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_title
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
@@ -91,4 +91,4 @@ def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
 
 def _can_capture_graphs(model: Qwen2_5_VLForConditionalGeneration) -> bool:
     """The model is on a GPU of its own: a CUDA graph cannot outlive one lent by ZeroGPU."""
-    return model.device.type == "cuda" and takes_decode_steps(model) and not os.environ.get("SPACES_ZERO_GPU")
+    return model.device.type == "cuda" and takes_decode_steps(model) and not borrows_gpu()

@@ -12,7 +12,7 @@ SEED = 0
 RESAMPLES = 2000  # Of the bootstrap
 SHARES = (0.025, 0.5, 0.975)  # The ends and the middle of a 95 % interval
 
-Spread = tuple[float, float, float]
+Interval = tuple[float, float, float]
 """Low end, middle, high end."""
 
 
@@ -24,20 +24,20 @@ class Estimate:
     failed: int  # Of these
     seconds: float  # That they took together
     pairs: int  # Of the whole
-    turns: Spread
-    prompt_tokens: Spread
-    new_tokens: Spread
-    hours: Spread
+    turns: Interval
+    prompt_tokens: Interval
+    new_tokens: Interval
+    hours: Interval
 
     def lines(self) -> Iterator[str]:
         """The estimate as a person reads it."""
         yield f"{count(self.sample, 'pair')} judged in {duration(self.seconds)}, {self.failed} failed."
         yield "The whole, with 95 % intervals:"
         yield f"  pairs           {self.pairs:,}"
-        yield f"  turns           {_spread(self.turns)}"
-        yield f"  tokens read     {_spread(self.prompt_tokens)}"
-        yield f"  tokens written  {_spread(self.new_tokens)}"
-        yield f"  hours           {_spread(self.hours, 2 if self.hours[1] < 10 else 0)}"
+        yield f"  turns           {_interval_text(self.turns)}"
+        yield f"  tokens read     {_interval_text(self.prompt_tokens)}"
+        yield f"  tokens written  {_interval_text(self.new_tokens)}"
+        yield f"  hours           {_interval_text(self.hours, 2 if self.hours[1] < 10 else 0)}"
 
 
 def take_sample(pairs: Sequence[EvaluationPair], size: int) -> list[EvaluationPair]:
@@ -58,16 +58,16 @@ def estimate(sample: Sequence[PairResult], pairs: int, seconds: float) -> Estima
     totals = values[:, drawn].mean(axis=2) * pairs
     own = values[3].sum()
     totals[3] *= (seconds / own if own else 0.0) / 3600
-    turns, prompt_tokens, new_tokens, hours = (_quantiles(np.quantile(row, SHARES).tolist()) for row in totals)
+    turns, prompt_tokens, new_tokens, hours = (_interval(np.quantile(row, SHARES).tolist()) for row in totals)
     failed = sum(not result.judged for result in sample)
     return Estimate(len(sample), failed, seconds, pairs, turns, prompt_tokens, new_tokens, hours)
 
 
-def _quantiles(values: list[float]) -> Spread:
+def _interval(values: list[float]) -> Interval:
     low, middle, high = values
     return low, middle, high
 
 
-def _spread(spread: Spread, decimals: int = 0) -> str:
-    low, middle, high = (f"{value:,.{decimals}f}" for value in spread)
+def _interval_text(interval: Interval, decimals: int = 0) -> str:
+    low, middle, high = (f"{value:,.{decimals}f}" for value in interval)
     return f"{middle} ({low} to {high})"

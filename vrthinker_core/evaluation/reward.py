@@ -20,7 +20,7 @@ from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import check_order
 
 Videos = Sequence[Path | str]
-Group = tuple[str, Videos]  # A prompt and the videos that were made from it
+PromptGroup = tuple[str, Videos]  # A prompt and the videos that were made from it
 T = TypeVar("T")
 
 
@@ -97,7 +97,7 @@ def reward(
 
 
 def reward_many(
-    groups: Iterable[Group],
+    groups: Iterable[PromptGroup],
     judge: Backend | str | None = None,
     settings: Settings = Settings(),
     *,
@@ -149,7 +149,7 @@ async def areward(
 
 
 async def areward_many(
-    groups: Iterable[Group],
+    groups: Iterable[PromptGroup],
     judge: Backend | str | None = None,
     settings: Settings = Settings(),
     *,

@@ -16,14 +16,16 @@ Engine = Callable[[Iterable[EvaluationPair]], Iterator[PairResult]]
 def results_so_far(pairs: Iterable[EvaluationPair], out: Path) -> dict[str, PairResult]:
     """The results in the folder that count, by the ids of their pairs. Raises BadInput for a file that holds anything else.
 
-    A failure that may pass does not count, nor does a broken row that has been mended: these are judged again.
+    A transient failure does not count, nor does a broken row that has been mended: these are judged again.
     """
     if not (out / RESULTS).exists():
         return {}
     mended = {pair.id for pair in pairs if not pair.fault}
     found = {result.pair.id: result for result in read_results(out / RESULTS)}
     return {
-        name: result for name, result in found.items() if not (result.may_pass or (result.fault == ROW_FAULT and name in mended))
+        name: result
+        for name, result in found.items()
+        if not (result.is_transient or (result.fault == ROW_FAULT and name in mended))
     }
 
 
@@ -48,7 +50,7 @@ def evaluate(
                 file.append(result := broken_row(pair, judge))
                 yield result
         for result in engine(_until(stopped, to_judge)):
-            if result.judged or not (result.may_pass and stopped()):
+            if result.judged or not (result.is_transient and stopped()):
                 file.append(result)
                 yield result
 

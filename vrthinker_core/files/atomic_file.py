@@ -36,6 +36,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
         os.close(lock)
 
 
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file whole. Raises OSError, and leaves no half file."""
+    with atomic_path(path) as part:
+        part.write_bytes(data)
+
+
 @contextmanager
 def owned_folder(prefix: str) -> Iterator[Path]:
     """A new temporary folder, removed at the end; first, those of that prefix whose process was killed. Raises OSError."""

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from vrthinker_core import errors
 from vrthinker_core.dialects.label_probabilities import verdict_probabilities
-from vrthinker_core.errors import describe
+from vrthinker_core.errors import LASTING_FAULTS, describe
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Run, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
@@ -52,15 +51,9 @@ class PairResult:
         return self.fault == LEFT_OUT
 
     @property
-    def may_pass(self) -> bool:
+    def is_transient(self) -> bool:
         """It failed in a way that may not come again: the judge or its server stopped, a process died. It is judged once more."""
-        if self.stop is StopReason.CANCELLED or self.fault == errors.ServerUnavailable.__name__:
-            return True
-        kind = getattr(errors, self.fault, None)
-        if kind is None:
-            return self.fault not in ("", ROW_FAULT, LEFT_OUT, MemoryError.__name__)
-        lasting = (errors.BackendRefused, errors.ContextFull, errors.CheckpointError)
-        return issubclass(kind, errors.JudgeError | errors.DecoderDied) and not issubclass(kind, lasting)
+        return self.stop is StopReason.CANCELLED or self.fault not in ("", ROW_FAULT, LEFT_OUT, *LASTING_FAULTS)
 
     @property
     def order(self) -> OrderCheck | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from vrthinker_core.__about__ import __version__
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.atomic_file import atomic_path
+from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Settings
 
@@ -78,8 +78,7 @@ def read_run(folder: Path) -> EvaluationRun:
 
 def write_run(folder: Path, run: EvaluationRun) -> None:
     """Keep it. Raises OSError."""
-    with atomic_path(folder / RUN) as part:
-        part.write_bytes(_adapter().dump_json(run, indent=1) + b"\n")
+    write_atomically(folder / RUN, _adapter().dump_json(run, indent=1) + b"\n")
 
 
 def pairs_digest(pairs: Iterable[EvaluationPair]) -> str:

@@ -17,7 +17,7 @@ from vrthinker_core.backends.local.text.chat_template import videos_as_images
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rollouts import ClipSource, LabelledPair, OpenRollout, Rollout
-from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
+from vrthinker_core.types import ClipInfo, Frame, FrameRef, Settings, StopReason
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Image, Message, Video
 
@@ -38,7 +38,7 @@ class FrameEnvironment:
 
     def reset(self, **row: Any) -> list[Block]:
         """Begin with the pair of the row's `number`; gives the first user message, which TRL adds to the row's prompt."""
-        self._pair = remembered(self._pairs.pair(int(row["number"])))
+        self._pair = with_cached_frames(self._pairs.pair(int(row["number"])))
         self._open = open_rollout(self._pair, self._judge, self._settings)
         opening = self._open.ask()
         return content_blocks((opening if self._video_items else videos_as_images(opening))[-1])
@@ -123,20 +123,26 @@ def as_picture(frame: Frame) -> Picture.Image:
     return Picture.frombytes("RGB", (frame.width, frame.height), frame.rgb)
 
 
-def remembered(pair: LabelledPair) -> LabelledPair:
+def with_cached_frames(pair: LabelledPair) -> LabelledPair:
     """The same pair, whose frames are decoded once for each request: a rollout is played a second time for its reward."""
-    return replace(pair, source=_remembered(pair.source))
+    return replace(pair, source=CachedFrames(pair.source))
 
 
-def _remembered(source: FrameSource) -> FrameSource:
-    known: dict[tuple[FrameRef, ...], tuple[Frame, ...]] = {}
+class CachedFrames:
+    """A `ClipSource` that asks `source` once for the frames of each request."""
 
-    def frames(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+    def __init__(self, source: FrameSource) -> None:
+        self._source = source
+        self._known: dict[tuple[FrameRef, ...], tuple[Frame, ...]] = {}
+
+    @property
+    def clips(self) -> tuple[ClipInfo | None, ClipInfo | None]:
+        """Those of the source, where it can say what they are."""
+        return self._source.clips if isinstance(self._source, ClipSource) else (None, None)
+
+    def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+        """The frames of the refs, in their order."""
         wanted = tuple(refs)
-        if wanted not in known:
-            known[wanted] = source(wanted)
-        return known[wanted]
-
-    if isinstance(source, ClipSource):
-        setattr(frames, "clips", source.clips)  # noqa: B010 - a function can say what its clips are, too
-    return frames
+        if wanted not in self._known:
+            self._known[wanted] = self._source(wanted)
+        return self._known[wanted]

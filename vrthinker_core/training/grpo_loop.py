@@ -1,4 +1,4 @@
-"""GRPO on one processor: rollouts through the product's loop, the paper's reward, one optimizer step a batch of pairs.
+"""GRPO on one processor: rollouts through the one `Deliberation`, the paper's reward, one optimizer step a batch of pairs.
 
 TRL's trainer runs the third stage on GPUs. On a processor this loop is quicker: TRL keeps no cache between turns and runs the
 vision tower again at each pass.

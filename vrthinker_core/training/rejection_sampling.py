@@ -61,8 +61,8 @@ class _Survivor:
     right_share: float  # Of the runs of its pair
 
 
-Labels = tuple[tuple[str, int], ...]
-_Kind = tuple[Labels, float]  # Runs of equal labels and equally easy pairs: none is better than another
+_LabelItems = tuple[tuple[str, int], ...]
+_Kind = tuple[_LabelItems, float]  # Runs of equal labels and equally easy pairs: none is better than another
 
 
 def _some_of_each(outcomes: Sequence[Outcome], most: int) -> Iterator[_Survivor]:
@@ -129,5 +129,5 @@ class _Selection:
         self._labels.subtract(run.outcome.truth.items())
         self._named.subtract(list(run.outcome.truth))
 
-    def _kind_excess(self, labels: Labels) -> float:
+    def _kind_excess(self, labels: _LabelItems) -> float:
         return sum(self._excess(name, label) for name, label in labels)

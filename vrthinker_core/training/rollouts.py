@@ -1,4 +1,4 @@
-"""Rollouts: deliberations of pairs whose labels are known, played by a judge through the very loop that page and evaluation use.
+"""Rollouts: pairs whose labels are known, played by a judge through the one `Deliberation` that page and evaluation use, too.
 
 What is trained is what is shown: prompts, frames, responses to calls and the memory window are those of `Deliberation`.
 """
@@ -34,8 +34,8 @@ class ClipSource(Protocol):
     """A `FrameSource` that can say what its two clips are."""
 
     @property
-    def clips(self) -> tuple[ClipInfo, ClipInfo]:
-        """The first clip and the second."""
+    def clips(self) -> tuple[ClipInfo | None, ClipInfo | None]:
+        """The first clip and the second; None for one of which nothing is known."""
 
     def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         """The frames of the refs, in their order."""

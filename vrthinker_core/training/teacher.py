@@ -1,4 +1,4 @@
-"""A teacher: any judge over pairs whose labels are known, through the product's loop; what it wrote is kept to be learnt from.
+"""A teacher: any judge over pairs whose labels are known, through the one `Deliberation`; what it wrote is kept to be learnt from.
 
 The folder holds `outcomes.jsonl`, a line for each run, and `traces/`, which `python app.py --runs` opens. A killed teacher goes on
 where it stopped.
@@ -17,8 +17,9 @@ from vrthinker_core.backends.base import Backend, RemoteBackend
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.batch import as_they_end, in_their_order
 from vrthinker_core.errors import BadInput, VideoError
+from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.text import encodable
-from vrthinker_core.traces import load, to_json, write_atomically
+from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, play_each

@@ -1,9 +1,9 @@
 """What happens in a run, as typed records. Live page and stored trace share all but `Opening`: a replay yields the same events."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Literal, Protocol, Self
 
 from vrthinker_core.types.comparison import Verdict, Vote
 from vrthinker_core.types.frames import ClipInfo, FrameRef, Thumbnail
@@ -141,6 +141,11 @@ class Finished:
     seconds: float = 0.0
 
 
+def second_run_follows(settings: Settings, finished: Finished) -> bool:
+    """Whether the pair is judged again with its sides swapped after this end of its first run."""
+    return settings.swap == "on" and finished.verdict is not None
+
+
 RunEvent = Opening | Started | FramesShown | TextArrived | TurnEnded | Finished
 
 
@@ -207,9 +212,9 @@ class Trace(Run):
     vote: Vote | None = None  # A person's, where one was given
 
     @property
-    def shown_slots(self) -> set[int]:
-        """The slots of all frames that the turns of both runs show: what a vote may mark."""
-        return {frame.ref.slot for run in (self, self.swapped) if run for turn in run.turns for frame in turn.frames}
+    def runs(self) -> tuple[Run, ...]:
+        """The run, and the second one where the order was checked."""
+        return (self,) if self.swapped is None else (self, self.swapped)
 
     def with_event(self, event: Event) -> "Trace":
         """The same for both runs and the vote."""
@@ -229,6 +234,21 @@ class Trace(Run):
             yield from map(Swapped, self.swapped.run_events())
         if self.vote is not None:
             yield Voted(self.vote)
+
+
+class _ShownTurn(Protocol):
+    @property
+    def frames(self) -> tuple[Thumbnail, ...]: ...
+
+
+class _ShownRun(Protocol):
+    @property
+    def turns(self) -> Sequence[_ShownTurn]: ...
+
+
+def shown_slots(runs: Iterable[_ShownRun]) -> set[int]:
+    """The slots of all frames that the turns of these runs show, ended or not: what a vote on them may mark."""
+    return {frame.ref.slot for run in runs for turn in run.turns for frame in turn.frames}
 
 
 def add_event(trace: Trace | None, event: Event) -> Trace | None:

@@ -47,7 +47,7 @@ def test_what_a_folder_lacks_is_named_and_the_rest_is_ranked(tmp_path: Path) -> 
         tmp_path, "a/ball.mp4", "a/cat.mp4", "a/cat.webm", "a/owl.mp4", "b/ball.mp4", "notes/readme.txt", prompts=prompts
     )
     table = read_videos(folder)
-    assert table.common("a", "b") == ("ball",)
+    assert list(table.videos) == [("a", "ball"), ("a", "cat"), ("b", "ball")]
     assert set(table.left_out) == {
         "The folder notes holds no video, so it is no generator.",
         "Row 4 of prompts.csv names cat again: it is left out.",

@@ -20,10 +20,10 @@ from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.rows.outcome_file import read_outcomes
 from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig, changed_config, preset_config
-from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, open_run_folder
+from vrthinker_core.training.run.run_folder import RunFolder, TrainedStage, TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
 from vrthinker_core.training.stages.cold_start import Teacher
-from vrthinker_core.training.stages.pipeline import TrainedStage, TrainingData, train_stage
+from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
 from vrthinker_core.training.stages.sft_stages import sft_options
 from vrthinker_core.training.stages.stage_record import ALARMS, StageRecord
 from vrthinker_core.training.stages.trl_grpo import trl_options

@@ -87,6 +87,13 @@ def test_one_visitor_who_has_filled_their_share_takes_nobody_elses(uploads: Uplo
     assert post(uploads, [HEAD, b"b" * 3000, TAIL]).status_code == 200
 
 
+def test_a_visitor_from_outside_gains_no_share_by_naming_other_addresses(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vrthinker_core.ui.fetch.disk_budget.MAX_VISITOR_BYTES", 5000)
+    vias = [f"198.51.100.{n}" for n in range(3)]
+    got = [post(uploads, [HEAD, bytes([n]) * 2000, TAIL], address="8.8.8.8", via=via) for n, via in enumerate(vias)]
+    assert [answer.status_code for answer in got] == [200, 200, 507]
+
+
 def test_all_visitors_together_have_a_bound(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vrthinker_core.ui.fetch.disk_budget.MAX_BYTES", 5000)
     statuses = [post(uploads, [HEAD, bytes([n]) * 1500, TAIL], address=f"192.0.2.{n}").status_code for n in range(4)]

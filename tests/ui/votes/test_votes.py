@@ -20,7 +20,7 @@ from tests.ui.support import handmade_runs
 from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import Preference, Settings, Verdict, VideoPair
-from vrthinker_core.types.events import Event, Trace
+from vrthinker_core.types.events import Event, Run, Trace
 from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.history.shared_traces import SharedTraces
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
@@ -86,6 +86,12 @@ def test_what_no_form_sends_is_refused_in_a_sentence(given: Any) -> None:
     assert str(error.value).endswith(".")
     with pytest.raises(BadInput):
         read_vote(FORM, RunState(), hidden=True)
+
+
+def test_a_frame_that_only_the_second_run_showed_may_be_marked() -> None:
+    second = replace(RUN.turns[0], frames=handmade_runs.pairs([17]))
+    state = fold_all(replace(both_orders(), swapped=Run(RUN.started, (second,), RUN.finished)).events())
+    assert read_vote({**FORM, "slots": [17]}, state, hidden=False).slots == (17,)
 
 
 def test_the_client_decides_neither_when_nor_whether_blind() -> None:

@@ -33,8 +33,8 @@ def original_offsets(text: str, places: Sequence[int]) -> list[int]:
     return found
 
 
-def original_offset(text: str, at: int) -> int:
-    """The offset in `text` of the character at offset `at` of `strip_invisible(text)`."""
+def original_end(text: str, at: int) -> int:
+    """How much of `text` makes the first `at` characters of `strip_invisible(text)`; no invisible one behind them."""
     for removed in INVISIBLE.finditer(text):
         if removed.start() >= at:
             break

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from vrthinker_core.dialects.reading.labels import Labels, read_labels
-from vrthinker_core.dialects.reading.normalize import original_offset, original_offsets, strip_invisible, to_narrow
+from vrthinker_core.dialects.reading.normalize import original_end, original_offsets, strip_invisible, to_narrow
 from vrthinker_core.dialects.reading.problems import by_severity
 from vrthinker_core.dialects.reading.segments import Action, ReplySegments, ReplySplitter
 from vrthinker_core.dialects.reading.tags import invention_start
@@ -26,7 +26,7 @@ def read_reply(text: str, rules: CallRules, *, cut: bool = False) -> Reply:
     """The best reading of `text` under the rules of a protocol. `cut`: the token limit ended it, not the judge."""
     visible, narrow, end = _own_part(text)
     if end is not None:
-        text, cut = text[: original_offset(text, end)], False
+        text, cut = text[: original_end(text, end)], False
     extra = [] if end is None else [_INVENTED]
     if not narrow.strip():
         return Reply(text, problems=(_EMPTY, *extra))

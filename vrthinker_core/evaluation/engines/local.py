@@ -13,7 +13,7 @@ from vrthinker_core.results.result import PairResult, failed_result, result_of
 from vrthinker_core.results.result_file import TRACES
 from vrthinker_core.traces import NOT_SAVED
 from vrthinker_core.types import Settings, StopReason, Trace
-from vrthinker_core.types.events import Finished, JudgeEvent, Swapped, add_event
+from vrthinker_core.types.events import Finished, JudgeEvent, Swapped, add_event, second_run_follows
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.video import DecoderPool
 
@@ -61,11 +61,11 @@ def trace_file(pair: EvaluationPair) -> str:
     return f"{TRACES}/{pair.id}.json"
 
 
-def is_last(event: JudgeEvent, settings: Settings) -> bool:
+def _is_last(event: JudgeEvent, settings: Settings) -> bool:
     """Nothing of this pair comes after the event."""
     if isinstance(event, Swapped):
         return isinstance(event.event, Finished)
-    return isinstance(event, Finished) and (settings.swap == "off" or event.verdict is None)
+    return isinstance(event, Finished) and not second_run_follows(settings, event)
 
 
 def _result(pair: EvaluationPair, trace: Trace) -> PairResult:
@@ -80,7 +80,7 @@ def _result(pair: EvaluationPair, trace: Trace) -> PairResult:
     if second is None or not (second.fault or second.stop is StopReason.CANCELLED):
         return result
     ended = replace(result, stop=second.stop, error=f"In the second order: {second.error}", fault=second.fault)
-    return ended if ended.may_pass else replace(result, error=ended.error)
+    return ended if ended.is_transient else replace(result, error=ended.error)
 
 
 def _judge_batch(
@@ -104,7 +104,7 @@ def _judge_batch(
     traces: dict[int, Trace | None] = {}
     for position, event in events:
         traces[position] = trace = add_event(traces.get(position), event)
-        if trace is not None and is_last(event, settings):
+        if trace is not None and _is_last(event, settings):
             pair = taken.pop(position)
             del traces[position]
             yield _result(pair, trace)

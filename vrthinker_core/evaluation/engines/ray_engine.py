@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from vrthinker_core.errors import BadInput, JudgeError
 from vrthinker_core.evaluation.engines.ray_cluster import Judges, absolute_choice, connected, first_line, place_judges
 from vrthinker_core.evaluation.engines.ray_worker import ClusterJudge, make_beginnings, pair_row
+from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult, failed_result
-from vrthinker_core.traces import check_replaceable, write_atomically
+from vrthinker_core.traces import check_replaceable
 from vrthinker_core.types import Settings
 
 if TYPE_CHECKING:

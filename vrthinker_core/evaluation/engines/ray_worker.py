@@ -25,16 +25,16 @@ from vrthinker_core.types import Settings
 TRIES = 4  # of what the judge's process dies over, before it is given up
 GATHER_SECONDS = 0.2  # How long the pairs that are being judged wait for one more to join them
 
-Row = dict[str, bytes | str]
+RayRow = dict[str, bytes | str]
 """A row of Ray Data. To the judge: `pair`; from it: `result`, `trace` and `refusal`. The first two are pickled, a trace is JSON."""
 
 
-def pair_row(pair: EvaluationPair) -> Row:
+def pair_row(pair: EvaluationPair) -> RayRow:
     """What a judge is sent."""
     return {"pair": pickle.dumps(pair)}
 
 
-def _answer(result: PairResult | None, trace: bytes = b"", refusal: str = "") -> Row:
+def _answer(result: PairResult | None, trace: bytes = b"", refusal: str = "") -> RayRow:
     return {"result": pickle.dumps(result), "trace": trace, "refusal": refusal}
 
 
@@ -67,7 +67,7 @@ class ClusterJudge:
     def __init__(self, choice: str | None, settings: Settings, live: int, beginnings: Any) -> None:
         self._settings, self._live, self._beginnings = settings, live, beginnings
         self._waiting: SimpleQueue[EvaluationPair] = SimpleQueue()
-        self._answers: dict[str, Future[Row]] = {}
+        self._answers: dict[str, Future[RayRow]] = {}
         self._refusal = ""
         try:
             self._backend = self._open(choice)
@@ -91,7 +91,7 @@ class ClusterJudge:
 
         return int(ray.get(self._beginnings.begin.remote(key)))
 
-    def __call__(self, row: Row) -> Row:
+    def __call__(self, row: RayRow) -> RayRow:
         """Judge the pair of a row; comes back once its run has ended."""
         if self._refusal:
             return _answer(None, refusal=self._refusal)

@@ -8,7 +8,7 @@ from typing import Any
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking.ranking import Ranking
 from vrthinker_core.evaluation.ranking.report_page import render_ranking
-from vrthinker_core.files.atomic_file import atomic_path
+from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.text import encodable
 
 FORMAT = "vr-thinker-ranking/1"
@@ -30,5 +30,4 @@ def to_json(ranking: Ranking) -> dict[str, Any]:
 
 
 def _write(path: Path, text: str) -> None:
-    with atomic_path(path) as part:
-        part.write_text(encodable(text), "utf-8")
+    write_atomically(path, encodable(text).encode())

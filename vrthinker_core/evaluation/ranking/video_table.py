@@ -31,10 +31,6 @@ class VideoTable:
     videos: dict[tuple[str, str], str]  # (generator, name) to an absolute path
     left_out: tuple[str, ...] = ()  # What could not be used, a sentence each
 
-    def common(self, first: str, second: str) -> tuple[str, ...]:
-        """Names of which both generators have a video."""
-        return tuple(name for name in self.prompts if (first, name) in self.videos and (second, name) in self.videos)
-
 
 def read_videos(path: Path) -> VideoTable:
     """The videos of a folder or a CSV, the same whatever the order of its rows. Raises BadInput where there is nothing to rank."""

@@ -13,7 +13,7 @@ from vrthinker_core.evaluation.reports.disagreements import MAX_SHOWN, disagreem
 from vrthinker_core.evaluation.reports.evaluation_page import evaluation_page
 from vrthinker_core.evaluation.scores.judge_comparison import JudgeComparison, compare_judges, shared_results
 from vrthinker_core.evaluation.scores.summary import Summary, summarize
-from vrthinker_core.files.atomic_file import atomic_path
+from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.results.result import PairResult
 
 REPORT, COMPARISON = "report", "comparison"  # Names of the files, before .html and .json
@@ -70,8 +70,7 @@ def _write(path: Path, page: str, values: dict[str, Any]) -> Path:
     text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False)
     try:
         for file, content in ((path.with_suffix(".json"), text + "\n"), (path.with_suffix(".html"), page)):
-            with atomic_path(file) as part:
-                part.write_text(content, encoding="utf-8", errors="replace")
+            write_atomically(file, content.encode(errors="replace"))
     except OSError as error:
         raise BadInput(f"Cannot write {path}: {error.strerror or error}.") from None
     return path.with_suffix(".html")

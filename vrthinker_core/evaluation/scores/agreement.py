@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, Ratio, estimate_ratios
-from vrthinker_core.evaluation.scores.labels import NOT_SAID, Labels, LabelTable, Numbers, decided
+from vrthinker_core.evaluation.scores.labels import NOT_SAID, LabelColumn, LabelTable, Numbers, decided
 from vrthinker_core.types import Dimension, Preference
 
 Metric = Literal["tau", "diff"]
@@ -64,35 +64,35 @@ def agreement(table: LabelTable, seed: int = 0) -> tuple[DimensionAgreement, ...
     return tuple(_dimension(table, d, scores, above[d]) for d in dimensions)
 
 
-def right(people: Labels, judge: Labels) -> Numbers:
+def right(people: LabelColumn, judge: LabelColumn) -> Numbers:
     """1 where the judge gave people's label, else 0; a label that is missing on either side is not right."""
     correct: Numbers = ((people == judge) & (people != NOT_SAID)).astype(np.float64)
     return correct
 
 
-def tau_ratio(people: Labels, judge: Labels) -> Ratio:
+def tau_ratio(people: LabelColumn, judge: LabelColumn) -> Ratio:
     """tau as numerator and denominator of each row."""
     return right(people, judge), people != NOT_SAID
 
 
-def diff_ratio(people: Labels, judge: Labels) -> Ratio:
+def diff_ratio(people: LabelColumn, judge: LabelColumn) -> Ratio:
     """diff as numerator and denominator of each row."""
     return right(people, judge) * decided(people), decided(people)
 
 
-def baselines(people: Labels) -> tuple[Baseline, ...]:
+def baselines(people: LabelColumn) -> tuple[Baseline, ...]:
     """Answers that need no look, scored on the same labels."""
     return tuple(_baseline(name, people) for name in (*CONSTANT, COIN, COIN_OF_TWO))
 
 
-def baseline_right(people: Labels, name: str) -> Numbers:
+def baseline_right(people: LabelColumn, name: str) -> Numbers:
     """How likely the baseline is right, row by row."""
     if name in CONSTANT:
         return right(people, np.full_like(people, CONSTANT[name]))
     return (people != NOT_SAID) / 3 if name == COIN else decided(people) / 2
 
 
-def _baseline(name: str, people: Labels) -> Baseline:
+def _baseline(name: str, people: LabelColumn) -> Baseline:
     score, labelled, preferred = baseline_right(people, name), people != NOT_SAID, decided(people)
     diff = float(score[preferred].mean()) if preferred.any() else None
     return Baseline(name, float(score[labelled].mean()), diff)
@@ -127,6 +127,6 @@ def _dimension(
     )
 
 
-def _confusion(people: Labels, judge: Labels) -> tuple[tuple[int, int, int, int], ...]:
+def _confusion(people: LabelColumn, judge: LabelColumn) -> tuple[tuple[int, int, int, int], ...]:
     rows = ([int(((people == mine) & (judge == its)).sum()) for its in (0, 1, 2, NOT_SAID)] for mine in Preference)
     return tuple((tie, first, second, missing) for tie, first, second, missing in rows)

@@ -12,7 +12,7 @@ from vrthinker_core.types import Dimension, Preference, Verdict
 
 NOT_SAID = -1  # In place of a label that nobody gave
 
-Labels = NDArray[np.int8]  # 0, 1, 2 or NOT_SAID
+LabelColumn = NDArray[np.int8]  # 0, 1, 2 or NOT_SAID
 Rows = NDArray[np.bool_]
 Numbers = NDArray[np.floating[Any]]
 
@@ -24,9 +24,9 @@ class LabelTable:
     results: tuple[PairResult, ...]
     prompts: NDArray[np.int64]
     """Which prompt each row has, counted in alphabetical order."""
-    people: dict[Dimension, Labels]
-    judge: dict[Dimension, Labels]
-    swapped: dict[Dimension, Labels]
+    people: dict[Dimension, LabelColumn]
+    judge: dict[Dimension, LabelColumn]
+    swapped: dict[Dimension, LabelColumn]
     """Of the second order, with the labels of the first."""
 
     def labelled(self, dimension: Dimension) -> Rows:
@@ -59,15 +59,15 @@ def label_table(results: Iterable[PairResult]) -> LabelTable:
     )
 
 
-def decided(labels: Labels) -> Rows:
+def decided(labels: LabelColumn) -> Rows:
     """The rows whose label prefers a video."""
     preferred: Rows = labels > Preference.TIE
     return preferred
 
 
-def _columns(verdicts: Sequence[Verdict | None]) -> dict[Dimension, Labels]:
+def _columns(verdicts: Sequence[Verdict | None]) -> dict[Dimension, LabelColumn]:
     return {dimension: _column([getattr(verdict, dimension.value, None) for verdict in verdicts]) for dimension in Dimension}
 
 
-def _column(labels: Sequence[Preference | None]) -> Labels:
+def _column(labels: Sequence[Preference | None]) -> LabelColumn:
     return np.array([NOT_SAID if label is None else int(label) for label in labels], dtype=np.int8)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.traces import write_atomically
+from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.training.base.half_training import Progress
 from vrthinker_core.training.run.checkpoints import why_unwritten
 from vrthinker_core.training.run.muon import MuonWithAdamW

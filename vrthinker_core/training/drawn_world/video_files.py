@@ -29,7 +29,7 @@ MIN_SIZE, MAX_SIZE = 112, 1080  # Pixels per side of a video; only even numbers
 PAIRS_CSV = "pairs.csv"
 OWN_FILES = re.compile(r"(pairs\.csv|pair_\d{4,}_[ab]\.mp4)")  # Names that a folder of pairs may hold
 
-Progress = Callable[[int, int], None]  # Called with (videos written, videos in all), first before any is written
+ProgressCallback = Callable[[int, int], None]  # Called with (videos written, videos in all), first before any is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def write_pairs(
     seed: int,
     out: Path,
     size: int = 448,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     options: WorldOptions = FIRST_WORLD,
 ) -> Path:
     """Write `count` drawn pairs of a seed into the folder `out`, as videos of `size` x `size` pixels; gives the path of pairs.csv.

@@ -29,7 +29,7 @@ from vrthinker_core.types import ProtocolName, Run, Verdict, VideoPair
 from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.progress import count
 
-Entry = StoredRollout | FilterRefusal
+RunEntry = StoredRollout | FilterRefusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class ReadyRuns:
     """Runs with known labels."""
 
     name: str  # As they were chosen
-    entries: Callable[[ExitStack], Iterator[Entry]]  # Each run, or why it cannot be read; the stack closes their videos
+    entries: Callable[[ExitStack], Iterator[RunEntry]]  # Each run, or why it cannot be read; the stack closes their videos
     held_out: tuple[LabelledPair, ...] = ()  # Pairs whose runs are not learnt from
 
     def kept(self, most: int, say: Callable[[str], None], videos: ExitStack) -> Iterator[StoredRollout]:
@@ -97,7 +97,7 @@ def _job_data(folder: Path) -> str:
     return data
 
 
-def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[Entry]:
+def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
     """The kept runs, over the pairs that the teacher was given."""
     if not (layouts := _taught_layouts(folder)):
         return
@@ -116,7 +116,7 @@ def _taught_layouts(folder: Path) -> dict[ProtocolName, FrameLayout]:
     return {dialect.name: frame_layout(dialect) for dialect in dialects}
 
 
-def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[Entry]:
+def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
     """The first run of each trace, over its videos; a person's labels count before the judge's."""
     opened: dict[FrameLayout, OpenClips] = {}
     for number, (_, file) in enumerate(read_traces([folder])):
@@ -147,7 +147,7 @@ def _traced_pair(file: TraceFile, clips: OpenClips, number: int) -> LabelledPair
     return LabelledPair(prompt, truth, ClipFrames(VideoPair(prompt, first, second), clips), number)
 
 
-def _row_runs(path: Path, videos: ExitStack) -> Iterator[Entry]:
+def _row_runs(path: Path, videos: ExitStack) -> Iterator[RunEntry]:
     """The conversations; of a row without labels its answer is what is known, as in the published rows."""
     for stored in videos.enter_context(SftFile(path)).rollouts(keep_tokens=False):
         rollout = stored.rollout

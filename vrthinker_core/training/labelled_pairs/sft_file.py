@@ -36,7 +36,7 @@ from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Part, Text, Video
 
-Row = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 
 class SftFile(AbstractContextManager["SftFile"]):
@@ -56,7 +56,7 @@ class SftFile(AbstractContextManager["SftFile"]):
         for _, rows in groupby(self._rows, key=_run_of):
             yield StoredRollout.read(partial(self._read, list(rows), keep_tokens))
 
-    def _read(self, rows: Sequence[tuple[int, Row]], keep_tokens: bool) -> Rollout:
+    def _read(self, rows: Sequence[tuple[int, JsonObject]], keep_tokens: bool) -> Rollout:
         number = rows[0][0]
         try:
             return self._rollout([row for _, row in rows], number, keep_tokens)
@@ -73,7 +73,7 @@ class SftFile(AbstractContextManager["SftFile"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _rollout(self, rows: Sequence[Row], number: int, keep_tokens: bool) -> Rollout:
+    def _rollout(self, rows: Sequence[JsonObject], number: int, keep_tokens: bool) -> Rollout:
         first = rows[0]
         settings = Settings(**(first.get("settings") or {}))
         dialect = make_dialect(settings, _protocol(first))
@@ -93,11 +93,11 @@ class SftFile(AbstractContextManager["SftFile"]):
         pair = LabelledPair(prompt, truth, self._source(first, dialect), number)
         return Rollout(pair, Run(started, tuple(turns), end), tuple(prompts))
 
-    def _messages(self, row: Row, dialect: Dialect, keep_tokens: bool) -> tuple[Message, ...]:
+    def _messages(self, row: JsonObject, dialect: Dialect, keep_tokens: bool) -> tuple[Message, ...]:
         tokens = iter(row.get("tokens", ()) if keep_tokens else ())
         return tuple(self._message(message, row, dialect, tokens) for message in row["message_list"])
 
-    def _message(self, message: Row, row: Row, dialect: Dialect, tokens: Iterator[Sequence[int]]) -> Message:
+    def _message(self, message: JsonObject, row: JsonObject, dialect: Dialect, tokens: Iterator[Sequence[int]]) -> Message:
         content = message["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if message["role"] == "assistant":
@@ -106,7 +106,7 @@ class SftFile(AbstractContextManager["SftFile"]):
         shown = tuple(self._part(part, row, dialect) for part in parts)
         return Message("system" if message["role"] == "system" else "user", shown)
 
-    def _part(self, part: Row, row: Row, dialect: Dialect) -> Part:
+    def _part(self, part: JsonObject, row: JsonObject, dialect: Dialect) -> Part:
         if part["type"] == "text":
             return Text(str(part["text"]))
         named = part[part["type"]]
@@ -114,7 +114,7 @@ class SftFile(AbstractContextManager["SftFile"]):
         frames = self._frames(names, places, row, dialect)
         return Image(frames[0]) if part["type"] == "image" else Video(frames)
 
-    def _frames(self, names: Sequence[str], places: Sequence[Row], row: Row, dialect: Dialect) -> tuple[Frame, ...]:
+    def _frames(self, names: Sequence[str], places: Sequence[JsonObject], row: JsonObject, dialect: Dialect) -> tuple[Frame, ...]:
         """The frames of a part: from the row's videos where their places stand there, from picture files otherwise."""
         if not places:
             return tuple(
@@ -128,7 +128,7 @@ class SftFile(AbstractContextManager["SftFile"]):
                 raise BadInput(f"slot {frame.ref.slot} of video {int(frame.ref.side)} is another frame, or of another size, today.")
         return frames
 
-    def _source(self, row: Row, dialect: Dialect) -> "_RowFrames":
+    def _source(self, row: JsonObject, dialect: Dialect) -> "_RowFrames":
         layout = frame_layout(dialect)
         if layout not in self._clips:
             self._clips[layout] = OpenClips(layout)
@@ -156,7 +156,7 @@ def _run_of(entry: tuple[int, Any]) -> tuple[object, ...]:
     return (row["trace"], row.get("order")) if isinstance(row, Mapping) and "trace" in row else (number,)
 
 
-def _protocol(row: Row) -> ProtocolName:
+def _protocol(row: JsonObject) -> ProtocolName:
     """The dialect that the row says, else the one whose answers it holds."""
     known: tuple[ProtocolName, ...] = get_args(ProtocolName)
     for name in known:
@@ -165,7 +165,7 @@ def _protocol(row: Row) -> ProtocolName:
     return "concat" if "final answer>" in str(row["message_list"][-1]["content"]) else "paired"
 
 
-def _taught(row: Row, messages: Sequence[Message]) -> Sequence[int]:
+def _taught(row: JsonObject, messages: Sequence[Message]) -> Sequence[int]:
     """The positions of the replies to learn. Raises BadInput where one is no reply, or nothing was asked before it."""
     replies = [position for position, message in enumerate(messages) if message.role == "assistant"]
     taught: Sequence[int] = row.get("taught", replies)
@@ -177,7 +177,7 @@ def _taught(row: Row, messages: Sequence[Message]) -> Sequence[int]:
     return taught
 
 
-def _truth(row: Row) -> Verdict:
+def _truth(row: JsonObject) -> Verdict:
     """The labels of the row. Raises BadInput for one that is none."""
     labels = row.get("labels") or {}
     for name, label in labels.items():

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.traces import to_json, write_atomically
+from vrthinker_core.files.atomic_file import write_atomically
+from vrthinker_core.traces import to_json
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.training.rows.rollout_trace import to_trace
 from vrthinker_core.types import Settings

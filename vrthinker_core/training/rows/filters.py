@@ -13,7 +13,7 @@ from vrthinker_core.training.rewards import format_reward, malformation
 from vrthinker_core.types import Dimension, Preference, Run, StopReason, Verdict
 from vrthinker_core.types.progress import count
 
-Labels = Mapping[str, int]
+LabelNumbers = Mapping[str, int]
 Shares = dict[str, dict[int, float]]  # By dimension and label, from 0 to 1; they add up to 1 in each dimension
 
 
@@ -63,8 +63,8 @@ class Outcome:
 
     pair: int  # Number in the pair set
     sample: int
-    truth: Labels
-    given: Labels = field(default_factory=dict)  # Of the final answer
+    truth: LabelNumbers
+    given: LabelNumbers = field(default_factory=dict)  # Of the final answer
     reason: str = ""  # A `Reason`, "" for a run that is kept
     sentence: str = ""
     file: str = ""  # Of the trace, relative to the folder of the outcomes; "" where it was not stored
@@ -127,7 +127,7 @@ def report_outcomes(outcomes: Sequence[Outcome]) -> FilterReport:
     )
 
 
-def label_shares(truths: Sequence[Labels]) -> Shares:
+def label_shares(truths: Sequence[LabelNumbers]) -> Shares:
     """The share of each label in each dimension, among those that are known."""
     shares: Shares = {}
     for name in (dimension.value for dimension in Dimension):

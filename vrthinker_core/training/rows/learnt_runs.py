@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.traces import write_atomically
+from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.training.rows.filters import Outcome
 
 LEARNT = "learnt-runs.json"  # In the folder of a stage: pair and sample of each

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.traces import write_atomically
+from vrthinker_core.files.atomic_file import write_atomically
 
 KEPT = 2  # The newest checkpoints that stay: should the last one be damaged, the run goes on from the one before
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt, Le
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.text import encodable
-from vrthinker_core.traces import write_atomically
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.types.settings import SETTINGS, Settings
 

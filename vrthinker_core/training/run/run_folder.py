@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from safetensors import SafetensorError
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.atomic_file import hold_folder, remove_parts
+from vrthinker_core.files.atomic_file import hold_folder, remove_parts, write_atomically
 from vrthinker_core.text import encodable
-from vrthinker_core.traces import write_atomically
 from vrthinker_core.training.run.config import CONFIG, TrainConfig, read_config, write_config
 from vrthinker_core.training.run.config_difference import config_difference
 from vrthinker_core.training.run.processes import ALONE, Processes
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
 STATE = "state.json"  # In the folder of a training run: which one it is, and how far it has come
 RESULT = "checkpoint"  # What the stage trained, once it is done: a checkpoint that the product opens
 
-StageName = Literal["base", "cold-start", "rejection", "grpo", "all"]
+TrainedStage = Literal["cold-start", "rejection", "grpo"]
+StageName = Literal["base", TrainedStage, "all"]
 
 
 @dataclass(frozen=True, slots=True)

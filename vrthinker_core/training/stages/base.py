@@ -8,7 +8,7 @@ from pathlib import Path
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
 from vrthinker_core.errors import BadInput, CheckpointError
-from vrthinker_core.traces import write_atomically
+from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.training.base.half_training import last_report
 from vrthinker_core.training.base.language_training import LanguageOptions
 from vrthinker_core.training.base.part_processes import Figures

@@ -6,19 +6,18 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import torch
 
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.traces import write_atomically
+from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
 from vrthinker_core.training.monitor.metrics import read_metrics
 from vrthinker_core.training.monitor.rollout_traces import RolloutTraces
 from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair
 from vrthinker_core.training.run.config import TimeShares, TrainConfig
-from vrthinker_core.training.run.run_folder import RESULT, RunFolder, TrainingRun, new_checkpoint, open_run_folder
+from vrthinker_core.training.run.run_folder import RESULT, RunFolder, TrainedStage, TrainingRun, new_checkpoint, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.run.training_memory import require_training_memory
 from vrthinker_core.training.stages.base import train_base_stage
@@ -28,8 +27,6 @@ from vrthinker_core.training.stages.grpo import run_grpo
 from vrthinker_core.training.stages.pair_parts import part_of
 from vrthinker_core.training.stages.rejection import rejection
 from vrthinker_core.training.trl.sharding import check_launch
-
-TrainedStage = Literal["cold-start", "rejection", "grpo"]
 
 STAGES: tuple[TrainedStage, ...] = ("cold-start", "rejection", "grpo")
 FIGURES = "held-out.json"  # In the folder of a stage: what its result reached on held-out pairs

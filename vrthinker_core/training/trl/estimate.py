@@ -7,17 +7,16 @@ gradients and optimizer evenly, while with adapters each GPU holds the model; la
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from vrthinker_core.training.run.config import TrainConfig
+from vrthinker_core.training.run.run_folder import TrainedStage
 
 GIB = 2**30
 FLOAT, HALF = 4, 2  # Bytes
-
-StageName = Literal["cold-start", "rejection", "grpo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class ModelShape:
 class TrainingPlan:
     """A stage, the machines, and what they are taken to do. The defaults are those of the paper, `paired`, on one node."""
 
-    stage: StageName
+    stage: TrainedStage
     gpus: int = 8
     gpu_gib: float = 80.0
     rollouts: int = 1200  # Rows that are trained, or played and trained: of one step with `grpo`
@@ -67,14 +66,14 @@ class TrainingPlan:
         return self.pictures * self.picture_tokens + self.prompt_tokens + self.reply_tokens
 
 
-def stage_plan(stage: StageName, gpus: int = 8, gpu_gib: float = 80.0) -> TrainingPlan:
+def stage_plan(stage: TrainedStage, gpus: int = 8, gpu_gib: float = 80.0) -> TrainingPlan:
     """The paper's sizes of a stage."""
     sizes = {"cold-start": (1200, 1, 0), "rejection": (20_000, 1, 160_000), "grpo": (512, 300, 0)}
     rollouts, steps, played = sizes[stage]
     return TrainingPlan(stage, gpus, gpu_gib, rollouts, steps, played)
 
 
-def config_plan(stage: StageName, config: TrainConfig, gpus: int, gpu_gib: float = 80.0) -> TrainingPlan:
+def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int, gpu_gib: float = 80.0) -> TrainingPlan:
     """What a configuration asks for."""
     plan = replace(stage_plan(stage, gpus, gpu_gib), frozen_vision=config.frozen_vision)
     if stage == "grpo":

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.environment import open_rollout, remembered
+from vrthinker_core.training.environment import open_rollout, with_cached_frames
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair, of_row, unplayable_words
 from vrthinker_core.types import Settings
@@ -48,7 +48,7 @@ class PlayablePairs:
         raise BadInput(f"None of {TRIES} pairs can be played: mend the data, and go on with --resume.")
 
     def _opened(self, number: int) -> LabelledPair:
-        pair = remembered(self.pairs.pair(number))
+        pair = with_cached_frames(self.pairs.pair(number))
         try:
             open_rollout(pair, self.judge, self.settings).ask()
         except UNPLAYABLE as error:

@@ -23,7 +23,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration, TrainerCallback
 from vrthinker_core.backends.local.checkpoint.devices import is_out_of_memory
 from vrthinker_core.backends.local.checkpoint.loader import quiet_transformers
 from vrthinker_core.errors import BadInput
-from vrthinker_core.files.atomic_file import atomic_path
+from vrthinker_core.files.atomic_file import write_atomically
 
 MARK = "whole.json"
 NO_SERVER = "The vLLM server cannot be reached: start it at grpo.trl.vllm_url, and go on with --resume."
@@ -140,8 +140,7 @@ class TimedCheckpoints(TrainerCallback):
             return
         checkpoint = self._folder / f"checkpoint-{state.global_step}"
         files = {str(path.relative_to(checkpoint)): path.stat().st_size for path in checkpoint.rglob("*") if path.is_file()}
-        with atomic_path(checkpoint / MARK) as path:
-            path.write_text(json.dumps({"subject": self._subject, "files": files}), "utf-8")
+        write_atomically(checkpoint / MARK, json.dumps({"subject": self._subject, "files": files}).encode())
         for old in sorted(self._folder.glob("checkpoint-*"), key=_step)[:-2]:
             shutil.rmtree(old)
 

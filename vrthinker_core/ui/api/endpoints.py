@@ -32,7 +32,6 @@ from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.sessions.sessions import Sessions
 from vrthinker_core.ui.view.api_json import HealthJson, JudgeHealthJson, RunJson, refused_json, run_json, settings_json
-from vrthinker_core.ui.view.run_state import RunState
 
 POLL_SECONDS = 0.05
 HEARTBEAT_SECONDS = 0.5  # at most between two items: Gradio notices only between items that a client has disconnected
@@ -156,7 +155,7 @@ async def _progress(session: Session) -> AsyncGenerator[RunJson, None]:
     polls = 0
     while not session.run.over:
         state = session.run.state
-        stage = [(run.started is not None, len(run.turns), bool(run.turns and run.turns[-1].turn)) for run in _runs(state)]
+        stage = [(run.started is not None, len(run.turns), bool(run.turns and run.turns[-1].turn)) for run in state.runs]
         if stage != before or polls * POLL_SECONDS >= HEARTBEAT_SECONDS:
             yield run_json(state, session.run.seconds, session.run.pace)
             polls = 0
@@ -164,10 +163,6 @@ async def _progress(session: Session) -> AsyncGenerator[RunJson, None]:
         polls += 1
         await asyncio.sleep(POLL_SECONDS)
     yield run_json(session.run.state, session.run.seconds, session.run.pace)
-
-
-def _runs(state: RunState) -> list[RunState]:
-    return [state] if state.swapped is None else [state, state.swapped]
 
 
 def _response(item: Item, token: str) -> Item | str:

@@ -155,7 +155,7 @@ class History:
         assert isinstance(run, BackgroundRun)
         try:
             while not run.wait(LOOK_SECONDS):
-                if (ended := _ended_turns(run.state)) > turns:
+                if (ended := _ended_turn_count(run.state)) > turns:
                     is_kept = self._update(session, anew=not is_kept) or is_kept
                     turns = ended
                 if self._left_too_long(session):
@@ -198,9 +198,9 @@ class History:
             self._store.remove(mine[: len(mine) - MAX_LISTED])
 
 
-def _ended_turns(state: RunState) -> int:
+def _ended_turn_count(state: RunState) -> int:
     """How many turns of both runs have ended; -1 before the first run has begun."""
-    runs = [run for run in (state, state.swapped) if run is not None and run.started is not None]
+    runs = [run for run in state.runs if run.started is not None]
     return sum(turn.turn is not None for run in runs for turn in run.turns) if runs else -1
 
 

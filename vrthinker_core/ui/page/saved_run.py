@@ -13,7 +13,7 @@ from vrthinker_core.ui.page.services import Services
 from vrthinker_core.ui.server.gradio_blocks import upload_place
 from vrthinker_core.ui.sessions.player_files import Digests
 from vrthinker_core.ui.sessions.replay import matching_videos
-from vrthinker_core.ui.sessions.session import Videos
+from vrthinker_core.ui.sessions.session import VideosAtHand
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def stored_run(services: Services, name: str) -> SavedRun:
     return SavedRun(find_saved(services.examples, shared, name), link=name, videos=shared.videos(name))
 
 
-def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> Videos:
+def shown_videos(uploads: Uploads, saved: SavedRun, known: Iterable[Path]) -> VideosAtHand:
     """The videos that were compared, those that are at hand: among `known` files, or else kept ones, which then are uploads, too.
 
     A file counts by its content alone, so one that was damaged is not shown.
@@ -57,7 +57,7 @@ def _among_uploads(uploads: Uploads, path: Path | None, name: str) -> Path | Non
     return None
 
 
-def digests_at_hand(trace: Trace, videos: Videos) -> Digests:
+def digests_at_hand(trace: Trace, videos: VideosAtHand) -> Digests:
     """Of the files that are shown for both sides of a saved run; None for one that is not at hand."""
     first, second = (
         clip.digest if clip is not None and path is not None else None

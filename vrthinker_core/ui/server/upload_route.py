@@ -36,7 +36,7 @@ class UploadRoute:
 
     async def upload(self, request: Request) -> Response:
         """The paths of the files that have arrived, as JSON; otherwise one sentence."""
-        visitor, folder = visitor_of(request), None
+        visitor, folder = client_address(request), None
         try:
             folder = self._uploads.open_arrivals()
             arriving = self._bounded(request, visitor, folder)
@@ -75,8 +75,8 @@ class UploadRoute:
         return Request(request.scope, receive)
 
 
-def visitor_of(request: Request) -> str:
-    """The visitor's address; behind a proxy in our own network, the one that it names."""
+def client_address(request: Request) -> str:
+    """The visitor's network address; behind a proxy in our own network, the one that it names."""
     host = request.client.host if request.client else ""
     forwarded = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.errors import describe
 from vrthinker_core.types import Settings, VideoPair, Vote
-from vrthinker_core.types.events import Finished, JudgeEvent, StopReason, Swapped, Voted
+from vrthinker_core.types.events import Finished, JudgeEvent, StopReason, Swapped, Voted, second_run_follows
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.sessions.replay import end_open_turn
 from vrthinker_core.ui.view.run_state import RunState, fold
@@ -149,10 +149,6 @@ class BackgroundRun:
             self.pace = self.pace.after(event, self.seconds)
             last = event.event if isinstance(event, Swapped) else event
             self.state = fold(end_open_turn(self.state) if isinstance(last, Finished) else self.state, event)
-            if isinstance(last, Finished) and (last is not event or not self._swap_follows(last)):
+            if isinstance(last, Finished) and (last is not event or not second_run_follows(self.job.settings, last)):
                 self._over.set()
             return True
-
-    def _swap_follows(self, finished: Finished) -> bool:
-        """Whether the job goes on with the sides swapped after this end of the first run."""
-        return self.job.settings.swap == "on" and finished.verdict is not None

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 from vrthinker_core.types import Vote
-from vrthinker_core.types.events import Run, Trace, Turn, TurnEnded, Voted
+from vrthinker_core.types.events import Run, Trace, Turn, TurnEnded, Voted, shown_slots
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.progress import Pace
 from vrthinker_core.ui.view.dialect_lookup import reply_reader
@@ -61,7 +61,7 @@ def _with_shown_slots(trace: Trace) -> Trace:
     """The trace, whose vote marks only frames that its turns show: that of a run that goes on may mark those of an open turn."""
     if trace.vote is None:
         return trace
-    shown = trace.shown_slots
+    shown = shown_slots(trace.runs)
     return replace(trace, vote=replace(trace.vote, slots=tuple(slot for slot in trace.vote.slots if slot in shown)))
 
 

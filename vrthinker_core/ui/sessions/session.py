@@ -9,7 +9,7 @@ from vrthinker_core.ui.sessions.replay import Replay
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 from vrthinker_core.ui.votes.disclosure import Disclosure
 
-Videos = tuple[Path | None, Path | None]
+VideosAtHand = tuple[Path | None, Path | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Session:
     run: BackgroundRun | Replay
     thumbnails: ThumbnailFiles
     link: str = ""  # the name in `?trace=NAME` that leads to this run already, "" when there is none
-    saved_videos: Videos = (None, None)  # those that a replayed run compared, where they are at hand
+    saved_videos: VideosAtHand = (None, None)  # those that a replayed run compared, where they are at hand
     checks: int = 0  # how often the order was checked
     started_at: float = field(default_factory=time.monotonic)
     owner: str = ""  # the visitor whose run it is, "" for one who is not known
@@ -33,7 +33,7 @@ class Session:
         return isinstance(self.run, Replay)
 
     @property
-    def videos(self) -> Videos:
+    def videos(self) -> VideosAtHand:
         """The videos that were compared; None for one that is not at hand."""
         pair = self.run.pair if isinstance(self.run, BackgroundRun) else None
         return (Path(pair.first), Path(pair.second)) if pair else self.saved_videos

@@ -20,7 +20,7 @@ from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.sessions.background_run import BackgroundRun, JobRunner, RunJob, always
 from vrthinker_core.ui.sessions.replay import Replay, memory_of, trace_of
-from vrthinker_core.ui.sessions.session import Session, Videos
+from vrthinker_core.ui.sessions.session import Session, VideosAtHand
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 
@@ -126,7 +126,7 @@ class Sessions:
         session_id: str,
         trace: Trace,
         link: str = "",
-        videos: Videos = (None, None),
+        videos: VideosAtHand = (None, None),
         owner: str = "",
         kept: str = "",
     ) -> Session:

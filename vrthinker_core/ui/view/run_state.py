@@ -44,6 +44,11 @@ class RunState:
     opening: tuple[float, float] | None = None  # how much of each video has been read, before it has started
     vote: Vote | None = None  # a person's, the last one
 
+    @property
+    def runs(self) -> "tuple[RunState, ...]":
+        """The run, and the second one once it has begun."""
+        return (self,) if self.swapped is None else (self, self.swapped)
+
 
 def fold(state: RunState, event: Event) -> RunState:
     """The state after one more event."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Vote
+from vrthinker_core.types.events import shown_slots
 from vrthinker_core.ui.view.run_state import RunState
 from vrthinker_core.ui.view.verdict import vote_words
 
@@ -34,7 +35,7 @@ def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
     vote = _parse(given, hidden or state.finished is not None, hidden)
     if vote.empty:
         raise BadInput(vote_words.EMPTY_VOTE)
-    if not shown_slots(state).issuperset(vote.slots):
+    if not shown_slots(state.runs).issuperset(vote.slots):
         raise BadInput(vote_words.OTHER_PAIRS)
     before = state.vote
     blind = hidden or (before is not None and before.blind and before.labels == vote.labels)
@@ -55,9 +56,3 @@ def _parse(given: object, allowed: bool, hidden: bool) -> Vote:
         return _adapter().validate_python({**said, "at": datetime.now(UTC).replace(microsecond=0)})
     except ValidationError:
         raise BadInput(vote_words.BAD_VOTE) from None
-
-
-def shown_slots(state: RunState) -> set[int]:
-    """The slots of all frames that were shown in the run."""
-    runs = (state,) if state.swapped is None else (state, state.swapped)
-    return {frame.ref.slot for run in runs for turn in run.turns for frame in turn.frames}

@@ -7,7 +7,7 @@ import numpy as np
 
 from vrthinker_core.evaluation.scores.agreement import diff_ratio, right, tau_ratio
 from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate, Ratio, estimate_ratios
-from vrthinker_core.evaluation.scores.labels import NOT_SAID, Labels, LabelTable, Rows
+from vrthinker_core.evaluation.scores.labels import NOT_SAID, LabelColumn, LabelTable, Rows
 from vrthinker_core.types import Dimension, Preference
 
 LENGTHS = (0.0, 2.0, 4.0, 6.0, 10.0, 20.0)  # Lower edges of the bins in seconds; the last bin is open
@@ -93,7 +93,7 @@ def by_length(table: LabelTable, dimension: Dimension, seed: int = 0) -> tuple[L
     return tuple(LengthGroup(*edges, int(ratios[edges][1].sum()), tau) for edges, tau in estimates.items() if tau)
 
 
-def _wins(labels: Labels, turned: Rows) -> Ratio:
+def _wins(labels: LabelColumn, turned: Rows) -> Ratio:
     """Wins of the video 1, or of video 2 where `turned`, a tie as half a win; over the pairs with a label."""
     won = labels == np.where(turned, int(Preference.SECOND), int(Preference.FIRST))
     return won + 0.5 * (labels == Preference.TIE), labels != NOT_SAID

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from vrthinker_core.evaluation.scores.labels import NOT_SAID, Labels, LabelTable
+from vrthinker_core.evaluation.scores.labels import NOT_SAID, LabelColumn, LabelTable
 from vrthinker_core.types import Dimension, Preference
 
 SUB_SCORES = (Dimension.TA, Dimension.VQ, Dimension.MQ)
@@ -29,7 +29,7 @@ def overall_checks(table: LabelTable) -> tuple[OverallCheck, ...]:
     return tuple(check for check in found if check is not None)
 
 
-def _check(whose: Literal["judge", "people"], labels: dict[Dimension, Labels]) -> OverallCheck | None:
+def _check(whose: Literal["judge", "people"], labels: dict[Dimension, LabelColumn]) -> OverallCheck | None:
     whole = np.all([labels[dimension] != NOT_SAID for dimension in Dimension], axis=0)
     if not whole.any():
         return None

@@ -1,0 +1,135 @@
+"""The engine of this process: a result for each pair, in threads and in batches, whatever becomes of the others."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.support.scripted_runs import (
+    answer,
+    scripted_judge,
+    write_table,
+)
+from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.errors import BackendRefused, ServerUnavailable
+from vrthinker_core.evaluation.engines.local import judge_locally
+from vrthinker_core.evaluation.run import evaluate
+from vrthinker_core.results.datasets import read_dataset
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result import PairResult
+from vrthinker_core.results.result_file import RESULTS, TRACES, read_results
+from vrthinker_core.traces import load
+from vrthinker_core.types import Settings
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
+def test_pairs_that_fail_take_no_other_with_them(tmp_path: Path, batch: bool) -> None:
+    pairs = read_dataset("csv", write_table(tmp_path, 6))
+    (tmp_path / "text.mp4").write_text("no video at all")
+    (tmp_path / TRACES).mkdir()
+    pairs[1] = replace(pairs[1], prompt="The judge fails here.")
+    pairs[2] = replace(pairs[2], prompt="This is refused.")
+    pairs[3] = replace(pairs[3], second=str(tmp_path / "text.mp4"))
+    pairs[4] = replace(pairs[4], first=str(tmp_path / "gone meanwhile.mp4"))
+    engine = partial(judge_locally, backend=scripted_judge(batch=batch), settings=Settings(), out=tmp_path, concurrency=2)
+    results = {result.pair.row: result for result in engine(iter(pairs))}
+    assert {row: result.fault for row, result in results.items()} == {
+        1: "",
+        2: "BackendFailed",
+        3: "BackendRefused",
+        4: "VideoError",
+        5: "VideoError",
+        6: "",
+    }
+    assert [results[row].is_transient for row in (2, 3, 4)] == [True, False, False]
+    for row in (1, 6):
+        trace = load(tmp_path / results[row].trace)
+        assert trace.finished
+        assert trace.finished.verdict == results[row].verdict
+        assert results[row].turns == 1
+        assert results[row].clip_seconds == pytest.approx((1 / 3, 1 / 3))
+
+
+def test_threads_and_batch_give_the_same_results_in_both_orders(tmp_path: Path) -> None:
+    pairs = read_dataset("csv", write_table(tmp_path, 4))
+    (tmp_path / TRACES).mkdir()
+    found = []
+    for batch in (False, True):
+        engine = partial(
+            judge_locally, backend=scripted_judge(batch=batch), settings=Settings(swap="on"), out=tmp_path, concurrency=3
+        )
+        found.append(sorted((replace(result, seconds=0.0) for result in engine(pairs)), key=lambda result: result.pair.row))
+    assert found[0] == found[1]
+    assert all(result.order for result in found[0])
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
+def test_a_pair_without_a_verdict_has_its_result_in_both_orders_too(tmp_path: Path, batch: bool) -> None:
+    pairs = read_dataset("csv", write_table(tmp_path, 3))
+    (tmp_path / TRACES).mkdir()
+    pairs[1] = replace(pairs[1], prompt="This is refused.")
+    results = judge_locally(pairs, scripted_judge(batch=batch), Settings(swap="on"), tmp_path, concurrency=2)
+    assert {result.pair.row: result.order is not None for result in results} == {1: True, 2: False, 3: True}
+
+
+def test_a_second_order_that_failed_is_told_and_judged_again_where_it_is_transient(tmp_path: Path) -> None:
+    pairs = read_dataset("csv", write_table(tmp_path, 2))
+    (tmp_path / TRACES).mkdir()
+    replies = iter([answer(""), ServerUnavailable("The server is gone."), answer(""), BackendRefused("It will not.")])
+    backend = ScriptedBackend(lambda _: next(replies))
+    gone, refused = judge_locally(pairs, backend, Settings(swap="on"), tmp_path, 1)
+    assert (gone.judged, gone.is_transient, gone.error) == (False, True, "In the second order: The server is gone.")
+    assert (refused.judged, refused.order, refused.error) == (True, None, "In the second order: It will not.")
+
+
+def test_a_result_whose_trace_went_elsewhere_says_so_and_names_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = read_dataset("csv", write_table(tmp_path, 1))[0]
+    (tmp_path / TRACES).write_text("No folder.")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (result,) = judge_locally([pair], scripted_judge(), Settings(), tmp_path, 1)
+    assert (result.judged, result.trace) == (True, "")
+    assert re.search("^The trace could not be saved as .*; it was saved as .*trace.json instead", result.error)
+
+
+def test_so_many_pairs_are_in_hand_and_pairs_are_taken_as_they_are_needed(tmp_path: Path) -> None:
+    pairs, taken = read_dataset("csv", write_table(tmp_path, 9)), 0
+    (tmp_path / TRACES).mkdir()
+    together = threading.Barrier(3)
+
+    def reply(messages: object) -> str:
+        together.wait(60)  # until three are asked at the same time
+        return answer("")
+
+    def given() -> Iterator[EvaluationPair]:
+        nonlocal taken
+        for pair in pairs:
+            taken += 1
+            yield pair
+
+    for ended, result in enumerate(judge_locally(given(), ScriptedBackend(reply), Settings(), tmp_path, 3), start=1):
+        assert result.judged, result.error
+        assert taken <= ended + 3
+    assert (ended, taken) == (9, 9)
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
+def test_once_cancelled_those_in_hand_end_as_cancelled(tmp_path: Path, batch: bool) -> None:
+    pairs, results = read_dataset("csv", write_table(tmp_path, 9)), list[PairResult]()
+    (tmp_path / TRACES).mkdir()
+
+    def stopped() -> bool:
+        return len(results) >= 2
+
+    backend = scripted_judge(batch=batch, pause=0.02)
+    engine = partial(judge_locally, backend=backend, settings=Settings(swap="on"), out=tmp_path, concurrency=2, cancelled=stopped)
+    for result in evaluate(pairs, engine, "scripted", tmp_path, {}, stopped):
+        results.append(result)
+    kept = list(read_results(tmp_path / RESULTS))
+    assert 2 <= len(kept) < 9
+    assert all(result.judged and result.order for result in kept), "what was broken off is not kept as a result"
