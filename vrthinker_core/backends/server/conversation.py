@@ -27,7 +27,7 @@ from vrthinker_core.backends.server.failures import (
 from vrthinker_core.backends.server.loop_thread import LoopThread
 from vrthinker_core.backends.server.pictures import PictureCache
 from vrthinker_core.backends.server.reply_builder import ReplyBuilder, holds_token
-from vrthinker_core.backends.server.request_body import RequestForm, ids_in, named_features, omits_pictures
+from vrthinker_core.backends.server.request_body import RequestForm, fewer_features, ids_in, omits_pictures
 from vrthinker_core.backends.server.served_model import Server, list_models_sentence
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
@@ -156,10 +156,9 @@ class ServerConversation:
             await stream.close()
 
     async def _smaller(self, form: RequestForm, refusal: RequestRefusal, tried: int) -> RequestForm:
-        """The form without what a refusal names, else without all that a server need not know. Raises where nothing helps."""
-        named = named_features(str(refusal)) & form.features
+        """The form with fewer features, as a refusal asks for it. Raises where nothing helps."""
         if may_be_mended(refusal) and tried <= MOST_TRIES:
-            left = form.features - (named or form.features - {"max_tokens"})
+            left = fewer_features(form.features, refusal.answer)
             if left != form.features:
                 return replace(form, features=left)
         models = await list_models_sentence(self._client, form.model) if refusal.status == 404 else ""

@@ -3,6 +3,7 @@
 No sentence holds the key or the address: it stands in traces and on pages. What a server says is quoted without the key.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -48,11 +49,11 @@ class Passing(Exception):
 
 
 class RequestRefusal(Exception):
-    """The server does not take this request as it is; the message is its own."""
+    """The server does not take this request as it is; the message is its own, `answer` all that it says, as text."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, answer: str = "") -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.answer = status, answer or message
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,9 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
 
 
 def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
-    status, message = error.status_code, secret.quoted(_message(error))
+    status, answer = error.status_code, _answer(error)
+    said = _words(answer) or error.message
+    message = secret.quoted(said)
     if status in (401, 403):
         return BackendRefused(_key_sentence(secret))
     if status == 429 and error.code == "insufficient_quota":  # what limits a rate speaks of quotas, too
@@ -101,7 +104,7 @@ def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
         busy = "has too many requests" if status == 429 else f"failed with status {status}"
         wait = _retry_after(error.response.headers)
         return Passing(f"The server {busy}. See how it does, and compare again later.", wait, answered=True)
-    return RequestRefusal(status, secret.removed_from(_message(error)))
+    return RequestRefusal(status, secret.removed_from(said), _as_text(answer))
 
 
 def _streamed_error(error: openai.APIError, secret: Secret) -> Exception:
@@ -115,14 +118,28 @@ def _streamed_error(error: openai.APIError, secret: Secret) -> Exception:
     return Passing(f"The server failed while it answered. It says: {secret.quoted(error.message)}.")
 
 
-def _message(error: openai.APIStatusError) -> str:
-    """The server's own words, wherever in its answer it puts them."""
-    body = error.body
-    if isinstance(body, dict):
-        for key in ("message", "detail", "error"):
-            if isinstance(body.get(key), str):
-                return str(body[key])
-    return error.message
+def _answer(error: openai.APIStatusError) -> object:
+    """What the server says besides the status, without what it repeats of the request: FastAPI's `input` may be all of it."""
+    if error.body is None:
+        return ""
+    text = error.response.text
+    try:
+        return json.loads(text, object_hook=lambda found: {key: value for key, value in found.items() if key != "input"})
+    except (ValueError, RecursionError):
+        return text
+
+
+def _words(answer: object) -> str:
+    """The server's own words, wherever in its answer it puts them; all of the answer where it has no sentence, "" for a page."""
+    if isinstance(answer, Mapping):
+        inner = answer["error"] if isinstance(answer.get("error"), Mapping) else answer
+        answer = next((inner[key] for key in ("message", "detail", "error") if isinstance(inner.get(key), str)), answer)
+    text = _as_text(answer)
+    return "" if text.lstrip().startswith("<") else text
+
+
+def _as_text(answer: object) -> str:
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False) if answer else ""
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
