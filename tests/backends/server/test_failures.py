@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.backends.server.support import GENERAL, QUICK, VLLM, ask, open_judge, opening
+from tests.backends.server.support import GENERAL, QUICK, VLLM, ask, failure_of, open_judge, opening
 from tests.support.faulty_server import ANSWER, Answer, Handler, delta, refuses, says, says_then, sends, serving
 from tests.support.waiting import until
 from vrthinker_core import Finished, Settings, VideoPair, judge
 from vrthinker_core.backends.server_backend import ServerBackend
-from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable
+from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable, TooManyPictures
 from vrthinker_core.traces import load
 from vrthinker_core.types.events import TextArrived, TurnEnded
 from vrthinker_core.types.messages import Completion, Sampling
@@ -56,7 +56,7 @@ def nothing(handler: Handler) -> None:
 
 ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "a context too long": (refuses(400, LONG), ContextFull, "longer context"),
-    "too many pictures": (refuses(400, MANY), BackendRefused, "64 pictures.*--limit-mm-per-prompt"),
+    "too many pictures": (refuses(400, MANY), TooManyPictures, "64 pictures.*--limit-mm-per-prompt"),
     "a wrong model name": (refuses(404, "The model `x` does not exist."), BackendRefused, "no model 'general'.*It has general"),
     "a wrong path": (refuses(404, "Not Found"), BackendRefused, "/v1"),
     "a wrong key": (refuses(401, "Incorrect API key"), BackendRefused, "VRTHINKER_API_KEY"),
@@ -81,15 +81,6 @@ ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "a content filter": (says("Well", finish="content_filter"), BackendRefused, "content filter"),
     "anything else": (refuses(400, "I do not like\nthis at all."), BackendRefused, "It says: I do not like this at all"),
 }  # fmt: skip
-
-
-def failure_of(*answers: Answer, cards: Any = GENERAL) -> tuple[Exception, int]:
-    with serving(*answers, cards=cards) as server:
-        conversation = open_judge(server).open_conversation()
-        with pytest.raises(JudgeError) as caught:
-            ask(conversation, opening())
-        conversation.close()
-        return caught.value, len(server.bodies)
 
 
 @pytest.mark.parametrize("name", ENDS)

@@ -15,7 +15,7 @@ from typing import Any
 import openai
 
 from vrthinker_core.backends.server.address import KEY_VARIABLES
-from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable
+from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable, TooManyPictures
 
 QUOTED = 300  # Characters of a server's own words in a sentence
 
@@ -30,7 +30,12 @@ GARBAGE = (
 ENDLESS = "The server writes far more than it was asked for and does not end. Choose another judge, or another server."
 FILTERED = "The server's content filter stopped the reply, so this pair cannot be judged there. Choose another judge."
 
-_CONTEXT = re.compile(r"context[ _]length|context window|maximum model length|input is too long|too many tokens", re.IGNORECASE)
+_CONTEXT = re.compile(
+    r"context[ _](?:length|window|size)|maximum (?:model|prompt) length|(?:input|prompt) is too long|too many tokens"
+    r"|token count\W.{0,40}exceeds|`inputs` (?:tokens|must have less)|reduce the length of the (?:messages|input|prompt)",
+    re.IGNORECASE,
+)
+"""How servers say that a prompt is too long, in words or in an error's code or type."""
 _PICTURES = re.compile(
     r"at most (\d+) (image|video)|too many (image|video|picture)s?|limit.mm.per.prompt|(\d+) images?.{0,40}exceed", re.I
 )
@@ -177,7 +182,7 @@ def may_be_mended(refusal: RequestRefusal) -> bool:
     said = str(refusal)
     if "cache miss" in said.lower():
         return True
-    return refusal.status in (400, 422) and not _PICTURES.search(said) and not _CONTEXT.search(said)
+    return refusal.status in (400, 422) and not _PICTURES.search(said) and not _CONTEXT.search(refusal.answer)
 
 
 def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
@@ -190,11 +195,11 @@ def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
     if found := _PICTURES.search(said):
         most = next((group for group in found.groups() if group and group.isdigit()), "")
         limit = f"{most} pictures" if most else "fewer pictures"
-        return BackendRefused(
+        return TooManyPictures(
             f"The server takes at most {limit} in one prompt. Start vLLM with --limit-mm-per-prompt "
             '\'{"image": 128, "video": 2}\', or choose a shorter memory window.'
         )
-    if _CONTEXT.search(said):
+    if _CONTEXT.search(refusal.answer):
         return ContextFull(
             f"The conversation is longer than the server reads. Start it with a longer context. It says: {secret.quoted(said)}."
         )
