@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.backends.server.support import failure_of
-from vrthinker_core.errors import ContextFull
+from tests.backends.server.support import GENERAL, ask, failure_of, open_judge, opening
+from tests.support.faulty_server import refuses, serving
+from vrthinker_core.errors import BackendRefused, ContextFull
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,37 @@ from vrthinker_core.errors import ContextFull
 def test_a_context_too_long_is_known_in_whatever_words_and_is_asked_once(body: Any) -> None:
     error, requests = failure_of(lambda handler, _: handler.send_json(400, body))
     assert (type(error), requests) == (ContextFull, 1)
+
+
+@pytest.mark.parametrize("variable", ["VRTHINKER_API_KEY", "OPENAI_API_KEY"])
+def test_a_refused_key_is_named_by_the_variable_that_holds_it(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VRTHINKER_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv(variable, "sk-one")
+    assert str(failure_of(refuses(401))[0]) == f"The server does not accept the key in {variable}."
+    assert str(failure_of(refuses(403))[0]).endswith(f"The key is the one in {variable}.")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (403, "Your organisation must be verified to use the model"),
+        (403, "Country, region, or territory not supported"),
+        (404, "The requested model does not support image input"),
+        (404, "No endpoints found that support image input"),
+    ],
+)
+def test_a_server_that_forbids_or_cannot_is_quoted(status: int, said: str) -> None:
+    error, requests = failure_of(refuses(status, said))
+    assert (type(error), requests) == (BackendRefused, 1)
+    assert f"It says: {said}." in str(error)
+    assert "no model" not in str(error)
+
+
+def test_a_model_that_the_list_no_longer_has_is_not_there() -> None:
+    with serving(refuses(404, "The model `general` does not exist."), cards=GENERAL) as server:
+        conversation = open_judge(server).open_conversation()
+        server.cards = [{"id": "other"}]
+        with pytest.raises(BackendRefused, match=r"no model 'general'.*It has other"):
+            ask(conversation, opening())
+        conversation.close()

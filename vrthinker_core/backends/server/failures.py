@@ -14,7 +14,6 @@ from typing import Any
 
 import openai
 
-from vrthinker_core.backends.server.address import KEY_VARIABLES
 from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable, TooManyPictures
 
 QUOTED = 300  # Characters of a server's own words in a sentence
@@ -42,6 +41,7 @@ _PICTURES = re.compile(
 _LENGTH = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
 _PROMPT = re.compile(r"(?<!at least )\b(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)", re.IGNORECASE)
 _MODEL = re.compile(r"\bmodel\b", re.IGNORECASE)
+_NO_PATH = re.compile(r"not found\W*$|^Error code", re.IGNORECASE)
 
 
 class Passing(Exception):
@@ -66,6 +66,7 @@ class Secret:
     """The key, which never becomes text by accident."""
 
     value: str
+    variable: str  # The variable that it comes from, or that it may be put into
 
     def __repr__(self) -> str:
         return "Secret()"
@@ -102,7 +103,7 @@ def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
     said = _words(answer) or error.message
     message = secret.quoted(said)
     if status in (401, 403):
-        return BackendRefused(_key_sentence(secret))
+        return BackendRefused(_key_sentence(secret) if status == 401 else _forbidden_sentence(message, secret))
     if status == 429 and error.code == "insufficient_quota":  # what limits a rate speaks of quotas, too
         return BackendRefused(f"The account of the key has no quota left. The server says: {message}.")
     if status in (408, 409, 425, 429) or (status >= 500 and "cache miss" not in message.lower()):
@@ -158,8 +159,15 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _key_sentence(secret: Secret) -> str:
-    name = KEY_VARIABLES[0]
+    name = secret.variable
     return f"The server does not accept the key in {name}." if secret.value else f"The server wants a key: put it into {name}."
+
+
+def _forbidden_sentence(message: str, secret: Secret) -> str:
+    """A key may be right and yet not do: a country, a model or an account is closed to it, and only the server says which."""
+    name = secret.variable
+    key = f"The key is the one in {name}." if secret.value else f"It was sent no key: one may be put into {name}."
+    return f"The server forbids the request. It says: {message}. {key}"
 
 
 def unavailable(passing: Passing) -> ServerUnavailable:
@@ -186,7 +194,7 @@ def may_be_mended(refusal: RequestRefusal) -> bool:
 
 
 def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
-    """The error that a refusal ends the turn with. `models`: what the server has, in a sentence, "" where it does not tell."""
+    """The error that a refusal ends the turn with. `models`: that the server lists no such model, "" where that is not known."""
     said = str(refusal)
     if refusal.status == 413:
         return BackendRefused(
@@ -203,6 +211,8 @@ def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
         return ContextFull(
             f"The conversation is longer than the server reads. Start it with a longer context. It says: {secret.quoted(said)}."
         )
-    if refusal.status == 404:
-        return BackendRefused(models if _MODEL.search(said) and models else GARBAGE)
+    if refusal.status == 404 and models and _MODEL.search(said):
+        return BackendRefused(models)
+    if refusal.status == 404 and _NO_PATH.search(said) and not _MODEL.search(said):
+        return BackendRefused(GARBAGE)
     return BackendRefused(f"The server refuses the request. It says: {secret.quoted(said)}.")

@@ -180,9 +180,11 @@ def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> list[d
             return []  # `transformers serve` fails here where nothing was ever downloaded
         raise unavailable(passing) from None
     except RequestRefusal as refusal:
-        if refusal.status == 404 and address.model:
-            return []
-        raise ending(refusal, secret, "") from None
+        if refusal.status != 404:
+            raise ending(refusal, secret, "") from None
+        if not address.model:
+            raise BackendRefused(GARBAGE) from None
+        return []
     finally:
         thread.close(client.close())
 
@@ -205,10 +207,10 @@ def _choose(listed: list[str]) -> str:
 
 
 async def list_models_sentence(client: openai.AsyncOpenAI | None, wanted: str) -> str:
-    """That the server does not have the model that is wanted, and which ones it has; "" where it does not tell."""
+    """That the server lists others than the model that is wanted, and which; "" where it lists that one, or nothing."""
     try:
         assert client is not None
-        cards = await _list_models(client)
-    except Exception:  # noqa: BLE001 - whatever goes wrong here, there is a sentence without the list
-        return f"The server has no model {model_title(wanted)!r}. Check its name."
-    return f"The server has no model {model_title(wanted)!r}. " + (_choose([str(card["id"]) for card in cards]) if cards else "")
+        listed = [str(card["id"]) for card in await _list_models(client)]
+    except Exception:  # noqa: BLE001 - whatever goes wrong here, the server has said something before
+        return ""
+    return "" if wanted in listed or not listed else f"The server has no model {model_title(wanted)!r}. {_choose(listed)}"
