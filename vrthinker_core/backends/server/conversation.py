@@ -26,7 +26,7 @@ from vrthinker_core.backends.server.failures import (
 )
 from vrthinker_core.backends.server.loop_thread import LoopThread
 from vrthinker_core.backends.server.pictures import PictureCache
-from vrthinker_core.backends.server.reply_builder import ReplyBuilder, holds_token
+from vrthinker_core.backends.server.reply_builder import ReplyBuilder, ends_reply, holds_token
 from vrthinker_core.backends.server.request_body import RequestForm, fewer_features, ids_in, omits_pictures
 from vrthinker_core.backends.server.served_model import Server, list_models_sentence
 from vrthinker_core.errors import BackendFailed
@@ -149,8 +149,7 @@ class ServerConversation:
         self._server.form = form
         self._pictures.sent |= ids_in(body)
         try:
-            yield first
-            async for chunk in _in_time(stream, self._server.patience.silence):
+            async for chunk in _in_time(first, stream, self._server):
                 yield chunk
         finally:
             await stream.close()
@@ -179,19 +178,28 @@ class ServerConversation:
         raise BackendFailed(GARBAGE)
 
 
-async def _in_time(stream: "openai.AsyncStream[Any]", silence: float) -> AsyncGenerator[Any, None]:
-    """The chunks of a reply. Raises TimeoutError where no token comes for `silence` seconds, whatever else keeps coming."""
-    loop, chunks = asyncio.get_running_loop(), aiter(stream)
-    heard = loop.time()
+async def _in_time(chunk: Any, stream: "openai.AsyncStream[Any]", server: Server) -> AsyncGenerator[Any, None]:
+    """The chunks of a reply from its first one on. Raises TimeoutError where no token comes for too long, whatever else does.
+
+    Once the server has said that the reply is whole, only counts of tokens are waited for, and a connection that fails is its end.
+    """
+    loop, chunks, silence = asyncio.get_running_loop(), aiter(stream), server.patience.silence
+    heard, whole = loop.time(), False
     while True:
+        if holds_token(chunk):
+            heard = loop.time()
+        if not whole and ends_reply(chunk):
+            whole, silence = True, min(silence, server.patience.counts)
+        yield chunk
         try:
             async with asyncio.timeout_at(heard + silence):
                 chunk = await anext(chunks)
         except StopAsyncIteration:
             return
-        if holds_token(chunk):
-            heard = loop.time()
-        yield chunk
+        except Exception as error:
+            if whole and isinstance(failure_of(error, server.secret), Passing):
+                return
+            raise
 
 
 class PendingReply:

@@ -163,6 +163,11 @@ def _reasoning_of(delta: Any) -> str:
     return found if isinstance(found, str) else ""
 
 
+def ends_reply(chunk: Any) -> bool:
+    """The server says that the reply is whole; only counts of its tokens may come after this."""
+    return any(choice.finish_reason for choice in getattr(chunk, "choices", None) or ())
+
+
 def holds_token(chunk: Any) -> bool:
     """Something of the reply has arrived: from here on a failure is no longer one of the request."""
     return any(

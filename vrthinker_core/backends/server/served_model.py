@@ -33,6 +33,7 @@ class Patience:
 
     connect: float = 10.0
     silence: float = 300.0  # Between two tokens, and while nothing at all arrives: many pictures wait in the server's queue
+    counts: float = 5.0  # For the counts of tokens and the end of the answer, once the reply is whole
     tries: int = 6
     deadline: float = 420.0  # For all tries of one request together, up to its first token, whatever else arrives
     first_wait: float = 0.5  # Before the second try; doubled each time, and as much again by chance
