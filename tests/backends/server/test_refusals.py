@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.backends.server.support import GENERAL, ask, failure_of, open_judge, opening
-from tests.support.faulty_server import refuses, serving
+from tests.backends.server.support import GENERAL, QUICK, ask, failure_of, open_judge, opening
+from tests.support.faulty_server import ANSWER, Handler, refuses, says, serving
 from vrthinker_core.errors import BackendRefused, ContextFull
 
 
@@ -59,4 +61,31 @@ def test_a_model_that_the_list_no_longer_has_is_not_there() -> None:
         server.cards = [{"id": "other"}]
         with pytest.raises(BackendRefused, match=r"no model 'general'.*It has other"):
             ask(conversation, opening())
+        conversation.close()
+
+
+@pytest.mark.parametrize("asked", ["0", "-3", "nan", "inf", "soon", "Wed, 21 Oct 2015 07:28:00 GMT"])
+def test_a_retry_after_that_asks_for_no_time_gets_the_usual_back_off(asked: str) -> None:
+    with serving(refuses(429, headers={"Retry-After": asked}), says()) as server:
+        conversation = open_judge(server, patience=replace(QUICK, first_wait=0.3, longest_wait=0.3)).open_conversation()
+        started = time.monotonic()
+        assert ask(conversation, opening())[1].text == ANSWER
+        assert time.monotonic() - started >= 0.3
+        conversation.close()
+
+
+def test_a_date_to_try_again_is_read_by_the_clock_of_the_server() -> None:
+    dates = {"Date": "Wed, 21 Oct 2015 07:28:00 GMT", "Retry-After": "Wed, 21 Oct 2015 07:28:01 GMT"}
+
+    def busy(handler: Handler, _: dict[str, Any]) -> None:
+        handler.send_response_only(429)  # without a date of its own
+        for name, value in {"Content-Length": "0", **dates}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+
+    with serving(busy, says()) as server:
+        conversation = open_judge(server).open_conversation()
+        started = time.monotonic()
+        assert ask(conversation, opening())[1].text == ANSWER
+        assert time.monotonic() - started >= 1
         conversation.close()

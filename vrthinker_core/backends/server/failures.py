@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from math import inf
 from time import time
 from typing import Any
 
@@ -149,12 +150,20 @@ def _as_text(answer: object) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that `Retry-After` asks for, given as a number or as a date."""
+    """Seconds that `Retry-After` asks for, given as a number or as a date by the server's own clock; None for no time at all."""
     value = headers.get("retry-after", "")
-    with suppress(ValueError):
-        return max(0.0, float(value))
-    with suppress(ValueError, TypeError):
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
+    seconds = 0.0
+    try:
+        seconds = float(value)
+    except ValueError:
+        if until := _moment(value):
+            seconds = until - (_moment(headers.get("date", "")) or time())
+    return seconds if 0 < seconds < inf else None
+
+
+def _moment(date: str) -> float | None:
+    with suppress(ValueError, TypeError, OverflowError):
+        return parsedate_to_datetime(date).timestamp()
     return None
 
 
