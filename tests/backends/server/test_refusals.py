@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.backends.server.support import GENERAL, QUICK, ask, failure_of, open_judge, opening
 from tests.support.faulty_server import ANSWER, Handler, refuses, says, serving
+from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.errors import BackendRefused, ContextFull
 
 
@@ -89,3 +91,39 @@ def test_a_date_to_try_again_is_read_by_the_clock_of_the_server() -> None:
         assert ask(conversation, opening())[1].text == ANSWER
         assert time.monotonic() - started >= 1
         conversation.close()
+
+
+def redirects(status: int, target: str, path: str) -> Callable[..., None]:
+    """Redirects what is asked of `path` to the same file of `target`; all else is answered."""
+
+    def answer(handler: Handler, body: dict[str, Any] | None = None) -> None:
+        if handler.path.startswith(path):
+            handler.send_bytes(status, b"", "text/plain", {"Location": target + handler.path.removeprefix(path)})
+        elif body is None:
+            handler.send_json(200, {"data": GENERAL})
+        else:
+            says()(handler, body)
+
+    return answer
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_within_the_server_is_followed_once(status: int) -> None:
+    moved = redirects(status, "/v1", "/old")
+    with serving(moved, cards=moved) as server:
+        backend = ServerBackend.open(f"{server.address}/old", patience=QUICK)
+        conversation = backend.open_conversation()
+        assert ask(conversation, opening())[1].text == ANSWER
+        conversation.close()
+        assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+def test_a_redirect_that_costs_a_request_its_content_names_the_address_to_use(status: int) -> None:
+    with serving(says(), cards=GENERAL) as other:
+        moved = redirects(status, other.url, "/v1")
+        with serving(cards=moved) as server, pytest.raises(BackendRefused, match=f"redirects to {other.address}.*Use that address"):
+            open_judge(server)
+        error, requests = failure_of(moved)  # its list is where it was
+    assert f"redirects to {other.address}" in str(error)
+    assert (requests, other.bodies) == (1, [])

@@ -21,6 +21,7 @@ from vrthinker_core.backends.server.failures import (
     ending,
     failure_of,
     may_be_mended,
+    redirect_refusal,
     tokens_left,
     unavailable,
 )
@@ -168,6 +169,8 @@ class ServerConversation:
         assert self._client is not None
         stream = await self._client.chat.completions.create(**body)
         try:
+            if redirected := redirect_refusal(stream.response):
+                raise redirected
             async for chunk in stream:
                 if holds_token(chunk):
                     return chunk, stream

@@ -1,6 +1,7 @@
 """What can go wrong with a server, named: every error of the client becomes one sentence that says what to do.
 
-No sentence holds the key or the address: it stands in traces and on pages. What a server says is quoted without the key.
+No sentence holds the key or the address that was given: it stands in traces and on pages. What a server says is quoted without
+the key.
 """
 
 import json
@@ -99,7 +100,17 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
     return error
 
 
+def redirect_refusal(response: Any) -> BackendRefused | None:
+    """The end of a request that a redirect has turned into a GET without its content; None for any other."""
+    if not any(step.status_code in (301, 302, 303) for step in response.history):
+        return None
+    where = f"{response.url.scheme}://{response.url.netloc.decode()}"
+    return BackendRefused(f"The server redirects to {where}, where requests arrive without their content. Use that address.")
+
+
 def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
+    if redirected := redirect_refusal(error.response):
+        return redirected
     status, answer = error.status_code, _answer(error)
     said = _words(answer) or error.message
     message = secret.quoted(said)
