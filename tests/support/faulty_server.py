@@ -97,7 +97,9 @@ class Handler(QuietHandler):
         self.server.closed_at.append(time.monotonic())
 
 
-def delta(content: str | None = None, finish: str | None = None, logprobs: Any = None, **more: Any) -> dict[str, Any]:
+def delta(
+    content: str | list[dict[str, Any]] | None = None, finish: str | None = None, logprobs: Any = None, **more: Any
+) -> dict[str, Any]:
     """One chunk of a stream."""
     choice = {"index": 0, "delta": {"content": content, **more}, "finish_reason": finish, "logprobs": logprobs}
     return {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [choice]}

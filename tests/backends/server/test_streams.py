@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import time
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.backends.server.support import QUICK, ask, open_judge, opening
-from tests.support.faulty_server import ANSWER, Answer, Handler, delta, says_then, serving, usage
+from tests.backends.server.support import QUICK, ask, failure_of, open_judge, opening
+from tests.support.faulty_server import ANSWER, Answer, Handler, delta, says, says_then, sends, serving, usage
+from vrthinker_core.errors import BackendFailed, BackendRefused, ServerUnavailable
 
 
 def ends_whole(handler: Handler) -> None:
@@ -55,3 +57,67 @@ def test_a_whole_reply_is_kept_however_its_connection_ends(answer: Answer) -> No
         assert time.monotonic() - started < 5
         conversation.close()
         assert len(server.bodies) == 1
+
+
+MESSAGE = {"role": "assistant", "content": ANSWER}
+COMPLETION = {"object": "chat.completion", "choices": [{"index": 0, "message": MESSAGE, "finish_reason": "stop"}]}
+COUNTED = {**COMPLETION, "usage": usage(100, 12)["usage"]}
+UNREADABLE = [["1"], [{"token": "1", "top_logprobs": 3}], 5]
+
+
+def events(*bodies: dict[str, Any]) -> bytes:
+    return b"".join(b"data: " + json.dumps(body).encode() + b"\n\n" for body in bodies)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda handler, _: handler.send_json(200, COUNTED),
+        sends(events(COUNTED)),
+        sends(events(delta(ANSWER), delta(None, "stop"), usage(100, 12)), "application/json"),
+        sends(events(delta(ANSWER), COUNTED)),
+        says("", delta([{"type": "text", "text": ANSWER[:9]}, {"type": "text", "text": ANSWER[9:]}])),
+        *(says("", delta(ANSWER, logprobs={"content": content})) for content in UNREADABLE),
+    ],
+    ids=[
+        "no stream",
+        "one event",
+        "a stream said to be JSON",
+        "a whole message at the end",
+        "parts",
+        "words",
+        "a number",
+        "no list",
+    ],
+)
+def test_a_reply_is_read_in_whatever_form_it_comes(answer: Answer) -> None:
+    with serving(answer) as server:
+        conversation = open_judge(server).open_conversation()
+        pieces, completion = ask(conversation, opening())
+        conversation.close()
+    assert "".join(pieces) == completion.text == ANSWER
+    assert completion.prompt_tokens == 100
+    assert completion.label_tokens == ()
+
+
+ERRORS = {
+    "an error event": b'event: error\ndata: {"message": "overloaded"}\n\n',
+    "an error object": events({"object": "error", "message": "overloaded", "type": "x", "code": 503}),
+    "a bare word": events({"error": "overloaded"}),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_in_a_stream_is_told_in_the_words_of_the_server(name: str) -> None:
+    error, requests = failure_of(sends(ERRORS[name]))
+    assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
+    assert "It says: overloaded." in str(error)
+    error, requests = failure_of(sends(events(delta("<Think>Well")) + ERRORS[name]))
+    assert (type(error), requests) == (BackendFailed, 1)
+    assert "It says: overloaded." in str(error)
+
+
+def test_an_error_in_place_of_a_stream_is_told_in_the_words_of_the_server() -> None:
+    error, _ = failure_of(lambda handler, _: handler.send_json(200, {"error": {"message": "no pictures here", "code": 400}}))
+    assert type(error) is BackendRefused
+    assert "It says: no pictures here." in str(error)

@@ -22,12 +22,13 @@ from vrthinker_core.backends.server.failures import (
     failure_of,
     may_be_mended,
     redirect_refusal,
+    streamed_failure,
     tokens_left,
     unavailable,
 )
 from vrthinker_core.backends.server.loop_thread import LoopThread
 from vrthinker_core.backends.server.pictures import PictureCache
-from vrthinker_core.backends.server.reply_builder import ReplyBuilder, ends_reply, holds_token
+from vrthinker_core.backends.server.reply_builder import ReplyBuilder, ends_reply, error_in, holds_token, whole_reply
 from vrthinker_core.backends.server.request_body import RequestForm, fewer_features, ids_in, omits_pictures
 from vrthinker_core.backends.server.served_model import Server, list_models_sentence
 from vrthinker_core.errors import BackendFailed
@@ -171,14 +172,23 @@ class ServerConversation:
         try:
             if redirected := redirect_refusal(stream.response):
                 raise redirected
+            if holds_token(_checked(whole := await whole_reply(stream.response), self._server)):
+                return whole, stream
             async for chunk in stream:
-                if holds_token(chunk):
+                if holds_token(_checked(chunk, self._server)):
                     return chunk, stream
         except BaseException:
             await stream.close()
             raise
         await stream.close()
         raise BackendFailed(GARBAGE)
+
+
+def _checked(chunk: Any, server: Server) -> Any:
+    """The chunk. Raises the failure that it tells of."""
+    if (error := error_in(chunk)) is not None:
+        raise streamed_failure(error, server.secret)
+    return chunk
 
 
 async def _in_time(chunk: Any, stream: "openai.AsyncStream[Any]", server: Server) -> AsyncGenerator[Any, None]:
@@ -196,7 +206,7 @@ async def _in_time(chunk: Any, stream: "openai.AsyncStream[Any]", server: Server
         yield chunk
         try:
             async with asyncio.timeout_at(heard + silence):
-                chunk = await anext(chunks)
+                chunk = _checked(await anext(chunks), server)
         except StopAsyncIteration:
             return
         except Exception as error:

@@ -94,7 +94,7 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
     if isinstance(error, openai.APIConnectionError) or type(error).__module__.startswith(("httpx", "httpcore")):
         return Passing("The server cannot be reached, or drops the connection. Start it, or check the address and the network.")
     if isinstance(error, openai.APIError):
-        return _streamed_error(error, secret)
+        return streamed_failure(error.body or error.message, secret)
     if isinstance(error, ValueError | TypeError | AttributeError | RecursionError | openai.OpenAIError):
         return BackendFailed(GARBAGE)
     return error
@@ -104,7 +104,8 @@ def redirect_refusal(response: Any) -> BackendRefused | None:
     """The end of a request that a redirect has turned into a GET without its content; None for any other."""
     if not any(step.status_code in (301, 302, 303) for step in response.history):
         return None
-    where = f"{response.url.scheme}://{response.url.netloc.decode()}"
+    url = response.url
+    where = f"{url.scheme}://{url.netloc.decode()}{url.path.removesuffix('/chat/completions').removesuffix('/models')}"
     return BackendRefused(f"The server redirects to {where}, where requests arrive without their content. Use that address.")
 
 
@@ -125,15 +126,14 @@ def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
     return RequestRefusal(status, secret.removed_from(said), _as_text(answer))
 
 
-def _streamed_error(error: openai.APIError, secret: Secret) -> Exception:
+def streamed_failure(answer: object, secret: Secret) -> Exception:
     """An error that a server sends as an event of a stream that had begun well."""
-    body: Mapping[str, Any] = error.body if isinstance(error.body, dict) else {}
-    code = str(body.get("code", ""))
-    if "cache miss" in error.message.lower():
-        return RequestRefusal(400, error.message)
+    code, said = str(answer.get("code", "")) if isinstance(answer, Mapping) else "", secret.removed_from(_words(answer))
+    if "cache miss" in said.lower():
+        return RequestRefusal(400, said)
     if re.fullmatch(r"4\d\d", code) and code not in ("408", "409", "429"):
-        return RequestRefusal(int(code), secret.removed_from(error.message))
-    return Passing(f"The server failed while it answered. It says: {secret.quoted(error.message)}.")
+        return RequestRefusal(int(code), said, _as_text(answer))
+    return Passing(f"The server failed while it answered. It says: {secret.quoted(said)}.")
 
 
 def _answer(error: openai.APIStatusError) -> object:
