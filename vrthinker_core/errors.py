@@ -42,6 +42,10 @@ class BackendRefused(BackendFailed):
     """The judge cannot answer this request, and could not if it were asked again."""
 
 
+class TooManyPictures(BackendRefused):
+    """The server of a judge takes fewer pictures in one prompt than the conversation shows."""
+
+
 class ServerUnavailable(BackendRefused):
     """The server of a judge cannot be reached, stays silent or is overloaded, although it was asked for as long as is worth it."""
 

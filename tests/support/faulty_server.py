@@ -69,9 +69,10 @@ class Handler(QuietHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def begin_stream(self) -> None:
+    def begin_stream(self, headers: dict[str, str] | None = None) -> None:
         self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
+        for name, value in {"Content-Type": "text/event-stream", **(headers or {})}.items():
+            self.send_header(name, value)
         self.end_headers()  # HTTP/1.0: the end of the connection is the end of the answer
 
     def send_event(self, event: Any) -> None:
@@ -96,7 +97,9 @@ class Handler(QuietHandler):
         self.server.closed_at.append(time.monotonic())
 
 
-def delta(content: str | None = None, finish: str | None = None, logprobs: Any = None, **more: Any) -> dict[str, Any]:
+def delta(
+    content: str | list[dict[str, Any]] | None = None, finish: str | None = None, logprobs: Any = None, **more: Any
+) -> dict[str, Any]:
     """One chunk of a stream."""
     choice = {"index": 0, "delta": {"content": content, **more}, "finish_reason": finish, "logprobs": logprobs}
     return {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [choice]}

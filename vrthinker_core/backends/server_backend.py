@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
 from vrthinker_core.backends.built_in import NANO_SPEAKS
-from vrthinker_core.backends.server.address import api_key, model_title, parse_address
+from vrthinker_core.backends.server.address import api_key, key_variable, model_title, parse_address
 from vrthinker_core.backends.server.conversation import ServerConversation, stream_replies
 from vrthinker_core.backends.server.failures import Secret
-from vrthinker_core.backends.server.served_model import Patience, Server, find_model
+from vrthinker_core.backends.server.served_model import Patience, Server, find_server
 
 TOLD = (
     "This judge was not trained for the task: it is told the protocol's rules in words. "
@@ -34,10 +34,9 @@ class ServerBackend:
 
         Raises BadInput for an address that cannot be, another JudgeError where the server has no such model or does not answer.
         """
-        address, secret, patience = parse_address(text), Secret(api_key()), patience or Patience()
-        model = find_model(address, secret, patience)
-        notes = (NANO_SPEAKS,) if model.built_in else ()
-        return cls(Server(address, model, secret, patience), name or model_title(model.id), notes)
+        server = find_server(parse_address(text), Secret(api_key(), key_variable()), patience or Patience())
+        notes = (NANO_SPEAKS,) if server.model.built_in else ()
+        return cls(server, name or model_title(server.model.id), notes)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from tests.support.blank_frames import frame
-from tests.support.faulty_server import FaultyServer
+from tests.support.faulty_server import Answer, FaultyServer, serving
 from vrthinker_core.backends.base import Conversation
 from vrthinker_core.backends.server.served_model import Patience
 from vrthinker_core.backends.server_backend import ServerBackend
+from vrthinker_core.errors import JudgeError
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.messages import Completion, GeneratedText, Image, Message, Sampling, Text
 
@@ -44,6 +47,16 @@ def ask(conversation: Conversation, messages: Sequence[Message], sampling: Sampl
     assert isinstance(completion, Completion)
     assert all(isinstance(piece, str) for piece in pieces)
     return pieces, completion  # type: ignore[return-value]
+
+
+def failure_of(*answers: Answer, cards: Any = GENERAL) -> tuple[Exception, int]:
+    """How the judge on a server with these answers fails, and how many requests that takes."""
+    with serving(*answers, cards=cards) as server:
+        conversation = open_judge(server).open_conversation()
+        with pytest.raises(JudgeError) as caught:
+            ask(conversation, opening())
+        conversation.close()
+        return caught.value, len(server.bodies)
 
 
 def parts(body: dict[str, Any]) -> list[dict[str, Any]]:

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.backends.server.support import GENERAL, QUICK, VLLM, ask, open_judge, opening
+from tests.backends.server.support import GENERAL, QUICK, VLLM, ask, failure_of, open_judge, opening
 from tests.support.faulty_server import ANSWER, Answer, Handler, delta, refuses, says, says_then, sends, serving
 from tests.support.waiting import until
 from vrthinker_core import Finished, Settings, VideoPair, judge
 from vrthinker_core.backends.server_backend import ServerBackend
-from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable
+from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable, TooManyPictures
 from vrthinker_core.traces import load
 from vrthinker_core.types.events import TextArrived, TurnEnded
 from vrthinker_core.types.messages import Completion, Sampling
@@ -56,8 +56,8 @@ def nothing(handler: Handler) -> None:
 
 ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "a context too long": (refuses(400, LONG), ContextFull, "longer context"),
-    "too many pictures": (refuses(400, MANY), BackendRefused, "64 pictures.*--limit-mm-per-prompt"),
-    "a wrong model name": (refuses(404, "The model `x` does not exist."), BackendRefused, "no model 'general'.*It has general"),
+    "too many pictures": (refuses(400, MANY), TooManyPictures, "64 pictures.*--limit-mm-per-prompt"),
+    "a model that is gone": (refuses(404, "The model `x` does not exist."), BackendRefused, "It says: The model `x` does not"),
     "a wrong path": (refuses(404, "Not Found"), BackendRefused, "/v1"),
     "a wrong key": (refuses(401, "Incorrect API key"), BackendRefused, "VRTHINKER_API_KEY"),
     "a body too large": (refuses(413, "Payload Too Large"), BackendRefused, "memory window"),
@@ -83,15 +83,6 @@ ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
 }  # fmt: skip
 
 
-def failure_of(*answers: Answer, cards: Any = GENERAL) -> tuple[Exception, int]:
-    with serving(*answers, cards=cards) as server:
-        conversation = open_judge(server).open_conversation()
-        with pytest.raises(JudgeError) as caught:
-            ask(conversation, opening())
-        conversation.close()
-        return caught.value, len(server.bodies)
-
-
 @pytest.mark.parametrize("name", ENDS)
 def test_each_failure_is_a_sentence_that_says_what_to_do(name: str) -> None:
     answer, kind, words = ENDS[name]
@@ -103,7 +94,7 @@ def test_each_failure_is_a_sentence_that_says_what_to_do(name: str) -> None:
 
 
 def test_nothing_that_cannot_help_is_tried_again() -> None:
-    for name in ("a context too long", "too many pictures", "a wrong key", "a wrong model name", "a cut after some tokens"):
+    for name in ("a context too long", "too many pictures", "a wrong key", "a model that is gone", "a cut after some tokens"):
         assert failure_of(ENDS[name][0])[1] == 1, name
 
 
@@ -255,7 +246,7 @@ def test_the_key_stands_nowhere(
     monkeypatch.setenv("VRTHINKER_API_KEY", KEY)
     caplog.set_level("DEBUG")
     echo = "You sent {key}, and I do not like it"
-    answers = [refuses(status, echo) for status in (400, 401, 404, 422, 429, 500)]
+    answers = [refuses(status, echo) for status in (400, 401, 403, 404, 422, 429, 500)]
     answers.append(lambda handler, _: handler.send_json(418, {"detail": f"no, {handler.headers['Authorization']}"}))
     answers.append(sends(b'data: {"error": {"message": "I got Bearer ' + KEY.encode() + b'"}}\n\n'))
     seen = []

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.backends.server.support import GENERAL, VLLM, ask, open_judge, opening, parts, shown
-from tests.support.faulty_server import ANSWER, refuses, says, serving
+from tests.support.faulty_server import ANSWER, Handler, refuses, says, serving
 from vrthinker_core import Finished, Settings, Started, VideoPair, judge
 from vrthinker_core.dialects.templates import prompt_text
-from vrthinker_core.errors import ContextFull
+from vrthinker_core.errors import BackendRefused, ContextFull
 from vrthinker_core.types.messages import Message, Sampling, Text, Video
 
 
@@ -85,19 +85,72 @@ def test_a_video_item_is_a_video_for_a_trained_model_on_vllm_and_pictures_in_ord
 
 def test_a_server_that_refuses_extra_fields_is_sent_them_once() -> None:
     unexpected = refuses(422, "Unexpected fields in the request: {'skip_special_tokens', 'spaces_between_special_tokens'}")
-    with serving(unexpected, refuses(400, "logprobs is not supported"), refuses(400, "Bad Request"), says()) as server:
+    unnamed = refuses(400, "Bad Request")
+    with serving(unexpected, refuses(400, "logprobs is not supported"), unnamed, unnamed, says()) as server:
         backend = open_judge(server)
         for _ in range(2):
             conversation = backend.open_conversation()
             assert ask(conversation, opening())[1].text == ANSWER
             conversation.close()
-        first, second, third, *plain = server.bodies
+        first, second, third, fourth, *plain = server.bodies
     assert "skip_special_tokens" in first
     assert "skip_special_tokens" not in second
     assert "logprobs" in second
     assert "logprobs" not in third
+    assert fourth.keys() == {"model", "messages", "stream", "max_tokens", "temperature"}
     assert len(plain) == 2
     assert all(body.keys() == {"model", "messages", "stream", "max_tokens"} for body in plain)
+
+
+FASTAPI = {"detail": [{"type": "extra_forbidden", "loc": ["body", "skip_special_tokens"], "msg": "Not permitted", "input": False}]}
+ECHO = {"detail": [{"loc": ["body", "skip_special_tokens"], "msg": "Not permitted", "input": {"temperature": 0, "seed": 1}}]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        FASTAPI,
+        ECHO,
+        {"object": "error", "message": FASTAPI, "type": "invalid_request_error"},
+        {"error": {"message": "Invalid request", "param": "skip_special_tokens"}},
+        {"error": "Invalid request", "fields": ["skip_special_tokens"]},
+    ],
+    ids=["FastAPI", "FastAPI that repeats the request", "Mistral", "param", "beside the error"],
+)
+def test_a_refused_field_is_found_wherever_the_answer_names_it_and_costs_no_other(body: dict[str, Any]) -> None:
+    with serving(lambda handler, _: handler.send_json(422, body), says()) as server:
+        backend = open_judge(server)
+        conversation = backend.open_conversation()
+        assert ask(conversation, opening())[1].text == ANSWER
+        conversation.close()
+    first, second = server.bodies
+    assert first.keys() - second.keys() == {"skip_special_tokens", "spaces_between_special_tokens"}
+    assert not any("temperature" in note for note in backend.notes)
+
+
+@pytest.mark.parametrize("refused", ["skip_special_tokens", "seed", "temperature"])
+def test_where_a_refusal_names_nothing_the_temperature_is_the_last_to_go(refused: str) -> None:
+    def pick(handler: Handler, body: dict[str, Any]) -> None:
+        (refuses(400, "Bad Request") if refused in body else says())(handler, body)
+
+    with serving(pick) as server:
+        backend = open_judge(server)
+        conversation = backend.open_conversation()
+        assert ask(conversation, opening())[1].text == ANSWER
+        conversation.close()
+    last = server.bodies[-1]
+    assert ("logprobs" in last, "temperature" in last) == (refused == "skip_special_tokens", refused != "temperature")
+    assert any("temperature" in note for note in backend.notes) == (refused == "temperature")
+
+
+def test_a_refusal_without_a_sentence_is_quoted_as_it_is() -> None:
+    with serving(
+        lambda handler, _: handler.send_json(422, {"detail": [{"loc": ["body", "messages"], "msg": "Too odd"}]})
+    ) as server:
+        conversation = open_judge(server).open_conversation()
+        with pytest.raises(BackendRefused, match="Too odd"):
+            ask(conversation, opening())
+        conversation.close()
 
 
 @pytest.mark.parametrize(

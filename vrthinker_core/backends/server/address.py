@@ -63,9 +63,15 @@ def model_title(model: str) -> str:
     return model.rstrip("/").rpartition("/")[2] if model.startswith(("/", ".", "~")) else model
 
 
+def key_variable() -> str:
+    """The variable that holds the key, or that one may be put into."""
+    return next((name for name in KEY_VARIABLES if os.environ.get(name, "").strip()), KEY_VARIABLES[0])
+
+
 def api_key() -> str:
     """The key from the environment, "" for none. Raises BadInput, without the key, for one that no request can hold."""
-    name, key = next(((name, key) for name in KEY_VARIABLES if (key := os.environ.get(name, "").strip())), ("", ""))
+    name = key_variable()
+    key = os.environ.get(name, "").strip()
     if not (key.isascii() and key.isprintable()):
         raise BadInput(f"The key in {name} holds a character that no key has, such as a quotation mark of a text: set it anew.")
     return key

@@ -21,13 +21,15 @@ from vrthinker_core.backends.server.failures import (
     ending,
     failure_of,
     may_be_mended,
+    redirect_refusal,
+    streamed_failure,
     tokens_left,
     unavailable,
 )
 from vrthinker_core.backends.server.loop_thread import LoopThread
 from vrthinker_core.backends.server.pictures import PictureCache
-from vrthinker_core.backends.server.reply_builder import ReplyBuilder, holds_token
-from vrthinker_core.backends.server.request_body import RequestForm, ids_in, named_features, omits_pictures
+from vrthinker_core.backends.server.reply_builder import ReplyBuilder, ends_reply, error_in, holds_token, whole_reply
+from vrthinker_core.backends.server.request_body import RequestForm, fewer_features, ids_in, omits_pictures
 from vrthinker_core.backends.server.served_model import Server, list_models_sentence
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
@@ -149,17 +151,15 @@ class ServerConversation:
         self._server.form = form
         self._pictures.sent |= ids_in(body)
         try:
-            yield first
-            async for chunk in _in_time(stream, self._server.patience.silence):
+            async for chunk in _in_time(first, stream, self._server):
                 yield chunk
         finally:
             await stream.close()
 
     async def _smaller(self, form: RequestForm, refusal: RequestRefusal, tried: int) -> RequestForm:
-        """The form without what a refusal names, else without all that a server need not know. Raises where nothing helps."""
-        named = named_features(str(refusal)) & form.features
+        """The form with fewer features, as a refusal asks for it. Raises where nothing helps."""
         if may_be_mended(refusal) and tried <= MOST_TRIES:
-            left = form.features - (named or form.features - {"max_tokens"})
+            left = fewer_features(form.features, refusal.answer)
             if left != form.features:
                 return replace(form, features=left)
         models = await list_models_sentence(self._client, form.model) if refusal.status == 404 else ""
@@ -170,8 +170,12 @@ class ServerConversation:
         assert self._client is not None
         stream = await self._client.chat.completions.create(**body)
         try:
+            if redirected := redirect_refusal(stream.response):
+                raise redirected
+            if holds_token(_checked(whole := await whole_reply(stream.response), self._server)):
+                return whole, stream
             async for chunk in stream:
-                if holds_token(chunk):
+                if holds_token(_checked(chunk, self._server)):
                     return chunk, stream
         except BaseException:
             await stream.close()
@@ -180,19 +184,35 @@ class ServerConversation:
         raise BackendFailed(GARBAGE)
 
 
-async def _in_time(stream: "openai.AsyncStream[Any]", silence: float) -> AsyncGenerator[Any, None]:
-    """The chunks of a reply. Raises TimeoutError where no token comes for `silence` seconds, whatever else keeps coming."""
-    loop, chunks = asyncio.get_running_loop(), aiter(stream)
-    heard = loop.time()
+def _checked(chunk: Any, server: Server) -> Any:
+    """The chunk. Raises the failure that it tells of."""
+    if (error := error_in(chunk)) is not None:
+        raise streamed_failure(error, server.secret)
+    return chunk
+
+
+async def _in_time(chunk: Any, stream: "openai.AsyncStream[Any]", server: Server) -> AsyncGenerator[Any, None]:
+    """The chunks of a reply from its first one on. Raises TimeoutError where no token comes for too long, whatever else does.
+
+    Once the server has said that the reply is whole, only counts of tokens are waited for, and a connection that fails is its end.
+    """
+    loop, chunks, silence = asyncio.get_running_loop(), aiter(stream), server.patience.silence
+    heard, whole = loop.time(), False
     while True:
-        try:
-            async with asyncio.timeout_at(heard + silence):
-                chunk = await anext(chunks)
-        except StopAsyncIteration:
-            return
         if holds_token(chunk):
             heard = loop.time()
+        if not whole and ends_reply(chunk):
+            whole, silence = True, min(silence, server.patience.counts)
         yield chunk
+        try:
+            async with asyncio.timeout_at(heard + silence):
+                chunk = _checked(await anext(chunks), server)
+        except StopAsyncIteration:
+            return
+        except Exception as error:
+            if whole and isinstance(failure_of(error, server.secret), Passing):
+                return
+            raise
 
 
 class PendingReply:

@@ -1,20 +1,22 @@
 """What can go wrong with a server, named: every error of the client becomes one sentence that says what to do.
 
-No sentence holds the key or the address: it stands in traces and on pages. What a server says is quoted without the key.
+No sentence holds the key or the address that was given: it stands in traces and on pages. What a server says is quoted without
+the key.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from math import inf
 from time import time
 from typing import Any
 
 import openai
 
-from vrthinker_core.backends.server.address import KEY_VARIABLES
-from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable
+from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable, TooManyPictures
 
 QUOTED = 300  # Characters of a server's own words in a sentence
 
@@ -29,13 +31,19 @@ GARBAGE = (
 ENDLESS = "The server writes far more than it was asked for and does not end. Choose another judge, or another server."
 FILTERED = "The server's content filter stopped the reply, so this pair cannot be judged there. Choose another judge."
 
-_CONTEXT = re.compile(r"context[ _]length|context window|maximum model length|input is too long|too many tokens", re.IGNORECASE)
+_CONTEXT = re.compile(
+    r"context[ _](?:length|window|size)|maximum (?:model|prompt) length|(?:input|prompt) is too long|too many tokens"
+    r"|token count\W.{0,40}exceeds|`inputs` (?:tokens|must have less)|reduce the length of the (?:messages|input|prompt)",
+    re.IGNORECASE,
+)
+"""How servers say that a prompt is too long, in words or in an error's code or type."""
 _PICTURES = re.compile(
     r"at most (\d+) (image|video)|too many (image|video|picture)s?|limit.mm.per.prompt|(\d+) images?.{0,40}exceed", re.I
 )
 _LENGTH = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
 _PROMPT = re.compile(r"(?<!at least )\b(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)", re.IGNORECASE)
 _MODEL = re.compile(r"\bmodel\b", re.IGNORECASE)
+_NO_PATH = re.compile(r"not found\W*$|^Error code", re.IGNORECASE)
 
 
 class Passing(Exception):
@@ -48,11 +56,11 @@ class Passing(Exception):
 
 
 class RequestRefusal(Exception):
-    """The server does not take this request as it is; the message is its own."""
+    """The server does not take this request as it is; the message is its own, `answer` all that it says, as text."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, answer: str = "") -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.answer = status, answer or message
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,7 @@ class Secret:
     """The key, which never becomes text by accident."""
 
     value: str
+    variable: str  # The variable that it comes from, or that it may be put into
 
     def __repr__(self) -> str:
         return "Secret()"
@@ -85,59 +94,100 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
     if isinstance(error, openai.APIConnectionError) or type(error).__module__.startswith(("httpx", "httpcore")):
         return Passing("The server cannot be reached, or drops the connection. Start it, or check the address and the network.")
     if isinstance(error, openai.APIError):
-        return _streamed_error(error, secret)
+        return streamed_failure(error.body or error.message, secret)
     if isinstance(error, ValueError | TypeError | AttributeError | RecursionError | openai.OpenAIError):
         return BackendFailed(GARBAGE)
     return error
 
 
+def redirect_refusal(response: Any) -> BackendRefused | None:
+    """The end of a request that a redirect has turned into a GET without its content; None for any other."""
+    if not any(step.status_code in (301, 302, 303) for step in response.history):
+        return None
+    url = response.url
+    where = f"{url.scheme}://{url.netloc.decode()}{url.path.removesuffix('/chat/completions').removesuffix('/models')}"
+    return BackendRefused(f"The server redirects to {where}, where requests arrive without their content. Use that address.")
+
+
 def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
-    status, message = error.status_code, secret.quoted(_message(error))
+    if redirected := redirect_refusal(error.response):
+        return redirected
+    status, answer = error.status_code, _answer(error)
+    said = _words(answer) or error.message
+    message = secret.quoted(said)
     if status in (401, 403):
-        return BackendRefused(_key_sentence(secret))
+        return BackendRefused(_key_sentence(secret) if status == 401 else _forbidden_sentence(message, secret))
     if status == 429 and error.code == "insufficient_quota":  # what limits a rate speaks of quotas, too
         return BackendRefused(f"The account of the key has no quota left. The server says: {message}.")
     if status in (408, 409, 425, 429) or (status >= 500 and "cache miss" not in message.lower()):
         busy = "has too many requests" if status == 429 else f"failed with status {status}"
         wait = _retry_after(error.response.headers)
         return Passing(f"The server {busy}. See how it does, and compare again later.", wait, answered=True)
-    return RequestRefusal(status, secret.removed_from(_message(error)))
+    return RequestRefusal(status, secret.removed_from(said), _as_text(answer))
 
 
-def _streamed_error(error: openai.APIError, secret: Secret) -> Exception:
+def streamed_failure(answer: object, secret: Secret) -> Exception:
     """An error that a server sends as an event of a stream that had begun well."""
-    body: Mapping[str, Any] = error.body if isinstance(error.body, dict) else {}
-    code = str(body.get("code", ""))
-    if "cache miss" in error.message.lower():
-        return RequestRefusal(400, error.message)
+    code, said = str(answer.get("code", "")) if isinstance(answer, Mapping) else "", secret.removed_from(_words(answer))
+    if "cache miss" in said.lower():
+        return RequestRefusal(400, said)
     if re.fullmatch(r"4\d\d", code) and code not in ("408", "409", "429"):
-        return RequestRefusal(int(code), secret.removed_from(error.message))
-    return Passing(f"The server failed while it answered. It says: {secret.quoted(error.message)}.")
+        return RequestRefusal(int(code), said, _as_text(answer))
+    return Passing(f"The server failed while it answered. It says: {secret.quoted(said)}.")
 
 
-def _message(error: openai.APIStatusError) -> str:
-    """The server's own words, wherever in its answer it puts them."""
-    body = error.body
-    if isinstance(body, dict):
-        for key in ("message", "detail", "error"):
-            if isinstance(body.get(key), str):
-                return str(body[key])
-    return error.message
+def _answer(error: openai.APIStatusError) -> object:
+    """What the server says besides the status, without what it repeats of the request: FastAPI's `input` may be all of it."""
+    if error.body is None:
+        return ""
+    text = error.response.text
+    try:
+        return json.loads(text, object_hook=lambda found: {key: value for key, value in found.items() if key != "input"})
+    except (ValueError, RecursionError):
+        return text
+
+
+def _words(answer: object) -> str:
+    """The server's own words, wherever in its answer it puts them; all of the answer where it has no sentence, "" for a page."""
+    if isinstance(answer, Mapping):
+        inner = answer["error"] if isinstance(answer.get("error"), Mapping) else answer
+        answer = next((inner[key] for key in ("message", "detail", "error") if isinstance(inner.get(key), str)), answer)
+    text = _as_text(answer)
+    return "" if text.lstrip().startswith("<") else text
+
+
+def _as_text(answer: object) -> str:
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False) if answer else ""
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that `Retry-After` asks for, given as a number or as a date."""
+    """Seconds that `Retry-After` asks for, given as a number or as a date by the server's own clock; None for no time at all."""
     value = headers.get("retry-after", "")
-    with suppress(ValueError):
-        return max(0.0, float(value))
-    with suppress(ValueError, TypeError):
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
+    seconds = 0.0
+    try:
+        seconds = float(value)
+    except ValueError:
+        if until := _moment(value):
+            seconds = until - (_moment(headers.get("date", "")) or time())
+    return seconds if 0 < seconds < inf else None
+
+
+def _moment(date: str) -> float | None:
+    with suppress(ValueError, TypeError, OverflowError):
+        return parsedate_to_datetime(date).timestamp()
     return None
 
 
 def _key_sentence(secret: Secret) -> str:
-    name = KEY_VARIABLES[0]
+    name = secret.variable
     return f"The server does not accept the key in {name}." if secret.value else f"The server wants a key: put it into {name}."
+
+
+def _forbidden_sentence(message: str, secret: Secret) -> str:
+    """A key may be right and yet not do: a country, a model or an account is closed to it, and only the server says which."""
+    name = secret.variable
+    key = f"The key is the one in {name}." if secret.value else f"It was sent no key: one may be put into {name}."
+    return f"The server forbids the request. It says: {message}. {key}"
 
 
 def unavailable(passing: Passing) -> ServerUnavailable:
@@ -160,11 +210,11 @@ def may_be_mended(refusal: RequestRefusal) -> bool:
     said = str(refusal)
     if "cache miss" in said.lower():
         return True
-    return refusal.status in (400, 422) and not _PICTURES.search(said) and not _CONTEXT.search(said)
+    return refusal.status in (400, 422) and not _PICTURES.search(said) and not _CONTEXT.search(refusal.answer)
 
 
 def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
-    """The error that a refusal ends the turn with. `models`: what the server has, in a sentence, "" where it does not tell."""
+    """The error that a refusal ends the turn with. `models`: that the server lists no such model, "" where that is not known."""
     said = str(refusal)
     if refusal.status == 413:
         return BackendRefused(
@@ -173,14 +223,16 @@ def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
     if found := _PICTURES.search(said):
         most = next((group for group in found.groups() if group and group.isdigit()), "")
         limit = f"{most} pictures" if most else "fewer pictures"
-        return BackendRefused(
+        return TooManyPictures(
             f"The server takes at most {limit} in one prompt. Start vLLM with --limit-mm-per-prompt "
             '\'{"image": 128, "video": 2}\', or choose a shorter memory window.'
         )
-    if _CONTEXT.search(said):
+    if _CONTEXT.search(refusal.answer):
         return ContextFull(
             f"The conversation is longer than the server reads. Start it with a longer context. It says: {secret.quoted(said)}."
         )
-    if refusal.status == 404:
-        return BackendRefused(models if _MODEL.search(said) and models else GARBAGE)
+    if refusal.status == 404 and models and _MODEL.search(said):
+        return BackendRefused(models)
+    if refusal.status == 404 and _NO_PATH.search(said) and not _MODEL.search(said):
+        return BackendRefused(GARBAGE)
     return BackendRefused(f"The server refuses the request. It says: {secret.quoted(said)}.")

@@ -5,6 +5,9 @@ import re
 import time
 from typing import Any, Literal
 
+from openai.types.chat import ChatCompletionChunk
+from openai.types.chat.chat_completion_chunk import ChoiceDelta
+
 from vrthinker_core.backends.server.failures import ENDLESS, FILTERED, TOOL_PARSER
 from vrthinker_core.backends.server.label_tokens import TokenChoice, has_digit, is_log_probability, label_tokens
 from vrthinker_core.dialects.reading.tags import lost_its_opening
@@ -51,8 +54,9 @@ class ReplyBuilder:
         """
         self._count(getattr(chunk, "usage", None))
         for choice in getattr(chunk, "choices", None) or ():
-            self._note_choices(getattr(choice, "logprobs", None))
-            self._take(choice.delta)
+            self._choices += _choices_in(getattr(choice, "logprobs", None))
+            if choice.delta is not None or not self._text:  # a last `message` may repeat all that was streamed
+                self._take(_delta_of(choice))
             if choice.finish_reason == "tool_calls" and not self._text.endswith(CALL_END):
                 raise BackendRefused(TOOL_PARSER)
             self.finish_reason = choice.finish_reason or self.finish_reason
@@ -96,7 +100,7 @@ class ReplyBuilder:
         )
 
     def _take(self, delta: Any) -> None:
-        content, reasoning = getattr(delta, "content", None) or "", _reasoning_of(delta)
+        content, reasoning = _text_of(getattr(delta, "content", None)), _reasoning_of(delta)
         before = len(self._text)
         self._reasoning.append(reasoning)
         self._text += content
@@ -122,12 +126,6 @@ class ReplyBuilder:
         if isinstance(cached, int) and self._reused_tokens is None:
             self._reused_tokens = min(cached, first)
 
-    def _note_choices(self, logprobs: Any) -> None:
-        for token in getattr(logprobs, "content", None) or ():
-            if isinstance(token.token, str) and has_digit(token.token):
-                alternatives = {each.token: each.logprob for each in token.top_logprobs or () if is_log_probability(each.logprob)}
-                self._choices.append(TokenChoice(token.token, alternatives))
-
     def _redirect(self) -> None:
         start = self._text.find(self._unwanted) if self._unwanted else -1
         if start >= 0:
@@ -143,6 +141,32 @@ class ReplyBuilder:
             self._given_out = end
             self._pieces.append(len(piece))
         return piece
+
+
+def _choices_in(logprobs: Any) -> list[TokenChoice]:
+    """The tokens that hold a digit; none where the log probabilities cannot be read, which costs no more than them."""
+    found = []
+    try:
+        for token in getattr(logprobs, "content", None) or ():
+            if isinstance(token.token, str) and has_digit(token.token):
+                alternatives = {each.token: each.logprob for each in token.top_logprobs or () if is_log_probability(each.logprob)}
+                found.append(TokenChoice(token.token, alternatives))
+    except (AttributeError, TypeError, OverflowError):
+        return []
+    return found
+
+
+def _delta_of(choice: Any) -> Any:
+    """What a choice adds to the reply: its `delta`, or the `message` of a server that does not stream."""
+    message = getattr(choice, "message", None)
+    return ChoiceDelta.construct(**message) if choice.delta is None and isinstance(message, dict) else choice.delta
+
+
+def _text_of(content: Any) -> str:
+    """The text of a message, which some servers write as a list of parts."""
+    if isinstance(content, list):
+        return "".join(part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return content or ""
 
 
 def _with_call(text: str, call: Any) -> str:
@@ -163,12 +187,36 @@ def _reasoning_of(delta: Any) -> str:
     return found if isinstance(found, str) else ""
 
 
+def ends_reply(chunk: Any) -> bool:
+    """The server says that the reply is whole; only counts of its tokens may come after this."""
+    return any(choice.finish_reason for choice in getattr(chunk, "choices", None) or ())
+
+
 def holds_token(chunk: Any) -> bool:
     """Something of the reply has arrived: from here on a failure is no longer one of the request."""
-    return any(
-        choice.finish_reason
-        or getattr(choice.delta, "content", None)
-        or _reasoning_of(choice.delta)
-        or getattr(choice.delta, "tool_calls", None)
-        for choice in getattr(chunk, "choices", None) or ()
+    choices = getattr(chunk, "choices", None) or ()
+    return ends_reply(chunk) or any(
+        getattr(delta, "content", None) or _reasoning_of(delta) or getattr(delta, "tool_calls", None)
+        for delta in map(_delta_of, choices)
     )
+
+
+def error_in(chunk: Any) -> object:
+    """The error that a chunk is, in a form that the client takes for a chunk; None for a chunk of a reply."""
+    more = getattr(chunk, "model_extra", None) or {}
+    if more.get("error"):
+        return more["error"]
+    if more and (chunk.object == "error" or (chunk.choices is None and isinstance(more.get("message"), str))):
+        return more
+    return None
+
+
+async def whole_reply(response: Any) -> Any:
+    """The answer of a server that does not stream, as one chunk; None for a stream, whatever its type is said to be."""
+    if "json" not in response.headers.get("content-type", ""):
+        return None
+    try:
+        found = json.loads(await response.aread())
+    except ValueError:
+        return None
+    return ChatCompletionChunk.construct(**found) if isinstance(found, dict) else None

@@ -24,6 +24,13 @@ BY_ENGINE: dict[str, frozenset[Feature]] = {
 }
 """More of them where the list of models says (`owned_by`) which engine serves."""
 
+_UNNAMED: tuple[frozenset[Feature], ...] = (
+    frozenset({"special tokens", "usage so far", "picture ids", "video", "continue"}),
+    frozenset({"logprobs", "usage", "seed"}),
+    frozenset({"temperature"}),
+)
+"""What is left out, step by step, where a refusal names nothing: what fewest servers know first, the judge's temperature last."""
+
 TOP_LOGPROBS = 8  # Alternatives for each token: all three labels are among them unless one is next to impossible
 
 _NAMES: dict[Feature, str] = {
@@ -41,11 +48,17 @@ _NAMES: dict[Feature, str] = {
 """How a refusal names a feature."""
 
 
-def named_features(refusal: str) -> frozenset[Feature]:
+def _named_features(refusal: str) -> frozenset[Feature]:
     """The features that a server's refusal names."""
     return frozenset(
         feature for feature, names in _NAMES.items() if re.search(rf"(?<!\w)(?:{names})(?!\w)", refusal, re.IGNORECASE)
     )
+
+
+def fewer_features(features: frozenset[Feature], refusal: str) -> frozenset[Feature]:
+    """The features without those that a refusal names, else without the next step of those that a server need not know."""
+    named = _named_features(refusal)
+    return features - next((some for some in (named, *_UNNAMED) if some & features), frozenset())
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,16 @@ from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.server.address import FORM, ServerAddress, model_title
-from vrthinker_core.backends.server.failures import GARBAGE, Passing, RequestRefusal, Secret, ending, failure_of, unavailable
+from vrthinker_core.backends.server.failures import (
+    GARBAGE,
+    Passing,
+    RequestRefusal,
+    Secret,
+    ending,
+    failure_of,
+    redirect_refusal,
+    unavailable,
+)
 from vrthinker_core.backends.server.loop_thread import LoopThread
 from vrthinker_core.backends.server.request_body import BY_ENGINE, EVERYWHERE, RequestForm
 from vrthinker_core.dialects.factory import redirects
@@ -24,6 +33,7 @@ T = TypeVar("T")
 
 LISTED = 8  # Models that a sentence names
 PROXIES = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
+LIST_PATH = "/models"
 LIST_TRIES = 3  # Times at most that a server is asked for its list of models
 
 
@@ -33,6 +43,7 @@ class Patience:
 
     connect: float = 10.0
     silence: float = 300.0  # Between two tokens, and while nothing at all arrives: many pictures wait in the server's queue
+    counts: float = 5.0  # For the counts of tokens and the end of the answer, once the reply is whole
     tries: int = 6
     deadline: float = 420.0  # For all tries of one request together, up to its first token, whatever else arrives
     first_wait: float = 0.5  # Before the second try; doubled each time, and as much again by chance
@@ -123,10 +134,14 @@ def quiet_retries() -> None:
         log.setLevel(logging.ERROR)
 
 
-def find_model(address: ServerAddress, secret: Secret, patience: Patience) -> ServedModel:
-    """The model of that name, or the only one. Raises BackendRefused with the list, or ServerUnavailable."""
+def find_server(address: ServerAddress, secret: Secret, patience: Patience) -> Server:
+    """The server with its model of that name, or its only one. Raises BackendRefused with the list, or ServerUnavailable."""
     quiet_retries()
-    cards = _cards(address, secret, patience)
+    address, cards = _cards(address, secret, patience)
+    return Server(address, _find_model(address, cards), secret, patience)
+
+
+def _find_model(address: ServerAddress, cards: list[dict[str, Any]]) -> ServedModel:
     listed = [str(card["id"]) for card in cards]
     if not address.model and len(listed) != 1:
         raise BackendRefused(_choose(listed) if listed else "The server lists no model. Name one behind the address: URL#MODEL.")
@@ -169,26 +184,38 @@ def _built_in(model: ServedModel) -> ServedModel:
     return replace(model, protocols=marker.protocols, forced_redirects=forced, video_items=marker.video_items, built_in=True)
 
 
-def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> list[dict[str, Any]]:
-    """The server's list of models; empty where it has no such list."""
+def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> tuple[ServerAddress, list[dict[str, Any]]]:
+    """The server's list of models, empty where it has no such list, and the address that the list came from."""
     client = make_client(address, secret, patience)
     thread = LoopThread("list of models")
     try:
-        return thread.submit(patience.ask(lambda: _list_models(client), secret, LIST_TRIES)).result()
+        url, cards = thread.submit(patience.ask(lambda: _list_models(client), secret, LIST_TRIES)).result()
+        return replace(address, url=url or address.url), cards
     except Passing as passing:
         if passing.answered and address.model:
-            return []  # `transformers serve` fails here where nothing was ever downloaded
+            return address, []  # `transformers serve` fails here where nothing was ever downloaded
         raise unavailable(passing) from None
     except RequestRefusal as refusal:
-        if refusal.status == 404 and address.model:
-            return []
-        raise ending(refusal, secret, "") from None
+        if refusal.status != 404:
+            raise ending(refusal, secret, "") from None
+        if not address.model:
+            raise BackendRefused(GARBAGE) from None
+        return address, []
     finally:
         thread.close(client.close())
 
 
-async def _list_models(client: openai.AsyncOpenAI) -> list[dict[str, Any]]:
-    return _read_cards((await client.models.with_raw_response.list()).http_response.json())
+async def _list_models(client: openai.AsyncOpenAI) -> tuple[str, list[dict[str, Any]]]:
+    """The list, and the address that a redirect led to: only a list follows one unharmed. "" for the address that was asked.
+
+    It is taken on where the client would send the key along: to the same origin, or to https on the same host.
+    """
+    response = (await client.models.with_raw_response.list()).http_response
+    url = str(response.url).rstrip("/")
+    taken_on = bool(response.history) and url.endswith(LIST_PATH) and "authorization" in response.request.headers
+    if not taken_on and (redirected := redirect_refusal(response)):
+        raise redirected
+    return url.removesuffix(LIST_PATH) if taken_on else "", _read_cards(response.json())
 
 
 def _read_cards(answer: Any) -> list[dict[str, Any]]:
@@ -205,10 +232,10 @@ def _choose(listed: list[str]) -> str:
 
 
 async def list_models_sentence(client: openai.AsyncOpenAI | None, wanted: str) -> str:
-    """That the server does not have the model that is wanted, and which ones it has; "" where it does not tell."""
+    """That the server lists others than the model that is wanted, and which; "" where it lists that one, or nothing."""
     try:
         assert client is not None
-        cards = await _list_models(client)
-    except Exception:  # noqa: BLE001 - whatever goes wrong here, there is a sentence without the list
-        return f"The server has no model {model_title(wanted)!r}. Check its name."
-    return f"The server has no model {model_title(wanted)!r}. " + (_choose([str(card["id"]) for card in cards]) if cards else "")
+        listed = [str(card["id"]) for card in (await _list_models(client))[1]]
+    except Exception:  # noqa: BLE001 - whatever goes wrong here, the server has said something before
+        return ""
+    return "" if wanted in listed or not listed else f"The server has no model {model_title(wanted)!r}. {_choose(listed)}"

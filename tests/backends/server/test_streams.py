@@ -1,0 +1,123 @@
+"""What a stream may look like, and how it may end, without costing the reply or the server's own words."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.backends.server.support import QUICK, ask, failure_of, open_judge, opening
+from tests.support.faulty_server import ANSWER, Answer, Handler, delta, says, says_then, sends, serving, usage
+from vrthinker_core.errors import BackendFailed, BackendRefused, ServerUnavailable
+
+
+def ends_whole(handler: Handler) -> None:
+    handler.send_event(delta(None, "stop"))
+
+
+def ends_whole_and_waits(handler: Handler) -> None:
+    ends_whole(handler)
+    handler.send_event(usage(100, 1))
+    handler.wait_until_closed()
+
+
+def ends_whole_and_drips(handler: Handler) -> None:
+    ends_whole(handler)
+    handler.keep_alive()
+
+
+def ends_whole_and_is_reset(handler: Handler) -> None:
+    ends_whole(handler)
+    time.sleep(0.1)
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.connection.close()
+
+
+def promises_more(handler: Handler, _: dict[str, Any]) -> None:
+    handler.begin_stream({"Content-Length": "100000"})
+    handler.send_event(delta(ANSWER))
+    ends_whole(handler)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [*(says_then(ANSWER, end) for end in (ends_whole_and_waits, ends_whole_and_drips, ends_whole_and_is_reset)), promises_more],
+    ids=["stays open", "keeps alive", "reset", "short"],
+)
+def test_a_whole_reply_is_kept_however_its_connection_ends(answer: Answer) -> None:
+    with serving(answer) as server:
+        conversation = open_judge(server, patience=replace(QUICK, silence=60, counts=0.3)).open_conversation()
+        started = time.monotonic()
+        assert ask(conversation, opening())[1].text == ANSWER
+        assert time.monotonic() - started < 5
+        conversation.close()
+        assert len(server.bodies) == 1
+
+
+MESSAGE = {"role": "assistant", "content": ANSWER}
+COMPLETION = {"object": "chat.completion", "choices": [{"index": 0, "message": MESSAGE, "finish_reason": "stop"}]}
+COUNTED = {**COMPLETION, "usage": usage(100, 12)["usage"]}
+UNREADABLE = [["1"], [{"token": "1", "top_logprobs": 3}], 5]
+
+
+def events(*bodies: dict[str, Any]) -> bytes:
+    return b"".join(b"data: " + json.dumps(body).encode() + b"\n\n" for body in bodies)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda handler, _: handler.send_json(200, COUNTED),
+        sends(events(COUNTED)),
+        sends(events(delta(ANSWER), delta(None, "stop"), usage(100, 12)), "application/json"),
+        sends(events(delta(ANSWER), COUNTED)),
+        says("", delta([{"type": "text", "text": ANSWER[:9]}, {"type": "text", "text": ANSWER[9:]}])),
+        *(says("", delta(ANSWER, logprobs={"content": content})) for content in UNREADABLE),
+    ],
+    ids=[
+        "no stream",
+        "one event",
+        "a stream said to be JSON",
+        "a whole message at the end",
+        "parts",
+        "words",
+        "a number",
+        "no list",
+    ],
+)
+def test_a_reply_is_read_in_whatever_form_it_comes(answer: Answer) -> None:
+    with serving(answer) as server:
+        conversation = open_judge(server).open_conversation()
+        pieces, completion = ask(conversation, opening())
+        conversation.close()
+    assert "".join(pieces) == completion.text == ANSWER
+    assert completion.prompt_tokens == 100
+    assert completion.label_tokens == ()
+
+
+ERRORS = {
+    "an error event": b'event: error\ndata: {"message": "overloaded"}\n\n',
+    "an error object": events({"object": "error", "message": "overloaded", "type": "x", "code": 503}),
+    "a bare word": events({"error": "overloaded"}),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_in_a_stream_is_told_in_the_words_of_the_server(name: str) -> None:
+    error, requests = failure_of(sends(ERRORS[name]))
+    assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
+    assert "It says: overloaded." in str(error)
+    error, requests = failure_of(sends(events(delta("<Think>Well")) + ERRORS[name]))
+    assert (type(error), requests) == (BackendFailed, 1)
+    assert "It says: overloaded." in str(error)
+
+
+def test_an_error_in_place_of_a_stream_is_told_in_the_words_of_the_server() -> None:
+    error, _ = failure_of(lambda handler, _: handler.send_json(200, {"error": {"message": "no pictures here", "code": 400}}))
+    assert type(error) is BackendRefused
+    assert "It says: no pictures here." in str(error)
