@@ -15,7 +15,7 @@ from tests.test_judge import ANSWER, CALL
 from tests.test_stream_ends import Driver, OddBackend, OddBatch, OddConversation, alone, among_others
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.commands.console import ConsoleRenderer
-from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput, ContextFull, JudgeError, VideoError
+from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput, ContextFull, JudgeError, TooManyPictures, VideoError
 from vrthinker_core.traces import load
 from vrthinker_core.types import StopReason, VideoPair
 from vrthinker_core.types.events import Event, Finished, FramesShown, TextArrived, TurnEnded
@@ -162,10 +162,11 @@ def calling() -> Iterator[str | Completion]:
 
 
 @every_driver
+@pytest.mark.parametrize("error", [ContextFull("Too long."), TooManyPictures("Only 12.")], ids=lambda error: type(error).__name__)
 def test_where_the_judge_says_too_late_that_its_context_is_full_the_oldest_frames_leave(
-    driver: Driver, kind: type[Failing], pair: VideoPair, tmp_path: Path
+    driver: Driver, kind: type[Failing], error: Exception, pair: VideoPair, tmp_path: Path
 ) -> None:
-    backend = kind([CALL], tries=(calling, failing(ContextFull("Too long.")), answering))
+    backend = kind([CALL], tries=(calling, failing(error), answering))
     events = run(driver, backend, pair, tmp_path / "run.json")
     assert end_of(events).stop is StopReason.ANSWERED
     in_view = [sum(len(message.frames) for message in messages) for messages, _ in backend.calls]

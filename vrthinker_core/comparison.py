@@ -16,7 +16,7 @@ from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
 from vrthinker_core.dialects.sanitize import MAX_PROMPT, check_prompt
-from vrthinker_core.errors import BadInput, ContextFull, describe, is_retryable
+from vrthinker_core.errors import BadInput, ContextFull, TooManyPictures, describe, is_retryable
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded, second_run_follows
@@ -183,7 +183,7 @@ class Comparison:
         assert self._deliberation is not None
         assert self._last is not None
         shown = self._last.shown
-        if isinstance(error, ContextFull) and not completion.text and self._deliberation.forget_oldest():
+        if isinstance(error, ContextFull | TooManyPictures) and not completion.text and self._deliberation.forget_oldest():
             self._note = f"Too much was in view in turn {shown.turn}, which was asked again without the oldest frames."
             return None
         if error is not None and not shown.note and is_retryable(error) and not self._cancelled():

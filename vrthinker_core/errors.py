@@ -54,7 +54,17 @@ class TraceError(VrThinkerError):
     """A trace cannot be read back or written."""
 
 
-_LASTING = (VrThinkerError, BadInput, VideoError, CheckpointError, ContextFull, BackendRefused, TraceError, MemoryError)
+_LASTING = (
+    VrThinkerError,
+    BadInput,
+    VideoError,
+    CheckpointError,
+    ContextFull,
+    BackendRefused,
+    TooManyPictures,
+    TraceError,
+    MemoryError,
+)
 LASTING_FAULTS = frozenset(error.__name__ for error in _LASTING)
 """Names of the errors with which the same pair would fail again, however much later it is judged."""
 

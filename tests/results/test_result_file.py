@@ -77,6 +77,7 @@ def test_what_is_no_result_is_named_with_its_line(tmp_path: Path, line: bytes) -
         ("JudgeError", True),
         ("BackendRefused", False),
         ("ContextFull", False),
+        ("TooManyPictures", False),
         ("TraceError", False),
         ("VideoError", False),
         ("BadInput", False),
