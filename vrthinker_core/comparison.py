@@ -245,7 +245,7 @@ class Comparison:
             self._error = error
         if self._backend.protocols and protocol not in self._backend.protocols:
             trained = f"{self._backend.name} was trained for the protocol {' and '.join(self._backend.protocols)}"
-            self._error = BadInput(f"{trained} and cannot speak {protocol}. Choose auto.")
+            self._error = BadInput(f"{trained}, not for {protocol}. Choose auto.")
         if first is not None and second is not None:
             self._clips = first, second
         return self._dialect or make_dialect(Settings(), protocol), (_clip_info(first), _clip_info(second))

@@ -236,7 +236,7 @@ def raising(error: BaseException, after: int) -> Callable[[], bool]:
         (RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate"), "ran out of memory at .* tokens"),
         (RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be"), "ran out of memory at .* tokens"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED in `cublasCreate`"), "ran out of memory at .* tokens"),
-        (RuntimeError("the kernel\nfailed"), "stopped while it was speaking: the kernel$"),
+        (RuntimeError("the kernel\nfailed"), "stopped while it was generating: the kernel$"),
     ],
     ids=["memory", "GPU memory", "CPU memory", "CUDA memory", "cuBLAS memory", "runtime"],
 )

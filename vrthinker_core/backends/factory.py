@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from vrthinker_core.__about__ import asset
 from vrthinker_core.backends.base import Backend
-from vrthinker_core.backends.built_in import NANO_LIMITS, NANO_NAME, NANO_SPEAKS
+from vrthinker_core.backends.built_in import NANO_LIMITS, NANO_NAME, NANO_NOTE
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import ProtocolName
@@ -29,7 +29,7 @@ def open_backend(choice: str | None = None, name: str | None = None) -> Backend:
         return _open_default()
     kind, _, rest = choice.partition(":")
     if choice == "nano":
-        return _open_built_in(NANO_SPEAKS, name or NANO_NAME)
+        return _open_built_in(NANO_NOTE, name or NANO_NAME)
     if kind == "hf" and rest:
         return _open_local(rest, name)
     if kind == "server" and rest:

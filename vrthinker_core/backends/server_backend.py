@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
-from vrthinker_core.backends.built_in import NANO_SPEAKS
+from vrthinker_core.backends.built_in import NANO_NOTE
 from vrthinker_core.backends.server.address import api_key, key_variable, model_title, parse_address
 from vrthinker_core.backends.server.conversation import ServerConversation, stream_replies
 from vrthinker_core.backends.server.failures import Secret
@@ -35,7 +35,7 @@ class ServerBackend:
         Raises BadInput for an address that cannot be, another JudgeError where the server has no such model or does not answer.
         """
         server = find_server(parse_address(text), Secret(api_key(), key_variable()), patience or Patience())
-        notes = (NANO_SPEAKS,) if server.model.built_in else ()
+        notes = (NANO_NOTE,) if server.model.built_in else ()
         return cls(server, name or model_title(server.model.id), notes)
 
     @property

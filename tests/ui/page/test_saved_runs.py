@@ -233,7 +233,7 @@ def test_chosen_settings_reach_the_run_and_a_protocol_mismatch_is_one_sentence(
     page.locator("#go").click()
     wait_for(page, "Failed")
     tab(page, "Trace")
-    expect(page.locator(".vrt-ending")).to_contain_text("trained for the protocol paired and cannot speak concat")
+    expect(page.locator(".vrt-ending")).to_contain_text("trained for the protocol paired, not for concat")
 
 
 def test_the_rail_shows_the_protocols_own_index(server: Server, open_page: Open) -> None:

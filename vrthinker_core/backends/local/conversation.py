@@ -81,7 +81,7 @@ class LocalConversation:
                 f"The judge ran out of memory at {tokens}: choose a shorter memory window or fewer frames a call."
             )
         detail = str(error).strip().splitlines()
-        return BackendFailed(f"The judge stopped while it was speaking: {detail[0] if detail else type(error).__name__}")
+        return BackendFailed(f"The judge stopped while it was generating: {detail[0] if detail else type(error).__name__}")
 
     def close(self) -> None:
         """Free the KV cache."""

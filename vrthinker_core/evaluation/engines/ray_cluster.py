@@ -93,14 +93,14 @@ def _connect(address: str | None) -> None:
 
     own: dict[str, Any] = {"include_dashboard": False, "object_store_memory": OBJECT_STORE} if address is None else {}
     try:
-        _knock(address)
+        _check_reachable(address)
         with _without_stderr():
             ray.init(address=address or "local", log_to_driver=False, logging_level=logging.CRITICAL, **own)
     except (RuntimeError, ValueError, OSError, OverflowError, RayError) as error:
         raise BadInput(_unreachable(address, first_line(error))) from None
 
 
-def _knock(address: str | None) -> None:
+def _check_reachable(address: str | None) -> None:
     """Raises OSError where nobody listens at HOST:PORT: Ray itself may wait there for ever."""
     host, _, port = (address or "").rpartition(":")
     if host and port.isdecimal() and "://" not in host:

@@ -30,8 +30,8 @@ class StopRequest:
         return self.asked.is_set() or (parent is not None and not parent.is_alive())
 
 
-def train_side_by_side(names: Sequence[str], work: Work, heard: Callable[[str, Figures], None], stopped: Stopped) -> None:
-    """Do the work of all these parts at once; `heard` gets their figures. Ends when all are done, or soon after `stopped`.
+def train_side_by_side(names: Sequence[str], work: Work, report: Callable[[str, Figures], None], stopped: Stopped) -> None:
+    """Do the work of all these parts at once; `report` gets their figures. Ends when all are done, or soon after `stopped`.
 
     Raises what a part raised, and BackendFailed where its process died.
     """
@@ -45,7 +45,7 @@ def train_side_by_side(names: Sequence[str], work: Work, heard: Callable[[str, F
                 if figures is None:
                     del running[receiver]
                 else:
-                    heard(name, figures)
+                    report(name, figures)
 
 
 @contextmanager
