@@ -80,6 +80,12 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     [
         (("grpo", "--model", "nano", "--data", "drawn:x"), "drawn:x names no seed"),
         (("grpo", "--model", "nano", "--data", "nowhere.csv"), "There is no file or folder"),
+        (("all", "--data", "drawn2:1:nowhere"), "nowhere holds no picture"),
+        (("base", "--set", "base.photos=nowhere"), "nowhere holds no picture"),
+        (
+            ("all", "--data", "drawn:1", "--set", "cold_start.photos=nowhere", "--set", "cold_start.judged_minutes=1"),
+            "nowhere holds no picture",
+        ),
         (("all", "--model", "nano", "--data", "drawn:1", "--teacher", "scripted:nowhere.jsonl"), "nowhere.jsonl"),
         (("grpo", "--data", "drawn:1"), "--model is missing"),
         (("base", "--model", "nano"), "leave --model and --data out"),

@@ -1,6 +1,7 @@
 """What `train` learns from: pairs with known labels, a teacher for the cold start, or runs that are there already."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vrthinker_core.__about__ import asset
@@ -38,6 +39,7 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
     from vrthinker_core.training.stages.grpo import chosen_engine
     from vrthinker_core.training.stages.pipeline import TrainingData
 
+    _check_photos(run, config)
     if run.stage == "base":
         return TrainingData("", None)
     ready = _ready_runs(run)
@@ -50,6 +52,18 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
     pairs = open_pairs(taught_pairs(run.data), frame_layouts(config.settings, alone))
     taught = _teacher(run.teacher, pairs, frame_layouts(config.settings, protocols)) if run.teacher else None
     return TrainingData(run.data, pairs, taught, ready)
+
+
+def _check_photos(run: "TrainingRun", config: "TrainConfig") -> None:
+    """Raises BadInput where a stage of the run would take photographs from a folder that holds none, before one is trained."""
+    from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
+    from vrthinker_core.training.stages.cold_start import conversation_photos
+
+    if config.base.photos and (run.stage == "base" or (run.stage == "all" and not run.model)):
+        photo_paths(Path(config.base.photos))
+    photos = conversation_photos(config)
+    if photos and config.cold_start.judged_minutes and run.stage in ("cold-start", "all"):
+        photo_paths(Path(photos))
 
 
 def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName, ...]":

@@ -111,7 +111,7 @@ def open_run_folder(
     """The folder of `run`, held by the main process until the block ends or it dies.
 
     `resume` goes on with the same run, and begins it where nothing is there yet. Raises BadInput for a folder that another process
-    writes, that holds anything else, or that holds this run and is not to be resumed; and when the disk is full.
+    writes, that holds anything else, or in which this run has kept something and is not to be resumed; and when the disk is full.
     """
     if not processes.main:
         processes.wait()  # until the main process has made it ready; where it is refused, the launcher ends all of them
@@ -167,13 +167,18 @@ def new_checkpoint(folder: RunFolder) -> Iterator[Path]:
 
 
 def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -> TrainingRun | None:
-    """The run that is in the folder; None for an empty one, or one that was killed before it was begun. Raises BadInput."""
+    """The run that is in the folder; None for an empty one, or one that was killed before it was begun. Raises BadInput.
+
+    A run that has kept nothing yet, as one that was refused, makes way for any other.
+    """
     there = {path.name for path in out.iterdir()}
     if STATE not in there:
         if there - {CONFIG}:
             raise BadInput(f"{out} holds other files and no training run: name a new folder with --out.")
         return None
     before = read_state(out)
+    if not before.done and not _has_kept(out):
+        return replace(run, seconds=before.seconds, starts=before.starts)
     if before.stage != run.stage:
         raise BadInput(f"{out} holds a run of the stage {before.stage}, not {run.stage}: name a new folder with --out.")
     for what in ("model", "data", "teacher"):
@@ -186,6 +191,12 @@ def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -
     if not resume:
         raise BadInput(f"{out} holds this run already: go on with --resume, or name a new folder with --out.")
     return before
+
+
+def _has_kept(out: Path) -> bool:
+    """Something is in the folder besides what says which run it is, its stages' folders included."""
+    others = (path for path in out.rglob("*") if path.name not in (STATE, CONFIG) and path.is_file())
+    return any(path.stat().st_size for path in others)
 
 
 def _write_state(out: Path, state: TrainingRun) -> None:

@@ -100,9 +100,13 @@ def conversation_options(config: TrainConfig, spent: float, sitting: Sitting) ->
     if sitting.seconds_left is not None:
         minutes = min(minutes, spent + sitting.seconds_left / 60)
     seconds = config.checkpoint_minutes * 60
-    photos = config.cold_start.photos or config.base.photos  # What it has not seen it reads as unsurely as a real clip
-    world, gates = world_of(replace(config.base, photos=photos)), config.gates.language
+    world, gates = world_of(replace(config.base, photos=conversation_photos(config))), config.gates.language
     return LanguageOptions(minutes, seed=config.seed + 1, save_seconds=seconds, world=world, gates=gates)
+
+
+def conversation_photos(config: TrainConfig) -> str:
+    """The folder of photographs for judged conversations, "" for none: what it has not seen it reads as unsurely as a real clip."""
+    return config.cold_start.photos or config.base.photos
 
 
 def _let_teach(lessons: Lessons, source: str, config: TrainConfig, out: Path, sitting: Sitting) -> None:
