@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 STATE = "state.json"  # In the folder of a training run: which one it is, and how far it has come
+CHECKPOINTS = "checkpoints"  # Folder from which the stage goes on after a stop
 RESULT = "checkpoint"  # What the stage trained, once it is done: a checkpoint that the product opens
 
 StageName = Literal["base", "cold-start", "rejection", "grpo", "all"]
@@ -56,7 +57,7 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         """From which the stage goes on after a stop."""
-        return self.path / "checkpoints"
+        return self.path / CHECKPOINTS
 
     @property
     def rollouts(self) -> Path:
