@@ -50,7 +50,7 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
         protocols[:1] if run.stage in ("grpo", "all") and chosen_engine(config) == "trl" else protocols
     )  # TRL reads one's replies
     pairs = open_pairs(taught_pairs(run.data), frame_layouts(config.settings, alone))
-    taught = _teacher(run.teacher, pairs, frame_layouts(config.settings, protocols)) if run.teacher else None
+    taught = open_teacher(run.teacher, pairs, frame_layouts(config.settings, protocols)) if run.teacher else None
     return TrainingData(run.data, pairs, taught, ready)
 
 
@@ -100,8 +100,8 @@ def _ready_runs(run: "TrainingRun") -> "ReadyRuns | None":
     return ready
 
 
-def _teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
-    """The scripted one speaks all these protocols in turn."""
+def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
+    """The judge of that name; the scripted one speaks all these protocols in turn. Raises BadInput and CheckpointError."""
     from vrthinker_core.backends import open_backend
     from vrthinker_core.training.base.seen_lessons import lessons_for
     from vrthinker_core.training.drawn_teacher.replies import write_lesson
@@ -112,6 +112,6 @@ def _teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     if name != SCRIPTED:
         return Teacher(name, open_backend(name))
     if not isinstance(pairs, DrawnPairSet):
-        raise BadInput("The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another --teacher.")
+        raise BadInput("The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another judge.")
     own = replace(pairs, grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items()))
     return Teacher(name, scripted_teacher(own, write_lesson), own, lambda judge: scripted_teacher(own, lessons_for(judge)))
