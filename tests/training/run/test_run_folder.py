@@ -14,7 +14,7 @@ from vrthinker_core.training.run.config import changed_config, preset_config, re
 from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, new_checkpoint, open_run_folder, read_state
 
 CONFIG = preset_config("nano")
-RUN = TrainingRun("grpo", "nano", "drawn")
+RUN = TrainingRun("grpo", "nano", "drawn", digest="1")
 
 
 def begin(out: Path) -> None:
@@ -57,6 +57,7 @@ def test_all_starts_count_until_the_run_is_done(tmp_path: Path) -> None:
         (replace(RUN, stage="rejection"), [], "holds a run of the stage grpo, not rejection"),
         (replace(RUN, model="other"), [], "with model 'nano' instead of 'other'"),
         (replace(RUN, data="rows.csv"), [], "with data 'drawn' instead of 'rows.csv'"),
+        (replace(RUN, digest="2"), [], "drawn holds other pairs than when the run"),
         (RUN, ["grpo.steps=7"], "with grpo.steps 120 instead of 7"),
     ],
 )

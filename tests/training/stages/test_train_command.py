@@ -178,6 +178,10 @@ def test_a_run_that_goes_on_keeps_its_teacher(clips: tuple[Path, Path], tmp_path
     code, lines = train(*begun, "--teacher", f"scripted:{script}", *chosen)
     assert code == 0, lines
     done = (0, [f"This run is done: {out / 'checkpoint'}"])
+    before = table.read_text()
+    table.write_text(f"{before}{clips[0]},{clips[1]},A third ball.,1\n")
+    assert "holds other pairs than when the run" in refused("cold-start", "--out", out, "--resume")
+    table.write_text(before)
     assert train("cold-start", "--out", out, "--resume") == done
     assert "instead of 'nano'" in refused(*begun, "--resume", "--teacher", "nano")
     state = json.loads((out / "state.json").read_text())

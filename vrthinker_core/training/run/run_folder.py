@@ -45,6 +45,7 @@ class TrainingRun:
     done: bool = False  # The result is there
     seconds: float = 0.0  # Of all starts until it was done, but for those that were killed
     starts: int = 0
+    digest: str | None = None  # Of the pairs; None where they never end, nobody asks for them, or an earlier state does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ def open_run_folder(
             write_config(out, config)
             state = before or run
             teacher = run.teacher if state.teacher is None else state.teacher
-            _write_state(out, replace(state, teacher=teacher, starts=state.starts + 1))
+            _write_state(out, replace(state, teacher=teacher, digest=state.digest or run.digest, starts=state.starts + 1))
             folder = RunFolder(out, processes)
             for inside in (folder.checkpoints, folder.rollouts):
                 inside.mkdir(exist_ok=True)
@@ -187,6 +188,9 @@ def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -
         if old != new and None not in (old, new):
             named = f"{what} {encodable(old) or 'nothing'!r} instead of {encodable(new) or 'nothing'!r}"
             raise BadInput(f"{out} holds a run with {named}: give the same, or name a new folder with --out.")
+    if before.digest != run.digest and None not in (before.digest, run.digest):
+        changed = f"{encodable(run.data)} holds other pairs than when the run in {out} began"
+        raise BadInput(f"{changed}: give them as they were, or name a new folder with --out.")
     if difference := config_difference(read_config(out), config):
         raise BadInput(f"{out} holds a run with {difference}: give the same, or name a new folder with --out.")
     if not resume:
