@@ -2,11 +2,11 @@
 
 A judge on real clips of which one copy is damaged in a known way, in both orders
 
-Takes clips that no training run has seen from the folder that VRT_CLIPS names. Of each it writes a clean copy and one that is
-damaged (blur, noise, blocks, dark, bright, bands, flicker; a freeze, a jump, jitter; faint and strong; where the first frames show
-it and hidden between them) as H.264 files, and judges them in both orders, 60 pairs (8 with --quick); one pair in ten is of two
-clean copies. Prints right labels, wrong ways and verdicts that stay the same when the sides are swapped, with 95 % intervals by
-Wilson. The last line is JSON.
+Takes clips that no training run has seen from DIR, or the folder that VRT_CLIPS names. Of each it writes a clean copy and one
+that is damaged (blur, noise, blocks, dark, bright, bands, flicker; a freeze, a jump, jitter; faint and strong; where the first
+frames show it and hidden between them) as H.264 files, and judges them in both orders, 60 pairs (8 with --quick); one pair in ten
+is of two clean copies. Prints right labels, wrong ways and verdicts that stay the same when the sides are swapped, with 95 %
+intervals by Wilson. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def main() -> None:
     options = _options()
     clips = sorted(path for pattern in CLIPS for path in options.clips.glob(pattern))
     if not clips:
-        raise SystemExit(f"{options.clips} holds none of the clips that are needed: {', '.join(CLIPS)}.")
+        raise SystemExit(
+            f"{options.clips} holds none of the clips that are needed ({', '.join(CLIPS)}): name their folder with --clips."
+        )
     with tempfile.TemporaryDirectory() as folder:
         print(json.dumps(measure(clips, open_backend(options.judge), options.pairs, options.seed, Path(folder))))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.benchmarks.real_damage import draw_cases, read_clip, wilson, write_frames
+from tests.benchmarks.real_damage import draw_cases, main, read_clip, wilson, write_frames
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import SceneRenderer, WorldOptions, draw_pair
 
@@ -39,6 +40,12 @@ def test_a_clip_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     write_frames(tmp_path / "clip.mp4", frames)
     levels = [float(frame.mean()) for frame in read_clip(tmp_path / "clip.mp4")]
     assert levels == pytest.approx([40 + index for index in range(FRAMES)], abs=2.5)
+
+
+def test_without_clips_it_says_where_they_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["real_damage", "--clips", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"holds none of the clips that are needed .*: name their folder with --clips"):
+        main()
 
 
 @pytest.mark.parametrize(("yes", "of", "interval"), [(0, 10, (0.0, 0.278)), (5, 10, (0.237, 0.763)), (10, 10, (0.722, 1.0))])

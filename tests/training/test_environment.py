@@ -11,9 +11,16 @@ import pytest
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from tests.ui.support import handmade_runs
 from vrthinker_core import ScriptedBackend
+from vrthinker_core.backends.built_in import NANO
+from vrthinker_core.backends.local.checkpoint.loader import open_for_rendering
+from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.environment import FrameEnvironment, as_picture, replay
+from vrthinker_core.training.groups import StepReport
+from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.training.stages.stage_record import with_groups
+from vrthinker_core.training.trl.rollout_rewards import RolloutRewards
 from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
 from vrthinker_core.types.messages import Completion, Image, Message
 
@@ -72,21 +79,25 @@ def test_a_memory_window_is_refused_in_one_sentence() -> None:
         FrameEnvironment(PAIRS, JUDGE, Settings(window=1)).reset(number=0)
 
 
+class OnlyFirstFrames:
+    """A pair of which only the first frames can be had."""
+
+    size = 1
+
+    def pair(self, number: int) -> LabelledPair:
+        drawn = PAIRS.pair(number)
+
+        def broken(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
+            if len(refs) < 8:
+                raise VideoError("gone")
+            return drawn.source(refs)
+
+        return LabelledPair(drawn.prompt, drawn.truth, broken)
+
+
 def test_frames_that_cannot_be_had_keep_to_the_protocol_and_fail_the_rollout() -> None:
     drawn = PAIRS.pair(0)
-
-    def broken(refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
-        if len(refs) < 8:
-            raise VideoError("gone")
-        return drawn.source(refs)
-
-    class OnePair:
-        size = 1
-
-        def pair(self, number: int) -> LabelledPair:
-            return LabelledPair(drawn.prompt, drawn.truth, broken)
-
-    environment = FrameEnvironment(OnePair(), JUDGE, Settings())
+    environment = FrameEnvironment(OnlyFirstFrames(), JUDGE, Settings())
     environment.reset(number=0)
     (block,) = environment.select_frames(reply=look(3))
     assert block["text"].startswith("<tool_response>")
@@ -121,6 +132,23 @@ def test_no_frame_is_asked_for_again_when_the_rollout_is_replayed_and_its_clips_
     assert rollout.correct
     assert rollout.run.started.clips == Counted.clips
     assert asked == shown == list(dict.fromkeys(shown))
+
+
+def test_what_says_nothing_of_the_judge_counts_in_no_figure() -> None:
+    truth, logged = PAIRS.pair(0).truth, list[tuple[str, float]]()
+    tokenizer = SafeTokenizer(open_for_rendering(str(NANO)).tokenizer)
+    end = [tokenizer.control.im_end]
+    header = [0] * (1 + len(tokenizer.encode("\n")) + len(tokenizer.encode("assistant\n")))
+    ids = [*tokenizer.encode(look(3)), *end, *end, *header, *tokenizer.encode(answer(truth)), *end]
+    environments = [FrameEnvironment(pairs, JUDGE, Settings()) for pairs in (PAIRS, PAIRS, OnlyFirstFrames(), OnlyFirstFrames())]
+    for environment in environments:
+        environment.reset(number=0)
+    rewards = RolloutRewards(JUDGE, Settings(), tokenizer, samples=4)
+    assert rewards([ids] * 4, environments, log_metric=lambda *each: logged.append(each)) == [2.0, 2.0, None, None]
+    assert [value for name, value in logged if name in ("reward_format", "reward_accuracy")] == [1.0] * 4
+    (group,) = rewards.taken()
+    step = with_groups(StepMetrics("grpo", 1, 0.0, 0.0), StepReport((group,), 1, 0.0, 0.0, 0.0), [group], 1)
+    assert (step.reward_format, step.reward_accuracy, step.reward_total, set(step.right.values())) == (1.0, 1.0, 2.0, {1.0})
 
 
 def test_replayed_replies_are_the_rollout_that_play_makes() -> None:

@@ -83,6 +83,14 @@ def test_a_stopped_teacher_goes_on_without_making_anything_twice(tmp_path: Path)
     assert not asked
 
 
+def test_once_it_is_stopped_nothing_is_begun_and_all_that_was_played_is_kept(tmp_path: Path) -> None:
+    judge, made = ScriptedBackend([answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1})], protocol="paired"), list[Outcome]()
+    for outcome in run_teacher(PAIRS, range(9), judge, replace(JOB, samples=2, live=6), tmp_path, lambda: bool(made)):
+        made.append(outcome)
+    assert [(outcome.pair, outcome.sample) for outcome in made] == [(pair, sample) for pair in range(3) for sample in range(2)]
+    assert read_outcomes(tmp_path) == made
+
+
 def test_a_judge_that_breaks_off_leaves_what_was_made(tmp_path: Path) -> None:
     def judge(number: int) -> ScriptedBackend:
         replies = [BackendRefused("The server is gone.")] if number == 2 else write_replies(PAIRS.drawn(number), "paired")
@@ -233,3 +241,12 @@ def test_the_command_says_what_can_be_learnt_from(tmp_path: Path) -> None:
     assert run_command(*asked).stdout == done.stdout
     refused = run_command("teacher", "--judge", f"scripted:{script}", "--data", "drawn:1", "--out", tmp_path / "other")
     assert (refused.returncode, refused.stderr.strip()) == (2, "Drawn pairs never end: say how many with --pairs.")
+
+
+def test_the_command_knows_the_scripted_teacher_of_drawn_pairs(tmp_path: Path) -> None:
+    asked = ("teacher", "--judge", "scripted", "--pairs", "2", "--out", tmp_path / "out")
+    done = run_command(*asked, "--data", "drawn:1", "--protocol", "concat")
+    assert (done.returncode, done.stdout.splitlines()[:1]) == (0, ["2 of 2 runs kept, of 2 of 2 pairs."]), done.stderr
+    assert {load(path).started.dialect for path in (tmp_path / "out" / "traces").glob("*.json")} == {"concat"}
+    table = write_table(tmp_path, [("a.mp4", "b.mp4", "p", "1", "0", "1", "1")])
+    assert "knows drawn pairs alone" in run_command(*asked, "--data", table).stderr

@@ -13,13 +13,18 @@ class Group:
     """The rollouts of one pair, with their rewards and advantages."""
 
     rollouts: tuple[Rollout, ...]
-    rewards: tuple[RolloutReward, ...]
+    rewards: tuple[RolloutReward | None, ...]  # None where its frames could not be had: that says nothing of the judge
     advantages: tuple[float, ...]  # 0 for a rollout without a reward
 
     @property
     def totals(self) -> list[float | None]:
-        """The reward of each rollout; None also where its frames could not be had: that says nothing of the judge."""
-        return [_total(*each) for each in zip(self.rollouts, self.rewards, strict=True)]
+        """The reward of each rollout."""
+        return [_total(reward) for reward in self.rewards]
+
+    @property
+    def rewarded(self) -> list[tuple[Rollout, RolloutReward]]:
+        """The rollouts that have rewards, with these."""
+        return [(rollout, reward) for rollout, reward in zip(self.rollouts, self.rewards, strict=True) if reward is not None]
 
     @property
     def is_mixed(self) -> bool:
@@ -29,14 +34,20 @@ class Group:
 
 def group_of(rollouts: Sequence[Rollout], weights: RewardWeights) -> Group:
     """The rollouts of one pair as a group."""
-    rewards = group_rewards([rollout.run for rollout in rollouts], rollouts[0].pair.truth, weights)
-    known = advantages([_total(*each) for each in zip(rollouts, rewards, strict=True)])
-    return Group(tuple(rollouts), tuple(rewards), tuple(value or 0.0 for value in known))
+    told = [rollout.run for rollout in rollouts if not _failed(rollout)]
+    known = iter(group_rewards(told, rollouts[0].pair.truth, weights))
+    rewards = tuple(None if _failed(rollout) else next(known) for rollout in rollouts)
+    found = advantages([_total(reward) for reward in rewards])
+    return Group(tuple(rollouts), rewards, tuple(value or 0.0 for value in found))
 
 
-def _total(rollout: Rollout, reward: RolloutReward) -> float | None:
+def _failed(rollout: Rollout) -> bool:
     end = rollout.run.finished
-    return None if end is None or end.stop is StopReason.FAILED else reward.total
+    return end is None or end.stop is StopReason.FAILED
+
+
+def _total(reward: RolloutReward | None) -> float | None:
+    return None if reward is None else reward.total
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from vrthinker_core.training.rows.filters import FilterRefusal, Outcome, Reason,
 from vrthinker_core.training.rows.outcome_file import OutcomeFile, read_outcomes
 from vrthinker_core.training.rows.rollout_trace import StoredRollout, to_rollout, to_trace
 from vrthinker_core.training.rows.teaching import NotForTraining
+from vrthinker_core.training.run.sitting import never
 from vrthinker_core.types import ProtocolName, Run, Settings
 
 TRACES = "traces"  # Folder beside the outcomes
@@ -58,9 +59,17 @@ class TeacherJob:
 
 
 def run_teacher(
-    pairs: PairSet, numbers: Iterable[int], judge: Backend | BackendOfPair, job: TeacherJob, out: Path
+    pairs: PairSet,
+    numbers: Iterable[int],
+    judge: Backend | BackendOfPair,
+    job: TeacherJob,
+    out: Path,
+    stopped: Callable[[], bool] = never,
 ) -> Iterator[Outcome]:
     """Judge the pairs of these numbers; gives what becomes of each run that was not there yet.
+
+    Once it is `stopped`, no pair is begun but the first: however short a sitting is, it comes further. Those in hand are played to
+    their end and kept; whoever leaves before loses them.
 
     Raises BadInput where `out` holds the runs of another job or cannot be written, and what the judge raises. A pair whose video
     cannot be read is an outcome, and is tried again when the teacher is called again; so is one that is too long for the judge,
@@ -69,7 +78,8 @@ def run_teacher(
     with OutcomeFile(out, job.identity, TRACES) as file:
         done = {(each.pair, each.sample) for each in file.outcomes if each.reason != Reason.VIDEO}
         missing = (number for number in numbers if any((number, sample) not in done for sample in range(job.samples)))
-        for number, sample, played in _play_pairs(pairs, missing, judge, job):
+        begun = chain(islice(missing, 1), takewhile(lambda _: not stopped(), missing))
+        for number, sample, played in _play_pairs(pairs, begun, judge, job):
             if (number, sample) not in done:
                 outcome = _store(number, sample, played, pairs.pair(number), job, out)
                 file.append(outcome)

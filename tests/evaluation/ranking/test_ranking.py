@@ -94,6 +94,32 @@ def test_neither_the_order_of_results_nor_names_change_a_figure() -> None:
     assert numbers(ranked(renamed, others)) == {names[old]: figures for old, figures in wanted.items()}
 
 
+def of_two(prompts: int, label: Preference) -> list[tuple[int | None, float, tuple[float, float]]]:
+    """Place, strength and interval of both of two generators, of which every prompt says the same."""
+    table, other = table_of("ab", prompts), {1: Preference.SECOND, 2: Preference.FIRST, 0: Preference.TIE}
+    results = [judged(pair, label if pair.first_generator == "a" else other[label]) for pair in all_pairs(table)]
+    rows = ranked(table, results).dimensions[OA].strengths
+    return [(row.place, row.strength or 0.0, row.interval or (0.0, 0.0)) for row in rows]
+
+
+def test_where_all_prompts_say_the_same_an_interval_is_as_wide_as_few_prompts_make_it() -> None:
+    few, many = of_two(3, Preference.FIRST), of_two(8, Preference.FIRST)
+    for (_, best, (low, high)), (_, other, (least, most)) in (few, many):
+        assert low < best <= high
+        assert least <= other < most
+        assert (low, high) == pytest.approx((-most, -least), abs=1e-4)
+    assert few[0][2][0] < 0 < many[0][2][0], "as the sign test has it: 3 of 3 may be chance, 8 of 8 hardly"
+
+
+def test_equals_share_their_place() -> None:
+    assert [place for place, _, _ in of_two(3, Preference.TIE)] == [1, 1]
+    (_, strength, (low, high)), _ = of_two(3, Preference.TIE)
+    assert strength == pytest.approx(0, abs=1e-6)
+    assert low == pytest.approx(-high, abs=1e-4)
+    assert high > 0.3
+    assert [place for place, _, _ in of_two(3, Preference.SECOND)] == [1, 2]
+
+
 def test_a_planted_cycle_is_found_and_how_sure_it_is() -> None:
     table = table_of(("rock", "paper", "scissors", "glass"), 9)
     beats = {("rock", "scissors"), ("scissors", "paper"), ("paper", "rock")} | {

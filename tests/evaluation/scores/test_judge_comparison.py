@@ -57,7 +57,17 @@ def test_mcnemar_of_a_whole_data_set_is_exact_too() -> None:
 def test_a_judge_against_itself_differs_by_nothing() -> None:
     rows = simulate(120, 60)
     for each in compare_judges(rows, rows).metrics:
-        assert (each.difference.value, each.difference.low, each.difference.high, each.p) == (0.0, 0.0, 0.0, 1.0)
+        assert (each.difference.value, each.p) == (0.0, 1.0)
+        assert each.difference.low == -(each.difference.high or 0.0)
+        assert 0 < (each.difference.high or 0.0) < 0.15
+
+
+@pytest.mark.parametrize("pairs", [2, 3, 5, 6, 9])
+def test_a_difference_without_an_exception_is_as_clear_as_mcnemar_finds_it(pairs: int) -> None:
+    found = metric_of(judged("1" * pairs, "1" * pairs, "a"), judged("1" * pairs, "2" * pairs, "b"), "tau")
+    assert (found.difference.value, found.difference.high) == (1.0, 1.0)
+    assert found.difference.low is not None
+    assert (found.difference.low > 0) == (found.p < 0.05)
 
 
 def test_swapping_the_judges_turns_every_figure_round_and_the_order_of_rows_changes_none() -> None:

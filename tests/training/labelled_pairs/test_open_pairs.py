@@ -57,6 +57,14 @@ def traces(folder: Path) -> str:
     return str(folder / "traces")
 
 
+def evaluation(folder: Path) -> str:
+    """As `evaluate` leaves it: traces, and a table of results that is a parquet file."""
+    traces(folder / "evaluation")
+    for name in ("run.json", "results.parquet"):
+        (folder / "evaluation" / name).touch()
+    return str(folder / "evaluation")
+
+
 def own_table(folder: Path) -> str:
     named = {"first.mp4": VIDEOS[0], "second.mp4": VIDEOS[1]}
     for name, path in named.items():
@@ -67,6 +75,11 @@ def own_table(folder: Path) -> str:
 
 def in_lower_case(labels: Mapping[str, int]) -> dict[str, int]:
     return {name.lower(): label for name, label in labels.items()}
+
+
+def with_full_names(labels: Mapping[str, int]) -> dict[str, int]:
+    names = {"TA": "Text alignment", "MQ": "motion quality", "VQ": "Visual Quality", "OA": "Overall"}
+    return {names[name]: label for name, label in labels.items()}
 
 
 WAYS: dict[str, Callable[[Path], str]] = {
@@ -84,10 +97,12 @@ WAYS: dict[str, Callable[[Path], str]] = {
     ),
     "RL rows in lower case": lambda folder: write_rows(folder, published_rl(answer=ANSWER.lower())),
     "RL rows with names in lower case": lambda folder: write_rows(folder, published_rl(answer=in_lower_case(LABELS.labels))),
+    "RL rows with full names": lambda folder: write_rows(folder, published_rl(answer=with_full_names(LABELS.labels))),
     "RL rows with a full stop": lambda folder: write_rows(folder, published_rl(answer=f"{ANSWER}.")),
     "own RL rows": own_export("rl"),
     "own SFT rows": own_export("sft"),
     "traces": traces,
+    "the folder of an evaluation": evaluation,
     "table": own_table,
 }
 
@@ -174,6 +189,7 @@ def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
         (published_rl(answer="TA=3, VQ=1, MQ=0, OA=1"), "TA is '3', which is no label"),
         (published_rl(answer="none"), "no pair with a label"),
         (published_rl(answer="The first one."), "answer states no label"),
+        (published_rl(answer={"TA": 1, "Beauty": 2}), "a label for Beauty, which is no dimension"),
         (published_rl(question="Compare their Motion Quality (MQ). It shows a dog."), "worded as no card"),
         (published_rl(question=""), "prompt is empty"),
         ({"message_list": [{"role": "user", "content": None}], "video": [str(path) for path in VIDEOS]}, "prompt is empty"),

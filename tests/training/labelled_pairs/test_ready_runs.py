@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.labelled_pairs.test_open_pairs import EXAMPLE, LABELS, TRACE, published_rl, write_rows
+from tests.training.labelled_pairs.test_open_pairs import EXAMPLE, LABELS, TRACE, evaluation, published_rl, write_rows
 from tests.training.test_teacher import PAIRS, SCRIPTED
 from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.dialects import make_dialect
@@ -53,6 +53,13 @@ def test_traces_are_learnt_from_where_the_known_labels_are_theirs(tmp_path: Path
         "1 not: a label is not the known one",
         "1 not: a video cannot be read",
     }
+
+
+def test_the_folder_of_an_evaluation_is_learnt_from_and_what_is_called_traces_is_taken_for_them(tmp_path: Path) -> None:
+    assert len(kept(evaluation(tmp_path))[0]) == 1
+    (tmp_path / "evaluation" / "run.json").unlink()
+    assert open_ready_runs(str(tmp_path / "evaluation")) is None
+    assert len(kept(f"traces:{tmp_path / 'evaluation'}")[0]) == 1
 
 
 def test_rows_of_an_export_are_learnt_from(tmp_path: Path) -> None:

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.run.config import changed_config, preset_config
+from vrthinker_core.training.run.config import changed_config, preset_config, read_config
 from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, new_checkpoint, open_run_folder, read_state
 
 CONFIG = preset_config("nano")
-RUN = TrainingRun("grpo", "nano", "drawn")
+RUN = TrainingRun("grpo", "nano", "drawn", digest="1")
 
 
 def begin(out: Path) -> None:
     with open_run_folder(out, RUN, CONFIG, resume=False):
-        pass
+        (out / "metrics.jsonl").write_text("a step\n")
 
 
 def end_badly(out: Path) -> None:
@@ -57,6 +57,7 @@ def test_all_starts_count_until_the_run_is_done(tmp_path: Path) -> None:
         (replace(RUN, stage="rejection"), [], "holds a run of the stage grpo, not rejection"),
         (replace(RUN, model="other"), [], "with model 'nano' instead of 'other'"),
         (replace(RUN, data="rows.csv"), [], "with data 'drawn' instead of 'rows.csv'"),
+        (replace(RUN, digest="2"), [], "drawn holds other pairs than when the run"),
         (RUN, ["grpo.steps=7"], "with grpo.steps 120 instead of 7"),
     ],
 )
@@ -70,6 +71,14 @@ def test_the_folder_of_another_run_is_refused(run: TrainingRun, changes: list[st
         ):
             raise AssertionError
     assert sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file()) == before
+
+
+def test_a_run_that_has_kept_nothing_makes_way_for_another(tmp_path: Path) -> None:
+    with open_run_folder(tmp_path, RUN, CONFIG, resume=False):
+        (tmp_path / "metrics.jsonl").touch()
+    other, config = replace(RUN, data="rows.csv"), changed_config(CONFIG, ["grpo.steps=7"])
+    with open_run_folder(tmp_path, other, config, resume=False) as folder:
+        assert (folder.state.data, folder.state.starts, read_config(tmp_path)) == ("rows.csv", 2, config)
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:

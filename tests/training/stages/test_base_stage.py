@@ -14,7 +14,7 @@ from vrthinker_core.training.base.half_training import missed_gates
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.model_shape import model_config, new_model
 from vrthinker_core.training.base.model.vocabulary import control_ids, make_tokenizer
-from vrthinker_core.training.base.train_base import TrainedBase
+from vrthinker_core.training.base.train_base import BaseOptions, TrainedBase, train_base
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.run.config import BaseConfig, LanguageGates, VisionGates, changed_config, preset_config
 from vrthinker_core.training.run.processes import Processes
@@ -55,8 +55,8 @@ def test_the_gates_of_a_run_are_those_that_its_parts_are_trained_to() -> None:
 
 def test_a_run_goes_on_with_more_minutes_and_lower_gates_and_nothing_else_changed(tmp_path: Path) -> None:
     config = preset_config("nano")
-    with open_run_folder(tmp_path / "run", RUN, config, resume=False):
-        pass
+    with open_run_folder(tmp_path / "run", RUN, config, resume=False) as folder:
+        (folder.path / "metrics.jsonl").write_text("a step\n")
     longer = changed_config(config, ["base.minutes=300", "gates.language.rare_motion=0.8"])
     with open_run_folder(tmp_path / "run", RUN, longer, resume=True) as folder:
         assert folder.state.starts == 2
@@ -86,6 +86,13 @@ def test_a_base_that_has_learnt_nothing_is_said_before_a_teacher_plays(tmp_path:
     with pytest.raises(BadInput, match="learnt next to nothing"):
         check_learnt(tmp_path)
     check_learnt(NANO)
+
+
+@pytest.mark.parametrize("source", ["init_from", "tower_from"])
+def test_a_checkpoint_that_the_base_cannot_begin_with_is_said_before_anything_is_kept(source: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot begin with nowhere"):
+        train_base(replace(BaseOptions(), **{source: Path("nowhere")}), tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_base_is_not_launched_several_times(tmp_path: Path) -> None:

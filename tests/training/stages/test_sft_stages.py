@@ -126,6 +126,23 @@ def test_a_model_that_names_no_protocol_learns_that_of_its_runs(tmp_path: Path) 
     assert open_checkpoint(str(made)).marker.protocols == ("concat",)
 
 
+def no_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is time for one run in each sitting, and none for a second."""
+    for share in ("cold_start.TEACHER_SHARE", "rejection.SAMPLES_SHARE"):
+        monkeypatch.setattr(f"vrthinker_core.training.stages.{share}", 0.0)
+
+
+@pytest.mark.parametrize("stage", ["cold-start", "rejection"])
+def test_where_time_ended_before_a_run_was_kept_that_is_said(
+    stage: TrainedStage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_time_left(monkeypatch)
+    config = changed_config(CONFIG, ["settings.max_new_tokens=8", "settings.max_turns=1", "rejection.samples=1"])
+    data = TrainingData("drawn:3", PAIRS, Teacher("wrong", ScriptedBackend(["No."], protocol="paired")))
+    with pytest.raises(BadInput, match="in the time that there was for playing: go on with --resume and more --minutes"):
+        learn(tmp_path, data, begin_sitting(never, 60), config=config, stage=stage)
+
+
 class Killed(BaseException):
     """In the place of a kill."""
 
@@ -148,8 +165,7 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
 
         return begin_sitting(never, 60, tell)
 
-    for share in ("cold_start.TEACHER_SHARE", "rejection.SAMPLES_SHARE"):  # There is time for one run in each sitting
-        monkeypatch.setattr(f"vrthinker_core.training.stages.{share}", 0.0)
+    no_time_left(monkeypatch)
     with pytest.raises(Killed):
         learn(tmp_path, data, sitting(killed_at=2), config=config, stage=stage)
     assert [outcome.kept for outcome in read_outcomes(tmp_path / runs)] == [True]

@@ -80,6 +80,12 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     [
         (("grpo", "--model", "nano", "--data", "drawn:x"), "drawn:x names no seed"),
         (("grpo", "--model", "nano", "--data", "nowhere.csv"), "There is no file or folder"),
+        (("all", "--data", "drawn2:1:nowhere"), "nowhere holds no picture"),
+        (("base", "--set", "base.photos=nowhere"), "nowhere holds no picture"),
+        (
+            ("all", "--data", "drawn:1", "--set", "cold_start.photos=nowhere", "--set", "cold_start.judged_minutes=1"),
+            "nowhere holds no picture",
+        ),
         (("all", "--model", "nano", "--data", "drawn:1", "--teacher", "scripted:nowhere.jsonl"), "nowhere.jsonl"),
         (("grpo", "--data", "drawn:1"), "--model is missing"),
         (("base", "--model", "nano"), "leave --model and --data out"),
@@ -172,6 +178,10 @@ def test_a_run_that_goes_on_keeps_its_teacher(clips: tuple[Path, Path], tmp_path
     code, lines = train(*begun, "--teacher", f"scripted:{script}", *chosen)
     assert code == 0, lines
     done = (0, [f"This run is done: {out / 'checkpoint'}"])
+    before = table.read_text()
+    table.write_text(f"{before}{clips[0]},{clips[1]},A third ball.,1\n")
+    assert "holds other pairs than when the run" in refused("cold-start", "--out", out, "--resume")
+    table.write_text(before)
     assert train("cold-start", "--out", out, "--resume") == done
     assert "instead of 'nano'" in refused(*begun, "--resume", "--teacher", "nano")
     state = json.loads((out / "state.json").read_text())

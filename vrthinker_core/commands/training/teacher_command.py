@@ -7,11 +7,14 @@ import typer
 
 from vrthinker_core.commands.arguments import INTERRUPTED, NOTHING_JUDGED, JudgeOption, print_error, progress, stop_on_signal
 from vrthinker_core.commands.setting_options import with_setting_options
+from vrthinker_core.commands.training.training_data import SCRIPTED, open_teacher
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings
 
 if TYPE_CHECKING:
+    from vrthinker_core.backends import Backend
     from vrthinker_core.training.labelled_pairs.pair_set import PairSet
+    from vrthinker_core.training.teacher import BackendOfPair
 
 
 @with_setting_options
@@ -24,13 +27,11 @@ def teacher(
     samples: Annotated[int, typer.Option(help="Runs of each pair.")] = 1,
     settings: Settings,
 ) -> None:
-    """Run a judge over pairs with known labels, and say which of its runs can be learnt from.
+    """Run a judge over pairs with known labels, and say which of its runs can be learnt from; scripted knows drawn pairs.
 
     Every run is kept as a trace as it ends. Calling the command again goes on where it stopped.
     """
-    from vrthinker_core.backends.factory import default_choice, open_backend
-    from vrthinker_core.dialects.factory import chosen_protocol, frame_layouts
-    from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
+    from vrthinker_core.backends.factory import default_choice
     from vrthinker_core.training.rows.filters import report_outcomes
     from vrthinker_core.training.rows.outcome_file import read_outcomes
     from vrthinker_core.training.teacher import TeacherJob, run_teacher
@@ -38,16 +39,12 @@ def teacher(
     if samples < 1:
         raise BadInput(f"--samples {samples} makes no run: give a number from 1 up.")
     choice = judge or default_choice()
-    backend = open_backend(choice)
-    pair_set = open_pairs(data, frame_layouts(settings, (chosen_protocol(settings, backend.protocols),)))
+    pair_set, backend = _open(choice, data, settings)
     numbers = range(_how_many(pair_set, pairs))
     job = TeacherJob(choice, data, settings, samples)
     with stop_on_signal() as stopped, progress("runs") as advance:
-        made = 0
-        for made, _ in enumerate(run_teacher(pair_set, numbers, backend, job, out), start=1):
+        for made, _ in enumerate(run_teacher(pair_set, numbers, backend, job, out, stopped), start=1):
             advance(made, len(numbers) * samples)
-            if stopped():
-                break
     report = report_outcomes(read_outcomes(out))
     for line in report.lines:
         print(line)
@@ -55,6 +52,20 @@ def teacher(
         print_error("Stopped; call the command again to go on.")
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if report.kept else NOTHING_JUDGED)
+
+
+def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend | BackendOfPair]":
+    """The pairs, with the frames of the protocol that the judge speaks, and the judge. Raises BadInput and CheckpointError."""
+    from vrthinker_core.backends.factory import open_backend
+    from vrthinker_core.dialects.factory import chosen_protocol, frame_layouts
+    from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
+
+    if choice == SCRIPTED:
+        layouts = frame_layouts(settings, (chosen_protocol(settings, ()),))
+        pairs = open_pairs(data, layouts)
+        return pairs, open_teacher(choice, pairs, layouts).judge
+    backend = open_backend(choice)
+    return open_pairs(data, frame_layouts(settings, (chosen_protocol(settings, backend.protocols),))), backend
 
 
 def _how_many(pair_set: "PairSet", wanted: int | None) -> int:

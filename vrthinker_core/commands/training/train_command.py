@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -146,10 +146,12 @@ def _config(out: Path | None, preset: PresetOption | None, seed: int | None, cha
 
 def _train(run: "TrainingRun", config: "TrainConfig", out: Path, start: Start) -> int:
     """Open everything and train; gives the exit status."""
+    from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
     from vrthinker_core.training.run.processes import launched_processes
     from vrthinker_core.training.run.run_folder import open_run_folder
 
     data = open_training_data(run, config)
+    run = replace(run, digest=data.pairs.digest if isinstance(data.pairs, VideoPairSet) else None)
     files = data.pairs if isinstance(data.pairs, AbstractContextManager) else nullcontext()
     processes = launched_processes()
     opened = open_run_folder(out, run, config, resume=start.resume, processes=processes)

@@ -1,6 +1,7 @@
 """What `train` learns from: pairs with known labels, a teacher for the cold start, or runs that are there already."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vrthinker_core.__about__ import asset
@@ -38,6 +39,7 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
     from vrthinker_core.training.stages.grpo import chosen_engine
     from vrthinker_core.training.stages.pipeline import TrainingData
 
+    _check_photos(run, config)
     if run.stage == "base":
         return TrainingData("", None)
     ready = _ready_runs(run)
@@ -48,8 +50,20 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
         protocols[:1] if run.stage in ("grpo", "all") and chosen_engine(config) == "trl" else protocols
     )  # TRL reads one's replies
     pairs = open_pairs(taught_pairs(run.data), frame_layouts(config.settings, alone))
-    taught = _teacher(run.teacher, pairs, frame_layouts(config.settings, protocols)) if run.teacher else None
+    taught = open_teacher(run.teacher, pairs, frame_layouts(config.settings, protocols)) if run.teacher else None
     return TrainingData(run.data, pairs, taught, ready)
+
+
+def _check_photos(run: "TrainingRun", config: "TrainConfig") -> None:
+    """Raises BadInput where a stage of the run would take photographs from a folder that holds none, before one is trained."""
+    from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
+    from vrthinker_core.training.stages.cold_start import conversation_photos
+
+    if config.base.photos and (run.stage == "base" or (run.stage == "all" and not run.model)):
+        photo_paths(Path(config.base.photos))
+    photos = conversation_photos(config)
+    if photos and config.cold_start.judged_minutes and run.stage in ("cold-start", "all"):
+        photo_paths(Path(photos))
 
 
 def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName, ...]":
@@ -86,8 +100,8 @@ def _ready_runs(run: "TrainingRun") -> "ReadyRuns | None":
     return ready
 
 
-def _teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
-    """The scripted one speaks all these protocols in turn."""
+def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
+    """The judge of that name; the scripted one speaks all these protocols in turn. Raises BadInput and CheckpointError."""
     from vrthinker_core.backends import open_backend
     from vrthinker_core.training.base.seen_lessons import lessons_for
     from vrthinker_core.training.drawn_teacher.replies import write_lesson
@@ -98,6 +112,6 @@ def _teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     if name != SCRIPTED:
         return Teacher(name, open_backend(name))
     if not isinstance(pairs, DrawnPairSet):
-        raise BadInput("The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another --teacher.")
+        raise BadInput("The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another judge.")
     own = replace(pairs, grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items()))
     return Teacher(name, scripted_teacher(own, write_lesson), own, lambda judge: scripted_teacher(own, lessons_for(judge)))

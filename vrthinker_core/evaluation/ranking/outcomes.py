@@ -47,6 +47,12 @@ class WinCounts:
     wins: Counts  # [prompt, i, j]: how often generator i beat j
     ties: Counts  # [prompt, i, j], the same as [prompt, j, i]
 
+    @property
+    def pairs(self) -> Counts:
+        """[prompt, i, j]: of how many pairs of i and j something was said."""
+        whole: Counts = self.wins + self.wins.transpose(0, 2, 1) + self.ties
+        return whole
+
     def sample(self, weights: Counts) -> tuple[Counts, Counts]:
         """Wins and ties [i, j] where each prompt counts `weights` times."""
         return np.tensordot(weights, self.wins, 1), np.tensordot(weights, self.ties, 1)

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vrthinker_core.evaluation.ranking.cycles import cycle_share, majority_cycles
 from vrthinker_core.evaluation.ranking.outcomes import Counts, WinCounts, count_wins, labels_said, pair_score, win_rates
 from vrthinker_core.evaluation.ranking.schedule import pairs_by_name
 from vrthinker_core.evaluation.ranking.strengths import fit_strengths
 from vrthinker_core.evaluation.ranking.video_table import VideoTable
+from vrthinker_core.evaluation.scores.bootstrap import exact_end
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.progress import count
@@ -42,7 +44,7 @@ class GeneratorStrength:
     """One generator in one dimension."""
 
     generator: str
-    place: int | None  # 1 is the strongest; None where nothing was said of it
+    place: int | None  # 1 is the strongest, and equals share theirs; None where nothing was said of it
     strength: float | None  # Natural logarithm, mean 0 over the generators; a lead of 1.1 wins three of four decided pairs
     interval: tuple[float, float] | None  # Of the strength, 95 % over prompts; None with fewer than two prompts
     all_pairs: WinCell  # Against all others together
@@ -132,16 +134,17 @@ def _dimension(counts: WinCounts, samples: int) -> DimensionRanking:
     compared = (wins + wins.T + ties).sum(1) > 0
     strengths, _ = fit_strengths(wins, ties)
     intervals, margins = _bootstrap(counts, samples)
-    order = sorted(range(len(wins)), key=lambda i: (not compared[i], -round(float(strengths[i]), 6), counts.generators[i]))
+    rounded = [round(float(strength), 6) for strength in strengths]
+    order = sorted(range(len(wins)), key=lambda i: (not compared[i], -rounded[i], counts.generators[i]))
     rows = [
         GeneratorStrength(
             generator=counts.generators[i],
-            place=place if compared[i] else None,
+            place=1 + sum(rounded[j] > rounded[i] for j in order if compared[j]) if compared[i] else None,
             strength=float(strengths[i]) if compared[i] else None,
             interval=(float(intervals[0, i]), float(intervals[1, i])) if compared[i] and intervals is not None else None,
             all_pairs=_cell(wins[i].sum(), ties[i].sum(), wins[:, i].sum()),
         )
-        for place, i in enumerate(order, start=1)
+        for i in order
     ]
     matrix = tuple(tuple(_cell(wins[i, j], ties[i, j], wins[j, i]) for j in order) for i in order)
     cycles = [
@@ -157,7 +160,10 @@ def _cell(wins: float, ties: float, losses: float) -> WinCell:
 
 
 def _bootstrap(counts: WinCounts, samples: int) -> tuple[Counts | None, Counts]:
-    """(Intervals [2, i] of the strengths, margins [sample, i, j]) over resampled prompts; no intervals from a single prompt."""
+    """(Intervals [2, i] of the strengths, margins [sample, i, j]) over resampled prompts; no intervals from a single prompt.
+
+    Where all prompts say the same of a generator, its interval goes as far as the exact binomial one does.
+    """
     prompts = len(counts.prompts)
     if prompts < 2:
         wins = counts.wins.sum(0)
@@ -166,7 +172,42 @@ def _bootstrap(counts: WinCounts, samples: int) -> tuple[Counts | None, Counts]:
     wins, ties = counts.sample(drawn)
     strengths = np.array([fit_strengths(*each)[0] for each in zip(wins, ties, strict=True)])
     tail = (100 - COVERED) / 2
-    return np.percentile(strengths, [tail, 100 - tail], axis=0), wins - wins.transpose(0, 2, 1)
+    intervals: Counts = np.percentile(strengths, [tail, 100 - tail], axis=0)
+    for place in np.flatnonzero(_says_the_same(counts)):
+        worst, best = _extremes(counts, int(place))
+        intervals[:, place] = min(intervals[0, place], worst), max(intervals[1, place], best)
+    return intervals, wins - wins.transpose(0, 2, 1)
+
+
+def _says_the_same(counts: WinCounts) -> NDArray[np.bool_]:
+    """Of each generator, whether every prompt has the same shares of wins and ties against each other one.
+
+    Resampled prompts then say the same too, and nothing of how sure that is.
+    """
+    pairs = counts.pairs
+    parts = ((part, part.sum(0)) for part in (counts.wins, counts.ties))
+    alike = [np.isclose(part * pairs.sum(0), whole * pairs).all(axis=(0, 2)) for part, whole in parts]
+    same: NDArray[np.bool_] = alike[0] & alike[1] & (pairs.sum((0, 2)) > 0)
+    return same
+
+
+def _extremes(counts: WinCounts, place: int) -> tuple[float, float]:
+    """The strength of a generator if as few prompts as the exact binomial interval allows said what all have said of it.
+
+    In all others it would lose to each other one, or beat it.
+    """
+    compared = counts.pairs.sum(0)[place]
+    alike = exact_end(int((counts.pairs[:, place].sum(1) > 0).sum()))
+    found = []
+    for beats in (False, True):
+        wins, ties = counts.wins.sum(0), counts.ties.sum(0)
+        for part in (wins, ties):
+            part[place] *= alike
+            part[:, place] *= alike
+        side = wins[place] if beats else wins[:, place]
+        side += (1 - alike) * compared
+        found.append(float(fit_strengths(wins, ties)[0][place]))
+    return found[0], found[1]
 
 
 def _groups(generators: Sequence[str], compared: Counts) -> tuple[tuple[str, ...], ...]:

@@ -60,7 +60,7 @@ def agreement(table: LabelTable, seed: int = 0) -> tuple[DimensionAgreement, ...
         ratios[dimension, "people's ties"] = (people == Preference.TIE, people != NOT_SAID)
         margins[dimension] = (right(people, judge) - baseline_right(people, best[dimension].name), people != NOT_SAID)
     scores = estimate_ratios(ratios, table.prompts, seed=seed)
-    above = estimate_ratios(margins, table.prompts, seed=seed, shares=False)
+    above = estimate_ratios(margins, table.prompts, seed=seed, least=-1.0)
     return tuple(_dimension(table, d, scores, above[d]) for d in dimensions)
 
 

@@ -29,19 +29,20 @@ class IntervalEstimate:
 
 
 def estimate_ratios(
-    ratios: Mapping[Key, Ratio], prompts: NDArray[np.int64], *, seed: int = 0, shares: bool = True
+    ratios: Mapping[Key, Ratio], prompts: NDArray[np.int64], *, seed: int = 0, least: float = 0.0
 ) -> dict[Key, IntervalEstimate | None]:
     """Every ratio with its interval, over the same draws; None where nothing stands below the line.
 
-    Equal seeds give equal draws. Ends are the 2.5 and 97.5 percentiles. Where the ratios are `shares`, one of 0 or 1 is the same in
-    every draw; its open end is that of the exact binomial interval over prompts instead.
+    Equal seeds give equal draws. Ends are the 2.5 and 97.5 percentiles. A ratio that is the same in every prompt is the same in
+    every draw. Then as few prompts are taken to be like that as the exact binomial interval allows, and the figure to be `least`
+    or 1 in all others: 0 or 1 for a share, -1 or 1 for a difference, which so is clear exactly where the sign test finds it so.
     """
     if not ratios or not len(prompts):
         return dict.fromkeys(ratios)
     above = np.column_stack([_by_prompt(ratio[0], prompts) for ratio in ratios.values()])
     below = np.column_stack([_by_prompt(ratio[1], prompts) for ratio in ratios.values()])
     drawn = _draw_ratios(above, below, seed)
-    return {key: _estimate(above[:, at], below[:, at], drawn[:, at], shares) for at, key in enumerate(ratios)}
+    return {key: _estimate(above[:, at], below[:, at], drawn[:, at], least) for at, key in enumerate(ratios)}
 
 
 def exact_end(count: int) -> float:
@@ -71,15 +72,14 @@ def _draw(prompts: int, seed: int) -> Iterator[NDArray[np.int64]]:
         yield np.bincount(drawn.ravel(), minlength=size * prompts).reshape(size, prompts)
 
 
-def _estimate(above: Numbers, below: Numbers, drawn: Numbers, share: bool) -> IntervalEstimate | None:
+def _estimate(above: Numbers, below: Numbers, drawn: Numbers, least: float) -> IntervalEstimate | None:
     if below.sum() <= 0:
         return None
     value, voices = float(above.sum() / below.sum()), int((below > 0).sum())
     if voices < 2:
         return IntervalEstimate(value)
+    if np.allclose(above, value * below, rtol=0.0, atol=1e-9):
+        alike = exact_end(voices)
+        return IntervalEstimate(value, *(alike * value + (1 - alike) * other for other in (least, 1.0)))
     low, high = (float(end) for end in np.nanpercentile(drawn, (100 * TAIL, 100 - 100 * TAIL)))
-    if share and (above == below).all():
-        low = exact_end(voices)
-    elif share and not above.any():
-        high = 1 - exact_end(voices)
     return IntervalEstimate(value, low, high)

@@ -90,7 +90,7 @@ def _metrics(first: LabelTable, second: LabelTable, seed: int) -> tuple[MetricCo
         ratios[dimension, "tau"] = (difference, first.labelled(dimension))
         preferred = decided(first.people[dimension])
         ratios[dimension, "diff"] = (difference * preferred, preferred)
-    estimates = estimate_ratios(ratios, first.prompts, seed=seed, shares=False)
+    estimates = estimate_ratios(ratios, first.prompts, seed=seed, least=-1.0)
     return tuple(
         _metric((first, second), dimension, metric, difference)
         for (dimension, metric), difference in estimates.items()

@@ -80,10 +80,12 @@ def train_base(
 ) -> TrainedBase | None:
     """Train the base into `folder`, or go on with it; `folder/model` is its checkpoint. None where it was stopped."""
     folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / TOKENIZER).is_file():
+        _check_sources(options)
     tokenizer = _tokenizer(options, folder)
     model = _new_model(options, tokenizer)
     if options.tower_from is not None:
-        begin_with(options.tower_from, model, tokenizer)  # Before anything is trained, as it may be no checkpoint that fits
+        begin_with(options.tower_from, model, tokenizer)
     train_side_by_side(options.parts, partial(train_part, options=options.timed(), folder=folder), report, stopped)
     if stopped():
         return None
@@ -101,6 +103,13 @@ def train_base(
     gates: dict[str, VisionGates | LanguageGates] = {VISION: options.vision.gates, LANGUAGE: options.language.gates}
     missed = {name: missed_gates(last[name], gates[name]) for name in options.parts}
     return TrainedBase(folder / MODEL, last, {name: names for name, names in missed.items() if names})
+
+
+def _check_sources(options: BaseOptions) -> None:
+    """Raises BadInput for a checkpoint to begin with that is none of this shape, before anything is kept that binds the run."""
+    for source in filter(None, (options.init_from, options.tower_from)):
+        tokenizer = make_tokenizer(())
+        begin_with(source, _new_model(options, tokenizer), tokenizer)
 
 
 def train_part(name: str, report: Callable[[Figures], None], stopped: Stopped, *, options: BaseOptions, folder: Path) -> None:

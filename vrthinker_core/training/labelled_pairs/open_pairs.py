@@ -10,6 +10,8 @@ from vrthinker_core.results.datasets import DATASETS
 from vrthinker_core.results.datasets.mj_bench_video import FILE as MJ_BENCH
 from vrthinker_core.results.datasets.videogen_reward import FILE as VIDEOGEN
 from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.run_file import RUN
+from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, draw_pair
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.labelled_pairs.row_file import read_row_file
@@ -33,12 +35,17 @@ def open_pairs(data: str, layouts: Layouts) -> PairSet:
 
 
 def _drawn_pairs(kind: str, rest: str) -> DrawnPairSet:
-    """`drawn:SEED`: the first world; `drawn2:SEED` or `drawn2:SEED:PHOTOS`: the second one, with a folder of photographs."""
+    """`drawn:SEED`: the first world; `drawn2:SEED` or `drawn2:SEED:PHOTOS`: the second one, with a folder of photographs.
+
+    Raises BadInput, also for a folder without one.
+    """
     seed, _, photos = rest.partition(":")
     if not seed.isascii() or not seed.isdecimal() or (photos and kind == "drawn"):
         raise BadInput(f"{kind}:{rest} names no seed: give a whole number from 0 on, as in {kind}:1.")
     if kind == "drawn":
         return DrawnPairSet(int(seed))
+    if photos:
+        photo_paths(Path(photos))
     world = replace(SECOND_WORLD, photos=Path(photos) if photos else None)
     return DrawnPairSet(int(seed), draw=partial(draw_pair, options=world))
 
@@ -60,6 +67,8 @@ def read_pairs(data: str) -> list[EvaluationPair]:
 def kind_of(path: Path) -> str:
     """Which reader a path is for."""
     if path.is_dir():
+        if (path / RUN).exists():  # An evaluation or a ranking, whose table of results is a parquet file too
+            return "traces"
         if (path / VIDEOGEN).exists():
             return "videogen-reward"
         if (path / MJ_BENCH).exists():

@@ -79,7 +79,7 @@ def open_ready_runs(data: str) -> ReadyRuns | None:
     if path.is_dir():
         if (path / OUTCOMES).is_file():
             return ReadyRuns(data, partial(_teachers_runs, path))
-        return ReadyRuns(data, partial(_traced_runs, path)) if kind_of(path) == "traces" else None
+        return ReadyRuns(data, partial(_traced_runs, path)) if "traces" in (kind, kind_of(path)) else None
     if path.is_file() and kind_of(path) == "rows" and _holds_conversations(path):
         return ReadyRuns(data, partial(_row_runs, path))
     return None

@@ -13,6 +13,7 @@ from vrthinker_core.results.datasets.layout import MISSING, TableRow, find_below
 from vrthinker_core.results.datasets.pair_csv import LAYOUT
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, ProtocolName, Settings
+from vrthinker_core.types.wording import DIMENSION_NAMES
 
 Json = Mapping[str, Any]
 AFTER = 40  # Characters of a card by which the end of the prompt is known: what follows may name other numbers of frames
@@ -130,7 +131,7 @@ def _labels(row: Json) -> dict[str, str]:
     if isinstance(told, list) and told:
         told = told[-1]
     if isinstance(told, Mapping):
-        return {str(name).upper(): str(value) for name, value in told.items() if value is not None}
+        return {_dimension(str(name)): str(value) for name, value in told.items() if value is not None}
     if told is None:
         messages = row.get("message_list")
         reply = messages[-1] if isinstance(messages, list) and messages else None
@@ -139,6 +140,14 @@ def _labels(row: Json) -> dict[str, str]:
     if not found and str(told).strip().lower() not in MISSING:
         raise BadInput("The answer states no label: write it as TA=1, VQ=0, MQ=2, OA=1.")
     return found
+
+
+def _dimension(name: str) -> str:
+    """The dimension that a label is given for, by its short or its full name. Raises BadInput."""
+    known = {called.upper(): each.value for each in Dimension for called in (each.value, DIMENSION_NAMES[each])}
+    if name.strip().upper() not in known:
+        raise BadInput(f"The answer has a label for {name}, which is no dimension: name TA, VQ, MQ and OA.")
+    return known[name.strip().upper()]
 
 
 def _each_once(rows: list[TableRow]) -> Iterator[TableRow]:

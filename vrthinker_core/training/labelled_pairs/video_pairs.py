@@ -1,5 +1,6 @@
 """Pairs of video files with their labels, from any layout that is read here, as a pair set."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
@@ -30,6 +31,11 @@ class VideoPairSet(AbstractContextManager["VideoPairSet"]):
     def size(self) -> int:
         """How many pairs there are."""
         return len(self.rows)
+
+    @property
+    def digest(self) -> str:
+        """Of all pairs with their labels, in their order; wherever the videos lie."""
+        return hashlib.sha256("\n".join(f"{row.id} {row.labels.labels}" for row in self.rows).encode()).hexdigest()
 
     def pair(self, number: int) -> LabelledPair:
         """The pair of a row; its videos are opened when a frame is asked for."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 STATE = "state.json"  # In the folder of a training run: which one it is, and how far it has come
+CHECKPOINTS = "checkpoints"  # Folder from which the stage goes on after a stop
 RESULT = "checkpoint"  # What the stage trained, once it is done: a checkpoint that the product opens
 
 TrainedStage = Literal["cold-start", "rejection", "grpo"]
@@ -44,6 +45,7 @@ class TrainingRun:
     done: bool = False  # The result is there
     seconds: float = 0.0  # Of all starts until it was done, but for those that were killed
     starts: int = 0
+    digest: str | None = None  # Of the pairs; None where they never end, nobody asks for them, or an earlier state does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         """From which the stage goes on after a stop."""
-        return self.path / "checkpoints"
+        return self.path / CHECKPOINTS
 
     @property
     def rollouts(self) -> Path:
@@ -111,7 +113,7 @@ def open_run_folder(
     """The folder of `run`, held by the main process until the block ends or it dies.
 
     `resume` goes on with the same run, and begins it where nothing is there yet. Raises BadInput for a folder that another process
-    writes, that holds anything else, or that holds this run and is not to be resumed; and when the disk is full.
+    writes, that holds anything else, or in which this run has kept something and is not to be resumed; and when the disk is full.
     """
     if not processes.main:
         processes.wait()  # until the main process has made it ready; where it is refused, the launcher ends all of them
@@ -125,7 +127,7 @@ def open_run_folder(
             write_config(out, config)
             state = before or run
             teacher = run.teacher if state.teacher is None else state.teacher
-            _write_state(out, replace(state, teacher=teacher, starts=state.starts + 1))
+            _write_state(out, replace(state, teacher=teacher, digest=state.digest or run.digest, starts=state.starts + 1))
             folder = RunFolder(out, processes)
             for inside in (folder.checkpoints, folder.rollouts):
                 inside.mkdir(exist_ok=True)
@@ -167,13 +169,18 @@ def new_checkpoint(folder: RunFolder) -> Iterator[Path]:
 
 
 def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -> TrainingRun | None:
-    """The run that is in the folder; None for an empty one, or one that was killed before it was begun. Raises BadInput."""
+    """The run that is in the folder; None for an empty one, or one that was killed before it was begun. Raises BadInput.
+
+    A run that has kept nothing yet, as one that was refused, makes way for any other.
+    """
     there = {path.name for path in out.iterdir()}
     if STATE not in there:
         if there - {CONFIG}:
             raise BadInput(f"{out} holds other files and no training run: name a new folder with --out.")
         return None
     before = read_state(out)
+    if not before.done and not _has_kept(out):
+        return replace(run, seconds=before.seconds, starts=before.starts)
     if before.stage != run.stage:
         raise BadInput(f"{out} holds a run of the stage {before.stage}, not {run.stage}: name a new folder with --out.")
     for what in ("model", "data", "teacher"):
@@ -181,11 +188,20 @@ def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -
         if old != new and None not in (old, new):
             named = f"{what} {encodable(old) or 'nothing'!r} instead of {encodable(new) or 'nothing'!r}"
             raise BadInput(f"{out} holds a run with {named}: give the same, or name a new folder with --out.")
+    if before.digest != run.digest and None not in (before.digest, run.digest):
+        changed = f"{encodable(run.data)} holds other pairs than when the run in {out} began"
+        raise BadInput(f"{changed}: give them as they were, or name a new folder with --out.")
     if difference := config_difference(read_config(out), config):
         raise BadInput(f"{out} holds a run with {difference}: give the same, or name a new folder with --out.")
     if not resume:
         raise BadInput(f"{out} holds this run already: go on with --resume, or name a new folder with --out.")
     return before
+
+
+def _has_kept(out: Path) -> bool:
+    """Something is in the folder besides what says which run it is, its stages' folders included."""
+    others = (path for path in out.rglob("*") if path.name not in (STATE, CONFIG) and path.is_file())
+    return any(path.stat().st_size for path in others)
 
 
 def _write_state(out: Path, state: TrainingRun) -> None:

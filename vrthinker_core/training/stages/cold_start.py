@@ -20,7 +20,7 @@ from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting, silence
 from vrthinker_core.training.stages.base import world_of
-from vrthinker_core.training.stages.sft_stages import fine_tune, rows_of
+from vrthinker_core.training.stages.sft_stages import fine_tune, require_runs, rows_of
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, kept_rollouts, run_teacher
 
 TEACHER = "teacher"  # Folder of the teacher's runs
@@ -66,13 +66,14 @@ def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, f
         with ExitStack() as videos:
             ready = lessons.kept(config.cold_start.traces, sitting.say if folder.processes.main else silence, videos)
             return fine_tune(rows_of(ready, config.cold_start.traces, source, sitting), source, sft, config, folder, sitting)
-    out = folder.path / TEACHER
+    out, teaching = folder.path / TEACHER, sitting.part(TEACHER_SHARE)
     if folder.processes.main and not begun:
-        _let_teach(lessons, source, config, out, sitting.part(TEACHER_SHARE))
+        _let_teach(lessons, source, config, out, teaching)
     if folder.processes.agreed(sitting.stopped()):
         return None
     outcomes = read_outcomes(out)
     kept = learnt_runs(folder.path, outcomes) if begun else [each for each in outcomes if each.kept][: config.cold_start.traces]
+    require_runs(kept, teaching)
     rows = rows_of(kept_rollouts(out, lessons.pairs, kept, keep_tokens=False), len(kept), source, sitting)
     if folder.processes.main:
         keep_learnt_runs(folder.path, kept)
@@ -100,9 +101,13 @@ def conversation_options(config: TrainConfig, spent: float, sitting: Sitting) ->
     if sitting.seconds_left is not None:
         minutes = min(minutes, spent + sitting.seconds_left / 60)
     seconds = config.checkpoint_minutes * 60
-    photos = config.cold_start.photos or config.base.photos  # What it has not seen it reads as unsurely as a real clip
-    world, gates = world_of(replace(config.base, photos=photos)), config.gates.language
+    world, gates = world_of(replace(config.base, photos=conversation_photos(config))), config.gates.language
     return LanguageOptions(minutes, seed=config.seed + 1, save_seconds=seconds, world=world, gates=gates)
+
+
+def conversation_photos(config: TrainConfig) -> str:
+    """The folder of photographs for judged conversations, "" for none: what it has not seen it reads as unsurely as a real clip."""
+    return config.cold_start.photos or config.base.photos
 
 
 def _let_teach(lessons: Lessons, source: str, config: TrainConfig, out: Path, sitting: Sitting) -> None:
@@ -117,8 +122,11 @@ def _let_teach(lessons: Lessons, source: str, config: TrainConfig, out: Path, si
     settings = replace(config.settings, seed=config.seed)
     job = TeacherJob(teacher.name, "", settings, live=min(LIVE, wanted), keep_all=False)
     numbers = count() if pairs.size is None else range(pairs.size)
-    for made, outcome in enumerate(run_teacher(pairs, numbers, judge, job, out), start=1):
-        kept += outcome.kept
-        sitting.tell(StepMetrics("teacher", kept, 0.0, 0.0), wanted)
-        if kept >= wanted or sitting.over or (kept == 0 and made >= HOPELESS):
-            return
+    made = 0
+
+    def enough() -> bool:
+        return kept >= wanted or sitting.over or (kept == 0 and made >= HOPELESS)
+
+    for outcome in run_teacher(pairs, numbers, judge, job, out, enough):
+        made, kept = made + 1, kept + outcome.kept
+        sitting.tell(StepMetrics("teacher", min(kept, wanted), 0.0, 0.0), wanted)

@@ -15,7 +15,7 @@ from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting
-from vrthinker_core.training.stages.sft_stages import fine_tune, rows_of
+from vrthinker_core.training.stages.sft_stages import fine_tune, require_runs, rows_of
 from vrthinker_core.training.teacher import TeacherJob, kept_rollouts, run_teacher
 
 SAMPLES = "samples"  # Folder of the judge's own runs; those of a further process have its number behind it
@@ -28,12 +28,14 @@ def rejection(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolde
     Once it learns, nothing more is played: it goes on from the same runs.
     """
     begun = learning_begun(folder.path)
+    sampling = sitting.part(SAMPLES_SHARE)
     if not begun:
-        _sample(source, pairs, config, folder, sitting.part(SAMPLES_SHARE))
+        _sample(source, pairs, config, folder, sampling)
     folder.processes.wait()
     if folder.processes.agreed(sitting.stopped()):
         return None
     chosen = learnt_runs(folder.path, _all_outcomes(folder.path)) if begun else _chosen_runs(config, folder, sitting)
+    require_runs(chosen, sampling)
     rows = rows_of(kept_rollouts(folder.path, pairs, chosen, keep_tokens=True), len(chosen), source, sitting)
     if folder.processes.main:
         keep_learnt_runs(folder.path, chosen)
@@ -59,10 +61,8 @@ def _sample(source: str, pairs: PairSet, config: TrainConfig, folder: RunFolder,
     played = Counter(outcome.pair for outcome in _all_outcomes(folder.path, but=out))  # By as many processes as there were before
     shared = range(processes.number, min(options.pairs, pairs.size or options.pairs), processes.count)
     mine = [number for number in shared if played[number] < options.samples]
-    for made, _ in enumerate(run_teacher(pairs, mine, judge, job, out), start=1):
+    for made, _ in enumerate(run_teacher(pairs, mine, judge, job, out, lambda: sitting.over), start=1):
         sitting.tell(StepMetrics("samples", made, 0.0, 0.0), len(mine) * options.samples)
-        if sitting.over:
-            return
 
 
 def _all_outcomes(run: Path, but: Path | None = None) -> list[Outcome]:

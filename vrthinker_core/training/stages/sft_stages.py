@@ -1,7 +1,7 @@
 """What the first two stages share: runs that passed the filters become token rows, and token rows train the judge."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import nan
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from vrthinker_core.backends.local.checkpoint.loader import open_for_rendering
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.monitor.metrics import StepMetrics
+from vrthinker_core.training.rows.filters import Outcome
 from vrthinker_core.training.rows.rollout_trace import StoredRollout
 from vrthinker_core.training.rows.row_set import RowSet
 from vrthinker_core.training.rows.teaching import NotForTraining
@@ -20,6 +21,12 @@ from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.stages.stage_record import stage_record
 from vrthinker_core.training.trl.sft import SftOptions, train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
+
+
+def require_runs(kept: Sequence[Outcome], playing: Sitting) -> None:
+    """Raises BadInput where no run is kept because there was no more time for `playing`."""
+    if not kept and playing.over:
+        raise BadInput("No run passed the filters in the time that there was for playing: go on with --resume and more --minutes.")
 
 
 def rows_of(rollouts: Iterable[StoredRollout], most: int, source: str, sitting: Sitting) -> RowSet:

@@ -65,9 +65,8 @@ def _append(path: Path, values: Mapping[str, str | int]) -> None:
 
 
 def with_groups(metrics: StepMetrics, report: StepReport, played: Sequence[Group], wanted: int) -> StepMetrics:
-    """The figures of all rollouts that were played, not only of those that taught something. `wanted`: groups of a step."""
-    rollouts = [rollout for group in played for rollout in group.rollouts]
-    rewards = [reward for group in played for reward in group.rewards]
+    """The figures of all rollouts that have rewards, not only of those that taught something. `wanted`: groups of a step."""
+    rewarded = [each for group in played for each in group.rewarded]
     known = replace(
         metrics,
         entropy=report.entropy,
@@ -75,4 +74,4 @@ def with_groups(metrics: StepMetrics, report: StepReport, played: Sequence[Group
         mixed=sum(any(group.advantages) for group in played) / max(1, len(played)),
         redrawn=max(0, len(played) - wanted),
     )
-    return known.with_rollouts(rollouts, rewards)
+    return known.with_rollouts([rollout for rollout, _ in rewarded], [reward for _, reward in rewarded])

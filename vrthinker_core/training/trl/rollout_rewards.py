@@ -52,7 +52,7 @@ def mixed_share(groups: Sequence[Group]) -> float:
 
 def _log(log: Callable[[str, float], None], groups: Sequence[Group]) -> None:
     log("mixed_groups", mixed_share(groups))
-    for reward in (reward for group in groups for reward in group.rewards):
+    for reward in (reward for group in groups for _, reward in group.rewarded):
         for part in ("format", "accuracy", "gain", "exploration"):
             value = getattr(reward, part)
             if value is not None:

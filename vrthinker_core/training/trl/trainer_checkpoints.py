@@ -66,7 +66,10 @@ def last_whole(folder: Path, subject: str) -> Path | None:
         if mark is None:
             shutil.rmtree(path)
         elif mark["subject"] != subject:
-            raise BadInput(f"{folder.parent.name} holds a training of other data or options: choose another --out.")
+            raise BadInput(
+                f"The checkpoints in {folder.parent} are of a training with other data or options: give these as they were, or "
+                "name a new folder with --out."
+            )
         else:
             whole.append(path)
     return max(whole, key=_step, default=None)
