@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.labelled_pairs.test_open_pairs import EXAMPLE, LABELS, TRACE, evaluation, published_rl, write_rows
+from tests.training.labelled_pairs.test_open_pairs import EXAMPLE, LABELS, TRACE, VIDEOS, evaluation, published_rl, write_rows
 from tests.training.test_teacher import PAIRS, SCRIPTED
 from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BadInput
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result import result_of
+from vrthinker_core.results.result_file import RESULTS, TRACES, to_line
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.drawn_teacher.replies import write_replies
 from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs, taught_pairs
@@ -60,6 +63,17 @@ def test_the_folder_of_an_evaluation_is_learnt_from_and_what_is_called_traces_is
     (tmp_path / "evaluation" / "run.json").unlink()
     assert open_ready_runs(str(tmp_path / "evaluation")) is None
     assert len(kept(f"traces:{tmp_path / 'evaluation'}")[0]) == 1
+
+
+def test_the_labels_of_the_data_set_that_was_evaluated_count_before_the_judge_s(tmp_path: Path) -> None:
+    (tmp_path / TRACES).mkdir()
+    shutil.copy(EXAMPLE / "trace.json", tmp_path / TRACES / "id.json")
+    (tmp_path / "run.json").touch()
+    other = replace(LABELS, OA=Preference((int(LABELS.OA or 0) + 1) % 3))
+    for labels, passed in ((other, 0), (LABELS, 1)):
+        pair = EvaluationPair("id", 1, TRACE.started.prompt, *map(str, VIDEOS), labels)
+        (tmp_path / RESULTS).write_bytes(to_line(result_of(pair, TRACE, "traces/id.json")))
+        assert len(kept(tmp_path)[0]) == passed
 
 
 def test_rows_of_an_export_are_learnt_from(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from vrthinker_core.results.result import result_of
 from vrthinker_core.results.result_file import RESULTS, to_line
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, ROWS
-from vrthinker_core.training.rows.teaching import RowFilter, known_labels
+from vrthinker_core.training.rows.teaching import KnownLabel, RowFilter, TraceFile, known_labels
 from vrthinker_core.types import Dimension, Preference, Run, Settings, Trace, Verdict, Vote
 from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.video.files import file_digest
@@ -146,14 +146,18 @@ def test_the_persons_label_comes_before_the_judges(tmp_path: Path) -> None:
     assert row["source"] == {"TA": "person", "VQ": "judge", "MQ": "person", "OA": "judge"}
 
 
+def known_of(trace: Trace) -> dict[Dimension, KnownLabel]:
+    return known_labels(TraceFile(Path("trace.json"), trace))
+
+
 def test_a_judges_label_counts_only_where_nothing_speaks_against_it() -> None:
     trace = judged(TA=FIRST, MQ=FIRST, VQ=SECOND, OA=TIE)
-    assert set(known_labels(voted(trace, agrees=False, OA=FIRST))) == {Dimension.OA}
+    assert set(known_of(voted(trace, agrees=False, OA=FIRST))) == {Dimension.OA}
     assert trace.finished is not None
-    assert known_labels(replace(trace, finished=replace(trace.finished, provisional=True))) == {}
+    assert known_of(replace(trace, finished=replace(trace.finished, provisional=True))) == {}
     other = replace(trace.finished, verdict=swap_verdict(Verdict(TA=FIRST, MQ=SECOND, VQ=TIE, OA=TIE)))
     both = replace(trace, swapped=Run(replace(trace.started, clips=trace.started.clips[::-1]), trace.turns, other))
-    assert set(known_labels(both)) == {Dimension.TA, Dimension.OA}, "those that stay the same in both orders"
+    assert set(known_of(both)) == {Dimension.TA, Dimension.OA}, "those that stay the same in both orders"
 
 
 @pytest.mark.parametrize("kind", ROWS)

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.errors import BadInput, TraceError, VideoError
+from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.traces import load
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.labelled_pairs.open_pairs import kind_of, open_pairs
@@ -125,15 +126,15 @@ def _traced_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
         try:
             layout = frame_layout(run_dialect(file.trace))
             clips = opened[layout] if layout in opened else opened.setdefault(layout, videos.enter_context(OpenClips(layout)))
-            yield StoredRollout(_traced_rollout(file, clips, number), partial(_read_again, file.path, file.videos, clips, number))
+            yield StoredRollout(_traced_rollout(file, clips, number), partial(_read_again, file.path, file.pair, clips, number))
         except NotForTraining as error:
             yield FilterRefusal(Reason.STORED, str(error))
         except VideoError as error:
             yield FilterRefusal(Reason.VIDEO, str(error))
 
 
-def _read_again(path: Path, videos: tuple[Path, Path] | None, clips: OpenClips, number: int) -> Rollout:
-    return _traced_rollout(TraceFile(path, load(path), videos), clips, number)
+def _read_again(path: Path, pair: EvaluationPair | None, clips: OpenClips, number: int) -> Rollout:
+    return _traced_rollout(TraceFile(path, load(path), pair), clips, number)
 
 
 def _traced_rollout(file: TraceFile, clips: OpenClips, number: int) -> Rollout:
@@ -143,7 +144,7 @@ def _traced_rollout(file: TraceFile, clips: OpenClips, number: int) -> Rollout:
 def _traced_pair(file: TraceFile, clips: OpenClips, number: int) -> LabelledPair:
     prompt = file.trace.started.prompt
     first, second = (Path(str(video["path"])) for video in trace_videos(file, file.trace))
-    truth = Verdict(**{name.value: known.label for name, known in known_labels(file.trace).items()})
+    truth = Verdict(**{name.value: known.label for name, known in known_labels(file).items()})
     return LabelledPair(prompt, truth, ClipFrames(VideoPair(prompt, first, second), clips), number)
 
 

@@ -28,7 +28,7 @@ def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
             key = (file.trace.started.prompt, *_paths(file))
         except NotForTraining:
             continue  # a run without its videos says nothing of them
-        found.setdefault(key, []).append(known_labels(file.trace))
+        found.setdefault(key, []).append(known_labels(file))
     rows = [_table_row(number, key, known) for number, (key, known) in enumerate(found.items(), start=1)]
     return make_pairs(rows, LAYOUT, lambda name: existing_file(Path(name), name))
 

@@ -62,7 +62,7 @@ def sft_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 def preference_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     """One row for each dimension in which a video is preferred, with who says so. Ties and what was not said give none."""
     check_votes(file.trace, chosen)
-    decided = {each: known for each, known in known_labels(file.trace).items() if known.label is not Preference.TIE}
+    decided = {each: known for each, known in known_labels(file).items() if known.label is not Preference.TIE}
     if not decided:
         raise NotForTraining("no video is preferred in any dimension")
     videos = trace_videos(file, file.trace)
@@ -76,7 +76,7 @@ def preference_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
             "chosen": videos[0 if first else 1],
             "rejected": videos[1 if first else 0],
             "source": known.source,
-            "blind": vote.blind if vote and known.source == "person" else None,
+            "blind": vote.blind if vote and dict(vote.labels)[dimension] is not None else None,
         }
 
 
@@ -86,7 +86,7 @@ def dpo_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     Only the overall label counts: the dimensions may prefer different videos, and a trainer is to be told one thing about a pair.
     """
     check_votes(file.trace, chosen)
-    known = known_labels(file.trace).get(Dimension.OA)
+    known = known_labels(file).get(Dimension.OA)
     if known is None or known.label is Preference.TIE:
         raise NotForTraining("no video is preferred overall")
     first, second = trace_videos(file, file.trace)
@@ -145,7 +145,7 @@ ROWS: dict[str, Callable[[TraceFile, RowFilter], Iterator[Row]]] = {
 
 def _whole(file: TraceFile) -> dict[Dimension, tuple[Preference, str]]:
     """All four labels. Raises NotForTraining where one is not known."""
-    labels = known_labels(file.trace)
+    labels = known_labels(file)
     if missing := [each.value for each in Dimension if each not in labels]:
         raise NotForTraining(f"no label is known for {', '.join(missing)}")
     return {dimension: (known.label, known.source) for dimension, known in labels.items()}
@@ -218,6 +218,6 @@ def _video(file: TraceFile, side: Side, clip: ClipInfo | None) -> Row:
     if clip is None:
         raise NotForTraining(f"video {int(side)} could not be opened")
     name = Path(clip.name).name or f"video-{int(side)}"
-    places = [file.path.parent / name, *(file.videos or ())]
+    places = [file.path.parent / name, *((Path(file.pair.first), Path(file.pair.second)) if file.pair else ())]
     found = next((path.absolute() for path in places if clip.digest and file_digest(path) == clip.digest), Path(name))
     return {"path": encodable(found.as_posix()), "sha256": clip.digest, "frames": clip.frames, "fps": clip.fps}

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Preference, Run, StopReason, Trace, Verdict
 from vrthinker_core.types.order import OrderEffect, check_order, swap_verdict
 
@@ -18,7 +19,7 @@ class TraceFile:
 
     path: Path
     trace: Trace
-    videos: tuple[Path, Path] | None = None  # Where an evaluation found them, if the trace is one of its traces
+    pair: EvaluationPair | None = None  # As an evaluation read it, if the trace is one of its traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,18 @@ class KnownLabel:
     source: Literal["person", "judge"]
 
 
-def known_labels(trace: Trace) -> dict[Dimension, KnownLabel]:
-    """The labels that are known. The judge's count where the person gave none.
+def known_labels(file: TraceFile) -> dict[Dimension, KnownLabel]:
+    """The labels that are known: of a vote on the run, else of the data set that was evaluated, else the judge's.
 
-    They need a final answer, one that no person disagrees with, and the same label with the sides swapped where that was tried.
+    The judge's need a final answer, one that no person disagrees with, and the same label with the sides swapped where that was
+    tried.
     """
-    own = dict(trace.vote.labels) if trace.vote else {}
-    judges = _judges_labels(trace)
+    voted = dict(file.trace.vote.labels) if file.trace.vote else {}
+    given = dict(file.pair.labels) if file.pair else {}
+    judges = _judges_labels(file.trace)
     known: dict[Dimension, KnownLabel] = {}
     for dimension in Dimension:
-        if (label := own.get(dimension)) is not None:
+        if (label := voted.get(dimension)) is not None or (label := given.get(dimension)) is not None:
             known[dimension] = KnownLabel(label, "person")
         elif (label := judges.get(dimension)) is not None:
             known[dimension] = KnownLabel(label, "judge")

@@ -1,10 +1,11 @@
-"""Traces from files and folders, each once, with the videos that an evaluation found for them."""
+"""Traces from files and folders, each once, with the pair that an evaluation read."""
 
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result_file import RESULTS, TRACES, read_results
 from vrthinker_core.results.run_file import RUN
 from vrthinker_core.traces import load
@@ -17,15 +18,15 @@ def read_traces(places: Sequence[Path], but: Path | None = None) -> Iterator[tup
 
     Of the folders that evaluations and trainings made, what else these keep as JSON is no trace and is not named.
     """
-    videos: dict[Path, tuple[Path, Path]] = {}
+    pairs: dict[Path, EvaluationPair] = {}
     folders: set[Path] = set()
     for path in _files(places, but):
         folder = path.absolute().parent.parent
         if folder not in folders:
             folders.add(folder)
-            videos |= _judged_videos(folder)
+            pairs |= _judged_pairs(folder)
         try:
-            yield path, TraceFile(path, load(path), videos.get(path.absolute()))
+            yield path, TraceFile(path, load(path), pairs.get(path.absolute()))
         except TraceError as error:
             yield path, error
 
@@ -57,10 +58,10 @@ def _json_files(place: Path) -> Iterator[Path]:
         yield from (path for path in map(Path(folder).joinpath, names) if path.suffix == ".json" and path.is_file())
 
 
-def _judged_videos(folder: Path) -> dict[Path, tuple[Path, Path]]:
-    """The videos of each trace of an evaluation in this folder, where it found them; nothing where there is none."""
+def _judged_pairs(folder: Path) -> dict[Path, EvaluationPair]:
+    """The pair of each trace of an evaluation in this folder; nothing where there is none."""
     try:
         results = list(read_results(folder / RESULTS)) if (folder / RESULTS).is_file() else []
     except BadInput:
         return {}
-    return {folder / each.trace: (Path(each.pair.first), Path(each.pair.second)) for each in results if each.trace}
+    return {folder / each.trace: each.pair for each in results if each.trace}
