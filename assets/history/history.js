@@ -94,9 +94,11 @@ VRThinker.History = class {
     const time = element("time", "", this.time(run.begun));
     time.dateTime = new Date(run.begun * 1000).toISOString();
     line.append(element("b", run.over ? "" : "vrt-goes-on", run.outcome), time);
-    open.append(element("span", "vrt-run-prompt", run.prompt || this.texts.noPrompt), line, element("span", "vrt-run-judge", run.judge));
+    const prompt = element("span", "vrt-run-prompt", (run.prompt || "").trim() || this.texts.noPrompt);
+    prompt.dir = "auto";
+    open.append(prompt, line, element("span", "vrt-run-judge", run.judge));
     const away = VRThinker.button("vrt-delete-run", this.texts.delete, () => this.remove(item, run));
-    away.setAttribute("aria-label", this.texts.deleteRun.replace("{}", run.prompt.slice(0, 80) || this.texts.noPrompt));
+    away.setAttribute("aria-label", this.texts.deleteRun.replace("{}", prompt.textContent.slice(0, 80)));
     item.append(open, away);
     return item;
   }

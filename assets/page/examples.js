@@ -25,12 +25,10 @@ VRThinker.Examples = class {
     const screens = element("span", "vrt-screens");
     screens.append(...pictures.filter(Boolean).map((src) => this.picture(src)));
     const text = element("span", "vrt-card-text");
-    text.append(
-      element("b", "", title),
-      element("span", "vrt-card-prompt", prompt),
-      element("span", "vrt-card-judge", judge),
-    );
-    button.append(screens, text);
+    const words = element("span", "vrt-card-prompt", prompt);
+    words.dir = "auto";
+    text.append(element("b", "", title), words);
+    button.append(screens, text, element("span", "vrt-card-judge", judge));
     button.addEventListener("click", () => this.onChoose(name));
     item.append(button);
     return item;

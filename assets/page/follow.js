@@ -90,8 +90,7 @@ VRThinker.Follow = class {
 
   /** A run that was opened is shown, whatever was shown before. */
   showOpened() {
-    const tab = document.querySelector("#run [role=tab]");
-    if (tab && tab.getAttribute("aria-selected") !== "true") tab.click();
+    VRThinker.selectTraceTab();
     requestAnimationFrame(() => this.showOutcome());
   }
 
@@ -118,4 +117,10 @@ VRThinker.Follow = class {
     this.on = this.wanted && near && moved > 0;
     this.button.setAttribute("aria-pressed", String(this.on));
   }
+};
+
+/** Open the tab in which a run is shown and followed. */
+VRThinker.selectTraceTab = () => {
+  const tab = document.querySelector("#run [role=tab]");
+  if (tab && tab.getAttribute("aria-selected") !== "true") tab.click();
 };

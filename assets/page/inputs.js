@@ -1,4 +1,7 @@
 /* What a person sets: keys that start a comparison, the focus, and whether the run that is shown still belongs to it. */
+VRThinker.MOST_KEPT = 10_000; // characters of a prompt that a run keeps: of one that was refused for its length, the beginning
+VRThinker.MOST_QUOTED = 120;
+
 VRThinker.Inputs = class {
   constructor() {
     this.run = {};
@@ -24,10 +27,30 @@ VRThinker.Inputs = class {
     if (!prompt || !place) return;
     if (!this.notice.parentNode) place.before(this.notice);
     const { run, prompt: judged, changed: videos } = this.run;
-    const edited = Boolean(run) && typeof judged === "string" && prompt.value.trim() !== judged.trim();
-    const sentences = [edited && `This run judged the prompt “${judged}”.`, run && videos].filter(Boolean);
+    const edited = Boolean(run) && typeof judged === "string" && !this.isOf(prompt.value.trim(), judged);
+    const sentences = [...(edited ? this.judged(judged) : []), ...(run && videos ? [` ${videos}`] : [])];
     this.notice.hidden = sentences.length === 0;
-    if (sentences.length) VRThinker.say(this.notice, ["These inputs have changed.", ...sentences].join(" "));
+    if (sentences.length) this.say(["These inputs have changed.", ...sentences]);
+  }
+
+  /** Whether that prompt is the one that the run judged. */
+  isOf(prompt, judged) {
+    const kept = judged.trim();
+    return prompt === kept || ([...judged].length >= VRThinker.MOST_KEPT && prompt.startsWith(kept));
+  }
+
+  /** The prompt stands in the direction of its own words, whichever that is, and the sentence in its own. */
+  judged(prompt) {
+    const letters = [...prompt];
+    const { MOST_QUOTED } = VRThinker;
+    const quoted = letters.length > MOST_QUOTED ? `${letters.slice(0, MOST_QUOTED - 1).join("")}…` : prompt;
+    return [" This run judged the prompt “", VRThinker.element("bdi", "", quoted), "”."];
+  }
+
+  say(parts) {
+    const said = VRThinker.element("p");
+    said.append(...parts);
+    if (said.textContent !== this.notice.textContent) this.notice.replaceChildren(...said.childNodes);
   }
 
   /** Ctrl+Enter (or Cmd+Enter) in the prompt compares. */

@@ -114,7 +114,12 @@ VRThinker.mountSave = (root) => new VRThinker.Save(root);
 /** Saved runs that lie ready, and all other ways to a run that the server has. */
 VRThinker.mountExamples = (root, props, trigger) => {
   const examples = new VRThinker.Examples(root, (name) => VRThinker.address.choose(`trace=${name}`));
-  VRThinker.openRun = (name) => VRThinker.address.choose(`run=${name}`);
+  VRThinker.openRun = (name) => {
+    const { kept, over } = VRThinker.trace || {};
+    const followed = kept === name && !over && VRThinker.address.asked === null;
+    VRThinker.selectTraceTab(); // of a run that goes on, too, with which Compare leaves the tab as it is
+    if (!followed) VRThinker.address.choose(`run=${name}`); // asked for again, it would be answered only at its end
+  };
   VRThinker.address.ask = (kind, name, lost) => trigger("click", kind === "run" ? { run: name } : { example: name, lost });
   examples.draw(props.value || []);
 };

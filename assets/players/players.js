@@ -27,7 +27,8 @@ VRThinker.Players = class {
       const video = document.querySelector(selector);
       const still = this.stills[side];
       if (still && still.shown) return still;
-      return video && video.readyState > 0 && video.duration > 0 ? video : null;
+      // A clip may end nobody knows where, until its copy comes: its duration is Infinity, and no place in it can be reached.
+      return video && video.readyState > 0 && video.duration > 0 && Number.isFinite(video.duration) ? video : null;
     });
   }
 

@@ -32,7 +32,7 @@ VRThinker.RunsList = class {
     group.setAttribute("role", "group");
     group.setAttribute("aria-label", this.texts.filters);
     this.filters = this.texts.kinds.map(([kind, name, help]) => {
-      const chip = VRThinker.button("vrt-row-filter", null, () => this.choice.toggle(kind));
+      const chip = VRThinker.button("vrt-row-filter", null, () => chip.getAttribute("aria-disabled") !== "true" && this.choice.toggle(kind));
       const count = VRThinker.element("span", "vrt-row-count");
       chip.append(VRThinker.element("span", "", name), count);
       chip.title = help;
@@ -106,10 +106,11 @@ VRThinker.RunsList = class {
     const number = (value) => value.toLocaleString("en");
     this.choice.page = page;
     this.pages = pages;
+    // Nothing is `disabled` here, which would take the focus away from the keys.
     for (const { kind, chip, count } of this.filters) {
       const on = this.choice.only.has(kind);
       chip.setAttribute("aria-pressed", String(on));
-      chip.disabled = !on && counts[kind] === 0;
+      chip.setAttribute("aria-disabled", String(!on && counts[kind] === 0));
       VRThinker.say(count, number(counts[kind]));
     }
     const rows = total === 1 ? "row" : "rows";
@@ -119,7 +120,6 @@ VRThinker.RunsList = class {
     this.drawRows(runs, total);
     this.pager.hidden = pages === 1;
     VRThinker.say(this.place, `Page ${number(page)} of ${number(pages)}`);
-    // Not `disabled`, which would take the focus away from the keys.
     this.steps.forEach((step, place) => step.setAttribute("aria-disabled", String(place < 2 ? page === 1 : page === pages)));
   }
 
@@ -142,7 +142,9 @@ VRThinker.RunsList = class {
     const text = element("div", "vrt-row-text");
     const prompt = run.prompt || this.texts.noPrompt;
     const title = run.opens ? VRThinker.button("vrt-open-row", null, () => VRThinker.openRow(run.name)) : element("span", "vrt-row-title");
-    title.append(element("span", "vrt-row-number", String(run.row)), element("span", "", prompt));
+    const said = element("span", "", prompt);
+    said.dir = "auto";
+    title.append(element("span", "vrt-row-number", String(run.row)), said);
     text.append(title);
     for (const [kind, line] of [["source", run.source], ["facts", RunRow.facts(run)], ["error", run.error]]) {
       if (line) text.append(element("span", `vrt-row-${kind}`, line));

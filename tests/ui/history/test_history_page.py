@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.ui.conftest import Server, write_script
-from tests.ui.page.test_page import ENDLESS, start, wait_for
+from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
 from tests.ui.page.test_saved_runs import link, show_example, tab, video_files
 from tests.ui.support.saved_examples import PROMPT, write_example
+from vrthinker_core.ui.history import history_words
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -109,3 +110,31 @@ def test_no_run_is_lost(servers: Callable[[], Server], open_page: Open, clips: C
     wait_for(page, "not here any more")
     stranger.reload()  # the link has ended, too
     wait_for(stranger, "leads nowhere")
+
+
+def test_a_run_that_goes_on_is_followed_from_the_list(servers: Callable[[], Server], open_page: Open, clips: Clips) -> None:
+    page = open_page(servers().url)
+    start(page, clips)
+    expect(page.locator(".vrt-text p").first).to_be_visible()
+    for other in (False, True):  # whether another run is shown meanwhile
+        if other:
+            show_example(page)
+        runs(page, "Goes on")
+        page.locator(".vrt-open-run").click()
+        expect(page.get_by_role("tab", name="Trace").first).to_have_attribute("aria-selected", "true")
+        expect(page.locator("#stop")).to_be_visible()
+        expect(page.locator(".vrt-text p").last).to_be_in_viewport()
+    page.locator("#stop").click()
+    wait_for(page, "^Stopped")
+
+
+def test_a_run_without_a_prompt_has_a_title(servers: Callable[[], Server], open_page: Open, clips: Clips) -> None:
+    page = open_page(servers().url)
+    fill(page, clips, prompt=" \n ")
+    page.locator("#go").click()
+    page.locator(".vrt-ending", has_text="prompt is empty").wait_for()
+    tab(page, "Your runs")
+    title = page.locator(".vrt-run-prompt")
+    expect(title).to_have_text(history_words.LIST["noPrompt"])
+    assert title.get_attribute("dir") == "auto", "prompts are written from the right, too"
+    expect(page.locator(".vrt-delete-run")).to_have_attribute("aria-label", re.compile(history_words.LIST["noPrompt"]))

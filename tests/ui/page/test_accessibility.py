@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from PIL import Image, ImageChops
 
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, start, wait_for, wait_until_said
@@ -19,7 +21,7 @@ from vrthinker_core.ui.view import words
 expect = pytest.importorskip("playwright.sync_api").expect
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
 pytestmark = pytest.mark.browser
 
@@ -81,6 +83,45 @@ def test_axe_finds_nothing_serious_when_empty_and_finished(server: Server, open_
         tab(page, name)
         expect(page.locator(part).first).to_be_visible()
         assert serious_violations(page, axe) == []
+
+
+def picture_around(page: Page, part: str) -> Image.Image:
+    box = page.locator(part).bounding_box()
+    assert box is not None
+    area = {"x": box["x"] - 6, "y": box["y"] - 6, "width": box["width"] + 12, "height": box["height"] + 12}
+    return Image.open(io.BytesIO(page.screenshot(clip=area))).convert("L")  # type: ignore[arg-type]
+
+
+@SCHEMES
+@pytest.mark.parametrize("part", ["#prompt textarea", "#vote-first input"])
+def test_what_has_the_focus_is_seen(server: Server, open_page: Open, scheme: str, part: str) -> None:
+    page = open_when_ready(open_page, server, scheme)
+    before = picture_around(page, part)
+    page.keyboard.press("Tab")  # from here on the keys move the focus
+    page.locator(part).focus()
+    changed = ImageChops.difference(before, picture_around(page, part)).point(lambda light: 255 * (light > 60)).getbbox()
+    assert changed is not None
+    assert changed[2] - changed[0] >= before.width - 16
+    assert changed[3] - changed[1] >= before.height - 16
+
+
+def colour(part: Locator, x: int, from_bottom: int) -> tuple[int, ...]:
+    """As it is drawn: what a browser says of its styles tells nothing of forced colours."""
+    picture = Image.open(io.BytesIO(part.screenshot())).convert("RGB")
+    pixel = picture.getpixel((x, picture.height - from_bottom))
+    assert isinstance(pixel, tuple)
+    return pixel
+
+
+def test_forced_colours_leave_the_verdict_and_the_chosen_tab_to_be_seen(server: Server, open_page: Open) -> None:
+    page = open_page(server.url, forced_colors="active")
+    show_example(page)
+    page.locator("h1").hover()
+    first, tie = ([colour(mark, 4, 4) for mark in page.locator(f".vrt-says{value} .vrt-glyph i").all()[:2]] for value in (1, 0))
+    assert first[0] != first[1]
+    assert tie == [first[0], first[0]]
+    chosen, another = (page.get_by_role("tab", name=name).first for name in ("Trace", "Frames"))
+    assert colour(chosen, 20, 1) != colour(another, 20, 1)
 
 
 KEEP_ANNOUNCED = """() => {

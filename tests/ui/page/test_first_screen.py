@@ -53,6 +53,19 @@ def test_the_first_screen_says_what_to_do_and_offers_examples(
     expect(page.locator("#rail .vrt-track")).to_be_visible()
 
 
+CUT_SHORT = "node => node.scrollWidth > node.clientWidth || node.scrollHeight > node.clientHeight"
+
+
+def test_a_card_says_all_that_tells_it_from_others(server: Server, open_page: Open) -> None:
+    page = open_page(server.url, viewport={"width": 1280, "height": 900})
+    expect(page.locator(".vrt-card").first).to_be_visible()
+    judges = page.locator(".vrt-card-judge").all()
+    assert [judge.inner_text() for judge in judges if judge.evaluate(CUT_SHORT)] == []
+    prompt = page.locator(".vrt-card-prompt").first
+    assert not prompt.evaluate(CUT_SHORT), "it takes two lines"
+    assert prompt.get_attribute("dir") == "auto"
+
+
 def test_the_recording_plays_without_sound_until_it_is_held(server: Server, open_page: Open) -> None:
     page = open_page(server.url, reduced_motion="no-preference")
     loop = page.locator(".vrt-loop video")
@@ -101,6 +114,23 @@ def test_on_a_phone_a_finger_hits_every_button(server: Server, open_page: Open) 
     page.locator(".vrt-tile").first.click()
     expect(page.locator(".vrt-closer")).to_be_visible()
     assert page.evaluate(LOW_BUTTONS) == []
+
+
+SMALL_LETTERS = """() => [...document.querySelectorAll("input:enabled, select:enabled, textarea:enabled")]
+    .filter((node) => node.checkVisibility() && parseFloat(getComputedStyle(node).fontSize) < 16)
+    .map((node) => node.outerHTML.slice(0, 120))"""
+
+
+def test_no_field_is_so_small_that_a_phone_enlarges_the_page_for_it(server: Server, open_page: Open) -> None:
+    page = open_page(server.url, **PHONE)
+    page.locator("#settings button").first.click()
+    page.locator("#addresses button").first.click()
+    expect(page.locator("#window input")).to_be_visible()
+    page.locator(".vrt-card").first.click()
+    wait_for(page, "Replaying")
+    page.locator(".vrt-ballot summary").click()
+    assert page.evaluate(SMALL_LETTERS) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 TWELVE_TURNS = """() => {

@@ -75,6 +75,22 @@ def test_a_player_that_goes_keeps_no_video_in_memory(page: Page, tmp_path: Path)
     upload(page, "first", tmp_path / "a.mp4")
 
 
+WITHOUT_END = """() => {
+    const video = document.querySelector("#first video");
+    Object.defineProperty(video, "duration", { get: () => Infinity });
+    video.dispatchEvent(new Event("loadedmetadata"));
+}"""
+"""As a clip is that stores no duration, until the browser has read all of it, or its copy has come."""
+
+
+def test_a_video_whose_end_is_not_known_is_left_alone_without_an_error(page: Page) -> None:
+    page.evaluate(WITHOUT_END)
+    page.locator("h1").click()
+    page.keyboard.press("End")
+    page.wait_for_function("document.querySelector('#second video').currentTime > 5")
+    assert page.evaluate("document.querySelector('#first video').currentTime") == 0
+
+
 @pytest.mark.parametrize("width", [320, 390])
 def test_both_players_fit_the_narrowest_screen(server: Server, open_page: Open, width: int) -> None:
     page = open_page(server.url, viewport={"width": width, "height": 700}, is_mobile=True)

@@ -99,6 +99,19 @@ def test_a_number_out_of_range_is_one_sentence(server: Server, open_page: Open, 
     assert status(page).startswith("Finished")
 
 
+@pytest.mark.browser
+def test_open_settings_stand_below_the_players_and_can_be_reached(server: Server, open_page: Open) -> None:
+    page = open_page(server.url, viewport={"width": 1280, "height": 720})
+    open_settings(page)
+    bench = page.locator("#bench")
+    assert bench.evaluate("node => node.scrollWidth === node.clientWidth")
+    left = "node => node.getBoundingClientRect().left"
+    assert page.locator("#settings").evaluate(left) == pytest.approx(bench.evaluate(left), abs=16)
+    for part in ("#players", "#more-settings > :last-child", "#judge input"):
+        page.locator(part).scroll_into_view_if_needed()
+        expect(page.locator(part)).to_be_in_viewport()
+
+
 # -- from a program ------------------------------------------------------------------------------------------------------
 
 

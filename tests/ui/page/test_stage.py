@@ -13,6 +13,7 @@ from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
 from tests.ui.support.held_stream import hold_when, open_held, release, wait_until_held
 from tests.ui.support.saved_examples import THINK
+from vrthinker_core.comparison import MAX_PROMPT
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -167,6 +168,40 @@ def test_an_edited_prompt_says_that_the_run_judged_another(server: Server, open_
     assert "A white block glides to the right." in page.locator(".vrt-changed").inner_text()
     page.locator("#prompt textarea").fill("A white block glides to the right.")
     assert not page.locator(".vrt-changed").is_visible()
+
+
+def test_a_prompt_that_is_too_long_is_refused_and_not_taken_for_an_edited_one(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
+    page = open_page(server.url)
+    fill(page, clips, prompt="A red ball. " * (MAX_PROMPT // 10))
+    page.locator("#go").click()
+    page.locator(".vrt-ending", has_text=f"at most {MAX_PROMPT:,} are read").wait_for()
+    page.wait_for_timeout(500)  # the page looks once more when Gradio may have written a prompt
+    notice = page.locator(".vrt-changed")
+    assert not notice.is_visible()
+    page.locator("#prompt textarea").fill("Something else.")
+    said = notice.inner_text()
+    assert said.startswith("These inputs have changed. This run judged the prompt “A red ball. A red ball.")
+    assert said.endswith("…”.")
+    assert len(said) < 200
+
+
+SCROLL_UNDER_RAIL = """() => {
+    const [line, label] = ["#rail .vrt-line", "#prompt [data-testid=block-info]"].map((part) => document.querySelector(part));
+    const top = () => label.getBoundingClientRect().top;
+    window.scrollBy({ top: top() - parseFloat(getComputedStyle(line).top) - 4, behavior: "instant" });
+    const { left, bottom } = label.getBoundingClientRect();
+    return Boolean(document.elementFromPoint(left + 4, (top() + bottom) / 2).closest("#rail"));
+}"""
+"""Scrolls until the prompt's name is where the rail stays, and says whether the rail lies over it."""
+
+
+def test_what_is_scrolled_goes_under_the_rail_that_stays(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url, **SCREENS["390"])
+    start(page, clips)
+    wait_for(page, "Finished")
+    assert page.evaluate(SCROLL_UNDER_RAIL)
 
 
 def test_keys_compare_and_keep_the_focus(endless: Server, open_page: Open, clips: Clips) -> None:

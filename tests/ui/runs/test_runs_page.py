@@ -94,9 +94,32 @@ def test_filters_search_and_pages(server: Server, open_page: Open) -> None:
     page.get_by_role("button", name="Failed").click()
     page.get_by_role("searchbox").fill("onerror")
     expect_rows(page, "1 of 50 rows", ["8"])
+    assert page.locator(".vrt-open-row [dir=auto]").count() == 1
     expect(page.locator(".vrt-open-row")).to_contain_text(HOSTILE)
     page.locator(".vrt-open-row").click()
     shown_row(page, "Row 8 · 1 of 1")
+
+
+def test_a_filter_that_matches_nothing_any_more_keeps_the_focus(server: Server, open_page: Open) -> None:
+    page = open_list(open_page, server)
+    chip = page.get_by_role("button", name="Failed")
+    chip.click()
+    expect_rows(page, "1 of 50 rows", ["7"])
+    page.get_by_role("searchbox").fill("onerror")
+    expect(chip).to_contain_text("0")
+    chip.press("Enter")
+    expect_rows(page, "1 of 50 rows", ["8"])
+    expect(chip).to_be_focused()
+    chip.press("Enter")
+    expect(chip).to_have_attribute("aria-pressed", "false")
+
+
+def test_six_tabs_fit_the_narrowest_screen(server: Server, open_page: Open) -> None:
+    page = open_list(open_page, server, viewport={"width": 320, "height": 640}, is_mobile=True)
+    right = "node => node.getBoundingClientRect().right"
+    assert page.locator("#run").evaluate(right) <= page.locator("#stage").evaluate(right)
+    for name in ("Trace", "Evaluation"):
+        expect(page.get_by_role("tab", name=name).first).to_be_in_viewport(ratio=1)
 
 
 def test_a_row_opens_with_its_videos_and_leads_on(server: Server, open_page: Open) -> None:
@@ -106,7 +129,9 @@ def test_a_row_opens_with_its_videos_and_leads_on(server: Server, open_page: Ope
     expect(page).to_have_url(f"{server.url}?trace=row-first")
     expect(page.locator("#second video")).to_be_visible()
     assert [Path(file).name for file in video_files(page)] == ["first.mp4", "second.mp4"]
-    expect(page.locator(".vrt-run-bar .vrt-label-differs")).to_have_text(["1", "2"])
+    differing = page.locator(".vrt-run-bar .vrt-label-differs")
+    expect(differing).to_have_text(["1", "2"])
+    expect(differing.first).to_have_css("outline-style", "solid")  # where colours are forced, no shadow and no ground is drawn
     page.get_by_role("button", name="Next row").click()
     shown_row(page, "Row 2 · 2 of 50")
     expect(page.locator("#first .vrt-still img")).to_be_visible()
