@@ -101,7 +101,9 @@ class Comparison:
         try:
             self._dialect = make_dialect(self._settings, self._protocol)
             self._settings = with_defaults(self._settings, self._dialect)
-            _check_prompt(self._pair.prompt)
+            if sanitize_prompt(self._pair.prompt).empty:
+                raise BadInput("The prompt is empty. Write the text that both videos were made from.")
+            check_length(self._pair.prompt)
             self._opening = self._opening or self._submit_opening(self._dialect, executor)
         except Exception as error:  # noqa: BLE001 - a trace begins with `Started` whatever is wrong
             self._error = error
@@ -283,9 +285,8 @@ def _clip_info(clip: Clip | None) -> ClipInfo | None:
     return None if clip is None else replace(clip.info, name=encodable(clip.info.name))
 
 
-def _check_prompt(prompt: str) -> None:
-    if sanitize_prompt(prompt).empty:
-        raise BadInput("The prompt is empty. Write the text that both videos were made from.")
+def check_length(prompt: str) -> None:
+    """Raises BadInput for a prompt of more than MAX_PROMPT characters."""
     if len(prompt) > MAX_PROMPT:
         raise BadInput(f"The prompt has {len(prompt):,} characters; at most {MAX_PROMPT:,} are read. Shorten it.")
 
