@@ -1,5 +1,6 @@
 """Which event of which component calls which handler, and how: in the judge's queue, in one of its own, or at once."""
 
+import json
 from typing import Any
 
 import gradio as gr
@@ -21,6 +22,12 @@ from vrthinker_core.ui.view import words
 
 JUDGE_QUEUE = "judge"  # the concurrency id of the one queue in which the page's runs and the API's wait
 QUIET_EVENT: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+# A status that names the next step follows the prompt as it is written; any other is left alone, which may be about to change.
+FOLLOW_PROMPT = f"""(prompt, line) => {{
+    const [write, compare] = {json.dumps([words.TWO_VIDEOS, words.READY_TO_COMPARE])};
+    const followed = prompt.trim() ? line.replace(write, compare) : line.replace(compare, write);
+    return followed === line ? {json.dumps(gr.skip())} : followed;
+}}"""
 
 
 def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Services, at_once: int, waiting: int) -> None:
@@ -104,13 +111,17 @@ def _in_judge_queue(at_once: int) -> dict[str, Any]:
 def _connect_uploads(parts: PageComponents, services: Services, runs: Handlers) -> None:
     limits: dict[str, Any] = {"concurrency_limit": 2, **QUIET_EVENT}
     inputs, run_outputs = [parts.prompt, *parts.videos], parts.run_outputs
+    line, next_step = [parts.prompt, parts.status], {"js": FOLLOW_PROMPT, "trigger_mode": "multiple", **QUIET_EVENT}
+    parts.prompt.change(None, line, parts.status, **next_step)
     for side, player, address in zip(Side, parts.videos, parts.addresses, strict=True):
         handlers, changed = UploadHandlers(parts, services, side, runs.changed_run), [player, *parts.run_outputs]
         arrived = player.upload(handlers.on_arrival, inputs, run_outputs, queue=False, trigger_mode="multiple", **QUIET_EVENT)
-        arrived.then(handlers.on_upload, player, changed, concurrency_id="copies", **limits)
+        copied = arrived.then(handlers.on_upload, inputs, changed, concurrency_id="copies", **limits)
         player.clear(handlers.on_clear, inputs, parts.run_outputs, queue=False, **QUIET_EVENT)
         entered = address.submit(lambda: words.FETCHING, None, parts.status, queue=False, **QUIET_EVENT)
-        entered.then(handlers.on_address, address, changed, concurrency_id="fetched", **limits)
+        fetched = entered.then(handlers.on_address, [address, *inputs], changed, concurrency_id="fetched", **limits)
+        for written in (copied.then, fetched.then):  # the prompt may have been written meanwhile
+            written(None, line, parts.status, **next_step)
 
 
 def _connect_saved(blocks: CheckedBlocks, parts: PageComponents, saved: HistoryHandlers, cancels: list[Any]) -> None:
