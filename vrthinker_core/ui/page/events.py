@@ -52,7 +52,7 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
     parts.status.change(None, parts.status, None, **read_out)
     announced = [parts.head, parts.trace]
     blocks.load(banner.on_load, None, announced, **QUIET_EVENT)
-    parts.judge.input(banner.on_choose, parts.judge, announced, trigger_mode="multiple", **QUIET_EVENT)
+    parts.judge.change(banner.on_choose, parts.judge, announced, trigger_mode="multiple", **QUIET_EVENT)
 
     def end_session(session_id: str) -> None:
         handlers.end_session(session_id)
@@ -128,8 +128,10 @@ def _connect_saved(blocks: CheckedBlocks, parts: PageComponents, saved: HistoryH
     """Beside the judge's queue: a run that goes on may be followed for as long as it takes, by any number of pages."""
     shown, beside = parts.shown_run, {"concurrency_limit": None, **QUIET_EVENT}
     parts.open_button.upload(saved.handlers.open_trace, parts.open_button, shown, cancels=cancels, **beside)
-    chosen = parts.examples.click(saved.open, None, shown, trigger_mode="multiple", cancels=cancels, **beside)
-    opened = blocks.load(saved.on_load, None, shown, **beside)
+    own = [*shown, parts.judge, *parts.settings.values()]
+    chosen = parts.examples.click(saved.open, None, own, trigger_mode="multiple", cancels=cancels, **beside)
+    opened = blocks.load(saved.on_load, None, own, **beside)
     for asked in (chosen, opened):
+        asked.success(saved.follow, None, [*parts.run_outputs, parts.buttons], trigger_mode="multiple", **beside)
         for ended in (asked.success, asked.failure):
             ended(None, None, None, js="() => VRThinker.address.ended()", **QUIET_EVENT)
