@@ -58,6 +58,11 @@ def check_prompt(text: str) -> None:
     """Raises BadInput for a prompt that says nothing, or too much."""
     if sanitize_prompt(text).empty:
         raise BadInput("The prompt is empty. Write the text that both videos were made from.")
+    check_length(text)
+
+
+def check_length(text: str) -> None:
+    """Raises BadInput for a prompt of more than MAX_PROMPT characters."""
     if len(text) > MAX_PROMPT:
         raise BadInput(f"The prompt has {len(text):,} characters; at most {MAX_PROMPT:,} are read. Shorten it.")
 

@@ -1,4 +1,4 @@
-"""The list of runs in a real browser: a reload in the middle, a restart of the server, deletion, and another visitor."""
+"""The list of runs in a real browser: a reload in the middle, a restart of the server, deletion, another visitor, the form."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.ui.conftest import Server, write_script
-from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
-from tests.ui.page.test_saved_runs import link, show_example, tab, video_files
+from tests.ui.page.test_page import ENDLESS, fill, start, wait_for, wait_until_said
+from tests.ui.page.test_saved_runs import choose, link, show_example, tab, video_files
 from tests.ui.support.saved_examples import PROMPT, write_example
 from vrthinker_core.ui.history import history_words
 
@@ -138,3 +138,61 @@ def test_a_run_without_a_prompt_has_a_title(servers: Callable[[], Server], open_
     expect(title).to_have_text(history_words.LIST["noPrompt"])
     assert title.get_attribute("dir") == "auto", "prompts are written from the right, too"
     expect(page.locator(".vrt-delete-run")).to_have_attribute("aria-label", re.compile(history_words.LIST["noPrompt"]))
+
+
+LONG = f"<Think>{'on and on ' * 60}</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """A server with two judges, one of which takes its time."""
+    second = write_script(tmp_path_factory.mktemp("judges") / "slow.jsonl", [LONG], protocol="paired", pause=0.03)
+    return serve(["<Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>"], "--judge", second, "--after-leaving", "300", protocol="paired")
+
+
+def start_slow(page: Page, clips: Clips) -> None:
+    page.locator("#settings button").first.click()
+    choose(page, "judge", "slow")
+    choose(page, "max_turns", "3")
+    start(page, clips)
+    wait_for(page, "writing")
+
+
+@pytest.mark.parametrize("way", ["reload", "list"])
+def test_the_pair_of_a_run_that_was_followed_can_be_judged_again(server: Server, open_page: Open, clips: Clips, way: str) -> None:
+    page = open_page(server.url)
+    start_slow(page, clips)
+    if way == "reload":
+        page.reload()
+    else:
+        page.goto(server.url)
+        runs(page, "Goes on")
+        page.locator(".vrt-open-run").first.click()
+        tab(page, "Trace")
+    wait_until_said(page, "^Turn 1 of 3")
+    wait_for(page, "^Finished")
+    page.get_by_role("button", name="Check the order").click()
+    wait_for(page, "^Sides swapped: Turn 1")
+    page.locator("#stop").click()
+    expect(page.locator("#go")).to_be_visible()
+    page.locator("#go").click()
+    wait_for(page, "^Turn 1 of 3 · writing")
+    page.locator("#stop").click()
+
+
+def test_an_own_run_that_is_opened_brings_its_judge_and_its_settings(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    start_slow(page, clips)
+    for _ in ("while it goes on", "when it is over"):
+        page.reload()
+        expect(page.locator(".vrt-judge")).to_have_text("Judge: slow")
+        page.locator("#settings button").first.click()
+        expect(page.locator("#judge input")).to_have_value("slow")
+        expect(page.locator("#max_turns input")).to_have_value("3")
+        expect(page.locator("#window input")).to_have_value("As the protocol says")
+        expect(page.locator("#protocol input")).to_have_value("Automatic")
+        wait_for(page, "^Finished|^Replaying")
+    page.locator("#go").click()
+    wait_for(page, "^Turn 1 of 3 · writing")
+    expect(page.locator(".vrt-judge")).to_have_text("Judge: slow")
+    page.locator("#stop").click()

@@ -264,7 +264,9 @@ def test_a_browser_cannot_choose_a_judge_that_is_not_offered(server: Server, cli
     event, inputs = comparing(server)
     values = [*uploaded(server, clips), PROMPT, "oracle", *[None] * (inputs - 4)]
     assert "oracle" in act(server, event, values)["error"]
-    (choosing,) = (event for event in config(server)["dependencies"] if event["targets"] and event["targets"][0][1] == "input")
+    page = config(server)
+    (judge,) = (part["id"] for part in page["components"] if part["props"].get("elem_id") == "judge")
+    (choosing,) = (event for event in page["dependencies"] if event["inputs"] == [judge])
     assert "oracle" in act(server, choosing["id"], ["oracle"])["error"]
 
 

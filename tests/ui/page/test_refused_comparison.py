@@ -10,6 +10,7 @@ import pytest
 
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
+from vrthinker_core.comparison import MAX_PROMPT
 from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -45,6 +46,14 @@ def test_whoever_forgot_a_video_does_not_wait_to_be_told_so(server: Server, open
     expect(busy.locator("#stop")).to_be_visible()
     busy.locator("#stop").click()
     wait_for(busy, "Stopped")
+
+
+def test_a_prompt_that_is_too_long_begins_no_run(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    fill(page, clips, prompt="x" * (MAX_PROMPT + 1))
+    page.locator("#go").click()
+    check_refused(page, "The prompt has 10,001 characters; at most 10,000 are read. Shorten it.")
+    expect(page).to_have_url(server.url)
 
 
 def test_videos_that_are_deleted_are_to_be_added_again(server: Server, open_page: Open, clips: Clips) -> None:

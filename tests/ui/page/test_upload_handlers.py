@@ -71,10 +71,10 @@ def test_web_addresses_replace_uploads(server: Server, open_page: Open, web: str
     page = open_page(server.url)
     submit_address(page, 1, f"{web}/one.mp4")
     wait_until_playable(page, "first")
-    wait_for(page, words.FETCHED)
+    wait_for(page, words.ONE_VIDEO)
     submit_address(page, 2, f"{web}/odd.mkv")
     wait_until_playable(page, "second")
-    wait_for(page, words.COPY_SHOWN)
+    expect(page.locator("#status textarea")).to_have_value(f"{words.COPY_SHOWN} {words.TWO_VIDEOS}")
     page.locator("#prompt textarea").fill("A white block glides to the right.")
     page.locator("#go").click()
     wait_for(page, "Finished after 1 turn")
@@ -88,6 +88,28 @@ def test_programs_may_name_web_addresses(server: Server, web: str) -> None:
     assert (result["stop"], result["labels"]["OA"]) == ("answered", 1)
     with pytest.raises(gradio_client.exceptions.AppError, match="404"):
         client.predict(files[0], gradio_client.handle_file(f"{web}/none.mp4"), "A block.", api_name="/compare")
+
+
+def test_the_next_step_counts_no_file_that_was_refused_and_follows_the_prompt(
+    server: Server, open_page: Open, clips: Clips, tmp_path: Path
+) -> None:
+    page = open_page(server.url)
+    line, prompt = page.locator("#status textarea"), page.locator("#prompt textarea")
+    text = tmp_path / "text.mp4"
+    text.write_text("This is no video. " * 100)
+    refused = "text.mp4 is a text file, not a video."
+    page.locator("#first input[type=file]").set_input_files(str(text))
+    expect(line).to_have_value(refused)
+    page.locator("#second input[type=file]").set_input_files(str(clips[1]))
+    expect(line).to_have_value(f"{refused} {words.ONE_VIDEO}")
+    page.locator("#first button[aria-label='Clear']").click()
+    expect(line).to_have_value(words.ONE_VIDEO)
+    page.locator("#first input[type=file]").set_input_files(str(clips[0]))
+    expect(line).to_have_value(words.TWO_VIDEOS)
+    prompt.fill("A white block glides to the right.")
+    expect(line).to_have_value(words.READY_TO_COMPARE)
+    prompt.fill("")
+    expect(line).to_have_value(words.TWO_VIDEOS)
 
 
 def test_an_address_that_cannot_be_fetched_changes_nothing_but_the_status(

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vrthinker_core.dialects import make_dialect, with_defaults
+from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import BadInput
-from vrthinker_core.types import Settings
+from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings, setting
-from vrthinker_core.ui.sessions.settings_form import FIRST_ROW, OWN_NAME, choices, default_choice, help_text
+from vrthinker_core.ui.sessions.settings_form import FIRST_ROW, OWN_NAME, choices, default_choice, form_values, help_text
 
 every_row = pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
 
@@ -64,3 +66,21 @@ def test_any_value_is_refused_or_becomes_one_in_range_and_changes_no_other(row: 
         return
     row.check(getattr(settings, row.name))
     assert replace(settings, **{row.name: row.default}) == Settings()
+
+
+@pytest.mark.parametrize(
+    "trained", [(), ("paired",), ("concat",), ("paired", "concat")], ids=lambda names: " ".join(names) or "any"
+)
+@given(data=st.data())
+def test_the_form_asks_for_the_settings_of_a_run_again(trained: tuple[ProtocolName, ...], data: st.DataObject) -> None:
+    chosen = parse_settings({row.name: data.draw(st.sampled_from([value for _, value in choices(row)])) for row in SETTINGS})
+
+    def begun(settings: Settings) -> Settings:
+        return with_defaults(settings, make_dialect(settings, chosen_protocol(settings, trained)))
+
+    try:
+        of_the_run = begun(chosen)
+    except BadInput:
+        return  # more frames per call than the protocol allows
+    assert begun(parse_settings(form_values(of_the_run, trained))) == of_the_run
+    assert parse_settings(form_values(begun(Settings()), trained)) == parse_settings(form_values(Settings())) == Settings()

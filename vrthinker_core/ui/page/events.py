@@ -1,5 +1,6 @@
 """Which event of which component calls which handler, and how: in the judge's queue, in one of its own, or at once."""
 
+import json
 from typing import Any
 
 import gradio as gr
@@ -21,6 +22,12 @@ from vrthinker_core.ui.view import words
 
 JUDGE_QUEUE = "judge"  # the concurrency id of the one queue in which the page's runs and the API's wait
 QUIET_EVENT: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+# A status that names the next step follows the prompt as it is written; any other is left alone, which may be about to change.
+FOLLOW_PROMPT = f"""(prompt, line) => {{
+    const [write, compare] = {json.dumps([words.TWO_VIDEOS, words.READY_TO_COMPARE])};
+    const followed = prompt.trim() ? line.replace(write, compare) : line.replace(compare, write);
+    return followed === line ? {json.dumps(gr.skip())} : followed;
+}}"""
 
 
 def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Services, at_once: int, waiting: int) -> None:
@@ -45,7 +52,7 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
     parts.status.change(None, parts.status, None, **read_out)
     announced = [parts.head, parts.trace]
     blocks.load(banner.on_load, None, announced, **QUIET_EVENT)
-    parts.judge.input(banner.on_choose, parts.judge, announced, trigger_mode="multiple", **QUIET_EVENT)
+    parts.judge.change(banner.on_choose, parts.judge, announced, trigger_mode="multiple", **QUIET_EVENT)
 
     def end_session(session_id: str) -> None:
         handlers.end_session(session_id)
@@ -104,21 +111,27 @@ def _in_judge_queue(at_once: int) -> dict[str, Any]:
 def _connect_uploads(parts: PageComponents, services: Services, runs: Handlers) -> None:
     limits: dict[str, Any] = {"concurrency_limit": 2, **QUIET_EVENT}
     inputs, run_outputs = [parts.prompt, *parts.videos], parts.run_outputs
+    line, next_step = [parts.prompt, parts.status], {"js": FOLLOW_PROMPT, "trigger_mode": "multiple", **QUIET_EVENT}
+    parts.prompt.change(None, line, parts.status, **next_step)
     for side, player, address in zip(Side, parts.videos, parts.addresses, strict=True):
         handlers, changed = UploadHandlers(parts, services, side, runs.changed_run), [player, *parts.run_outputs]
         arrived = player.upload(handlers.on_arrival, inputs, run_outputs, queue=False, trigger_mode="multiple", **QUIET_EVENT)
-        arrived.then(handlers.on_upload, player, changed, concurrency_id="copies", **limits)
+        copied = arrived.then(handlers.on_upload, inputs, changed, concurrency_id="copies", **limits)
         player.clear(handlers.on_clear, inputs, parts.run_outputs, queue=False, **QUIET_EVENT)
         entered = address.submit(lambda: words.FETCHING, None, parts.status, queue=False, **QUIET_EVENT)
-        entered.then(handlers.on_address, address, changed, concurrency_id="fetched", **limits)
+        fetched = entered.then(handlers.on_address, [address, *inputs], changed, concurrency_id="fetched", **limits)
+        for written in (copied.then, fetched.then):  # the prompt may have been written meanwhile
+            written(None, line, parts.status, **next_step)
 
 
 def _connect_saved(blocks: CheckedBlocks, parts: PageComponents, saved: HistoryHandlers, cancels: list[Any]) -> None:
     """Beside the judge's queue: a run that goes on may be followed for as long as it takes, by any number of pages."""
     shown, beside = parts.shown_run, {"concurrency_limit": None, **QUIET_EVENT}
     parts.open_button.upload(saved.handlers.open_trace, parts.open_button, shown, cancels=cancels, **beside)
-    chosen = parts.examples.click(saved.open, None, shown, trigger_mode="multiple", cancels=cancels, **beside)
-    opened = blocks.load(saved.on_load, None, shown, **beside)
+    own = [*shown, parts.judge, *parts.settings.values()]
+    chosen = parts.examples.click(saved.open, None, own, trigger_mode="multiple", cancels=cancels, **beside)
+    opened = blocks.load(saved.on_load, None, own, **beside)
     for asked in (chosen, opened):
+        asked.success(saved.follow, None, [*parts.run_outputs, parts.buttons], trigger_mode="multiple", **beside)
         for ended in (asked.success, asked.failure):
             ended(None, None, None, js="() => VRThinker.address.ended()", **QUIET_EVENT)

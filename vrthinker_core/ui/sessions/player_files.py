@@ -1,6 +1,7 @@
 """Which file each player of an open page holds, so that a run can say that it judged others."""
 
 import threading
+from collections.abc import Mapping
 
 from vrthinker_core.types import Side
 from vrthinker_core.types.events import Started
@@ -11,10 +12,11 @@ Digests = tuple[str | None, str | None]  # SHA-256 of each side's file; None whe
 
 
 class PlayerFiles:
-    """Digests of the files in both players, by session id. Not saved; calls from several threads are safe."""
+    """Digests of the files in both players, by session id, and why files are refused. Not saved; safe to call from threads."""
 
     def __init__(self) -> None:
         self._digests = PageValues[Digests]()
+        self._refused = PageValues[Mapping[str, str]]()  # digest to the reason
         self._lock = threading.RLock()  # reading one side and storing both is one step
 
     def get(self, session_id: str) -> Digests:
@@ -22,15 +24,28 @@ class PlayerFiles:
         return self._digests.get(session_id) or (None, None)
 
     def put(self, session_id: str, side: Side, digest: str) -> None:
-        """The player of one side holds another file, or EMPTY."""
+        """The player of one side holds another file, which nobody has refused yet, or EMPTY."""
         with self._lock:
             first, second = self.get(session_id)
             self.put_both(session_id, (digest, second) if side is Side.FIRST else (first, digest))
+            refused, held = self._refused.get(session_id) or {}, {*self.get(session_id)} - {digest}
+            self._refused.put(session_id, {each: refused[each] for each in refused if each in held})
 
     def put_both(self, session_id: str, digests: Digests) -> None:
         """Both players hold other files."""
         with self._lock:
             self._digests.put(session_id, digests)
+
+    def refuse(self, session_id: str, digest: str, reason: str) -> None:
+        """The file of that digest, which a player holds, cannot be opened, and why."""
+        with self._lock:
+            self._refused.put(session_id, {**(self._refused.get(session_id) or {}), digest: reason})
+
+    def refusals(self, session_id: str) -> tuple[str, str]:
+        """Why the file in each player is refused; "" for one that is not."""
+        with self._lock:
+            refused, (first, second) = self._refused.get(session_id) or {}, self.get(session_id)
+        return refused.get(first or EMPTY, ""), refused.get(second or EMPTY, "")
 
     def swap(self, session_id: str) -> None:
         """Each player holds what the other one held."""
@@ -41,6 +56,7 @@ class PlayerFiles:
     def forget(self, session_id: str) -> None:
         """The page is closed."""
         self._digests.take(session_id)
+        self._refused.take(session_id)
 
 
 def changed_sides(started: Started | None, digests: Digests) -> tuple[Side, ...]:

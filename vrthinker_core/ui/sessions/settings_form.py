@@ -1,9 +1,13 @@
 """The page's form: which judge was chosen, and what each row of the table of settings offers there."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from vrthinker_core.dialects import make_dialect, with_defaults
+from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import BadInput
-from vrthinker_core.types.settings import OWN, Setting
+from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.types.settings import OWN, SETTINGS, Setting
 
 OWN_NAME = "As the protocol says"  # what the form calls `OWN`
 FIRST_ROW = ("protocol", "window", "max_turns", "frames_per_call")  # beside the judge; all others are folded away below
@@ -19,6 +23,19 @@ def choices(row: Setting) -> list[tuple[str, str]]:
 def default_choice(row: Setting) -> str:
     """The value that is chosen at first."""
     return OWN if row.default is None else _text(row.default)
+
+
+def form_values(settings: Settings, trained: Sequence[ProtocolName] = ()) -> dict[str, str]:
+    """The values that ask for these settings of a run; what is chosen at first stays wherever it gives the same.
+
+    A run that has begun has its protocol's own value wherever nothing was chosen; `trained`: the protocols of its judge.
+    """
+    own = Settings()
+    if settings.protocol != "auto":
+        filled = with_defaults(own, make_dialect(own, settings.protocol))
+        own = replace(filled, protocol=chosen_protocol(own, trained))
+    changed = {row.name for row in SETTINGS if getattr(settings, row.name) != getattr(own, row.name)}
+    return {row.name: _text(getattr(settings, row.name)) if row.name in changed else default_choice(row) for row in SETTINGS}
 
 
 def help_text(row: Setting) -> str:

@@ -25,7 +25,6 @@ OPEN_TRACE = "Open a trace"
 ADDRESSES = "Videos by web address"
 GET = "Get"
 FETCHING = "Fetching the video."
-FETCHED = "The video is here."
 
 READY = "Ready. Add two videos and the prompt they were made from."
 ONE_VIDEO = "One video is here. Add the other one."
@@ -79,11 +78,11 @@ def judge_line(name: str) -> str:
     return f"Judge: {name[:MAX_NAME]}{'…' if len(name) > MAX_NAME else ''}"
 
 
-def next_step(first: object, second: object, prompt: object) -> str:
-    """What a person does next, by which of the three inputs are there."""
-    if first and second:
-        return READY_TO_COMPARE if str(prompt or "").strip() else TWO_VIDEOS
-    return ONE_VIDEO if first or second else READY
+def next_step(first: object, second: object, prompt: object, refusals: Sequence[str] = ()) -> str:
+    """What a person does next, by which of the three inputs are there, behind why a file in a player is refused."""
+    both = READY_TO_COMPARE if str(prompt or "").strip() else TWO_VIDEOS
+    step = both if first and second else ONE_VIDEO if first or second else "" if refusals else READY
+    return " ".join(filter(None, [*dict.fromkeys(refusals), step]))
 
 
 def changed_videos(sides: Collection[Side], swapped: bool, names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 
+from vrthinker_core.dialects.sanitize import check_length
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.settings import parse_settings
@@ -55,13 +56,15 @@ class CompareHandlers:
                 yield updates
 
     def _wanted(self, values: FormValues) -> tuple[VideoPair, Settings, str]:
-        """Pair, settings and judge. Raises BadInput when a video is missing, or for a judge or setting that is not offered."""
+        """Pair, settings and judge. Raises BadInput for a missing video, a prompt too long, or a judge or setting not offered."""
         parts, shown = self.parts, [values[part] for part in self.parts.videos]
         if not all(shown):
             raise BadInput(words.MISSING_VIDEOS)
         first, second = (self.services.uploads.original_of(Path(path)) for path in shown)
         if not first.is_file() or not second.is_file():
             raise BadInput(words.GONE)
+        prompt = values[parts.prompt] or ""
+        check_length(prompt)
         judge = settings_form.parse_judge(values[parts.judge], self.services.judges.names)
         settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
-        return VideoPair(values[parts.prompt] or "", first, second), settings, judge
+        return VideoPair(prompt, first, second), settings, judge

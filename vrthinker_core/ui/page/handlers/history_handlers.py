@@ -1,15 +1,20 @@
 """Event handlers of the list of runs and of the page's address: a kept run is shown, one that goes on is followed."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import gradio as gr
 
+from vrthinker_core.errors import VrThinkerError
+from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.ui.page.handlers.run_handlers import Handlers
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.saved_run import SavedRun
 from vrthinker_core.ui.page.services import Services, linked_run, session_id_of, visitor_of
+from vrthinker_core.ui.page_values import PageValues
+from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
 from vrthinker_core.ui.sessions.session import Session
 
@@ -21,49 +26,66 @@ class HistoryHandlers:
     parts: PageComponents
     services: Services
     handlers: Handlers
+    _opened: PageValues[str] = field(default_factory=PageValues)  # the run that a page has opened and is to follow
 
-    async def open(self, event: gr.EventData, request: gr.Request) -> AsyncIterator[Updates]:
+    async def open(self, event: gr.EventData, request: gr.Request) -> Updates:
         """The run that was chosen in the list, or whatever the browser went back or forward to."""
-        if name := str(getattr(event, "run", "")):
-            async for updates in self._show(name, request):
-                yield updates
-        else:
-            yield await self.handlers.show_saved(event, request)
+        name = str(getattr(event, "run", ""))
+        return await self._show(name, request) if name else await self.handlers.show_saved(event, request)
 
-    async def on_load(self, request: gr.Request) -> AsyncIterator[Updates]:
+    async def on_load(self, request: gr.Request) -> Updates:
         """The run that the page's address names."""
-        if name := linked_run(request):
-            async for updates in self._show(name, request):
-                yield updates
-        else:
-            yield await self.handlers.open_linked_trace(request)
+        name = linked_run(request)
+        return await self._show(name, request) if name else await self.handlers.open_linked_trace(request)
 
-    async def _show(self, name: str, request: gr.Request) -> AsyncIterator[Updates]:
+    async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
+        """After `open` or `on_load`: a run that goes on, until it is over or this page shows another one.
+
+        It never sends the videos: in an event that streams, a player that is left out would hold the mark for that as its file.
+        """
+        session_id = session_id_of(request)
+        opened, session = self._opened.take(session_id), self.services.session_of(request)
+        if session is not None and session.name == opened:
+            progress = self.handlers.run_progress(session_id, session, self.services.waiting_room.next_number())
+            async for updates in self.handlers.followers.follow(session_id, progress):
+                yield updates
+        yield no_updates()  # Gradio sends the last update again at the end: by then another run may be shown
+
+    async def _show(self, name: str, request: gr.Request) -> Updates:
         owner, history = visitor_of(request), self.services.history
         if (live := history.live(owner, name)) is not None:
-            async for updates in self._follow(live, request):
-                yield updates
-            return
+            return {**await self._show_live(live, request), **self._form_of(live)}
 
         def saved() -> SavedRun:
             trace, videos = history.open(owner, name)
             return SavedRun(trace, kept=name, videos=videos)
 
-        yield await self.handlers.read_and_show(request, saved)
+        updates = await self.handlers.read_and_show(request, saved)
+        session = self.services.session_of(request)
+        return {**updates, **self._form_of(session)} if session is not None and session.kept == name else updates
 
-    async def _follow(self, session: Session, request: gr.Request) -> AsyncIterator[Updates]:
-        """A run that goes on, until it is over or this page shows another one."""
-        session_id, parts = session_id_of(request), self.parts
+    async def _show_live(self, session: Session, request: gr.Request) -> Updates:
+        session_id, parts, playable = session_id_of(request), self.parts, self.services.uploads.playable_of
         self.services.sessions.attach(session_id, session)
         run = session.run
         assert isinstance(run, BackgroundRun)
-        pair, playable = run.pair, self.services.uploads.playable_of
         self.services.player_files.forget(session_id)
-        first, second = (str(playable(Path(path))) for path in (pair.first, pair.second))
+        first, second = (str(playable(Path(path))) for path in (run.pair.first, run.pair.second))
         number = self.services.waiting_room.next_number()
         await self.handlers.followers.left(session_id)
-        yield {parts.first: first, parts.second: second, parts.prompt: pair.prompt, **parts.running_buttons(number)}
-        progress = self.handlers.run_progress(session_id, session, number)
-        async for updates in self.handlers.followers.follow(session_id, progress):
-            yield updates
-        yield no_updates()  # Gradio sends the last update again at the end: by then another run may be shown
+        self._opened.put(session_id, session.name)
+        inputs: Updates = {parts.first: first, parts.second: second, parts.prompt: run.pair.prompt}
+        return {**inputs, **self.handlers.run_updates(session, session_id), **parts.running_buttons(number)}
+
+    def _form_of(self, session: Session) -> Updates:
+        """The settings of a run, and its judge where that is offered here: Compare asks for the same again."""
+        run, started, judges = session.run, session.run.state.started, self.services.judges
+        settings = started.settings if started else run.job.settings if isinstance(run, BackgroundRun) else Settings()
+        judge = session.judge or (judges.find(started.judge) if started else None)
+        trained: tuple[ProtocolName, ...] = ()
+        if judge and judges.is_loaded(judge):
+            with suppress(VrThinkerError):
+                trained = judges.get(judge).protocols
+        values = settings_form.form_values(settings, trained)
+        chosen: Updates = {part: values[name] for name, part in self.parts.settings.items()}
+        return {**chosen, self.parts.judge: judge} if judge else chosen

@@ -32,20 +32,28 @@ class UploadHandlers:
         path = (first, second)[self.side - 1]
         if not path:
             return no_updates()
-        return self._changed(request, file_digest(Path(path)), words.next_step(first, second, prompt)) or no_updates()
+        self._put(file_digest(Path(path)), request)
+        return self._changed(self._line(prompt, first, second, request), request) or no_updates()
 
-    def on_upload(self, path: str | None, request: gr.Request) -> Updates:
+    def on_upload(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """After `on_arrival`: a file that browsers cannot play is shown as a copy."""
+        path = (first, second)[self.side - 1]
         if not path:
             return no_updates()
         shown, digest = self._playable(Path(path), request), file_digest(Path(path))
-        if self.services.player_files.get(session_id_of(request))[self.side - 1] != digest:
+        session_id, players = session_id_of(request), self.services.player_files
+        if players.get(session_id)[self.side - 1] != digest:
             return no_updates()  # another file has come meanwhile
+        if shown == Path(path):
+            return no_updates()
         if isinstance(shown, Path):
-            return no_updates() if shown == Path(path) else self._shown(shown, words.COPY_SHOWN)
-        return {self.parts.status: shown}
+            return self._shown(shown, f"{words.COPY_SHOWN} {self._line(prompt, first, second, request)}")
+        players.refuse(session_id, digest, shown)
+        return {self.parts.status: self._line(prompt, first, second, request)}
 
-    def on_address(self, address: str | None, request: gr.Request) -> Updates:
+    def on_address(
+        self, address: str | None, prompt: str | None, first: str | None, second: str | None, request: gr.Request
+    ) -> Updates:
         """A web address was entered: its file replaces the video."""
         if not (address or "").strip():
             return {self.parts.status: words.NO_ADDRESS}
@@ -59,13 +67,14 @@ class UploadHandlers:
             return {self.parts.status: shown}
         if session is not None and session.is_replay and session is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
-        line = words.FETCHED if shown == path else words.COPY_SHOWN
-        return {**self._changed(request, file_digest(path), line), **self._shown(shown, line)}
+        self._put(file_digest(path), request)
+        line = self._line(prompt, first, second, request)
+        return {**self._changed(line, request), **self._shown(shown, line if shown == path else f"{words.COPY_SHOWN} {line}")}
 
     def on_clear(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """A video was removed."""
-        left = second if self.side is Side.FIRST else first
-        return self._changed(request, EMPTY, words.next_step(None, left, prompt)) or no_updates()
+        self._put(EMPTY, request)
+        return self._changed(self._line(prompt, first, second, request), request) or no_updates()
 
     def _playable(self, path: Path, request: gr.Request) -> Path | str:
         """The file that the page shows, which is then held for the visitor, or why there is none."""
@@ -79,11 +88,22 @@ class UploadHandlers:
     def _shown(self, path: Path, line: str) -> Updates:
         return {self.parts.videos[self.side - 1]: str(path), self.parts.status: line}
 
-    def _changed(self, request: gr.Request, digest: str, next_step: str) -> Updates:
-        """The player holds another file. `next_step` is what the status says where no run is shown."""
-        session, players = self.services.session_of(request), self.services.player_files
-        players.put(session_id_of(request), self.side, digest)
-        if session is None:
-            return {self.parts.status: next_step}
-        sides = changed_sides(session.run.state.started, players.get(session_id_of(request)))
-        return self.changed_run(session, request, words.CHANGED if sides else next_step)
+    def _put(self, digest: str, request: gr.Request) -> None:
+        """The player holds another file."""
+        self.services.player_files.put(session_id_of(request), self.side, digest)
+
+    def _line(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> str:
+        """What the status says of the inputs: that the run which is shown judged other videos, or else the next step."""
+        session, players, session_id = self.services.session_of(request), self.services.player_files, session_id_of(request)
+        digests, refusals = players.get(session_id), players.refusals(session_id)
+        if session is not None and changed_sides(session.run.state.started, digests) and not any(refusals):
+            return words.CHANGED
+        # What the browser has sent is older than what is known of this player, and of a file that came to the other one meanwhile.
+        paths = (digests[0], second) if self.side is Side.FIRST else (first, digests[1])
+        here = [bool(path or digest) and not refusal for path, digest, refusal in zip(paths, digests, refusals, strict=True)]
+        return words.next_step(here[0], here[1], prompt, [refusal for refusal in refusals if refusal])
+
+    def _changed(self, line: str, request: gr.Request) -> Updates:
+        """The page after a player has changed."""
+        session = self.services.session_of(request)
+        return {self.parts.status: line} if session is None else self.changed_run(session, request, line)
