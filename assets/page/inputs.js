@@ -1,6 +1,5 @@
 /* What a person sets: keys that start a comparison, the focus, and whether the run that is shown still belongs to it. */
-VRThinker.MOST_KEPT = 10_000; // characters of a prompt that a run keeps: of one that was refused for its length, the beginning
-VRThinker.MOST_QUOTED = 120;
+VRThinker.MOST_QUOTED = 120; // characters of the prompt that a run judged
 
 VRThinker.Inputs = class {
   constructor() {
@@ -27,16 +26,10 @@ VRThinker.Inputs = class {
     if (!prompt || !place) return;
     if (!this.notice.parentNode) place.before(this.notice);
     const { run, prompt: judged, changed: videos } = this.run;
-    const edited = Boolean(run) && typeof judged === "string" && !this.isOf(prompt.value.trim(), judged);
+    const edited = Boolean(run) && typeof judged === "string" && prompt.value.trim() !== judged.trim();
     const sentences = [...(edited ? this.judged(judged) : []), ...(run && videos ? [` ${videos}`] : [])];
     this.notice.hidden = sentences.length === 0;
     if (sentences.length) this.say(["These inputs have changed.", ...sentences]);
-  }
-
-  /** Whether that prompt is the one that the run judged. */
-  isOf(prompt, judged) {
-    const kept = judged.trim();
-    return prompt === kept || ([...judged].length >= VRThinker.MOST_KEPT && prompt.startsWith(kept));
   }
 
   /** The prompt stands in the direction of its own words, whichever that is, and the sentence in its own. */

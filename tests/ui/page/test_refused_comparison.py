@@ -10,7 +10,7 @@ import pytest
 
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
-from vrthinker_core.comparison import MAX_PROMPT
+from vrthinker_core.dialects.sanitize import MAX_PROMPT
 from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
