@@ -111,7 +111,7 @@ def test_a_complaint_goes_when_what_was_missing_has_come(server: Server, open_pa
     page.locator("#go").click()
     wait_for(page, words.MISSING_VIDEOS)
     fill(page, clips)
-    wait_for(page, words.TWO_VIDEOS)
+    wait_for(page, words.READY_TO_COMPARE)
     expect(page.get_by_text(words.MISSING_VIDEOS)).to_have_count(0)
     page.locator("#first button[aria-label='Clear']").click()
     wait_for(page, words.ONE_VIDEO)
