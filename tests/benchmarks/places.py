@@ -22,10 +22,10 @@ import numpy as np
 import torch
 
 from tests.benchmarks.tools.drawn_measures import parse_pair_options, unseen_pairs
-from vrthinker_core.training.base.frames.frame_code import PARTS, basis, place_of
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
 from vrthinker_core.training.base.model.base_checkpoint import open_checkpoint
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, SECOND_WORLD, DrawnPair
+from vrthinker_core.training.frame_facts.frame_code import PARTS, basis, place_of
 from vrthinker_core.types import Side
 
 FRAMES = tuple(range(16, 128, 16))

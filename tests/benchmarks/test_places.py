@@ -7,8 +7,8 @@ from itertools import chain
 from tests.benchmarks.places import FRAMES, measure, see
 from tests.benchmarks.tools.drawn_measures import unseen_pairs
 from vrthinker_core.backends.built_in import NANO
-from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.model.base_checkpoint import open_checkpoint
+from vrthinker_core.training.frame_facts.frame_code import basis
 from vrthinker_core.types import Side
 
 

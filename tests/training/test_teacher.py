@@ -20,6 +20,7 @@ from vrthinker_core.errors import BackendRefused, BadInput
 from vrthinker_core.results.datasets import read_dataset
 from vrthinker_core.traces import load
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
+from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
 from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
 from vrthinker_core.training.rollouts import Rollout, play
@@ -27,7 +28,7 @@ from vrthinker_core.training.rows.filters import Outcome, Reason
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.rows.rollout_trace import to_rollout, to_trace
 from vrthinker_core.training.rows.teaching import NotForTraining
-from vrthinker_core.training.teacher import TeacherJob, kept_rollouts, run_teacher, scripted_teacher
+from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher
 from vrthinker_core.training.token_rows import token_rows
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.video.thumbnails import jpeg_size

@@ -8,31 +8,28 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any
 
 from vrthinker_core.backends.base import Backend, RemoteBackend
 from vrthinker_core.backends.scripted import ScriptedBackend
-from vrthinker_core.batch import as_they_end, in_their_order
+from vrthinker_core.batch import as_they_end
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.text import encodable
-from vrthinker_core.traces import load, to_json
+from vrthinker_core.traces import to_json
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, play_each
 from vrthinker_core.training.rows.filters import FilterRefusal, Outcome, Reason, refusal
-from vrthinker_core.training.rows.outcome_file import OutcomeFile, read_outcomes
-from vrthinker_core.training.rows.rollout_trace import StoredRollout, to_rollout, to_trace
-from vrthinker_core.training.rows.teaching import NotForTraining
+from vrthinker_core.training.rows.outcome_file import OutcomeFile
+from vrthinker_core.training.rows.rollout_trace import to_trace
 from vrthinker_core.training.run.sitting import never
 from vrthinker_core.types import ProtocolName, Run, Settings
 
 TRACES = "traces"  # Folder beside the outcomes
 SCRIPTED_TEACHER = "scripted teacher"  # Its display name
-READERS = 2  # Threads that read stored rollouts, and draw or decode their frames
 
 BackendOfPair = Callable[[int], Backend]
 """The judge of the pair with a number: a script that knows the truth of its pair is another one for each."""
@@ -94,30 +91,6 @@ def scripted_teacher(pairs: DrawnPairSet, write: WriteReplies) -> BackendOfPair:
         return ScriptedBackend(write(pairs.drawn(number), protocol), protocol, SCRIPTED_TEACHER)
 
     return of_pair
-
-
-def kept_rollouts(
-    out: Path, pairs: PairSet, chosen: Sequence[Outcome] | None = None, *, keep_tokens: bool
-) -> Iterator[StoredRollout]:
-    """The rollouts of the outcomes that are kept, or of `chosen`; `keep_tokens` as in `to_rollout`.
-
-    Raises BadInput, TraceError, and NotForTraining where `pairs` are not those that they are of.
-    """
-
-    def read(outcome: Outcome) -> StoredRollout:
-        return StoredRollout.read(partial(_read_rollout, out / outcome.file, pairs, outcome.pair, keep_tokens))
-
-    outcomes = chosen if chosen is not None else [each for each in read_outcomes(out) if each.kept]
-    with ThreadPoolExecutor(READERS, "rollout") as executor:
-        yield from in_their_order(lambda outcome: executor.submit(read, outcome), outcomes, READERS + 1)
-
-
-def _read_rollout(path: Path, pairs: PairSet, number: int, keep_tokens: bool) -> Rollout:
-    try:
-        pair = pairs.pair(number)
-    except IndexError:
-        raise NotForTraining("the data hold fewer pairs today than there were: give them as they were") from None
-    return to_rollout(load(path), pair, keep_tokens=keep_tokens)
 
 
 Played = tuple[int, int, Rollout | Unplayable]  # Pair, sample, and what came of it

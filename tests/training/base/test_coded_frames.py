@@ -12,12 +12,12 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.training.base.conversations import dialect_of, new_source
 from vrthinker_core.training.base.frames.coded_frames import NOISES, PairCodes
-from vrthinker_core.training.base.frames.frame_code import PARTS, STATES, basis
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
 from vrthinker_core.training.base.model.base_checkpoint import open_checkpoint
 from vrthinker_core.training.base.model.model_shape import HIDDEN
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, draw_pair
+from vrthinker_core.training.frame_facts.frame_code import PARTS, STATES, basis
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,7 @@ from tokenizers import Tokenizer
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.training.base.conversations import describe, dialect_of
 from vrthinker_core.training.base.frames.coded_frames import PairCodes
-from vrthinker_core.training.base.frames.frame_code import Places, basis
 from vrthinker_core.training.base.frames.light_reader import light_reader
-from vrthinker_core.training.base.frames.seen_frames import view_light
 from vrthinker_core.training.base.model.base_checkpoint import write_checkpoint
 from vrthinker_core.training.base.model.model_shape import HIDDEN, model_config, new_model
 from vrthinker_core.training.base.model.vocabulary import control_ids
@@ -23,6 +21,8 @@ from vrthinker_core.training.drawn_teacher import phrases
 from vrthinker_core.training.drawn_teacher.replies import write_lesson
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import WorldOptions, draw_pair
+from vrthinker_core.training.frame_facts.frame_code import Places, basis
+from vrthinker_core.training.frame_facts.seen_frames import view_light
 from vrthinker_core.types import Side
 
 VIEWS = WorldOptions(second=True, no_thing=1.0)

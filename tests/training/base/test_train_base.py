@@ -16,7 +16,6 @@ from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.base.conversations import describe, draw_training_pair, judge
-from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.picture_batches import SERIES, picture_batch
 from vrthinker_core.training.base.frames.restless_scenes import RestlessMotion
 from vrthinker_core.training.base.half_state import HalfState
@@ -31,6 +30,7 @@ from vrthinker_core.training.base.model.vocabulary import control_ids, make_toke
 from vrthinker_core.training.base.train_base import BaseOptions, train_base, train_part
 from vrthinker_core.training.base.vision_training import VisionOptions, code_loss, train_vision
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
+from vrthinker_core.training.frame_facts.frame_code import basis
 from vrthinker_core.training.run.config import VisionGates
 from vrthinker_core.training.run.sitting import never
 

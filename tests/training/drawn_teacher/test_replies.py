@@ -13,14 +13,14 @@ from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
 from vrthinker_core.training.base.frames.coded_frames import FrameNames
-from vrthinker_core.training.base.frames.frame_code import Places
-from vrthinker_core.training.base.frames.seen_frames import view_light
 from vrthinker_core.training.base.model.base_checkpoint import FORCED
 from vrthinker_core.training.drawn_teacher.evidence import SeenFrame
 from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE, MOTION_FLAWS, where
 from vrthinker_core.training.drawn_teacher.replies import FORCED_EVERY, play_teacher, write_lesson, write_replies
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, WorldOptions, draw_pair
+from vrthinker_core.training.frame_facts.frame_code import Places
+from vrthinker_core.training.frame_facts.seen_frames import view_light
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.types import Dimension, ProtocolName, Settings, Side
 

@@ -22,9 +22,10 @@ from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.cli import main
 from vrthinker_core.commands.training.training_data import chosen_teacher, open_training_data
 from vrthinker_core.training.drawn_world.faults import FRAMES
+from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.run.config import changed_config, preset_config
 from vrthinker_core.training.run.run_folder import TrainingRun
-from vrthinker_core.training.teacher import TeacherJob, kept_rollouts, run_teacher
+from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
 FEW = (

@@ -9,9 +9,9 @@ import torch
 
 from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem, render_prompt, videos_as_images
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.training.base.frames.frame_code import TOKENS
 from vrthinker_core.training.base.model import token_kinds
 from vrthinker_core.training.base.model.model_shape import MERGE, PATCH, SIDE
+from vrthinker_core.training.frame_facts.frame_code import TOKENS
 from vrthinker_core.types import Frame
 from vrthinker_core.types.messages import GeneratedText, Message
 

@@ -36,7 +36,6 @@ from vrthinker_core.training.base.conversations import (
     new_source,
 )
 from vrthinker_core.training.base.frames.coded_frames import PairCodes
-from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.light_reader import light_reader
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
 from vrthinker_core.training.base.half_state import HalfState
@@ -45,6 +44,7 @@ from vrthinker_core.training.base.model import token_kinds
 from vrthinker_core.training.base.model.compiled_layers import language_hidden
 from vrthinker_core.training.drawn_teacher.misreading import draw_misreader
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, WorldOptions
+from vrthinker_core.training.frame_facts.frame_code import basis
 from vrthinker_core.training.run.config import LanguageGates
 from vrthinker_core.training.run.sitting import never
 

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.base.frames.frame_code import basis
 from vrthinker_core.training.base.frames.light_reader import light_reader
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
 from vrthinker_core.training.base.model.base_checkpoint import open_checkpoint
 from vrthinker_core.training.base.model.model_shape import HIDDEN
 from vrthinker_core.training.drawn_teacher.replies import write_lesson
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
+from vrthinker_core.training.frame_facts.frame_code import basis
 from vrthinker_core.training.teacher import WriteReplies
 from vrthinker_core.types import ProtocolName
 

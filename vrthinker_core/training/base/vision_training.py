@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody uses
 from torch import Tensor
 
-from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, basis, place_of
 from vrthinker_core.training.base.frames.picture_batches import SERIES, TRAINED_SERIES, UNSEEN, PictureBatch, picture_batch
 from vrthinker_core.training.base.half_state import HalfState
 from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, steps_until_save
 from vrthinker_core.training.base.model.compiled_layers import picture_features
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
+from vrthinker_core.training.frame_facts.frame_code import PARTS, SIZE, basis, place_of
 from vrthinker_core.training.run.config import VisionGates
 from vrthinker_core.training.run.sitting import never
 

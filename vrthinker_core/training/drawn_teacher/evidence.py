@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.base.frames.frame_code import Places
-from vrthinker_core.training.base.frames.seen_frames import thing_place, view_light
 from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES
 from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, verdict_from_flaws
+from vrthinker_core.training.frame_facts.frame_code import Places
+from vrthinker_core.training.frame_facts.seen_frames import thing_place, view_light
 from vrthinker_core.types import FrameRef, Side, Verdict
 
 LIGHT_OFF = 0.05  # What the light of a view must be off, as a share of the picture, if anybody is to see it

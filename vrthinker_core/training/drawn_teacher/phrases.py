@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.base.frames.frame_code import COLOURS, GROUNDS, SHAPES, STATES, Places
+from vrthinker_core.training.frame_facts.frame_code import COLOURS, GROUNDS, SHAPES, STATES, Places
 
 DIRECTIONS = ("right", "left", "away", "closer")
 COUNT_WORDS = ("one", "two", "three", "four")

@@ -13,6 +13,7 @@ from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.errors import BadInput, TraceError, VideoError
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.traces import load
+from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.labelled_pairs.open_pairs import kind_of, open_pairs
 from vrthinker_core.training.labelled_pairs.row_file import read_json_rows
@@ -25,7 +26,6 @@ from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_job, read_o
 from vrthinker_core.training.rows.rollout_trace import StoredRollout, is_of, to_rollout
 from vrthinker_core.training.rows.teaching import NotForTraining, TraceFile, known_labels
 from vrthinker_core.training.rows.trace_folder import read_traces
-from vrthinker_core.training.teacher import kept_rollouts
 from vrthinker_core.types import ProtocolName, Run, Verdict, VideoPair
 from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.progress import count

@@ -11,6 +11,7 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
 from vrthinker_core.training.base.judged_conversations import MODEL, learn_to_judge, minutes_of, minutes_spent
 from vrthinker_core.training.base.language_training import LanguageOptions
 from vrthinker_core.training.base.part_processes import Figures
+from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
 from vrthinker_core.training.monitor.metrics import StepMetrics
@@ -21,7 +22,7 @@ from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting, silence
 from vrthinker_core.training.stages.base import world_of
 from vrthinker_core.training.stages.sft_stages import fine_tune, require_runs, rows_of
-from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, kept_rollouts, run_teacher
+from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
 
 TEACHER = "teacher"  # Folder of the teacher's runs
 CONVERSATIONS = "conversations"  # Folder of what is learnt from judged conversations

@@ -21,8 +21,8 @@ from vrthinker_core.training.frozen_vision import collate_features, freeze_visio
 from vrthinker_core.training.grpo_loop import GrpoOptions, Learner, draw_groups, train_step
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet, in_training_order
 from vrthinker_core.training.monitor.metrics import StepMetrics
-from vrthinker_core.training.monitor.rollout_traces import RolloutTraces
 from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair
+from vrthinker_core.training.rows.shown_rollouts import ShownRollouts
 from vrthinker_core.training.run.checkpoints import CheckpointFiles, LoopState
 from vrthinker_core.training.run.config import EngineName, OptimizerConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder, new_checkpoint
@@ -163,7 +163,7 @@ def _step(state: LoopState, learner: Learner, pairs: PairSet, config: TrainConfi
 
 def _show(pair: LabelledPair | None, state: LoopState, learner: Learner, config: TrainConfig, folder: RunFolder) -> None:
     """Keep rollouts of the pair, where it is time."""
-    traces = RolloutTraces(folder.path, pair, config.grpo.shown_every) if pair is not None else None
+    traces = ShownRollouts(folder.path, pair, config.grpo.shown_every) if pair is not None else None
     if traces is not None and traces.is_due(state.step):
         settings = replace(config.settings, temperature=config.grpo.temperature, seed=config.seed)
         with suppress(*UNPLAYABLE):  # what is only looked at ends nothing

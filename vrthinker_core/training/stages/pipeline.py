@@ -14,8 +14,8 @@ from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
 from vrthinker_core.training.monitor.metrics import read_metrics
-from vrthinker_core.training.monitor.rollout_traces import RolloutTraces
 from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair
+from vrthinker_core.training.rows.shown_rollouts import ShownRollouts
 from vrthinker_core.training.run.config import TimeShares, TrainConfig
 from vrthinker_core.training.run.run_folder import RESULT, RunFolder, TrainedStage, TrainingRun, new_checkpoint, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting
@@ -89,7 +89,7 @@ def _show_result(made: Path, pair: LabelledPair, config: TrainConfig, folder: Ru
     judge = TransformersBackend.load(str(made))
     settings = replace(config.settings, temperature=config.grpo.temperature, seed=config.seed)
     with suppress(*UNPLAYABLE):  # what is only looked at ends nothing
-        RolloutTraces(folder.path, pair).keep(folder.state.stage, max(steps, default=0), judge, settings)
+        ShownRollouts(folder.path, pair).keep(folder.state.stage, max(steps, default=0), judge, settings)
     judge.close()
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.rejection_sampling import ChoiceOptions, choose_runs
@@ -16,7 +17,7 @@ from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.stages.sft_stages import fine_tune, require_runs, rows_of
-from vrthinker_core.training.teacher import TeacherJob, kept_rollouts, run_teacher
+from vrthinker_core.training.teacher import TeacherJob, run_teacher
 
 SAMPLES = "samples"  # Folder of the judge's own runs; those of a further process have its number behind it
 SAMPLES_SHARE = 0.6  # Of the time of a sitting: the rest is for learning

@@ -8,7 +8,7 @@ import torch
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.monitor.metrics import StepMetrics
-from vrthinker_core.training.monitor.rollout_traces import keep_rollouts
+from vrthinker_core.training.rows.shown_rollouts import keep_rollouts
 from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting

@@ -1,1 +1,1 @@
-"""Frames as codes: what they say, what is drawn and seen of them, and codes without a picture."""
+"""Frames that the base learns from: drawn and damaged pictures, what a tower sees of them, and codes without a picture."""

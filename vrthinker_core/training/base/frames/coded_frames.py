@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 
 from vrthinker_core.training.base.frames.clip_errors import ClipErrors
-from vrthinker_core.training.base.frames.frame_code import PARTS, SIZE, TOKENS, bumps, encode_facts
-from vrthinker_core.training.base.frames.seen_frames import seen_facts
 from vrthinker_core.training.drawn_teacher.evidence import PairFrame
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
+from vrthinker_core.training.frame_facts.frame_code import PARTS, SIZE, TOKENS, bumps, encode_facts
+from vrthinker_core.training.frame_facts.seen_frames import seen_facts
 from vrthinker_core.types import Frame, FrameRef, Side
 from vrthinker_core.types.geometry import Grid
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from vrthinker_core.training.base.frames.frame_code import Places, read_light
 from vrthinker_core.training.drawn_teacher.evidence import LightReader, PairFrame
+from vrthinker_core.training.frame_facts.frame_code import Places, read_light
 
 Features = Callable[[Sequence[PairFrame]], torch.Tensor]
 """Of these frames, [frames, tokens, hidden]."""

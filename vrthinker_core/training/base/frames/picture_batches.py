@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vrthinker_core.training.base.frames.frame_code import TOKENS, FrameFacts, encode_facts
 from vrthinker_core.training.base.frames.picture_damage import damage_picture, wear_picture
-from vrthinker_core.training.base.frames.seen_frames import seen_facts
 from vrthinker_core.training.base.model.compiled_layers import to_patches
 from vrthinker_core.training.base.model.model_shape import SIDE
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, TRAINING_SEEDS, WorldOptions, draw_pair
+from vrthinker_core.training.frame_facts.frame_code import TOKENS, FrameFacts, encode_facts
+from vrthinker_core.training.frame_facts.seen_frames import seen_facts
 
 DAMAGED, WORN = 0.7, 0.5  # Shares of pictures that are damaged and worn
 FIRST, NO_THING = 0.25, 0.35  # Shares of scenes of the first world, and of the others that show no thing

@@ -11,7 +11,7 @@ from tests.training.test_token_rows import look
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import load
-from vrthinker_core.training.monitor.rollout_traces import FOLDER, RolloutTraces
+from vrthinker_core.training.rows.shown_rollouts import FOLDER, ShownRollouts
 from vrthinker_core.types import Settings
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
@@ -25,7 +25,7 @@ def judge(step: int) -> ScriptedBackend:
 
 
 def test_the_page_lists_a_judge_that_learns(tmp_path: Path) -> None:
-    kept = RolloutTraces(tmp_path, PAIRS.pair(0), every=5, samples=2)
+    kept = ShownRollouts(tmp_path, PAIRS.pair(0), every=5, samples=2)
     steps = [step for step in range(12) if kept.is_due(step)]
     paths = [path for step in steps for path in kept.keep("grpo", step, judge(step), Settings())]
     assert steps == [0, 5, 10]
@@ -41,7 +41,7 @@ def test_the_page_lists_a_judge_that_learns(tmp_path: Path) -> None:
 
 
 def test_the_pictures_are_those_that_the_judge_was_shown(tmp_path: Path) -> None:
-    kept = RolloutTraces(tmp_path, PAIRS.pair(0), samples=1)
+    kept = ShownRollouts(tmp_path, PAIRS.pair(0), samples=1)
     (path,) = kept.keep("grpo", 0, SCRIPTED(0), Settings())
     turns = load(path).turns
     assert [len(turn.frames) for turn in turns] == [8, 2]
@@ -52,4 +52,4 @@ def test_the_pictures_are_those_that_the_judge_was_shown(tmp_path: Path) -> None
 def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(BadInput, match="Cannot write"):
-        RolloutTraces(tmp_path / "file", PAIRS.pair(0)).keep("grpo", 0, SCRIPTED(0), Settings())
+        ShownRollouts(tmp_path / "file", PAIRS.pair(0)).keep("grpo", 0, SCRIPTED(0), Settings())

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from vrthinker_core.training.base.frames.frame_code import FrameFacts, Places, SeenThing, light_of
 from vrthinker_core.training.drawn_world.moving_scene import Scene
 from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
+from vrthinker_core.training.frame_facts.frame_code import FrameFacts, Places, SeenThing, light_of
 
 SMALL = 32  # Pixels per side of the pictures in which the light of a view is looked for
 KEPT_SCENES, KEPT_PLACES = 64, 1024

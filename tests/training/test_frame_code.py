@@ -7,7 +7,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from vrthinker_core.training.base.frames.frame_code import (
+from vrthinker_core.training.drawn_world import facts, faults
+from vrthinker_core.training.drawn_world.moving_scene import Scene
+from vrthinker_core.training.drawn_world.rendering import damage, photographs, solids, textures
+from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
+from vrthinker_core.training.drawn_world.scenes import WorldOptions, draw_pair
+from vrthinker_core.training.frame_facts.frame_code import (
     COLOURS,
     GROUNDS,
     PARTS,
@@ -21,12 +26,7 @@ from vrthinker_core.training.base.frames.frame_code import (
     place_of,
     read_light,
 )
-from vrthinker_core.training.base.frames.seen_frames import seen_facts, view_light
-from vrthinker_core.training.drawn_world import facts, faults
-from vrthinker_core.training.drawn_world.moving_scene import Scene
-from vrthinker_core.training.drawn_world.rendering import damage, photographs, solids, textures
-from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
-from vrthinker_core.training.drawn_world.scenes import WorldOptions, draw_pair
+from vrthinker_core.training.frame_facts.seen_frames import seen_facts, view_light
 
 VIEWS = WorldOptions(second=True, no_thing=1.0)
 

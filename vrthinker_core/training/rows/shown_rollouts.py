@@ -16,7 +16,7 @@ FOLDER = "rollouts"  # In the folder of a training run
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutTraces:
+class ShownRollouts:
     """Keeps a few rollouts of one pair every so many steps; the pair stays the same, so that one sees what changes."""
 
     folder: Path  # Of the training run
