@@ -8,4 +8,4 @@ NANO_NAME = "nano (built in)"
 NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
 """Part of every note about it."""
 
-NANO_NOTE = f"The built-in judge speaks. {NANO_LIMITS}"
+NANO_NOTE = f"This is the built-in judge. {NANO_LIMITS}"

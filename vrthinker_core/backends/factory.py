@@ -48,11 +48,11 @@ def default_choice() -> str:
 
 def _open_default() -> Backend:
     if default_choice() == "nano":
-        return _open_built_in(f"No GPU was found, so the built-in judge speaks. {NANO_LIMITS}")
+        return _open_built_in(f"No GPU was found, so this is the built-in judge. {NANO_LIMITS}")
     try:
         return _open_local(DEFAULT_CHECKPOINT)
     except CheckpointError as error:
-        note = f"{DEFAULT_CHECKPOINT} could not be opened, so the built-in judge speaks. {NANO_LIMITS} Cause: {error}"
+        note = f"{DEFAULT_CHECKPOINT} could not be opened, so this is the built-in judge. {NANO_LIMITS} Cause: {error}"
         return _open_built_in(note)
 
 
@@ -89,5 +89,5 @@ def _open_script(path: Path, name: str | None) -> ScriptedBackend:
         raise BadInput(f"The script {path.name} names a protocol or a judge that cannot be.")
     if not isinstance(pause, int | float) or not 0 <= pause <= MAX_PAUSE:
         raise BadInput(f"The pause of the script {path.name} is no number of seconds from 0 to {MAX_PAUSE}.")
-    options |= {"notes": ("A script speaks, not a model.",)} | ({"name": name} if name else {})
+    options |= {"notes": ("A script replies, not a model.",)} | ({"name": name} if name else {})
     return ScriptedBackend(replies, **options)

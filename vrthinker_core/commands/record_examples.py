@@ -21,7 +21,7 @@ from vrthinker_core.types.events import Finished
 
 SIZE = 336  # Pixels per side of the clips: crisp in the page's players, small in the repository
 
-SCRIPTED_NOTE = "A script speaks here, not a model: it shows what the protocol allows."
+SCRIPTED_NOTE = "A script replies here, not a model: it shows what the protocol allows."
 
 
 @dataclass(frozen=True, slots=True)

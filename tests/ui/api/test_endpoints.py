@@ -90,7 +90,7 @@ def test_health(server: Server) -> None:
         "status": "ready",
         "judge": "script",
         "protocol": "paired",
-        "notes": ["A script speaks, not a model."],
+        "notes": ["A script replies, not a model."],
         "error": "",
         "judges": [{"name": "script", "status": "ready", "error": ""}],
         "judging": 0,

@@ -29,7 +29,7 @@ SHOW_TWO_VALUES = """([first, then]) => {
 }"""
 """Gives the trace two values, one after the other; returns the text on the page and the trace that its other scripts see."""
 
-NOTES = {**BANNER_ONLY, "turns": [], "notes": ["The built-in judge speaks."]}
+NOTES = {**BANNER_ONLY, "turns": [], "notes": ["This is the built-in judge."]}
 RUN = {"run": "a", "over": True, "turns": [], "headline": "Video 1 is better overall", "notes": ["A note of the run."]}
 
 
@@ -52,7 +52,7 @@ def test_a_banner_is_shown_without_a_run_and_replaced_by_one(server: Server, ope
     page = open_page(server.url)
     expect(page.locator(".vrt-notes li").first).to_be_visible()
     text, trace = page.evaluate(SHOW_TWO_VALUES, [{"turns": []}, NOTES])
-    assert "The built-in judge speaks." in text
+    assert "This is the built-in judge." in text
     assert trace["introduction"]
     text, trace = page.evaluate(SHOW_TWO_VALUES, [NOTES, RUN])
     assert "A note of the run." in text

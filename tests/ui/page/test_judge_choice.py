@@ -147,7 +147,7 @@ def test_a_judges_notes_come_and_go_with_it(server: Server, open_page: Open) -> 
     choose(page, "judge", "missing")
     expect(page.locator(".vrt-ending")).to_be_visible()
     choose(page, "judge", "second")
-    expect(page.locator(".vrt-notes li")).to_have_text(["A script speaks, not a model."])
+    expect(page.locator(".vrt-notes li")).to_have_text(["A script replies, not a model."])
     expect(page.locator(".vrt-ending")).to_be_hidden()
 
 

@@ -196,7 +196,7 @@ def test_the_page_names_the_judge_and_its_notes(server: Server, open_page: Open)
     page = open_page(server.url)
     page.wait_for_selector(".vrt-notes li")
     assert page.locator(".vrt-judge").inner_text() == "Judge: script"
-    assert "A script speaks, not a model." in page.locator(".vrt-notes").first.inner_text()
+    assert "A script replies, not a model." in page.locator(".vrt-notes").first.inner_text()
 
 
 def test_keys_move_the_players(server: Server, open_page: Open, clips: Clips) -> None:

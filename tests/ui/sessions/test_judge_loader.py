@@ -29,10 +29,10 @@ ANSWER = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 
 
 def test_a_job_yields_the_judges_notes_and_writes_a_trace(pair: VideoPair, tmp_path: Path) -> None:
-    judges = JudgeLoader({"one": lambda: ScriptedBackend([ANSWER], notes=("A script speaks.",))})
+    judges = JudgeLoader({"one": lambda: ScriptedBackend([ANSWER], notes=("A script replies.",))})
     first, *_, last = judges.run_job(RunJob(pair, Settings(), tmp_path / "trace.json", tmp_path / "stop"))
     assert isinstance(first, Started)
-    assert first.notes == ("A script speaks.",)
+    assert first.notes == ("A script replies.",)
     assert isinstance(last, Finished)
     assert last.stop is StopReason.ANSWERED
     assert (tmp_path / "trace.json").exists()
