@@ -55,7 +55,7 @@ def teacher(
 
 
 def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend | BackendOfPair]":
-    """The pairs, with the frames of the protocol that the judge was trained for, and the judge. Raises BadInput and CheckpointError."""
+    """The judge, and the pairs with the frames of the protocol that it was trained for. Raises BadInput and CheckpointError."""
     from vrthinker_core.backends.factory import open_backend
     from vrthinker_core.dialects.factory import chosen_protocol, frame_layouts
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
