@@ -104,12 +104,11 @@ def compare(
     """Compare two videos, turn by turn."""
     from vrthinker_core.backends import open_backend
     from vrthinker_core.judge import judge as run_judge
-    from vrthinker_core.traces import check_parent, check_replaceable
+    from vrthinker_core.traces import check_trace_option
     from vrthinker_core.types import VideoPair
 
     if trace is not None:
-        check_replaceable(trace)  # before a judge is opened, which can take minutes
-        check_parent(trace)
+        check_trace_option(trace)
     events = run_judge(VideoPair(prompt, video1, video2), open_backend(judge), settings, trace=trace)
     raise typer.Exit(_print_live(events, json_only))
 

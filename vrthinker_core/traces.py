@@ -205,8 +205,9 @@ def check_replaceable(path: Path) -> None:
     raise BadInput(f"{encodable(str(path))} is there already and is no trace: name a new file for the trace, or an earlier trace.")
 
 
-def check_parent(path: Path) -> None:
-    """Raises BadInput where there is no folder for a new file: a typing error is better said before a run than after it."""
+def check_trace_option(path: Path) -> None:
+    """Raises BadInput as `check_replaceable` does, and for a missing folder: before a judge is opened, which can take minutes."""
+    check_replaceable(path)
     if not path.absolute().parent.is_dir():
         raise BadInput(f"There is no folder {encodable(str(path.parent))}: make it first, or name another file for the trace.")
 

@@ -7,7 +7,7 @@ from vrthinker_core.backends import open_backend
 from vrthinker_core.branching.plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput
 from vrthinker_core.judge import judge_branch
-from vrthinker_core.traces import check_parent, check_replaceable, load
+from vrthinker_core.traces import check_trace_option, load
 from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import JudgeEvent
 from vrthinker_core.types.settings import setting
@@ -28,6 +28,5 @@ def branch_events(
     """Judge the branch, and keep it as `trace` where that is named. Raises BadInput, TraceError and what opening a judge raises."""
     plan = plan_branch(load(origin), turn, changes)
     if trace is not None:
-        check_replaceable(trace)  # before a judge is opened, which can take minutes
-        check_parent(trace)
+        check_trace_option(trace)
     return judge_branch(plan, VideoPair(plan.prompt, *videos), open_backend(judge), trace=trace)

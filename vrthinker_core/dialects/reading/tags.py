@@ -72,8 +72,8 @@ def before_action(text: str) -> str:
 def lost_its_opening(text: str) -> bool:
     """Behind the reasoning a call is closed, and none is opened anywhere: somebody has taken a part of it out."""
     tags = list(find_tags(text))
-    calls = [tag for tag in tags if tag.kind == "call"]
-    return not any(tag.opens for tag in calls) and any(tag.start >= _reasoning_end(tags) for tag in calls)
+    reasoned, calls = _reasoning_end(tags), [tag for tag in tags if tag.kind == "call"]
+    return not any(tag.opens for tag in calls) and any(tag.start >= reasoned for tag in calls)
 
 
 def _reasoning_end(tags: Sequence[Tag]) -> int:

@@ -1,11 +1,11 @@
 """Pairs of video files with their labels, from any layout that is read here, as a pair set."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.run_file import pairs_digest
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.types import ProtocolName
@@ -34,8 +34,8 @@ class VideoPairSet(AbstractContextManager["VideoPairSet"]):
 
     @property
     def digest(self) -> str:
-        """Of all pairs with their labels, in their order; wherever the videos lie."""
-        return hashlib.sha256("\n".join(f"{row.id} {row.labels.labels}" for row in self.rows).encode()).hexdigest()
+        """Of all pairs with their labels, in their order, by which they are divided between the stages."""
+        return pairs_digest(self.rows, ordered=True)
 
     def pair(self, number: int) -> LabelledPair:
         """The pair of a row; its videos are opened when a frame is asked for."""
