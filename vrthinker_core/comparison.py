@@ -69,9 +69,8 @@ class Comparison:
         self._conversation: Conversation | None = None
         self._deliberation: Deliberation | None = None
         self._last: PendingTurn | None = None
-        self._again: PendingTurn | None = None  # The turn that is to be tried once more
-        self._abandoned: tuple[str, ...] = ()  # The text of its first try
         self._note = ""  # Why the next request asks for the same turn as the last one
+        self._abandoned: tuple[str, ...] = ()  # What the judge had written of that turn when it failed
         self._notes: tuple[str, ...] = ()  # Of the judge, as they were told at the start
         self._error: Exception | None = None
 
@@ -160,9 +159,6 @@ class Comparison:
 
     def next_request(self) -> PendingTurn | None:
         """Fetch what the next turn shows, and say what is to be generated; None when the run is over."""
-        if self._again is not None:
-            self._last, self._again = self._again, None
-            return self._last
         if self._error is not None:
             return None
         try:
@@ -170,7 +166,7 @@ class Comparison:
         except Exception as error:  # noqa: BLE001 - the border: whatever happens, the trace so far is kept and says so
             self._fail(error)
             return None
-        self._last, self._abandoned = pending or self._last, ()
+        self._last = pending or self._last
         return pending
 
     def finish_turn(self, completion: Completion, error: Exception | None = None) -> TurnEnded | None:
@@ -187,17 +183,18 @@ class Comparison:
             self._note = f"Too much was in view in turn {shown.turn}, which was asked again without the oldest frames."
             return None
         if error is not None and not shown.note and is_retryable(error) and not self._cancelled():
-            note = f"The judge failed in turn {shown.turn}, which was tried once more. Cause: {describe(error)}"
-            self._again, self._abandoned = replace(self._last, shown=replace(shown, note=note)), tuple(completion.split())
+            self._note = f"The judge failed in turn {shown.turn}, which was tried once more. Cause: {describe(error)}"
+            self._abandoned = tuple(completion.split())
             return None
-        self._error, self._note = error, ""
+        self._error = error
         try:
             read = self._deliberation.take(completion)
         except Exception as failure:  # noqa: BLE001 - the border: the reply counts, the frames it asked for cannot be had
             self._fail(failure)
             read = self._deliberation.replies[-1]
-        sent = (shown.turn, shown.told, shown.frames)
-        return TurnEnded(Turn(*sent, completion, read, shown.forced, self._last.in_view, shown.note, self._abandoned))
+        sent, abandoned = (shown.turn, shown.told, shown.frames), self._abandoned
+        self._note, self._abandoned = "", ()
+        return TurnEnded(Turn(*sent, completion, read, shown.forced, self._last.in_view, shown.note, abandoned))
 
     def _fail(self, error: Exception) -> None:
         """The run ends with this error, or as cancelled where it was."""
@@ -260,7 +257,7 @@ class Comparison:
         if self._clips is None:  # the run was cancelled while they were being opened
             return None
         deliberation, conversation = self._begin(self._clips)
-        if deliberation.stop_reason is None and self._cancelled():
+        if deliberation.stop_reason is None and not self._note and self._cancelled():  # a turn that is asked again keeps its text
             deliberation.stop_reason = StopReason.CANCELLED
         if deliberation.stop_reason is not None:
             return None
