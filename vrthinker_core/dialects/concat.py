@@ -10,13 +10,13 @@ from vrthinker_core.dialects.reading.reply import read_reply
 from vrthinker_core.dialects.reading.tool_calls import CallRules
 from vrthinker_core.dialects.templates import prompt_text
 from vrthinker_core.types import Frame, FrameRef, FrameSelection, Problem, ProtocolName, Reply, Side
-from vrthinker_core.types.geometry import PATCH, Grid, Sizing
+from vrthinker_core.types.geometry import IMAGE_FACTOR, Grid, Sizing
 from vrthinker_core.types.messages import Image, Message, Text, Video
 
 MAX_PER_CALL: Final = 8
 OPENING_COUNT: Final = 8
-OPENING_AREA: Final = 512 * PATCH * PATCH  # Pixels at most of a frame of the first user message
-TOOL_AREA: Final = 400 * PATCH * PATCH  # Pixels at most of a frame that a call brings
+OPENING_AREA: Final = 512 * IMAGE_FACTOR * IMAGE_FACTOR  # Pixels at most of a frame of the first user message
+TOOL_AREA: Final = 400 * IMAGE_FACTOR * IMAGE_FACTOR  # Pixels at most of a frame that a call brings
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from vrthinker_core.types.frames import FrameRef
 
-PATCH = 28  # Pixels a Qwen2.5-VL token covers per side (14-pixel patches, merged 2 x 2): sizes are whole multiples of it
+IMAGE_FACTOR = 28  # Pixels a Qwen2.5-VL token covers per side (14-pixel patches, merged 2 x 2): sizes are whole multiples of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class Sizing:
 
 def _area(width: int, height: int, area: int) -> tuple[int, int]:
     fit = min(1.0, math.sqrt(area / (width * height)))
-    w = max(PATCH, round(width * fit / PATCH) * PATCH)
-    h = max(PATCH, round(height * fit / PATCH) * PATCH)
-    while w * h > area and max(w, h) > PATCH:
-        w, h = (w - PATCH, h) if w >= h else (w, h - PATCH)
+    w = max(IMAGE_FACTOR, round(width * fit / IMAGE_FACTOR) * IMAGE_FACTOR)
+    h = max(IMAGE_FACTOR, round(height * fit / IMAGE_FACTOR) * IMAGE_FACTOR)
+    while w * h > area and max(w, h) > IMAGE_FACTOR:
+        w, h = (w - IMAGE_FACTOR, h) if w >= h else (w, h - IMAGE_FACTOR)
     return w, h
 
 

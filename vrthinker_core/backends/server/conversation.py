@@ -32,11 +32,11 @@ from vrthinker_core.backends.server.reply_builder import ReplyBuilder, ends_repl
 from vrthinker_core.backends.server.request_body import RequestForm, fewer_features, ids_in, omits_pictures
 from vrthinker_core.backends.server.served_model import Server, list_models_sentence
 from vrthinker_core.errors import BackendFailed
+from vrthinker_core.types.geometry import IMAGE_FACTOR
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 POLL_SECONDS = 0.05  # Between two looks whether a reply was cancelled
-PATCH = 28  # Pixels of a token's side, as Qwen2.5-VL counts them: only a first measure, corrected by what the server counts
-TEXT_BYTES = 4  # of a token, the same
+TEXT_BYTES = 4  # of a token: only a first measure, corrected by what the server counts
 MOST_TRIES = 12  # Times that one request is made smaller: more than there are features
 
 
@@ -282,7 +282,7 @@ def _put(items: "queue.SimpleQueue[tuple[int, StreamItem]]", index: int, item: S
 
 
 def _measure(messages: Sequence[Message]) -> float:
-    """Tokens of a conversation by a rule of thumb; never 0."""
+    """Tokens of a conversation by a rule of thumb, pictures as Qwen2.5-VL counts them; never 0."""
     frames = [frame for message in messages for frame in message.frames]
     text = sum(len(message.text.encode("utf-8", "replace")) for message in messages)
-    return 1 + text / TEXT_BYTES + sum(frame.width * frame.height for frame in frames) / PATCH**2
+    return 1 + text / TEXT_BYTES + sum(frame.width * frame.height for frame in frames) / IMAGE_FACTOR**2

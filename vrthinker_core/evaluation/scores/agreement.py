@@ -45,7 +45,7 @@ class DimensionAgreement:
     """Rows: people said tie, 1, 2. Columns: the judge said tie, 1, 2, nothing."""
 
 
-def agreement(table: LabelTable, seed: int = 0) -> tuple[DimensionAgreement, ...]:
+def agreement(table: LabelTable) -> tuple[DimensionAgreement, ...]:
     """Of every dimension that people labelled in any pair."""
     dimensions = [dimension for dimension in Dimension if table.labelled(dimension).any()]
     best = {dimension: max(baselines(table.people[dimension]), key=lambda each: each.tau) for dimension in dimensions}
@@ -59,8 +59,8 @@ def agreement(table: LabelTable, seed: int = 0) -> tuple[DimensionAgreement, ...
         ratios[dimension, "ties"] = (answered & (judge == Preference.TIE), answered)
         ratios[dimension, "people's ties"] = (people == Preference.TIE, people != NOT_SAID)
         margins[dimension] = (right(people, judge) - baseline_right(people, best[dimension].name), people != NOT_SAID)
-    scores = estimate_ratios(ratios, table.prompts, seed=seed)
-    above = estimate_ratios(margins, table.prompts, seed=seed, least=-1.0)
+    scores = estimate_ratios(ratios, table.prompts)
+    above = estimate_ratios(margins, table.prompts, least=-1.0)
     return tuple(_dimension(table, d, scores, above[d]) for d in dimensions)
 
 

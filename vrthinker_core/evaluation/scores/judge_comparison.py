@@ -40,11 +40,11 @@ class JudgeComparison:
     same: tuple[tuple[Dimension, float], ...]  # Share of pairs with both labels in which they are equal
 
 
-def compare_judges(first: Iterable[PairResult], second: Iterable[PairResult], *, seed: int = 0) -> JudgeComparison:
+def compare_judges(first: Iterable[PairResult], second: Iterable[PairResult]) -> JudgeComparison:
     """Compare two evaluations of one data set. Raises BadInput where no pair was judged by both."""
     both = shared_results(first, second)
     tables = label_table(both.first), label_table(both.second)
-    metrics = _metrics(*tables, seed)
+    metrics = _metrics(*tables)
     names = _name(both.first), _name(both.second)
     return JudgeComparison(names, len(both.first), both.only_first, both.only_second, metrics, _same(*tables))
 
@@ -83,14 +83,14 @@ def mcnemar(first_alone: int, second_alone: int) -> float:
     return min(1.0, 2 * total / (1 << count))
 
 
-def _metrics(first: LabelTable, second: LabelTable, seed: int) -> tuple[MetricComparison, ...]:
+def _metrics(first: LabelTable, second: LabelTable) -> tuple[MetricComparison, ...]:
     ratios: dict[tuple[Dimension, Metric], Ratio] = {}
     for dimension in Dimension:
         difference = _right(first, dimension) - _right(second, dimension)
         ratios[dimension, "tau"] = (difference, first.labelled(dimension))
         preferred = decided(first.people[dimension])
         ratios[dimension, "diff"] = (difference * preferred, preferred)
-    estimates = estimate_ratios(ratios, first.prompts, seed=seed, least=-1.0)
+    estimates = estimate_ratios(ratios, first.prompts, least=-1.0)
     return tuple(
         _metric((first, second), dimension, metric, difference)
         for (dimension, metric), difference in estimates.items()

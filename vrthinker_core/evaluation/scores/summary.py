@@ -70,10 +70,10 @@ class Summary:
     published_remark: str = ""
 
 
-def summarize(results: Iterable[PairResult], *, data_set: str = "", seed: int = 0) -> Summary:
+def summarize(results: Iterable[PairResult], *, data_set: str = "") -> Summary:
     """Sum up an evaluation; `data_set` names it as the command line does. Raises BadInput for no results at all.
 
-    Equal results give equal figures, in whatever order they come: intervals are drawn with `seed`.
+    Equal results give equal figures, in whatever order they come: intervals are drawn with one seed.
     """
     found = list(results)
     if not found:
@@ -86,15 +86,15 @@ def summarize(results: Iterable[PairResult], *, data_set: str = "", seed: int = 
         data_set=data_set,
         counts=tally,
         dimension=table.main,
-        agreement=agreement(table, seed),
-        position=position_bias(table, seed),
-        swap=swap_consistency(table, seed),
+        agreement=agreement(table),
+        position=position_bias(table),
+        swap=swap_consistency(table),
         overall=overall_checks(table),
-        calibration=calibration(table, seed),
+        calibration=calibration(table),
         costs=costs(table),
         generator_pairs=by_generators(table, table.main),
         generators=generator_scores(table, table.main),
-        lengths=by_length(table, table.main, seed),
+        lengths=by_length(table, table.main),
         published_tau=published(data_set, "tau", *known[1:]),
         published_diff=published(data_set, "diff", *known[1:]),
         published_remark=published_remark(*known),

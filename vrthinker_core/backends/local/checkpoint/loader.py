@@ -27,6 +27,7 @@ from vrthinker_core.backends.local.checkpoint.marker import Marker, read_marker
 from vrthinker_core.backends.local.checkpoint.weight_statistics import check_statistics
 from vrthinker_core.backends.local.engine.attention import attention_for
 from vrthinker_core.backends.local.text.tokenizer import CONTROL_TOKENS
+from vrthinker_core.dialects.concat import OPENING_AREA
 from vrthinker_core.errors import CheckpointError
 
 SMALL_MODEL_WEIGHTS = 50_000_000
@@ -35,9 +36,6 @@ SMALL_MODEL_WEIGHTS = 50_000_000
 LARGEST_WEIGHT = 1e6  # No weight of a trained model is this large; a flipped exponent bit makes one
 
 LEAST_PENALTY, MOST_PENALTY = 0.01, 100.0  # Of a repetition penalty: far beyond any of use, and float32 can apply them
-
-MAX_FRAME_PIXELS = 512 * 28 * 28
-"""Pixels of the largest frame a protocol sends. Frames arrive resized, so an image processor must not shrink them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +191,8 @@ def _load_processor(folder: Path, config: Qwen2_5_VLConfig) -> Qwen2VLImageProce
         if found != expected:
             raise CheckpointError(f"preprocessor_config.json of {title} cuts patches of {found}, the model wants {expected}.")
         low, high = int(processor.size["shortest_edge"]), int(processor.size["longest_edge"])
-        if low < high < MAX_FRAME_PIXELS:
-            processor.size = {"shortest_edge": low, "longest_edge": MAX_FRAME_PIXELS}
+        if low < high < OPENING_AREA:  # frames arrive resized: they must not be shrunk again
+            processor.size = {"shortest_edge": low, "longest_edge": OPENING_AREA}
     return processor
 
 

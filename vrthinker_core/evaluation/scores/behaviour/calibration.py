@@ -45,13 +45,13 @@ class Calibration:
     brier: float | None  # Mean over pairs of the summed squares of (probability - 1 if people's label else 0); 0 best, 2 worst
 
 
-def calibration(table: LabelTable, seed: int = 0) -> tuple[Calibration, ...]:
+def calibration(table: LabelTable) -> tuple[Calibration, ...]:
     """Of every dimension in which an answered and labelled pair has a CF or probabilities."""
     levels = np.array([result.confidence or 0 for result in table.results], dtype=np.int64)
     found = []
     for dimension in Dimension:
         answered = table.labelled(dimension) & (table.judge[dimension] != NOT_SAID)
-        confidence = _levels(table, dimension, np.where(answered, levels, 0), seed)
+        confidence = _levels(table, dimension, np.where(answered, levels, 0))
         probabilities = _probabilities(table, dimension)
         known = answered & ~np.isnan(probabilities).any(axis=1)
         if confidence or known.any():
@@ -59,10 +59,10 @@ def calibration(table: LabelTable, seed: int = 0) -> tuple[Calibration, ...]:
     return tuple(found)
 
 
-def _levels(table: LabelTable, dimension: Dimension, levels: np.ndarray, seed: int) -> tuple[ConfidenceLevel, ...]:
+def _levels(table: LabelTable, dimension: Dimension, levels: np.ndarray) -> tuple[ConfidenceLevel, ...]:
     correct = right(table.people[dimension], table.judge[dimension])
     ratios: dict[int, Ratio] = {level: (correct * (levels == level), levels == level) for level in LEVELS}
-    estimates = estimate_ratios(ratios, table.prompts, seed=seed) if levels.any() else {}
+    estimates = estimate_ratios(ratios, table.prompts) if levels.any() else {}
     return tuple(ConfidenceLevel(level, int((levels == level).sum()), share) for level, share in estimates.items() if share)
 
 

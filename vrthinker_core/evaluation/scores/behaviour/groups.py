@@ -79,7 +79,7 @@ def generator_scores(table: LabelTable, dimension: Dimension) -> tuple[Generator
     return tuple(sorted(scores, key=lambda score: (-1.0 if score.wins is None else -score.wins, score.name)))
 
 
-def by_length(table: LabelTable, dimension: Dimension, seed: int = 0) -> tuple[LengthGroup, ...]:
+def by_length(table: LabelTable, dimension: Dimension) -> tuple[LengthGroup, ...]:
     """Every bin that holds a pair that people labelled; a pair whose videos could not be opened has no length, and is left out."""
     lengths = np.array([max(result.clip_seconds) if result.clip_seconds else np.nan for result in table.results])
     people, labelled = table.people[dimension], table.labelled(dimension)
@@ -89,7 +89,7 @@ def by_length(table: LabelTable, dimension: Dimension, seed: int = 0) -> tuple[L
     for low, high in zip(LENGTHS, highs, strict=True):
         rows: Rows = labelled & (lengths >= low) & (lengths < (np.inf if high is None else high))
         ratios[low, high] = (correct * rows, rows)
-    estimates = estimate_ratios(ratios, table.prompts, seed=seed)
+    estimates = estimate_ratios(ratios, table.prompts)
     return tuple(LengthGroup(*edges, int(ratios[edges][1].sum()), tau) for edges, tau in estimates.items() if tau)
 
 

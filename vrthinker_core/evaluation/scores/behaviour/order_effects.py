@@ -34,7 +34,7 @@ class SwapConsistency:
     tie_changes: float
 
 
-def position_bias(table: LabelTable, seed: int = 0) -> tuple[PositionBias, ...]:
+def position_bias(table: LabelTable) -> tuple[PositionBias, ...]:
     """Of every dimension in which the judge prefers a video in any pair."""
     dimensions = [dimension for dimension in Dimension if decided(table.judge[dimension]).any()]
     ratios: dict[tuple[Dimension, str], Ratio] = {}
@@ -45,7 +45,7 @@ def position_bias(table: LabelTable, seed: int = 0) -> tuple[PositionBias, ...]:
         ratios[dimension, "first"] = (judge == Preference.FIRST, decided(judge))
         ratios[dimension, "shown first"] = (to_first, both * (decided(judge).astype(float) + decided(swapped)))
         ratios[dimension, "people"] = (table.people[dimension] == Preference.FIRST, decided(table.people[dimension]))
-    estimates = estimate_ratios(ratios, table.prompts, seed=seed)
+    estimates = estimate_ratios(ratios, table.prompts)
     return tuple(_position(table, dimension, estimates) for dimension in dimensions)
 
 
@@ -68,13 +68,13 @@ def _position(
     )
 
 
-def swap_consistency(table: LabelTable, seed: int = 0) -> tuple[SwapConsistency, ...]:
+def swap_consistency(table: LabelTable) -> tuple[SwapConsistency, ...]:
     """Of every dimension with a label in both orders of any pair."""
     both = {d: (table.judge[d] != NOT_SAID) & (table.swapped[d] != NOT_SAID) for d in Dimension}
     same = {d: (table.judge[d] == table.swapped[d], both[d]) for d in Dimension if both[d].any()}
     ratios: dict[Dimension, Ratio] = {d: (equal & rows, rows) for d, (equal, rows) in same.items()}
     found = []
-    for dimension, stable in estimate_ratios(ratios, table.prompts, seed=seed).items():
+    for dimension, stable in estimate_ratios(ratios, table.prompts).items():
         assert stable is not None
         judge, swapped = (side[dimension][both[dimension]] for side in (table.judge, table.swapped))
         flips = decided(judge) & decided(swapped) & (judge != swapped)
