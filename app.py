@@ -27,9 +27,9 @@ from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.files.atomic_file import owned_folder
 from vrthinker_core.ui.fetch.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
 from vrthinker_core.ui.history.history import Keeping
-from vrthinker_core.ui.history.run_folder import usable_folder
+from vrthinker_core.ui.history.store_folder import usable_folder
 from vrthinker_core.ui.page.app import MAX_WAITING, Page, PageOptions
-from vrthinker_core.ui.runs.runs_folder import RunsFolder
+from vrthinker_core.ui.runs.listed_runs import ListedRuns
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader, judge_openers
 from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds, naming_gpu_errors
 from vrthinker_core.ui.view.assets import EXAMPLES
@@ -120,7 +120,7 @@ def check_address(host: str | None, port: int | None) -> None:
         sys.exit(f"The page cannot be served at {place}: {getattr(error, 'strerror', error)}. Choose another one.")
 
 
-def runs_folder(chosen: argparse.Namespace) -> Path | None:
+def store_folder(chosen: argparse.Namespace) -> Path | None:
     """Where runs are kept; None, with a sentence, where they only can be as long as the server runs."""
     folder = usable_folder(chosen.runs_folder) if chosen.keep_hours else None
     if folder is None and chosen.keep_hours:
@@ -128,9 +128,9 @@ def runs_folder(chosen: argparse.Namespace) -> Path | None:
     return folder
 
 
-def listed_runs(folder: Path) -> RunsFolder:
+def listed_runs(folder: Path) -> ListedRuns:
     """The folder whose runs the page lists; what keeps it from that now is said here, and on the page."""
-    runs = RunsFolder(folder.absolute())
+    runs = ListedRuns(folder.absolute())
     runs.refresh()
     if runs.said:
         print(runs.said)
@@ -144,7 +144,7 @@ def serve(chosen: argparse.Namespace, folder: Path) -> None:
     judges = JudgeLoader(judge_openers(chosen.judge), in_thread=not borrows_gpu())
     run_job = naming_gpu_errors(spaces.GPU(duration=gpu_seconds)(judges.run_job), judges.get)
     policy = ANY_ADDRESS if chosen.local_addresses else PUBLIC_ONLY
-    keeping = Keeping(runs_folder(chosen), 3600 * chosen.keep_hours, round(1e9 * chosen.keep_gb), chosen.after_leaving)
+    keeping = Keeping(store_folder(chosen), 3600 * chosen.keep_hours, round(1e9 * chosen.keep_gb), chosen.after_leaving)
     runs = listed_runs(chosen.runs) if chosen.runs else None
     page = Page(judges, run_job, folder, PageOptions(chosen.at_once, chosen.waiting, chosen.examples, policy, keeping, runs))
     if os.environ.get("SPACE_ID"):

@@ -13,8 +13,8 @@ from typing import Annotated
 from annotated_types import Ge, Le
 
 from vrthinker_core.types import Dimension, Run, StopReason, Turn, Verdict
+from vrthinker_core.types.comparison import SUB_SCORES
 
-SUB_SCORES = (Dimension.TA, Dimension.VQ, Dimension.MQ)
 OVERALL_SHARE = 0.5  # α: the share of the overall label in the accuracy
 EPSILON = 1e-4  # Beside the standard deviation of a group, as TRL has it
 

@@ -39,6 +39,10 @@ class Dimension(StrEnum):
     OA = "OA"  # Overall
 
 
+SUB_SCORES = (Dimension.TA, Dimension.VQ, Dimension.MQ)
+ANSWER_ORDER = (*SUB_SCORES, Dimension.OA)  # As the published cards write an answer
+
+
 @dataclass(frozen=True, slots=True)
 class VideoPair:
     """Two videos made from one prompt: what a comparison is about."""

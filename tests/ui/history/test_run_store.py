@@ -19,10 +19,10 @@ from tests.ui.support import handmade_runs
 from vrthinker_core.errors import TraceError
 from vrthinker_core.types.events import Trace
 from vrthinker_core.ui.history import run_store
-from vrthinker_core.ui.history.run_folder import usable_folder
 from vrthinker_core.ui.history.run_record import RunRecord, record_of
 from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.history.shared_traces import SharedTraces
+from vrthinker_core.ui.history.store_folder import usable_folder
 
 ANNA, BERT = "a" * 64, "b" * 64
 TRACE = handmade_runs.three_turns()

@@ -12,7 +12,7 @@ from vrthinker_core.results.result import PairResult, broken_row, result_of
 from vrthinker_core.results.result_file import RESULTS, TRACES, to_line
 from vrthinker_core.traces import to_json
 from vrthinker_core.types import Dimension, Preference, Verdict
-from vrthinker_core.ui.runs.runs_folder import RunsFolder
+from vrthinker_core.ui.runs.listed_runs import ListedRuns
 
 TIE, FIRST, SECOND = Preference
 PROMPT = "A ball pans steadily."
@@ -56,8 +56,8 @@ def append_result(folder: Path, one: PairResult) -> None:
         file.write(to_line(one))
 
 
-def read_all(folder: Path) -> RunsFolder:
+def read_all(folder: Path) -> ListedRuns:
     """The folder, read to its end."""
-    runs = RunsFolder(folder)
+    runs = ListedRuns(folder)
     assert runs.refresh(patience=60)
     return runs

@@ -10,11 +10,10 @@ from vrthinker_core.training.drawn_teacher.looking import next_indices
 from vrthinker_core.training.drawn_teacher.shown_facts import compare_facts, describe, restate
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.types import Dimension, ProtocolName, Settings, Side, Verdict
+from vrthinker_core.types.comparison import ANSWER_ORDER, SUB_SCORES
 
 FIRST_CONFIDENCE, LATER_CONFIDENCE = 2, 3  # CF of a recommended answer after the first frames, and after a coarse look
 FORCED_EVERY = 12  # One run in so many answers before it has seen all that it would
-RATED = (Dimension.TA, Dimension.VQ, Dimension.MQ)
-ORDER = (*RATED, Dimension.OA)
 
 
 def write_replies(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
@@ -133,7 +132,7 @@ def write_think(evidence: Evidence, *, more: bool) -> str:
 
 
 def _overall(labels: dict[Dimension, int], *, more: bool) -> str:
-    leads = ", ".join(f"{phrases.LEADS[labels[name]]}{topic}" for name, topic in zip(RATED, phrases.TOPICS, strict=True))
+    leads = ", ".join(f"{phrases.LEADS[labels[name]]}{topic}" for name, topic in zip(SUB_SCORES, phrases.TOPICS, strict=True))
     return f"OA: {leads}{phrases.better(labels[Dimension.OA], settled=not more)}"
 
 
@@ -162,4 +161,4 @@ def _at(flaw: Flaw | None) -> str:
 
 def _labels(verdict: Verdict) -> str:
     labels = dict(verdict)
-    return ", ".join(f"{dimension.value}={int(labels[dimension] or 0)}" for dimension in ORDER)
+    return ", ".join(f"{dimension.value}={int(labels[dimension] or 0)}" for dimension in ANSWER_ORDER)

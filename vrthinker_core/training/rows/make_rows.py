@@ -22,12 +22,12 @@ from vrthinker_core.training.rows.teaching import (
     known_labels,
 )
 from vrthinker_core.types import ClipInfo, Dimension, Frame, Preference, Run, Side
+from vrthinker_core.types.comparison import ANSWER_ORDER
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Text, Video
 from vrthinker_core.video.files import file_digest
 
 Row = dict[str, Any]  # The values are plain JSON
 FORMAT = "vr-thinker-rows/1"  # The first value of every row; what an earlier export is known by
-ANSWER_ORDER = (Dimension.TA, Dimension.VQ, Dimension.MQ, Dimension.OA)  # As the published cards write an answer
 CSV_LABELS = {Preference.FIRST: "A", Preference.SECOND: "B", Preference.TIE: "same"}
 CSV_COLUMNS = (
     *("path_A", "path_B", "A_model", "B_model", "prompt", "VQ", "MQ", "TA", "Overall"),

@@ -26,7 +26,7 @@ from vrthinker_core.ui.history.visitors import VisitorCookies
 from vrthinker_core.ui.page.events import JUDGE_QUEUE, connect_events
 from vrthinker_core.ui.page.layout import PageComponents, theme
 from vrthinker_core.ui.page.services import Services
-from vrthinker_core.ui.runs.runs_folder import RunsFolder
+from vrthinker_core.ui.runs.listed_runs import ListedRuns
 from vrthinker_core.ui.runs.runs_routes import RunsRoutes
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES, CheckedBlocks, ForgottenUploads
@@ -59,7 +59,7 @@ class PageOptions:
     examples: Path = assets.EXAMPLES
     policy: FetchPolicy = PUBLIC_ONLY  # which web addresses a video may be fetched from
     keeping: Keeping = field(default_factory=Keeping)
-    runs: RunsFolder | None = None  # an evaluation, or traces, that every visitor may look through
+    runs: ListedRuns | None = None  # an evaluation, or traces, that every visitor may look through
 
 
 class Page:

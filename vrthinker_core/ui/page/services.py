@@ -9,7 +9,7 @@ from vrthinker_core.ui.fetch.uploads import Uploads
 from vrthinker_core.ui.history.history import History
 from vrthinker_core.ui.history.shared_traces import SharedTraces
 from vrthinker_core.ui.history.visitors import owner_of
-from vrthinker_core.ui.runs.runs_folder import RunsFolder
+from vrthinker_core.ui.runs.listed_runs import ListedRuns
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.player_files import PlayerFiles
 from vrthinker_core.ui.sessions.session import Session
@@ -31,7 +31,7 @@ class Services:
     player_files: PlayerFiles
     history: History
     branch_sets: BranchSets
-    runs: RunsFolder | None = None  # the evaluation, or the traces, that every visitor may look through
+    runs: ListedRuns | None = None  # the evaluation, or the traces, that every visitor may look through
 
     def session_of(self, request: gr.Request) -> Session | None:
         """The visitor's session; None before their first run."""

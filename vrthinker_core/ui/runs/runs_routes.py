@@ -8,7 +8,7 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.traces import to_json
 from vrthinker_core.ui.runs import runs_words
 from vrthinker_core.ui.runs.listed_run import ListedRun, without_labels
-from vrthinker_core.ui.runs.runs_folder import RunsFolder
+from vrthinker_core.ui.runs.listed_runs import ListedRuns
 from vrthinker_core.ui.runs.selection import neighbours_json, page_json, read_choice
 from vrthinker_core.ui.votes.disclosure import votes_first
 
@@ -16,7 +16,7 @@ from vrthinker_core.ui.votes.disclosure import votes_first
 class RunsRoutes:
     """Everybody who can open the page is given the same list: it is the operator's own."""
 
-    def __init__(self, runs: RunsFolder) -> None:
+    def __init__(self, runs: ListedRuns) -> None:
         self._runs = runs
 
     def routes(self) -> list[Route]:

@@ -1,6 +1,7 @@
 """What the page says of the runs of a folder."""
 
 from vrthinker_core.types import Dimension
+from vrthinker_core.types.comparison import SUB_SCORES
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
 TAB = "Evaluation"
@@ -19,7 +20,7 @@ UNKNOWN_FILTER = "There is no filter {}. There are: {}."
 UNKNOWN_SORT = "There is no sorting {}. There are: {}."
 NO_NUMBER = "A page is a number from 1."
 
-DIMENSIONS = [(each.value, DIMENSION_NAMES[each]) for each in (Dimension.OA, Dimension.TA, Dimension.MQ, Dimension.VQ)]
+DIMENSIONS = [(each.value, DIMENSION_NAMES[each]) for each in (Dimension.OA, *SUB_SCORES)]
 """In the order of the columns: the whole first."""
 
 FILTERS = {

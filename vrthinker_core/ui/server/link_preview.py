@@ -25,7 +25,7 @@ from vrthinker_core.types.events import Trace
 from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
 from vrthinker_core.ui.history.shared_traces import SharedTraces, find_saved
 from vrthinker_core.ui.runs.listed_run import ListedRun
-from vrthinker_core.ui.runs.runs_folder import RunsFolder
+from vrthinker_core.ui.runs.listed_runs import ListedRuns
 from vrthinker_core.ui.view import assets, words
 from vrthinker_core.ui.view.example_cards import Examples
 from vrthinker_core.ui.view.run_state import fold_all
@@ -62,7 +62,7 @@ PAGE_PREVIEW = LinkPreview(words.TITLE, words.CLAIM, DEFAULT_PICTURE)
 class LinkPreviews:
     """Previews of the traces that links name; the latest are kept."""
 
-    def __init__(self, examples: Examples, shared: SharedTraces, runs: RunsFolder | None = None) -> None:
+    def __init__(self, examples: Examples, shared: SharedTraces, runs: ListedRuns | None = None) -> None:
         self._examples = examples
         self._shared = shared
         self._runs = runs

@@ -7,8 +7,7 @@ import numpy as np
 
 from vrthinker_core.evaluation.scores.labels import NOT_SAID, LabelColumn, LabelTable
 from vrthinker_core.types import Dimension, Preference
-
-SUB_SCORES = (Dimension.TA, Dimension.VQ, Dimension.MQ)
+from vrthinker_core.types.comparison import SUB_SCORES
 
 
 @dataclass(frozen=True, slots=True)

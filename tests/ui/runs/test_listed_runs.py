@@ -20,22 +20,22 @@ from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Preference, Verdict, Vote
 from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.runs.runs_folder import RunsFolder
+from vrthinker_core.ui.runs.listed_runs import ListedRuns
 from vrthinker_core.ui.runs.runs_routes import RunsRoutes
 from vrthinker_core.ui.server.link_preview import LinkPreviews
 from vrthinker_core.ui.view.example_cards import Examples
 from vrthinker_core.ui.votes.disclosure import COOKIE, ON
 
 
-def client(runs: RunsFolder) -> TestClient:
+def client(runs: ListedRuns) -> TestClient:
     return TestClient(Starlette(routes=RunsRoutes(runs).routes()))
 
 
-def numbers(runs: RunsFolder) -> list[int]:
+def numbers(runs: ListedRuns) -> list[int]:
     return sorted(run.row for run in runs.runs())
 
 
-def read_on(runs: RunsFolder) -> list[int]:
+def read_on(runs: ListedRuns) -> list[int]:
     """The rows once the folder has been looked through again."""
     deadline = time.monotonic() + 30
     before = runs.runs()

@@ -21,7 +21,7 @@ MOST_REST_SECONDS = 10.0
 
 
 @dataclass(slots=True)
-class RunsFolder:
+class ListedRuns:
     """The folder that `--runs` names. Requests name rows of the list and nothing else: no path in a request is ever opened."""
 
     folder: Path
