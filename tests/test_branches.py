@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.test_judge import ANSWER, CALL
+from tests.test_stream_ends import decoders
 from vrthinker_core.backends import ScriptedBackend, open_backend
 from vrthinker_core.branching.plan import JUDGE_FROM_1, OTHER_VIDEOS, PROMPT_FROM_1, Changes, plan_branch
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.traces import from_json, load, to_json
 from vrthinker_core.types import Settings, Side, StopReason, Trace, Turn, VideoPair
-from vrthinker_core.types.events import Event, Started
+from vrthinker_core.types.events import Event, Finished, Started
 from vrthinker_core.types.messages import Message
 from vrthinker_core.types.wording import branch_name
 
@@ -246,3 +250,22 @@ def test_a_video_that_cannot_be_read_ends_a_branch_as_any_run(pair: VideoPair, t
     assert refused.finished.stop is StopReason.FAILED
     assert refused.started.branch is not None
     assert {frame.ref.side for turn in run(pair).turns for frame in turn.frames} == set(Side)
+
+
+def test_a_branch_that_is_stopped_while_it_takes_turns_over_is_cancelled(pair: VideoPair) -> None:
+    plan = plan_branch(run(pair), 3)
+    stopped, halted, events = threading.Event(), [], []
+    for event in judge_branch(plan, replace(pair, prompt=plan.prompt), ScriptedBackend(Talker()), cancelled=stopped.is_set):
+        events.append(event)
+        if isinstance(event, Started):
+            halted += decoders()
+            for process in halted:
+                process.suspend()
+            stopped.set()
+    for process in halted:
+        with suppress(psutil.NoSuchProcess):
+            process.resume()
+    end = events[-1]
+    assert halted
+    assert isinstance(end, Finished)
+    assert (end.stop, end.error) == (StopReason.CANCELLED, "")

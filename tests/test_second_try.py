@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 
+import psutil
 import pytest
 from rich.console import Console
 
 from tests.test_judge import ANSWER, CALL
-from tests.test_stream_ends import Driver, OddBackend, OddBatch, OddConversation, alone, among_others
+from tests.test_stream_ends import Driver, OddBackend, OddBatch, OddConversation, alone, among_others, decoders
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.commands.console import ConsoleRenderer
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput, ContextFull, JudgeError, TooManyPictures, VideoError
@@ -175,6 +178,60 @@ def test_where_the_judge_says_too_late_that_its_context_is_full_the_oldest_frame
     assert list(trace.events()) == events
     assert [len(turn.in_view) for turn in trace.turns] == [8, 12, 12]
     assert trace.turns[2].note == "Too much was in view in turn 3, which was asked again without the oldest frames."
+
+
+def calling_an_old_frame() -> Iterator[str | Completion]:
+    other = CALL.replace("10, 30", "10, 11")
+    yield other
+    yield Completion(other, pieces=(len(other),))
+
+
+def waited(times: list[float]) -> bool:
+    """Half a second after the first of these times: what comes next has begun by then."""
+    return bool(times) and time.monotonic() > times[0] + 0.5
+
+
+@every_driver
+@pytest.mark.parametrize("stopped", [False, True], ids=["its decoder dies", "the run is stopped"])
+def test_a_run_ends_in_order_where_the_frames_it_needs_again_cannot_be_had(
+    driver: Driver, kind: type[Failing], pair: VideoPair, tmp_path: Path, *, stopped: bool
+) -> None:
+    gone: list[psutil.Process] = []
+    times: list[float] = []
+
+    def full() -> Iterator[str | Completion]:
+        for decoder in decoders():
+            decoder.suspend() if stopped else decoder.kill()
+            gone.append(decoder)
+        times.append(time.monotonic())
+        raise ContextFull("Too long.")
+        yield
+
+    backend = kind([CALL], tries=(calling_an_old_frame, full, answering))
+    try:
+        end = end_of(run(driver, backend, pair, tmp_path / "run.json", lambda: stopped and waited(times)))
+    finally:
+        for decoder in gone:
+            with suppress(psutil.NoSuchProcess):
+                decoder.resume()
+    assert gone
+    assert end.stop is (StopReason.CANCELLED if stopped else StopReason.FAILED)
+    assert stopped or "decod" in end.error
+    assert len(load(tmp_path / "run.json").turns) >= 2
+
+
+@every_driver
+def test_a_turn_that_fails_and_then_is_too_long_says_both(
+    driver: Driver, kind: type[Failing], pair: VideoPair, tmp_path: Path
+) -> None:
+    full, failed = failing(ContextFull("Too long.")), failing(GONE, "half ")
+    for number, tries in enumerate(((failed, full), (full, failed))):
+        path = tmp_path / f"{number}.json"
+        assert end_of(run(driver, kind([CALL], tries=(calling, *tries, answering)), pair, path)).stop is StopReason.ANSWERED
+        turn = load(path).turns[2]
+        assert "Too much was in view in turn 3" in turn.note
+        assert "The judge failed in turn 3" in turn.note
+        assert turn.abandoned == ("half ",)
 
 
 def test_a_context_that_is_full_without_old_frames_ends_the_run(pair: VideoPair, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, Sto
 from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded, second_run_follows
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
-from vrthinker_core.video.clip_pair import POLL_SECONDS, PairOpening, frame_source
+from vrthinker_core.video.clip_pair import PairOpening, frame_source
 from vrthinker_core.video.thumbnails import make_thumbnail
 
 
@@ -63,14 +63,15 @@ class Comparison:
         self._swaps = False  # It has a verdict, and the same pair is to be judged with its sides swapped
         self._begun = False  # to open both videos
         self._opening: PairOpening | None = None
-        self._shares = 0.0, 0.0  # How much of each video had been read when that was told last
         self._clips: tuple[Clip, Clip] | None = None
         self._dialect: Dialect | None = None
         self._conversation: Conversation | None = None
         self._deliberation: Deliberation | None = None
         self._last: PendingTurn | None = None
-        self._note = ""  # Why the next request asks for the same turn as the last one
-        self._abandoned: tuple[str, ...] = ()  # What the judge had written of that turn when it failed
+        self._again: tuple[str, ...] = ()  # Why the next request asks for the same turn as the last one
+        self._too_much = False  # was in view for the judge: the oldest frames leave before the next request
+        self._failed_once = False  # in the turn that is asked for now
+        self._abandoned: tuple[str, ...] = ()  # What the judge had written then
         self._notes: tuple[str, ...] = ()  # Of the judge, as they were told at the start
         self._error: Exception | None = None
 
@@ -110,14 +111,8 @@ class Comparison:
             executor = ThreadPoolExecutor(2)
             self.open_ahead(executor)
             executor.shutdown(wait=False)  # its threads end with what they do
-        while self._opening is not None and not self._opening.wait(POLL_SECONDS):
-            if self._cancelled():
-                self._opening.close()
-                self._opening = None
-            elif (shares := self._opening.shares) != self._shares and any(0 < share < 1 for share in shares):
-                self._shares = shares
-                return Opening(shares)
-        return None
+        shares = self._opening.next_shares(self._cancelled) if self._opening else None
+        return shares and Opening(shares)
 
     def start(self, refused: BadInput | None = None) -> Started:
         """Open both videos. `refused`: why the run must end here, whatever they are."""
@@ -137,8 +132,7 @@ class Comparison:
     def take_over(self) -> Iterator[Turn]:
         """Go through the turns of the origin that a branch begins with, as they were; none for a run that is no branch.
 
-        Their replies become history, which the judge reads with the first request. The branch's settings count from the response
-        to the last of them on.
+        Their replies become history. The branch's settings count from the response to the last of them on.
         """
         plan = self._plan
         if plan is None or not plan.turns or self._error is not None or self._clips is None:
@@ -155,7 +149,7 @@ class Comparison:
                 deliberation.take_over(turn.completion, plan.branch.frames if last else ())
                 yield turn
         except Exception as error:  # noqa: BLE001 - the border: the turns so far are kept, and the end says what happened
-            self._error = error
+            self._fail(error)
 
     def next_request(self) -> PendingTurn | None:
         """Fetch what the next turn shows, and say what is to be generated; None when the run is over."""
@@ -172,29 +166,37 @@ class Comparison:
     def finish_turn(self, completion: Completion, error: Exception | None = None) -> TurnEnded | None:
         """Read the reply to the last request, and fetch the frames it asks for. `error` is what cut the reply short.
 
-        None when the judge failed for the first time in this turn: the next request is the same one again. Nothing has to be taken
-        back, because the deliberation has not seen that reply, and a request holds the whole conversation and its seed. So it is
-        when the judge says only now that its context is full: the next request is without the oldest frames.
+        None when the turn is asked again: the same request where the judge failed for the first time in it, one without the oldest
+        frames where it says only now that its context is full. The deliberation has not seen that reply, so nothing is taken back.
         """
-        assert self._deliberation is not None
-        assert self._last is not None
-        shown = self._last.shown
-        if isinstance(error, ContextFull | TooManyPictures) and not completion.text and self._deliberation.forget_oldest():
-            self._note = f"Too much was in view in turn {shown.turn}, which was asked again without the oldest frames."
+        deliberation, pending = self._deliberation, self._last
+        assert deliberation is not None
+        assert pending is not None
+        if error is not None and (why := self._why_again(error, completion, deliberation)):
+            self._again = tuple(dict.fromkeys((*self._again, why)))
             return None
-        if error is not None and not shown.note and is_retryable(error) and not self._cancelled():
-            self._note = f"The judge failed in turn {shown.turn}, which was tried once more. Cause: {describe(error)}"
-            self._abandoned = tuple(completion.split())
-            return None
-        self._error = error
         try:
-            read = self._deliberation.take(completion)
+            read = deliberation.take(completion)
         except Exception as failure:  # noqa: BLE001 - the border: the reply counts, the frames it asked for cannot be had
-            self._fail(failure)
-            read = self._deliberation.replies[-1]
-        sent, abandoned = (shown.turn, shown.told, shown.frames), self._abandoned
-        self._note, self._abandoned = "", ()
-        return TurnEnded(Turn(*sent, completion, read, shown.forced, self._last.in_view, shown.note, abandoned))
+            error, read = error or failure, deliberation.replies[-1]
+        if error is not None:
+            self._fail(error)
+        shown, abandoned = pending.shown, self._abandoned
+        self._again, self._failed_once, self._abandoned = (), False, ()
+        sent = (shown.turn, shown.told, shown.frames)
+        return TurnEnded(Turn(*sent, completion, read, shown.forced, pending.in_view, shown.note, abandoned))
+
+    def _why_again(self, error: Exception, completion: Completion, deliberation: Deliberation) -> str:
+        """Why the turn is to be asked once more after this error; "" where it is not."""
+        if self._cancelled():
+            return ""
+        if isinstance(error, ContextFull | TooManyPictures) and not completion.text and deliberation.can_forget:
+            self._too_much = True
+            return f"Too much was in view in turn {deliberation.turn}, which was asked again without the oldest frames."
+        if self._failed_once or not is_retryable(error):
+            return ""
+        self._failed_once, self._abandoned = True, tuple(completion.split())
+        return f"The judge failed in turn {deliberation.turn}, which was tried once more. Cause: {describe(error)}"
 
     def _fail(self, error: Exception) -> None:
         """The run ends with this error, or as cancelled where it was."""
@@ -245,7 +247,8 @@ class Comparison:
             self._error = BadInput(f"{trained}, not for {protocol}. Choose auto.")
         if first is not None and second is not None:
             self._clips = first, second
-        return self._dialect or make_dialect(Settings(), protocol), (_clip_info(first), _clip_info(second))
+        infos = first.info if first else None, second.info if second else None
+        return self._dialect or make_dialect(Settings(), protocol), infos
 
     def _submit_opening(self, dialect: Dialect, executor: Executor) -> PairOpening:
         pool = self._decoder_pool or self._resources.enter_context(DecoderPool())
@@ -257,10 +260,13 @@ class Comparison:
         if self._clips is None:  # the run was cancelled while they were being opened
             return None
         deliberation, conversation = self._begin(self._clips)
-        if deliberation.stop_reason is None and not self._note and self._cancelled():  # a turn that is asked again keeps its text
+        if deliberation.stop_reason is None and not self._again and self._cancelled():  # a turn that is asked again keeps its text
             deliberation.stop_reason = StopReason.CANCELLED
         if deliberation.stop_reason is not None:
             return None
+        if self._too_much:
+            self._too_much = False
+            deliberation.forget_oldest()
         deliberation.fit(conversation.count_tokens, conversation.context_length)
         messages = deliberation.ask()
         new = messages[-1]
@@ -268,7 +274,7 @@ class Comparison:
         with ThreadPoolExecutor(2) as executor:
             thumbnails = tuple(executor.map(make_thumbnail, new.frames, numbers))
         return PendingTurn(
-            FramesShown(deliberation.turn, new.text, thumbnails, deliberation.last_turn, self._note),
+            FramesShown(deliberation.turn, new.text, thumbnails, deliberation.last_turn, " ".join(self._again)),
             GenerationRequest(conversation, messages, deliberation.sampling(), self._cancelled),
             deliberation.in_view,
         )
@@ -284,10 +290,6 @@ class Comparison:
                 self._pair.prompt, self._dialect, self._settings, source, follows_instructions=follows
             )
         return self._deliberation, self._conversation
-
-
-def _clip_info(clip: Clip | None) -> ClipInfo | None:
-    return None if clip is None else replace(clip.info, name=encodable(clip.info.name))
 
 
 def _pair_notes(pair: VideoPair, infos: tuple[ClipInfo | None, ClipInfo | None]) -> tuple[str, ...]:

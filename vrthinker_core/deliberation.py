@@ -90,15 +90,19 @@ class Deliberation:
                     f"The conversation has {length} tokens and the judge reads {capacity}, its reply included. {advice}"
                 )
 
+    @property
+    def can_forget(self) -> bool:
+        """Tool frames are in view besides those that have just come."""
+        return len(self._out_of_view()) < len([k for k in self._rounds if not self._has_just_come(k)])
+
     def forget_oldest(self) -> bool:
         """Drop the oldest tool frames in view (the text stays); False when none are left but those that have just come.
 
-        Where the last reply calls for frames that leave, the response to it brings them again.
+        Where the last reply calls for frames that leave, the response to it brings them again, or VideoError is raised.
         """
-        gone = len(self._out_of_view())
-        if gone == len([k for k in self._rounds if not self._has_just_come(k)]):
+        if not self.can_forget:
             return False
-        self._rounds_forgotten = gone + 1
+        self._rounds_forgotten = len(self._out_of_view()) + 1
         if self._called:
             self._answer_call()
         return True

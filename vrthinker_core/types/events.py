@@ -170,7 +170,7 @@ Event = JudgeEvent | Voted
 
 
 def turn_events(turn: Turn) -> Iterator[RunEvent]:
-    """The very events of a turn, in order."""
+    """The very events of a turn, in order; where it was asked more than twice, `FramesShown` comes for its first and last time."""
     shown = FramesShown(turn.number, turn.told, turn.frames, turn.forced)
     yield shown
     if turn.note:

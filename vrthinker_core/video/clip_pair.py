@@ -32,14 +32,8 @@ class PairOpening:
         sides = ((Side.FIRST, Path(pair.first)), (Side.SECOND, Path(pair.second)))
         self._openings = [ClipOpening(path, side, frame_plan(layout, side), decoders=decoders) for side, path in sides]
         self._futures = [executor.submit(opening.open) for opening in self._openings]
-
-    @property
-    def shares(self) -> tuple[float, float]:
-        """How much of the first clip has been read, and of the second, 0 to 1; 1 for one that is open or refused."""
-        first, second = (
-            1.0 if future.done() else opening.share for opening, future in zip(self._openings, self._futures, strict=True)
-        )
-        return first, second
+        self._shares = 0.0, 0.0  # As they were told last
+        self._closed = False
 
     def swapped(self) -> "PairOpening":
         """The same clips, the second one first."""
@@ -47,12 +41,30 @@ class PairOpening:
         other._openings, other._futures = self._openings[::-1], self._futures[::-1]
         return other
 
-    def wait(self, seconds: float) -> bool:
-        """Wait until both are open or refused, at most so long; whether they are."""
-        return not wait(self._futures, seconds).not_done
+    def next_shares(self, cancelled: Cancelled) -> tuple[float, float] | None:
+        """Wait until more has been read of a clip that takes long; gives how much of each has been, 0 to 1.
+
+        None when both are open or refused. Once `cancelled`, both are closed.
+        """
+        while wait(self._futures, POLL_SECONDS).not_done:
+            if cancelled():
+                self.close()
+                return None
+            if (shares := self._read_so_far()) != self._shares and any(0 < share < 1 for share in shares):
+                self._shares = shares
+                return shares
+        return None
+
+    def _read_so_far(self) -> tuple[float, float]:
+        first, second = (
+            1.0 if future.done() else opening.share for opening, future in zip(self._openings, self._futures, strict=True)
+        )
+        return first, second
 
     def clips(self) -> tuple[Clip | None, Clip | None, VrThinkerError | None]:
-        """Wait for both clips; None for one that cannot be opened, and the first error."""
+        """Wait for both clips; None for one that cannot be opened, and the first error. Once closed, neither and no error."""
+        if self._closed:
+            return None, None, None
         clips: list[Clip | None] = []
         first_error: VrThinkerError | None = None
         for side, future in zip(Side, self._futures, strict=True):
@@ -65,6 +77,7 @@ class PairOpening:
 
     def close(self) -> None:
         """Close what is open, and break off what is still being opened. May be called again."""
+        self._closed = True
         for opening in self._openings:
             opening.break_off()
         for future in self._futures:

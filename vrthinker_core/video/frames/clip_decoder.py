@@ -10,6 +10,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from vrthinker_core.errors import VideoError
+from vrthinker_core.text import encodable
 from vrthinker_core.types import ClipInfo
 from vrthinker_core.video.files import open_local
 from vrthinker_core.video.frames.container import VideoSource
@@ -200,7 +201,7 @@ class ClipDecoder:
         facts = ClipFacts(self._source, self._plan, self._times, geometry, self._timeline.stored, self._stats, samples)
         width, height = geometry.displayed_size
         return ClipInfo(
-            name=self._source.name,
+            name=encodable(self._source.name),
             digest=self._digest,
             container=self._source.format,
             codec=self._source.codec,
