@@ -253,7 +253,7 @@ def scenes(
     from vrthinker_core.training.drawn_world.scenes import WorldOptions
     from vrthinker_core.training.drawn_world.video_files import write_pairs
 
-    with progress("pairs") as advance:
+    with progress("videos") as advance:
         table = write_pairs(pairs, seed, out, size, advance, WorldOptions(second=second or photos is not None, photos=photos))
     print(table)
 

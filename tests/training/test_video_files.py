@@ -105,6 +105,12 @@ def test_numbers_out_of_range_are_refused(tmp_path: Path, numbers: dict[str, int
     assert not out.exists()
 
 
+def test_a_folder_without_photographs_is_refused_before_the_first_video(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="holds no picture"):
+        write_pairs(6, 0, tmp_path / "out", SIZE, options=WorldOptions(second=True, photos=tmp_path / "none"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_folders_of_other_files_and_of_other_runs_are_refused(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "holiday.mp4"
     other.write_bytes(b"other")

@@ -136,8 +136,8 @@ MATRICES: list[tuple[tuple[int, int, int, int], int, bool, Callable[[Any], Any]]
     ((0, 1, -1, 0), 90, False, lambda picture: np.rot90(picture, -1)),
     ((-1, 0, 0, -1), 180, False, lambda picture: np.rot90(picture, 2)),
     ((0, -1, 1, 0), 270, False, lambda picture: np.rot90(picture, 1)),
-    ((-1, 0, 0, 1), 180, True, np.fliplr),
-    ((1, 0, 0, -1), 0, True, np.flipud),
+    ((-1, 0, 0, 1), 0, True, np.fliplr),
+    ((1, 0, 0, -1), 180, True, np.flipud),
     ((0, 1, 1, 0), 90, True, lambda picture: picture.transpose(1, 0, 2)),
     ((0, -1, -1, 0), 270, True, lambda picture: np.rot90(picture.transpose(1, 0, 2), 2)),
 ]
@@ -159,8 +159,10 @@ def test_the_display_matrix_rotates_and_mirrors(
         assert clip.info.rotation == degrees
         assert ("Mirrored, as the file asks." in clip.info.notes) == mirrored
         assert (clip.info.width, clip.info.height) == (frame.width, frame.height)
-    wanted = rotate(decode(path)[0][1])
+    stored = decode(path)[0][1]
+    wanted, turned = rotate(stored), np.rot90(stored, -degrees // 90)
     assert np.array_equal(pixels(frame), wanted)
+    assert np.array_equal(turned[:, ::-1] if mirrored else turned, wanted), "what the notes say: turned, then mirrored"
     assert np.abs(pixels(small).astype(int) - cv2.resize(wanted, (448, 448), interpolation=cv2.INTER_CUBIC)).mean() < 1
 
 

@@ -19,6 +19,7 @@ from av.video.reformatter import ColorRange, Colorspace
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import atomic_path, remove_parts
 from vrthinker_core.training.drawn_world.faults import FRAMES
+from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, Scene, SceneRenderer, WorldOptions, draw_pair
 from vrthinker_core.types import Side
 
@@ -65,9 +66,11 @@ def write_pairs(
     """Write `count` drawn pairs of a seed into the folder `out`, as videos of `size` x `size` pixels; gives the path of pairs.csv.
 
     Videos of the same seed, size and options that are already there stay, so a stopped run goes on. Raises BadInput for a number
-    out of range, or where `out` holds something else or cannot be written.
+    out of range, for `options` whose folder holds no photograph, or where `out` holds something else or cannot be written.
     """
     _check(count, seed, size)
+    if options.photos is not None:
+        photo_paths(options.photos)
     specs = [VideoSpec(seed, number, side, size, options) for number in range(count) for side in Side]
     try:
         _prepare_folder(out)

@@ -66,11 +66,14 @@ class ClipDecoder:
         self._stats = DecodeStats()
         self._seeking_reader: SeekingReader | None = None
         self._strict = True
+        self._opened = False
+        self._recount = ""  # What a frame says that was counted otherwise than those before it
         if self._timeline.seekable and (read_mode == "seek" or (read_mode == "auto" and self._pixels > _MAX_WHOLE_PIXELS)):
             self._use_timestamps()
         else:
             self._decode_all()
         self._progress.finish()
+        self._opened = True
 
     @property
     def read_mode(self) -> ReadMode:
@@ -136,7 +139,10 @@ class ClipDecoder:
         """The timestamps are wrong: decode everything where the budget allows it, else let neighbours replace missing frames."""
         if self._strict and self._pixels * _SECONDS_PER_PIXEL < self.budget.limits.cpu_seconds:
             self._cache = FrameCache(self._source, self._plan)  # the indices of the frames were wrong
+            before = self._total
             self._decode_all()
+            if self._opened and self._total != before:
+                self._recount = f"counted among the {self._total:,} frames that decode, earlier ones among {before:,}"
         else:
             self._source.reopen()  # with a decoder that shows what it can of damaged frames
             self._seeking_reader = SeekingReader(self._source, self._timeline)
@@ -192,7 +198,7 @@ class ClipDecoder:
             height=height,
             # Of the pixels themselves: an index means another frame once timestamps prove wrong, and damaged frames vary.
             key=f"{hashlib.blake2b(rgb, digest_size=16).hexdigest()}:{width}x{height}",
-            note="" if index == request.index else "nearest decodable neighbour",
+            note=self._recount if index == request.index else "nearest decodable neighbour",
             rgb=rgb,
         )
 

@@ -37,10 +37,10 @@ class Orientation:
 
     @property
     def clockwise(self) -> int:
-        """Degrees of the rotation, as FFmpeg counts them where there is a reflection too: 0, 90, 180 or 270."""
+        """Degrees of the rotation: 0, 90, 180 or 270. Where there is a reflection too, left and right are swapped after it."""
         if self.transpose:
             return 270 if self.flip else 90
-        return 180 if self.mirror else 0
+        return 180 if self.flip else 0
 
     @property
     def reflected(self) -> bool:
