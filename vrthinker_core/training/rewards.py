@@ -69,7 +69,7 @@ def group_rewards(
     return [
         RolloutReward(
             format_reward(run),
-            accuracy(_verdict(run), truth, weights.overall),
+            accuracy(run.final_verdict, truth, weights.overall),
             cot_gain(run, truth, weights, stated),
             bonus if looking else 0.0,
         )
@@ -158,10 +158,6 @@ def is_mixed(totals: Sequence[float | None]) -> bool:
     """The rewards of the group differ, so there is something to learn from it."""
     known = [total for total in totals if total is not None]
     return bool(known) and max(known) - min(known) > 1e-9
-
-
-def _verdict(run: Run) -> Verdict | None:
-    return run.finished.verdict if run.finished and not run.finished.provisional else None
 
 
 def _stated_accuracies(run: Run, truth: Verdict, weights: RewardWeights, stated: StatedVerdict) -> Iterator[float | None]:

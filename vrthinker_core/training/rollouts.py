@@ -14,7 +14,7 @@ from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import ContextFull, VideoError
-from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Run, Settings, StopReason, Thumbnail, Turn, Verdict
+from vrthinker_core.types import ClipInfo, Frame, FrameRef, ProtocolName, Run, Settings, Thumbnail, Turn, Verdict
 from vrthinker_core.types.events import Finished, Started
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Message
@@ -64,10 +64,8 @@ class Rollout:
     @property
     def correct(self) -> bool:
         """Every label that is known is the one in a whole final answer; False where none is known."""
-        end, known = self.run.finished, self.pair.truth.labels
-        if end is None or end.provisional or end.stop is not StopReason.ANSWERED or end.verdict is None or not end.verdict.whole:
-            return False
-        return bool(known) and known.items() <= end.verdict.labels.items()
+        answer, known = self.run.whole_answer, self.pair.truth.labels
+        return bool(answer and known and known.items() <= answer.labels.items())
 
 
 def play(

@@ -136,8 +136,7 @@ def _store(number: int, sample: int, played: Rollout | Unplayable, pair: Labelle
 
 def judged(outcome: Outcome, run: Run, refused: FilterRefusal | None) -> Outcome:
     """The outcome with what its run says, and whether it is kept."""
-    end = run.finished
-    given = end.verdict.labels if end and end.verdict and not end.provisional else {}
+    given = run.final_verdict.labels if run.final_verdict else {}
     digest = hashlib.sha256("\0".join(turn.completion.text for turn in run.turns).encode("utf-8", "replace")).hexdigest()[:16]
     why = (str(refused.reason), refused.sentence) if refused else ("", "")
     return replace(outcome, given=given, reason=why[0], sentence=why[1], replies=digest)

@@ -188,6 +188,17 @@ class Run:
     turns: tuple[Turn, ...] = ()
     finished: Finished | None = None  # None when the run was killed before it could say how it ended
 
+    @property
+    def final_verdict(self) -> Verdict | None:
+        """The verdict of its final answer, whole or not; None where there is none, or only a recommended one."""
+        return self.finished.verdict if self.finished and not self.finished.provisional else None
+
+    @property
+    def whole_answer(self) -> Verdict | None:
+        """The verdict of its final answer where that ended it and no label is missing."""
+        answered = self.finished is not None and self.finished.stop is StopReason.ANSWERED
+        return self.final_verdict if answered and self.final_verdict and self.final_verdict.whole else None
+
     def with_event(self, event: RunEvent) -> Self:
         """The run after one more event; the very same after one that is not kept by itself."""
         if isinstance(event, TurnEnded):

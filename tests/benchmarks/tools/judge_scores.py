@@ -51,8 +51,7 @@ def share_of(rollouts: Sequence[Rollout], holds: Callable[[Rollout], bool]) -> S
 
 def label_right(rollout: Rollout, dimension: Dimension) -> bool:
     """The final answer has the true label."""
-    end = rollout.run.finished
-    said = end.verdict if end and not end.provisional else None
+    said = rollout.run.final_verdict
     return said is not None and dict(said)[dimension] is dict(rollout.pair.truth)[dimension]
 
 

@@ -85,8 +85,7 @@ def _right(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """The share of right final labels in each dimension that is known of some pair; a label not given is wrong."""
     found: dict[str, list[bool]] = {}
     for rollout in rollouts:
-        end = rollout.run.finished
-        given = dict(end.verdict) if end and end.verdict and not end.provisional else {}
+        given = dict(rollout.run.final_verdict or ())
         for dimension, label in rollout.pair.truth:
             if label is not None:
                 found.setdefault(dimension.value, []).append(given.get(dimension) is label)

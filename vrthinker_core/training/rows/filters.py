@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from vrthinker_core.training.rewards import format_reward, malformation
-from vrthinker_core.types import Dimension, Preference, Run, StopReason, Verdict
+from vrthinker_core.types import Dimension, Preference, Run, Verdict
 from vrthinker_core.types.progress import count
 
 LabelNumbers = Mapping[str, int]
@@ -40,14 +40,14 @@ class FilterRefusal:
 
 def refusal(run: Run, truth: Verdict) -> FilterRefusal | None:
     """None for a run that passes both filters. Labels that are not known are not asked for."""
-    end = run.finished
-    if end is None or end.stop is not StopReason.ANSWERED or end.provisional or end.verdict is None or not end.verdict.whole:
+    end, answer = run.finished, run.whole_answer
+    if answer is None:
         return FilterRefusal(Reason.NO_ANSWER, f"It ended without a whole final answer: {end.stop if end else 'it was cut off'}.")
     if not format_reward(run):
         return FilterRefusal(Reason.FORMAT, _broken_turn(run))
     if not truth.labels:
         return FilterRefusal(Reason.NOT_KNOWN, "No label of its pair is known.")
-    given = end.verdict.labels
+    given = answer.labels
     wrong = [f"{name}={given[name]}, not {label}" for name, label in truth.labels.items() if given[name] != label]
     return FilterRefusal(Reason.LABELS, f"It says {'; '.join(wrong)}.") if wrong else None
 

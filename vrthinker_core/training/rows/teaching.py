@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.types import Dimension, Preference, Run, StopReason, Trace, Verdict
+from vrthinker_core.types import Dimension, Preference, Run, Trace, Verdict
 from vrthinker_core.types.order import OrderEffect, check_order, swap_verdict
 
 
@@ -57,12 +57,11 @@ def known_labels(file: TraceFile) -> dict[Dimension, KnownLabel]:
 
 
 def _judges_labels(trace: Trace) -> dict[Dimension, Preference | None]:
-    end = trace.finished
-    if end is None or end.verdict is None or end.provisional or (trace.vote and trace.vote.agrees is False):
+    end, verdict = trace.finished, trace.final_verdict
+    if end is None or verdict is None or (trace.vote and trace.vote.agrees is False):
         return {}
     check = check_order(end, trace.swapped.finished) if trace.swapped else None
-    labels = dict(end.verdict)
-    return {each: label for each, label in labels.items() if check is None or check[each] is OrderEffect.STABLE}
+    return {each: label for each, label in verdict if check is None or check[each] is OrderEffect.STABLE}
 
 
 def check_votes(trace: Trace, chosen: RowFilter) -> None:
@@ -76,8 +75,7 @@ def check_votes(trace: Trace, chosen: RowFilter) -> None:
 
 def check_conversation(trace: Trace, run: Run, chosen: RowFilter) -> None:
     """Raises NotForTraining unless the run, `trace` itself or its second one, shows how a pair is to be judged."""
-    end = run.finished
-    if end is None or end.stop is not StopReason.ANSWERED or end.verdict is None or not end.verdict.whole or end.provisional:
+    if run.whole_answer is None:
         raise NotForTraining("it ended without a whole final answer")
     for turn in run.turns:
         if turn.reply.problems or turn.completion.stop != "end":
