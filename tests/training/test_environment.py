@@ -19,6 +19,7 @@ from vrthinker_core.training.environment import FrameEnvironment, as_picture, re
 from vrthinker_core.training.groups import StepReport
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.rollouts import LabelledPair
+from vrthinker_core.training.run.config import preset_config
 from vrthinker_core.training.stages.stage_record import with_groups
 from vrthinker_core.training.trl.rollout_rewards import RolloutRewards
 from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
@@ -147,7 +148,9 @@ def test_what_says_nothing_of_the_judge_counts_in_no_figure() -> None:
     assert rewards([ids] * 4, environments, log_metric=lambda *each: logged.append(each)) == [2.0, 2.0, None, None]
     assert [value for name, value in logged if name in ("reward_format", "reward_accuracy")] == [1.0] * 4
     (group,) = rewards.taken()
-    step = with_groups(StepMetrics("grpo", 1, 0.0, 0.0), StepReport((group,), 1, 0.0, 0.0, 0.0), [group], 1)
+    step = with_groups(
+        StepMetrics("grpo", 1, 0.0, 0.0), StepReport((group,), 1, 0.0, 0.0, 0.0), [group], preset_config("nano").grpo
+    )
     assert (step.reward_format, step.reward_accuracy, step.reward_total, set(step.right.values())) == (1.0, 1.0, 2.0, {1.0})
 
 

@@ -88,7 +88,7 @@ def test_the_gain_telescopes_to_the_last_minus_the_first(labels: list[str]) -> N
     values = [accuracy(turn.reply.verdict, TRUTH) or 0.0 for turn in run.turns]
     steps = sum(later - earlier for earlier, later in pairwise(values))
     assert cot_gain(run, TRUTH, WEIGHTS) == pytest.approx(0.2 * steps)
-    assert first_accuracy(run, TRUTH) == values[0]
+    assert first_accuracy(run, TRUTH, WEIGHTS) == values[0]
 
 
 def test_a_gain_that_cannot_be_known_is_none() -> None:

@@ -5,7 +5,7 @@ known has no accuracy.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Annotated
@@ -25,9 +25,6 @@ _CLOSED = {
     "answer": re.compile(r"<(final )?answer>.*?</(final )?answer>", re.I | re.S),
     "recommended answer": re.compile(r"<recommend(ed)? answer>.*?</recommend(ed)? answer>", re.I | re.S),
 }
-
-StatedVerdict = Callable[[Turn], Verdict | None]
-"""The labels that a turn stands by: a dialect without recommended answers states them in its think text, or nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +52,7 @@ class RolloutReward:
         return None if self.accuracy is None else self.format + self.accuracy + (self.gain or 0.0) + self.exploration
 
 
-def recommended(turn: Turn) -> Verdict | None:
-    """The labels of the turn's own answer, recommended or final."""
-    return turn.reply.verdict
-
-
-def group_rewards(
-    runs: Sequence[Run], truth: Verdict, weights: RewardWeights = RewardWeights(), stated: StatedVerdict = recommended
-) -> list[RolloutReward]:
+def group_rewards(runs: Sequence[Run], truth: Verdict, weights: RewardWeights = RewardWeights()) -> list[RolloutReward]:
     """The rewards of the rollouts of one pair, whose true labels are `truth`, in order."""
     looked = [looks(run) for run in runs]
     bonus = weights.looking * max(weights.looking_share - fmean(looked), 0.0) if runs else 0.0
@@ -70,7 +60,7 @@ def group_rewards(
         RolloutReward(
             format_reward(run),
             accuracy(run.final_verdict, truth, weights.overall),
-            cot_gain(run, truth, weights, stated),
+            cot_gain(run, truth, weights),
             bonus if looking else 0.0,
         )
         for run, looking in zip(runs, looked, strict=True)
@@ -117,24 +107,22 @@ def accuracy(verdict: Verdict | None, truth: Verdict, overall: float = OVERALL_S
     return sum(weight * value for weight, value in halves) / total if total else None
 
 
-def cot_gain(run: Run, truth: Verdict, weights: RewardWeights, stated: StatedVerdict = recommended) -> float | None:
+def cot_gain(run: Run, truth: Verdict, weights: RewardWeights) -> float | None:
     """k times the sum of what each turn's labels gain over those before; it telescopes to the last minus the first.
 
     So a policy can earn by starting wrong: `first_accuracy` is what tells that. None where fewer than two turns were needed to
     state labels and a turn states none, or where nothing of the pair is known.
     """
-    values = list(_stated_accuracies(run, truth, weights, stated))
+    values = list(_stated_accuracies(run, truth, weights))
     known = [value for value in values if value is not None]
     if not known or len(known) < min(2, len(values)):
         return None
     return weights.gain * (known[-1] - known[0])
 
 
-def first_accuracy(
-    run: Run, truth: Verdict, weights: RewardWeights = RewardWeights(), stated: StatedVerdict = recommended
-) -> float | None:
+def first_accuracy(run: Run, truth: Verdict, weights: RewardWeights) -> float | None:
     """The accuracy of the first labels that the run states: when it falls while the CoT gain rises, the gain is being gamed."""
-    return next((value for value in _stated_accuracies(run, truth, weights, stated) if value is not None), None)
+    return next((value for value in _stated_accuracies(run, truth, weights) if value is not None), None)
 
 
 def looks(run: Run) -> bool:
@@ -160,7 +148,7 @@ def is_mixed(totals: Sequence[float | None]) -> bool:
     return bool(known) and max(known) - min(known) > 1e-9
 
 
-def _stated_accuracies(run: Run, truth: Verdict, weights: RewardWeights, stated: StatedVerdict) -> Iterator[float | None]:
+def _stated_accuracies(run: Run, truth: Verdict, weights: RewardWeights) -> Iterator[float | None]:
     for turn in run.turns:
-        verdict = stated(turn)
+        verdict = turn.reply.verdict
         yield None if verdict is None or not verdict.labels else accuracy(verdict, truth, weights.overall)

@@ -11,7 +11,7 @@ from typing import Any
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.line_file import LineFile, whole_lines
 from vrthinker_core.training.monitor.trackio_curves import TrackioCurves
-from vrthinker_core.training.rewards import RolloutReward, first_accuracy
+from vrthinker_core.training.rewards import RewardWeights, RolloutReward, first_accuracy
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.types import Dimension
 
@@ -42,8 +42,8 @@ class StepMetrics:
     mixed: float | None = None  # Share of the groups that were played whose rewards differ
     redrawn: int | None = None  # Groups that were played beyond those that were wanted
 
-    def with_rollouts(self, rollouts: Sequence[Rollout], rewards: Sequence[RolloutReward]) -> "StepMetrics":
-        """The same step with the figures of its rollouts; `rewards` has one for each, in order."""
+    def with_rollouts(self, rollouts: Sequence[Rollout], rewards: Sequence[RolloutReward], weights: RewardWeights) -> "StepMetrics":
+        """The same step with the figures of its rollouts; `rewards` has one for each, in order, by these weights."""
         if not rollouts:
             return self
         runs = [rollout.run for rollout in rollouts]
@@ -55,7 +55,7 @@ class StepMetrics:
             reward_exploration=_mean([reward.exploration for reward in rewards]),
             reward_total=_mean([reward.total for reward in rewards]),
             right=_right(rollouts),
-            first_accuracy=_mean([first_accuracy(rollout.run, rollout.pair.truth) for rollout in rollouts]),
+            first_accuracy=_mean([first_accuracy(rollout.run, rollout.pair.truth, weights) for rollout in rollouts]),
             tokens=fmean(sum(_length(turn.completion.tokens, turn.completion.new_tokens) for turn in run.turns) for run in runs),
             calls=fmean(sum(bool(turn.frames) for turn in run.turns[1:]) for run in runs),
             frames=fmean(sum(len(turn.frames) for turn in run.turns) for run in runs),

@@ -158,7 +158,7 @@ def _step(state: LoopState, learner: Learner, pairs: PairSet, config: TrainConfi
     report = train_step(mixed, len(played), learner, options)
     state.step += 1
     metrics = StepMetrics(STAGE, state.step, time.monotonic() - begun, report.loss, rate)
-    return with_groups(metrics, report, played, options.pairs)
+    return with_groups(metrics, report, played, config.grpo)
 
 
 def _show(pair: LabelledPair | None, state: LoopState, learner: Learner, config: TrainConfig, folder: RunFolder) -> None:

@@ -12,7 +12,7 @@ from vrthinker_core.files.line_file import LineFile
 from vrthinker_core.training.groups import Group, StepReport
 from vrthinker_core.training.monitor.alarms import Alarms
 from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics, read_metrics
-from vrthinker_core.training.run.config import TrainConfig
+from vrthinker_core.training.run.config import GrpoConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting
 
@@ -64,14 +64,14 @@ def _append(path: Path, values: Mapping[str, str | int]) -> None:
         raise BadInput(f"Cannot write {path}: {error.strerror or error}.") from None
 
 
-def with_groups(metrics: StepMetrics, report: StepReport, played: Sequence[Group], wanted: int) -> StepMetrics:
-    """The figures of all rollouts that have rewards, not only of those that taught something. `wanted`: groups of a step."""
+def with_groups(metrics: StepMetrics, report: StepReport, played: Sequence[Group], grpo: GrpoConfig) -> StepMetrics:
+    """The figures of all rollouts that have rewards, not only of those that taught something."""
     rewarded = [each for group in played for each in group.rewarded]
     known = replace(
         metrics,
         entropy=report.entropy,
         kl=report.kl,
         mixed=sum(any(group.advantages) for group in played) / max(1, len(played)),
-        redrawn=max(0, len(played) - wanted),
+        redrawn=max(0, len(played) - grpo.pairs),
     )
-    return known.with_rollouts([rollout for rollout, _ in rewarded], [reward for _, reward in rewarded])
+    return known.with_rollouts([rollout for rollout, _ in rewarded], [reward for _, reward in rewarded], grpo.weights)

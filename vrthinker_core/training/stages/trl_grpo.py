@@ -34,7 +34,7 @@ def train_with_trl(source: str, pairs: PairSet, config: TrainConfig, folder: Run
         def report(step: TrlStep) -> bool:
             assert record is not None, "only the main process reports"
             metrics = StepMetrics(STAGE, step.number, record.lap(), step.report.loss, step.learning_rate)
-            record.add(with_groups(metrics, step.report, step.report.groups, grpo.pairs), grpo.steps)
+            record.add(with_groups(metrics, step.report, step.report.groups, grpo), grpo.steps)
             if step.number % grpo.shown_every == 0 and step.report.groups:
                 keep_rollouts(folder.path, STAGE, step.number, step.report.groups[0].rollouts[:SHOWN])
             return sitting.over
