@@ -5,31 +5,15 @@ from __future__ import annotations
 import io
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
-from vrthinker_core.training.base.half_training import Progress
+from vrthinker_core.training.base.half_training import HalfOptions, Progress
 from vrthinker_core.training.run.checkpoints import why_unwritten
 from vrthinker_core.training.run.muon import MuonWithAdamW
-
-
-class RateOptions(Protocol):
-    """How fast one half learns."""
-
-    @property
-    def rate(self) -> float:
-        """The highest learning rate."""
-
-    @property
-    def warm_up(self) -> int:
-        """Steps in which the rate rises to it."""
-
-    @property
-    def decay(self) -> float:
-        """Weight decay."""
 
 
 @dataclass(slots=True)
@@ -41,7 +25,7 @@ class HalfState:
     progress: Progress = field(default_factory=Progress)
 
     @classmethod
-    def opened(cls, half: Any, options: RateOptions, checkpoint: Path) -> HalfState:
+    def opened(cls, half: Any, options: HalfOptions, checkpoint: Path) -> HalfState:
         """Go on from a checkpoint where there is one, else begin."""
         state = cls(half, MuonWithAdamW(half.named_parameters(), options.rate, options.decay))
         if checkpoint.is_file():
@@ -65,7 +49,7 @@ class HalfState:
         self.optimizer.load_state_dict(content["optimizer"])
         self.progress = Progress(content["step"], content["seconds"], content["passed"])
 
-    def step(self, options: RateOptions, share: float, max_grad_norm: float) -> None:
+    def step(self, options: HalfOptions, share: float, max_grad_norm: float) -> None:
         """Change the weights by their gradients, at a share of the highest rate, and forget the gradients."""
         torch.nn.utils.clip_grad_norm_(self.half.parameters(), max_grad_norm)
         for group in self.optimizer.param_groups:

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from vrthinker_core.batch import in_their_order
 from vrthinker_core.files.line_file import LineFile, whole_lines
+from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
 from vrthinker_core.training.run.config import LanguageGates, VisionGates
 
 Batch = TypeVar("Batch")
@@ -44,16 +45,17 @@ class Progress:
         return cls(int(report["step"]), report["minutes"] * 60, None if passed is None else passed * 60)
 
 
-class HalfOptions(Protocol):
-    """How long one half is trained."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HalfOptions:
+    """How one half is trained, whichever it is."""
 
-    @property
-    def minutes(self) -> float:
-        """At most, over all sittings."""
-
-    @property
-    def save_seconds(self) -> float:
-        """Between two checkpoints."""
+    minutes: float = 60.0  # At most, over all sittings
+    rate: float  # The highest learning rate
+    warm_up: int  # Steps in which the rate rises to it
+    decay: float = 0.05  # Weight decay
+    seed: int = 1
+    save_seconds: float = 180.0  # Between two checkpoints
+    world: WorldOptions = SECOND_WORLD
 
 
 def steps_until_save(progress: Progress, options: HalfOptions, stopped: Stopped) -> Iterator[float]:

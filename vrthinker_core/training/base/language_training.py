@@ -39,11 +39,11 @@ from vrthinker_core.training.base.frames.coded_frames import PairCodes
 from vrthinker_core.training.base.frames.light_reader import light_reader
 from vrthinker_core.training.base.frames.seen_features import PairFeatures
 from vrthinker_core.training.base.half_state import HalfState
-from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, steps_until_save
+from vrthinker_core.training.base.half_training import HalfOptions, Stopped, is_over, made_ahead, steps_until_save
 from vrthinker_core.training.base.model import token_kinds
 from vrthinker_core.training.base.model.compiled_layers import language_hidden
 from vrthinker_core.training.drawn_teacher.misreading import draw_misreader
-from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, WorldOptions
+from vrthinker_core.training.drawn_world.scenes import TRAINING_SEEDS, DrawnPair
 from vrthinker_core.training.frame_facts.frame_code import basis
 from vrthinker_core.training.run.config import LanguageGates
 from vrthinker_core.training.run.sitting import never
@@ -54,19 +54,14 @@ MEASURED = 12  # Batches of unseen rows: rare words are few in them
 STRIDE = 123_456_789  # To the row that stands in for one that is too long
 
 
-@dataclass(frozen=True, slots=True)
-class LanguageOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageOptions(HalfOptions):
     """How the language model is trained."""
 
-    minutes: float = 60.0  # At most, over all sittings
     batch: int = 8
     length: int = 656  # Tokens of a row; longer conversations are left out
     rate: float = 1.5e-3
-    warm_up: int = 40  # Steps
-    decay: float = 0.05
-    seed: int = 1
-    save_seconds: float = 180.0
-    world: WorldOptions = SECOND_WORLD
+    warm_up: int = 40
     pairs: PairShares = field(default_factory=PairShares)
     write: Write = describe
     gates: LanguageGates = field(default_factory=LanguageGates)

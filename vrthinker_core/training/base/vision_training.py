@@ -17,9 +17,8 @@ from torch import Tensor
 
 from vrthinker_core.training.base.frames.picture_batches import SERIES, TRAINED_SERIES, UNSEEN, PictureBatch, picture_batch
 from vrthinker_core.training.base.half_state import HalfState
-from vrthinker_core.training.base.half_training import Stopped, is_over, made_ahead, steps_until_save
+from vrthinker_core.training.base.half_training import HalfOptions, Stopped, is_over, made_ahead, steps_until_save
 from vrthinker_core.training.base.model.compiled_layers import picture_features
-from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions
 from vrthinker_core.training.frame_facts.frame_code import PARTS, SIZE, basis, place_of
 from vrthinker_core.training.run.config import VisionGates
 from vrthinker_core.training.run.sitting import never
@@ -34,18 +33,13 @@ MEASURED = 16  # Batches: over four of them the share of shapes that are read ri
 PLACE_ERROR = 0.03  # Of the picture: a place that is read with less is right
 
 
-@dataclass(frozen=True, slots=True)
-class VisionOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisionOptions(HalfOptions):
     """How the tower is trained."""
 
-    minutes: float = 60.0  # At most, over all sittings
     batch: int = 64
     rate: float = 1e-3
-    warm_up: int = 60  # Steps
-    decay: float = 0.05
-    seed: int = 1
-    save_seconds: float = 180.0
-    world: WorldOptions = SECOND_WORLD
+    warm_up: int = 60
     gates: VisionGates = field(default_factory=VisionGates)
 
 

@@ -103,7 +103,7 @@ def conversation_options(config: TrainConfig, spent: float, sitting: Sitting) ->
         minutes = min(minutes, spent + sitting.seconds_left / 60)
     seconds = config.checkpoint_minutes * 60
     world, gates = world_of(replace(config.base, photos=conversation_photos(config))), config.gates.language
-    return LanguageOptions(minutes, seed=config.seed + 1, save_seconds=seconds, world=world, gates=gates)
+    return LanguageOptions(minutes=minutes, seed=config.seed + 1, save_seconds=seconds, world=world, gates=gates)
 
 
 def conversation_photos(config: TrainConfig) -> str:
