@@ -12,7 +12,7 @@ from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import Any
 
-from vrthinker_core.backends.base import Backend, RemoteBackend
+from vrthinker_core.backends.base import Backend, RemoteBackend, not_cancelled
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.batch import as_they_end
 from vrthinker_core.errors import BadInput, VideoError
@@ -25,7 +25,6 @@ from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, 
 from vrthinker_core.training.rows.filters import FilterRefusal, Outcome, Reason, refusal
 from vrthinker_core.training.rows.outcome_file import OutcomeFile
 from vrthinker_core.training.rows.rollout_trace import to_trace
-from vrthinker_core.training.run.sitting import never
 from vrthinker_core.types import ProtocolName, Run, Settings
 
 TRACES = "traces"  # Folder beside the outcomes
@@ -61,7 +60,7 @@ def run_teacher(
     judge: Backend | BackendOfPair,
     job: TeacherJob,
     out: Path,
-    stopped: Callable[[], bool] = never,
+    stopped: Callable[[], bool] = not_cancelled,
 ) -> Iterator[Outcome]:
     """Judge the pairs of these numbers; gives what becomes of each run that was not there yet.
 

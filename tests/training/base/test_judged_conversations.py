@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from tests.training.stages.test_sft_stages import CONFIG, RUN, SCRIPTED
 from tests.training.test_teacher import PAIRS
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files
 from vrthinker_core.errors import BadInput
@@ -23,7 +24,7 @@ from vrthinker_core.training.base.model.vocabulary import control_ids
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.run.config import LanguageGates, changed_config
 from vrthinker_core.training.run.run_folder import open_run_folder
-from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
+from vrthinker_core.training.run.sitting import Sitting, begin_sitting
 from vrthinker_core.training.stages.cold_start import Teacher, conversation_options
 from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
 from vrthinker_core.training.teacher import BackendOfPair
@@ -131,4 +132,4 @@ def test_their_pictures_may_be_others_than_those_of_the_tower(changes: tuple[str
 def test_conversations_have_the_time_that_is_left_of_a_sitting() -> None:
     config = changed_config(CONFIG, ["cold_start.judged_minutes=9"])
     assert conversation_options(config, 4.0, Sitting()).minutes == 9
-    assert conversation_options(config, 4.0, begin_sitting(never, 2.0)).minutes == pytest.approx(6.0, abs=0.1)
+    assert conversation_options(config, 4.0, begin_sitting(not_cancelled, 2.0)).minutes == pytest.approx(6.0, abs=0.1)

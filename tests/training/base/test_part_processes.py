@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import until
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BackendFailed, BadInput
 from vrthinker_core.training.base.part_processes import Figures, train_side_by_side
-from vrthinker_core.training.run.sitting import never
 
 NAMES = ("vision", "language")
 PARENT = """
@@ -62,7 +62,7 @@ def note_and_wait(name: str, _: Callable[[Figures], None], stopped: Callable[[],
 
 def test_what_each_part_says_is_heard_in_its_order() -> None:
     heard: list[tuple[str, Figures]] = []
-    train_side_by_side(NAMES, say_two, lambda name, figures: heard.append((name, figures)), never)
+    train_side_by_side(NAMES, say_two, lambda name, figures: heard.append((name, figures)), not_cancelled)
     for name in NAMES:
         assert [figures for part, figures in heard if part == name] == [{"step": len(name)}, {"step": 0.5}]
 
@@ -76,7 +76,7 @@ def test_a_stop_reaches_all_parts_and_waits_until_they_have_saved() -> None:
 @pytest.mark.parametrize(("work", "error", "said"), [(refuse_one, BadInput, "no picture"), (die, BackendFailed, "vision died")])
 def test_where_one_part_fails_the_other_ends_and_the_reason_is_said(work, error, said: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(error, match=said):
-        train_side_by_side(NAMES, work, lambda _, __: None, never)
+        train_side_by_side(NAMES, work, lambda _, __: None, not_cancelled)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal")

@@ -11,6 +11,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
@@ -32,7 +33,6 @@ from vrthinker_core.training.base.vision_training import VisionOptions, code_los
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
 from vrthinker_core.training.frame_facts.frame_code import basis
 from vrthinker_core.training.run.config import VisionGates
-from vrthinker_core.training.run.sitting import never
 
 UNCOMPILED = "force_eager"  # The same functions, without half a minute of compiling
 
@@ -265,7 +265,7 @@ def test_a_part_that_is_done_is_not_trained_again(tokenizer: Tokenizer, tmp_path
     for name in ("vision", "language"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(report) + "\n", "utf-8")
         (tmp_path / f"{name}.pt").write_bytes(b"never read")
-        train_part(name, pytest.fail, never, options=BaseOptions(minutes=150).timed(), folder=tmp_path)
+        train_part(name, pytest.fail, not_cancelled, options=BaseOptions(minutes=150).timed(), folder=tmp_path)
         assert last_report(tmp_path, name) == report
 
 

@@ -6,9 +6,10 @@ import time
 
 import pytest
 
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.commands.training.step_progress import StepPace
 from vrthinker_core.training.monitor.metrics import StepMetrics
-from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
+from vrthinker_core.training.run.sitting import Sitting, begin_sitting
 
 
 def test_a_sitting_without_a_limit_is_over_only_when_somebody_says_so() -> None:
@@ -22,12 +23,12 @@ def test_a_sitting_without_a_limit_is_over_only_when_somebody_says_so() -> None:
 
 
 def test_a_part_has_its_share_of_what_is_left() -> None:
-    sitting = begin_sitting(never, 10)
+    sitting = begin_sitting(not_cancelled, 10)
     left = sitting.part(0.25).seconds_left
     assert left is not None
     assert 100 < left <= 150
-    assert begin_sitting(never, 0).over
-    assert begin_sitting(never, 0).part(0.5).seconds_left == 0
+    assert begin_sitting(not_cancelled, 0).over
+    assert begin_sitting(not_cancelled, 0).part(0.5).seconds_left == 0
 
 
 @pytest.mark.parametrize(("minutes", "left"), [(None, "1 min"), (0.0, "0 s")])

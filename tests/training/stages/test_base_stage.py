@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.base.half_training import missed_gates
@@ -19,7 +20,7 @@ from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.run.config import BaseConfig, LanguageGates, VisionGates, changed_config, preset_config
 from vrthinker_core.training.run.processes import Processes
 from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, open_run_folder
-from vrthinker_core.training.run.sitting import begin_sitting, never
+from vrthinker_core.training.run.sitting import begin_sitting
 from vrthinker_core.training.stages.base import BaseProgress, base_minutes, base_options, check_learnt, train_base_stage, world_of
 from vrthinker_core.training.stages.gates import check_base
 
@@ -72,11 +73,11 @@ def test_a_run_goes_on_with_more_minutes_and_lower_gates_and_nothing_else_change
 
 def test_the_time_of_a_sitting_comes_on_top_of_what_was_spent(tmp_path: Path) -> None:
     base = BaseConfig(minutes=100)
-    assert base_minutes(base, tmp_path, begin_sitting(never, None)) == 100
-    assert base_minutes(base, tmp_path, begin_sitting(never, 10)) == pytest.approx(10, abs=0.1)
+    assert base_minutes(base, tmp_path, begin_sitting(not_cancelled, None)) == 100
+    assert base_minutes(base, tmp_path, begin_sitting(not_cancelled, 10)) == pytest.approx(10, abs=0.1)
     (tmp_path / "vision.jsonl").write_text(json.dumps({"minutes": 8.0}) + "\n", "utf-8")
-    assert base_minutes(base, tmp_path, begin_sitting(never, 10)) == pytest.approx(20, abs=0.1)
-    assert base_minutes(replace(base, minutes=15), tmp_path, begin_sitting(never, 10)) == 15
+    assert base_minutes(base, tmp_path, begin_sitting(not_cancelled, 10)) == pytest.approx(20, abs=0.1)
+    assert base_minutes(replace(base, minutes=15), tmp_path, begin_sitting(not_cancelled, 10)) == 15
 
 
 def test_a_base_that_has_learnt_nothing_is_said_before_a_teacher_plays(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_a_checkpoint_that_the_base_cannot_begin_with_is_said_before_anything_is
 
 def test_a_base_is_not_launched_several_times(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="without accelerate launch"):
-        train_base_stage(preset_config("nano"), RunFolder(tmp_path, Processes(2, 1)), begin_sitting(never, None))
+        train_base_stage(preset_config("nano"), RunFolder(tmp_path, Processes(2, 1)), begin_sitting(not_cancelled, None))
 
 
 def test_photographs_are_those_of_the_folder_that_is_named(tmp_path: Path) -> None:
@@ -109,7 +110,7 @@ def test_photographs_are_those_of_the_folder_that_is_named(tmp_path: Path) -> No
 def test_a_step_of_a_part_lasts_as_long_as_its_part_says(tmp_path: Path) -> None:
     (tmp_path / "vision.jsonl").write_text(json.dumps({"step": 100, "minutes": 10.0}) + "\n", "utf-8")
     heard: list[tuple[StepMetrics, int]] = []
-    sitting = replace(begin_sitting(never, None), tell=lambda step, total: heard.append((step, total)))
+    sitting = replace(begin_sitting(not_cancelled, None), tell=lambda step, total: heard.append((step, total)))
     progress = BaseProgress(base_options(preset_config("nano"), 100), tmp_path, sitting)
     progress("vision", {"step": 110, "minutes": 11.0, "loss": 2.0})
     progress("language", {"step": 30, "minutes": 1.0, "loss": 1.0})

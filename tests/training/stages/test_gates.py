@@ -8,11 +8,12 @@ import pytest
 
 from tests.training.test_token_rows import ANSWER, labelled, look
 from vrthinker_core import ScriptedBackend
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run.config import GateConfig, TimeShares
-from vrthinker_core.training.run.sitting import begin_sitting, never
+from vrthinker_core.training.run.sitting import begin_sitting
 from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_start, measure_judge, pass_gate
 from vrthinker_core.training.stages.pair_parts import PARTS, part_of
 from vrthinker_core.training.stages.pipeline import STAGES, share_of
@@ -89,9 +90,9 @@ def test_a_gate_stops_a_run_but_one_with_a_time_limit() -> None:
         check_cold_start(HeldOutFigures(64, 8, 0.5, 0.3, 0.8), GATES)
 
     with pytest.raises(BadInput, match=r"0\.50 of the rollouts"):
-        pass_gate(begin_sitting(never, None, say=heard.append), check)
+        pass_gate(begin_sitting(not_cancelled, None, say=heard.append), check)
     assert not heard
-    pass_gate(begin_sitting(never, 60, say=heard.append), check)
+    pass_gate(begin_sitting(not_cancelled, 60, say=heard.append), check)
     assert "0.50 of the rollouts" in heard[0]
 
 

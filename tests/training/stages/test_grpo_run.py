@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.support.file_limit import file_limit
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.errors import BadInput, CheckpointError
@@ -24,7 +25,7 @@ from vrthinker_core.training.run import training_memory
 from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig, changed_config, preset_config
 from vrthinker_core.training.run.processes import Processes
 from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, open_run_folder
-from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
+from vrthinker_core.training.run.sitting import Sitting, begin_sitting
 from vrthinker_core.training.stages import grpo
 from vrthinker_core.training.stages.grpo import grpo_options, learning_rate, run_grpo
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
@@ -119,7 +120,7 @@ def test_who_stops_it_finds_a_checkpoint_and_no_result(tmp_path: Path) -> None:
 
 
 def test_when_the_time_is_over_it_is_done_with_what_it_has(tmp_path: Path) -> None:
-    assert train(tmp_path, begin_sitting(never, 0)) == tmp_path / "checkpoint"
+    assert train(tmp_path, begin_sitting(not_cancelled, 0)) == tmp_path / "checkpoint"
     after = weights(tmp_path / "checkpoint")
     assert all(torch.equal(value, after[name]) for name, value in weights(NANO).items())
 

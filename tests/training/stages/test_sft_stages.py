@@ -12,6 +12,7 @@ import pytest
 from tests.support.file_limit import file_limit
 from tests.training.test_teacher import PAIRS, SCRIPTED, answer
 from vrthinker_core import ScriptedBackend
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.errors import BadInput
@@ -21,7 +22,7 @@ from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.rows.outcome_file import read_outcomes
 from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig, changed_config, preset_config
 from vrthinker_core.training.run.run_folder import RunFolder, TrainedStage, TrainingRun, open_run_folder
-from vrthinker_core.training.run.sitting import Sitting, begin_sitting, never
+from vrthinker_core.training.run.sitting import Sitting, begin_sitting
 from vrthinker_core.training.stages.cold_start import Teacher
 from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
 from vrthinker_core.training.stages.sft_stages import sft_options
@@ -140,7 +141,7 @@ def test_where_time_ended_before_a_run_was_kept_that_is_said(
     config = changed_config(CONFIG, ["settings.max_new_tokens=8", "settings.max_turns=1", "rejection.samples=1"])
     data = TrainingData("drawn:3", PAIRS, Teacher("wrong", ScriptedBackend(["No."], protocol="paired")))
     with pytest.raises(BadInput, match="in the time that there was for playing: go on with --resume and more --minutes"):
-        learn(tmp_path, data, begin_sitting(never, 60), config=config, stage=stage)
+        learn(tmp_path, data, begin_sitting(not_cancelled, 60), config=config, stage=stage)
 
 
 class Killed(BaseException):
@@ -163,7 +164,7 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
                 raise Killed
             heard.append(step)
 
-        return begin_sitting(never, 60, tell)
+        return begin_sitting(not_cancelled, 60, tell)
 
     no_time_left(monkeypatch)
     with pytest.raises(Killed):

@@ -21,7 +21,7 @@ from vrthinker_core.types import Settings, Side, VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, Trace
 from vrthinker_core.ui.server.housekeeping import give_back_memory
 from vrthinker_core.ui.sessions.background_run import RunJob
-from vrthinker_core.ui.sessions.sessions import Sessions, never
+from vrthinker_core.ui.sessions.sessions import Sessions, no_page_open
 
 PAIR = VideoPair("A ball pans steadily.", Path("a.mp4"), Path("b.mp4"))
 
@@ -149,7 +149,7 @@ def test_a_session_is_kept_for_an_hour_after_it_was_used_last_and_while_its_page
     slow.run.stop()
     assert after(3000) == ["slow", "open", "asks"], "the hour begins when the run is over"
     assert after(1000) == ["open"]
-    sessions.is_open = never
+    sessions.is_open = no_page_open
     assert after(3000) == ["open"], "the hour begins when the page is closed"
     assert after(1000) == []
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.training.base.conversations import PairShares, Replies, describe, judge
@@ -20,7 +21,6 @@ from vrthinker_core.training.base.model.base_checkpoint import open_checkpoint, 
 from vrthinker_core.training.base.part_processes import Figures
 from vrthinker_core.training.drawn_teacher.evidence import LightReader, Misreader
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
-from vrthinker_core.training.run.sitting import never
 
 MODEL = "model"  # The result
 CODES, DRAWN = "codes", "drawn"  # The parts: what begins the names of their checkpoints and figures
@@ -38,7 +38,7 @@ def learn_to_judge(
     options: LanguageOptions,
     folder: Path,
     report: Callable[[str, Figures], None] = lambda _, __: None,
-    stopped: Stopped = never,
+    stopped: Stopped = not_cancelled,
 ) -> Path | None:
     """Train the language model of `source`, `options.minutes` in all; gives `folder/model`, None where it was stopped.
 

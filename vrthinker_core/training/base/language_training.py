@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody uses
 from torch import Tensor
 
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.training.base.coded_rows import (
     CodedBatch,
@@ -46,7 +47,6 @@ from vrthinker_core.training.drawn_teacher.misreading import draw_misreader
 from vrthinker_core.training.drawn_world.scenes import TRAINING_SEEDS, DrawnPair
 from vrthinker_core.training.frame_facts.frame_code import basis
 from vrthinker_core.training.run.config import LanguageGates
-from vrthinker_core.training.run.sitting import never
 
 UNSEEN = TRAINING_SEEDS + 10**9  # Numbers of pairs that are never trained on
 TRAINED = TRAINING_SEEDS - 10**6  # Numbers of rows that are; the next ones are the first ones again
@@ -138,7 +138,7 @@ def train_language(
     options: LanguageOptions,
     checkpoint: Path,
     visual: Any = None,
-    stopped: Stopped = never,
+    stopped: Stopped = not_cancelled,
 ) -> Iterator[dict[str, float]]:
     """Train the language model (float32 weights) in place; yields what it predicts right after each save.
 

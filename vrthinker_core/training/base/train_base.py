@@ -14,6 +14,7 @@ import cv2
 import torch
 from tokenizers import Tokenizer
 
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.training.base.conversations import draw_training_pair
@@ -27,7 +28,6 @@ from vrthinker_core.training.base.part_processes import Figures, train_side_by_s
 from vrthinker_core.training.base.vision_training import VisionOptions, train_vision
 from vrthinker_core.training.drawn_teacher.replies import write_replies
 from vrthinker_core.training.run.config import LanguageGates, VisionGates
-from vrthinker_core.training.run.sitting import never
 
 VISION, LANGUAGE = "vision", "language"
 ALIGNMENT = "alignment"  # The language model on what the tower sees
@@ -76,7 +76,7 @@ class TrainedBase:
 
 
 def train_base(
-    options: BaseOptions, folder: Path, report: Report = lambda _, __: None, stopped: Stopped = never
+    options: BaseOptions, folder: Path, report: Report = lambda _, __: None, stopped: Stopped = not_cancelled
 ) -> TrainedBase | None:
     """Train the base into `folder`, or go on with it; `folder/model` is its checkpoint. None where it was stopped."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -15,13 +15,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name everybody uses
 from torch import Tensor
 
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.training.base.frames.picture_batches import SERIES, TRAINED_SERIES, UNSEEN, PictureBatch, picture_batch
 from vrthinker_core.training.base.half_state import HalfState
 from vrthinker_core.training.base.half_training import HalfOptions, Stopped, is_over, made_ahead, steps_until_save
 from vrthinker_core.training.base.model.compiled_layers import picture_features
 from vrthinker_core.training.frame_facts.frame_code import PARTS, SIZE, basis, place_of
 from vrthinker_core.training.run.config import VisionGates
-from vrthinker_core.training.run.sitting import never
 
 CLASSES = {"colour": 1.0, "shape": 1.5, "state": 1.5, "count": 0.7, "ground": 0.3, "colour 2": 0.5, "shape 2": 0.4, "count 2": 0.3}
 """Parts of the code in which one number is 1, and the weights of their cross entropies."""
@@ -44,7 +44,7 @@ class VisionOptions(HalfOptions):
 
 
 def train_vision(
-    visual: Any, options: VisionOptions, checkpoint: Path, stopped: Stopped = never, fresh: bool = True
+    visual: Any, options: VisionOptions, checkpoint: Path, stopped: Stopped = not_cancelled, fresh: bool = True
 ) -> Iterator[dict[str, float]]:
     """Train the tower (float32 weights) in place; yields what it reads right after each save, at last when it is done.
 

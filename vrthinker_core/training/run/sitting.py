@@ -4,21 +4,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.training.monitor.metrics import StepMetrics
 
 Listener = Callable[[StepMetrics, int], None]  # A step, and how many there will be
 
 
-def never() -> bool:
-    """Nobody asks the run to stop."""
-    return False
-
-
-def nobody(_: StepMetrics, __: int) -> None:
+def ignore_step(_: StepMetrics, __: int) -> None:
     """Nobody listens."""
 
 
-def silence(_: str) -> None:
+def ignore_line(_: str) -> None:
     """Nobody hears it."""
 
 
@@ -26,10 +22,10 @@ def silence(_: str) -> None:
 class Sitting:
     """One start of a run, or of one stage of it."""
 
-    stopped: Callable[[], bool] = never  # Whether somebody asked it to stop: what is left is for another sitting
+    stopped: Callable[[], bool] = not_cancelled  # Whether somebody asked it to stop: what is left is for another sitting
     deadline: float | None = None  # On the clock of `time.monotonic`; the stage is done with what it has then. None for no limit
-    tell: Listener = nobody
-    say: Callable[[str], None] = silence  # Hears sentences: how the stage is run, and alarms
+    tell: Listener = ignore_step
+    say: Callable[[str], None] = ignore_line  # Hears sentences: how the stage is run, and alarms
 
     @property
     def over(self) -> bool:
@@ -48,7 +44,7 @@ class Sitting:
 
 
 def begin_sitting(
-    stopped: Callable[[], bool], minutes: float | None, tell: Listener = nobody, say: Callable[[str], None] = silence
+    stopped: Callable[[], bool], minutes: float | None, tell: Listener = ignore_step, say: Callable[[str], None] = ignore_line
 ) -> Sitting:
     """A sitting that begins now and lasts so many minutes, None for as long as it takes."""
     return Sitting(stopped, None if minutes is None else time.monotonic() + minutes * 60, tell, say)

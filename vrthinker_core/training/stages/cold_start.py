@@ -19,7 +19,7 @@ from vrthinker_core.training.rows.learnt_runs import keep_learnt_runs, learning_
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
-from vrthinker_core.training.run.sitting import Sitting, silence
+from vrthinker_core.training.run.sitting import Sitting, ignore_line
 from vrthinker_core.training.stages.base import world_of
 from vrthinker_core.training.stages.sft_stages import fine_tune, require_runs, rows_of
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
@@ -65,7 +65,7 @@ def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, f
         source = str(judge)
     if isinstance(lessons, ReadyRuns):
         with ExitStack() as videos:
-            ready = lessons.kept(config.cold_start.traces, sitting.say if folder.processes.main else silence, videos)
+            ready = lessons.kept(config.cold_start.traces, sitting.say if folder.processes.main else ignore_line, videos)
             return fine_tune(rows_of(ready, config.cold_start.traces, source, sitting), source, sft, config, folder, sitting)
     out, teaching = folder.path / TEACHER, sitting.part(TEACHER_SHARE)
     if folder.processes.main and not begun:

@@ -50,7 +50,7 @@ class Sessions:
         self._left: dict[str, float] = {}  # when a run was left that goes on, by the session's name
         self.keeps = True  # whether the runs of visitors who are known are kept
         self.go_on_after_leaving = False
-        self.is_open: Callable[[str], bool] = never  # whether the page of that session is open
+        self.is_open: Callable[[str], bool] = no_page_open  # whether the page of that session is open
         self.on_run: Callable[[Session], None] = ignore  # is told of each run that is started
         self.on_vote: Callable[[Session], str] = lambda session: session.kept  # keeps a run with its vote, and gives its name
         self._lock = threading.Lock()
@@ -279,6 +279,6 @@ def ignore(_session: Session) -> None:
     """Nobody is told."""
 
 
-def never(_session_id: str) -> bool:
+def no_page_open(_session_id: str) -> bool:
     """No page is known to be open."""
     return False
