@@ -16,7 +16,7 @@ from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.backends.local.text.chat_template import videos_as_images
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
-from vrthinker_core.training.rollouts import ClipSource, LabelledPair, OpenRollout, Rollout
+from vrthinker_core.training.rollouts import LabelledPair, OpenRollout, Rollout, clips_of
 from vrthinker_core.types import ClipInfo, Frame, FrameRef, Settings, StopReason
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, Image, Message, Video
@@ -138,7 +138,7 @@ class CachedFrames:
     @property
     def clips(self) -> tuple[ClipInfo | None, ClipInfo | None]:
         """Those of the source, where it can say what they are."""
-        return self._source.clips if isinstance(self._source, ClipSource) else (None, None)
+        return clips_of(self._source)
 
     def __call__(self, refs: Sequence[FrameRef]) -> tuple[Frame, ...]:
         """The frames of the refs, in their order."""

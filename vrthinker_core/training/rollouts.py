@@ -41,6 +41,11 @@ class ClipSource(Protocol):
         """The frames of the refs, in their order."""
 
 
+def clips_of(source: FrameSource) -> tuple[ClipInfo | None, ClipInfo | None]:
+    """What the clips of a source are, as far as it can say."""
+    return source.clips if isinstance(source, ClipSource) else (None, None)
+
+
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
     """A pair whose true labels are known, with the frames that a judge may be shown."""
@@ -163,14 +168,12 @@ class OpenRollout:
         deliberation, dialect = self.deliberation, self.deliberation.dialect
         verdict, provisional = deliberation.verdict
         assert deliberation.stop_reason is not None
-        source = self._pair.source
-        clips = source.clips if isinstance(source, ClipSource) else (None, None)
         started = Started(
             self._pair.prompt,
             self._judge.name,
             dialect.name,
             self._settings,
-            clips,
+            clips_of(self._pair.source),
             dialect.system,
             dialect.rules,
             notes=self._judge.notes,

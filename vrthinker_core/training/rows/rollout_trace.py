@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from vrthinker_core.dialects import Dialect
 from vrthinker_core.text import encodable
-from vrthinker_core.training.rollouts import ClipSource, LabelledPair, Rollout
+from vrthinker_core.training.rollouts import LabelledPair, Rollout, clips_of
 from vrthinker_core.training.rows.conversation import run_dialect, sent_prompts
 from vrthinker_core.training.rows.teaching import NotForTraining
 from vrthinker_core.types import Run, Trace, Turn
@@ -30,8 +30,8 @@ def is_of(run: Run, pair: LabelledPair) -> bool:
     """The run has the prompt of the pair and, as far as both say what they are, its videos. Raises VideoError."""
     if encodable(run.started.prompt).strip() != encodable(pair.prompt).strip():  # Tables are read without space around it
         return False
-    clips = pair.source.clips if isinstance(pair.source, ClipSource) else (None, None)
-    return all(own.digest == known.digest for own, known in zip(run.started.clips, clips, strict=True) if own and known)
+    both = zip(run.started.clips, clips_of(pair.source), strict=True)
+    return all(own.digest == known.digest for own, known in both if own and known)
 
 
 def to_trace(rollout: Rollout) -> Trace:
