@@ -15,7 +15,7 @@ import gc
 import json
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -28,7 +28,7 @@ from tests.benchmarks.tools.taught_judges import PAIRS, TaughtJudge, write_taugh
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.groups import Group
-from vrthinker_core.training.grpo_loop import GrpoOptions, draw_groups, train_step
+from vrthinker_core.training.grpo_loop import draw_groups, train_step
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.run.config import OptimizerConfig, changed_config, preset_config
 from vrthinker_core.training.stages.grpo import make_learner
@@ -154,12 +154,13 @@ def _trl(judge: TaughtJudge, out: Path, options: TrlGrpoOptions) -> Took:
 
 def _own(judge: TaughtJudge, seed: int) -> float:
     """Seconds of a step in the loop of this package, over as many rollouts of the same pair."""
-    learner = make_learner(str(judge.folder), changed_config(preset_config("nano"), ["grpo.optimizer.learning_rate=0.0001"]))
-    settings = Settings(temperature=1.0, seed=seed, window="all", max_new_tokens=judge.more_tokens)
-    options = GrpoOptions(pairs=1, samples=SAMPLES, redraws=1, micro_batch=SAMPLES, settings=settings)
+    config = changed_config(preset_config("nano"), ["grpo.optimizer.learning_rate=0.0001"])
+    learner = make_learner(str(judge.folder), config)
+    settings = Settings(seed=seed, window="all", max_new_tokens=judge.more_tokens)
+    grpo = replace(config.grpo, pairs=1, samples=SAMPLES, redraws=1, micro_batch=SAMPLES)
     begun = time.monotonic()
-    _, played = draw_groups(iter([PAIRS.pair(0)]), learner.judge, options)
-    train_step(played, len(played), learner, options)
+    _, played = draw_groups(iter([PAIRS.pair(0)]), learner.judge, grpo, settings)
+    train_step(played, len(played), learner, grpo)
     return time.monotonic() - begun
 
 

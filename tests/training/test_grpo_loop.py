@@ -14,13 +14,15 @@ from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput, VideoError
-from vrthinker_core.training.grpo_loop import GrpoOptions, Learner, draw_groups, train_step
+from vrthinker_core.training.grpo_loop import Learner, draw_groups, train_step
 from vrthinker_core.training.policy_loss import TokenScores, kl_to_reference, policy_loss, score_tokens
 from vrthinker_core.training.rollouts import LabelledPair, play
+from vrthinker_core.training.run.config import preset_config
 from vrthinker_core.training.token_rows import collate, token_rows
 from vrthinker_core.types import Frame, FrameRef, Settings
 
 SEED = 2_000_000_000
+CONFIG = preset_config("nano").grpo
 
 
 @pytest.fixture(scope="module")
@@ -97,31 +99,31 @@ def test_a_pair_that_cannot_be_played_teaches_nothing_and_ends_nothing() -> None
     damaged = replace(damaged, source=Damaged(damaged, 0))
     judge = ScriptedBackend([look(127), ANSWER], protocol="paired", context_length=8000)
     heard: list[str] = []
-    options = GrpoOptions(pairs=4, samples=2, redraws=1)
-    _, played = draw_groups(iter([damaged, good, long, begun]), judge, options, heard.append)
+    config = replace(CONFIG, pairs=4, samples=2, redraws=1)
+    _, played = draw_groups(iter([damaged, good, long, begun]), judge, config, Settings(), heard.append)
     assert [[rollout.pair.prompt for rollout in group.rollouts] for group in played] == [[good.prompt] * 2, [begun.prompt] * 2]
     assert heard[0] == "A pair cannot be played and teaches nothing. Row 4: second.mp4 is cut short."
     assert heard[1].startswith("A pair cannot be played and teaches nothing. Row 5: The conversation has 11")
     assert len(heard) == 2
     cut = replace(begun, source=Damaged(begun, 100))
-    _, played = draw_groups(iter([good, cut]), judge, replace(options, pairs=2), heard.append)
+    _, played = draw_groups(iter([good, cut]), judge, replace(config, pairs=2), Settings(), heard.append)
     assert [group.rollouts[0].pair.prompt for group in played] == [good.prompt]
     assert heard[2].endswith("Row 6: second.mp4 is cut short.")
     with pytest.raises(BadInput, match="No pair that was drawn"):
-        draw_groups(iter([damaged]), judge, options)
+        draw_groups(iter([damaged]), judge, config, Settings())
 
 
 def test_a_step_makes_good_rollouts_likelier_and_bad_ones_less_so(nano: TransformersBackend) -> None:
     judge = TransformersBackend.load(str(NANO))
     policy, reference = trainable(), trainable().requires_grad_(False)
     optimizer = torch.optim.SGD([each for each in policy.parameters() if each.requires_grad], lr=0.05)
-    options = GrpoOptions(pairs=2, samples=4, redraws=6, settings=Settings(temperature=1.6))
-    groups, played = draw_groups(iter(map(labelled, range(SEED, SEED + 12))), judge, options)
+    config = replace(CONFIG, pairs=2, samples=4, redraws=6, temperature=1.6)
+    groups, played = draw_groups(iter(map(labelled, range(SEED, SEED + 12))), judge, config, Settings())
     assert 0 < len(groups) <= 2
     assert len(played) >= len(groups)
     learner = Learner(policy, reference, optimizer, judge)
     before = nano.loaded.model.state_dict()
-    report = train_step(groups, len(played), learner, options)
+    report = train_step(groups, len(played), learner, config)
     assert report.kl == pytest.approx(0, abs=1e-6)
     assert report.entropy > 0
     rows = [

@@ -6,7 +6,7 @@ vision tower again at each pass.
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
@@ -17,56 +17,48 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.groups import Group, StepReport, group_of
 from vrthinker_core.training.policy_loss import kl_to_reference, policy_loss, score_tokens
-from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, by_pair, play_each, unplayable_words
+from vrthinker_core.training.run.config import GrpoConfig
 from vrthinker_core.training.token_rows import TokenRow, collate, token_rows
 from vrthinker_core.types import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class GrpoOptions:
-    """The paper's values where it gives some, sized for a processor."""
-
-    pairs: int = 8  # With mixed rewards, a step (paper: 64)
-    samples: int = 8  # Of each pair
-    redraws: int = 3  # Batches of pairs drawn at most for a step, until enough groups are mixed
-    clip: float = 0.2
-    kl: float = 0.01  # β
-    micro_batch: int = 16  # Rows in one forward pass
-    max_grad_norm: float = 1.0
-    bf16: bool = False  # Arithmetic of the learner; its weights stay float32
-    weights: RewardWeights = field(default_factory=RewardWeights)
-    settings: Settings = field(default_factory=lambda: Settings(temperature=1.0))
-
-
 def draw_groups(
-    pairs: Iterator[LabelledPair], judge: Backend, options: GrpoOptions, say: Callable[[str], None] = lambda _: None
+    pairs: Iterator[LabelledPair],
+    judge: Backend,
+    config: GrpoConfig,
+    settings: Settings,
+    say: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[Group], list[Group]]:
     """Dynamic sampling: groups whose rewards differ, and all that were played to find them.
+
+    `settings` are those of the rollouts, but for the temperature, which is the config's.
 
     What cannot be played has no reward and is in no group; `say` hears why. Raises BadInput where nothing can.
     """
     mixed: list[Group] = []
     played: list[Group] = []
-    for _ in range(options.redraws):
-        batch = list(itertools.islice(pairs, options.pairs))
-        groups = _play_groups(batch, judge, options, say)
+    for _ in range(config.redraws):
+        batch = list(itertools.islice(pairs, config.pairs))
+        groups = _play_groups(batch, judge, config, replace(settings, temperature=config.temperature), say)
         played += groups
         mixed += [group for group in groups if group.is_mixed]
-        if len(mixed) >= options.pairs or not batch:
+        if len(mixed) >= config.pairs or not batch:
             break
     if not played:
         raise BadInput("No pair that was drawn for this step can be played: mend the data, and go on with --resume.")
-    return mixed[: options.pairs], played
+    return mixed[: config.pairs], played
 
 
-def _play_groups(pairs: Sequence[LabelledPair], judge: Backend, options: GrpoOptions, say: Callable[[str], None]) -> list[Group]:
-    samples = options.samples
-    played = list(play_each(pairs, judge, options.settings, samples, options.pairs * samples))
+def _play_groups(
+    pairs: Sequence[LabelledPair], judge: Backend, config: GrpoConfig, settings: Settings, say: Callable[[str], None]
+) -> list[Group]:
+    samples = config.samples
+    played = list(play_each(pairs, judge, settings, samples, config.pairs * samples))
     for sentence in dict.fromkeys(unplayable_words(each) for each in played if not isinstance(each, Rollout)):
         say(sentence)
     found = ([each for each in of_pair if isinstance(each, Rollout)] for of_pair in by_pair(played, samples))
-    return [group_of(rollouts, options.weights) for rollouts in found if rollouts]
+    return [group_of(rollouts, config.weights) for rollouts in found if rollouts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +72,7 @@ class Learner:
     batch: Callable[[Sequence[TokenRow], LoadedModel], Mapping[str, torch.Tensor]] = collate
 
 
-def train_step(groups: Sequence[Group], drawn: int, learner: Learner, options: GrpoOptions) -> StepReport:
+def train_step(groups: Sequence[Group], drawn: int, learner: Learner, config: GrpoConfig) -> StepReport:
     """One optimizer step over all rollouts of the groups, each token with its rollout's advantage."""
     loaded = learner.judge.loaded
     rows = [
@@ -92,11 +84,11 @@ def train_step(groups: Sequence[Group], drawn: int, learner: Learner, options: G
     rows.sort(key=lambda entry: len(entry[0].input_ids))  # little padding
     total = max(1, sum(row.learnt for row, _ in rows))
     sums = torch.zeros(3)
-    for start in range(0, len(rows), options.micro_batch):
-        sums += _backward(rows[start : start + options.micro_batch], total, learner, options)
+    for start in range(0, len(rows), config.micro_batch):
+        sums += _backward(rows[start : start + config.micro_batch], total, learner, config)
     if rows:
         weights = [each for each in learner.policy.parameters() if each.requires_grad]
-        torch.nn.utils.clip_grad_norm_(weights, options.max_grad_norm)
+        torch.nn.utils.clip_grad_norm_(weights, config.optimizer.max_grad_norm)
         learner.optimizer.step()
         learner.optimizer.zero_grad()
         if loaded.model is not learner.policy:
@@ -105,19 +97,18 @@ def train_step(groups: Sequence[Group], drawn: int, learner: Learner, options: G
     return StepReport(tuple(groups), drawn, loss, entropy, kl)
 
 
-def _backward(rows: Sequence[tuple[TokenRow, float]], total: int, learner: Learner, options: GrpoOptions) -> torch.Tensor:
+def _backward(rows: Sequence[tuple[TokenRow, float]], total: int, learner: Learner, config: GrpoConfig) -> torch.Tensor:
     """Add the gradients of some rows; gives the sums of loss, entropy and KL over their learnt tokens."""
     batch = learner.batch([row for row, _ in rows], learner.judge.loaded)
-    temperature = options.settings.temperature or 1.0  # Of the policy that wrote the rollouts
-    with torch.autocast(learner.policy.device.type, torch.bfloat16, enabled=options.bf16):
-        scores = score_tokens(learner.policy, batch, temperature)
+    with torch.autocast(learner.policy.device.type, torch.bfloat16, enabled=config.bf16):
+        scores = score_tokens(learner.policy, batch, config.temperature)
         held = scores.logprobs.detach()
         if learner.reference is not None:
             with torch.no_grad():
-                held = score_tokens(learner.reference, batch, temperature).logprobs
+                held = score_tokens(learner.reference, batch, config.temperature).logprobs
     kl = kl_to_reference(scores.logprobs, held)
     gains = torch.tensor([advantage for _, advantage in rows])
     # One step a batch of rollouts: the policy that wrote them is the policy that is trained.
-    losses = policy_loss(scores, scores.logprobs.detach(), gains, options.clip) + options.kl * kl
+    losses = policy_loss(scores, scores.logprobs.detach(), gains, config.clip) + config.kl * kl
     (losses.sum() / total).backward()  # type: ignore[no-untyped-call]
     return torch.stack([losses.sum(), scores.entropy.sum(), kl.sum()]).detach()

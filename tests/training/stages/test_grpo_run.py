@@ -27,7 +27,7 @@ from vrthinker_core.training.run.processes import Processes
 from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting, begin_sitting
 from vrthinker_core.training.stages import grpo
-from vrthinker_core.training.stages.grpo import grpo_options, learning_rate, run_grpo
+from vrthinker_core.training.stages.grpo import learning_rate, run_grpo, step_settings
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
 SHORT = [
@@ -172,5 +172,5 @@ def test_the_learning_rate_rises_then_stays_or_falls() -> None:
 
 
 def test_every_step_samples_anew() -> None:
-    seeds = {grpo_options(replace(short_config(), seed=seed), step).settings.seed for seed in range(3) for step in range(20)}
+    seeds = {step_settings(replace(short_config(), seed=seed), step).seed for seed in range(3) for step in range(20)}
     assert len(seeds) == 60

@@ -24,7 +24,9 @@ from vrthinker_core.training.token_rows import TokenRow, token_rows
 from vrthinker_core.training.trl.sft import SftOptions, has_trl, train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 
-OPTIONS = SftOptions(steps=4, epochs=4, batch=1, accumulate=1, optimizer=OptimizerConfig(1e-3, 0.2), features=True, save_minutes=0)
+OPTIONS = SftOptions(
+    steps=4, epochs=4, batch=1, accumulation=1, optimizer=OptimizerConfig(1e-3, 0.2), features=True, save_minutes=0
+)
 MOMENTS = {
     "between two checkpoints": "",
     "at the first file of a checkpoint": "checkpoint-3/config.json",

@@ -30,12 +30,12 @@ LAUNCHED = {
 """What `accelerate launch` makes of `fsdp2.yaml` for the processes it starts, and that they have no GPU."""
 
 
-def train(judge: Path, out: Path, accumulate: int) -> Path:
+def train(judge: Path, out: Path, accumulation: int) -> Path:
     """Two steps over four rollouts each, which start with weights of `judge`."""
     loaded = TransformersBackend.load(str(judge)).loaded
     rollouts = [scripted_rollout(pair, look(3), answer(pair.truth)) for pair in map(PAIRS.pair, range(4))]
     rows = [row for rollout in rollouts for row in token_rows(rollout, loaded)]
-    return train_sft(rows, judge, SftOptions(optimizer=OptimizerConfig(1e-3, 0.0), accumulate=accumulate, epochs=2), out)
+    return train_sft(rows, judge, SftOptions(optimizer=OptimizerConfig(1e-3, 0.0), accumulation=accumulation, epochs=2), out)
 
 
 def shard_on_processors() -> None:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     """A judge's folder, and that of the training."""
     judge, out = map(Path, arguments)
     shard_on_processors()
-    train(judge, out, accumulate=4 // launched_processes().count)
+    train(judge, out, accumulation=4 // launched_processes().count)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ from vrthinker_core.backends.local.checkpoint.loader import open_for_training
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.groups import Group, StepReport
-from vrthinker_core.training.grpo_loop import GrpoOptions, Learner, train_step
+from vrthinker_core.training.grpo_loop import Learner, train_step
 from vrthinker_core.training.rewards import advantages
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.run.config import OptimizerConfig
+from vrthinker_core.training.run.config import OptimizerConfig, preset_config
 from vrthinker_core.training.token_rows import IGNORED, token_rows
 from vrthinker_core.training.trl.grpo import TrlGrpoOptions, train_grpo
 from vrthinker_core.training.trl.rollout_rewards import mixed_share
@@ -132,9 +132,8 @@ def test_advantages_and_gradients_are_those_of_the_loop_on_a_processor(
     policy.requires_grad_(True).model.visual.requires_grad_(False)
     before = {name: each.detach().clone() for name, each in policy.named_parameters()}
     optimizer = torch.optim.SGD([each for each in policy.parameters() if each.requires_grad], lr=1.0)
-    ours = train_step(
-        list(report.groups), report.drawn, Learner(policy, reference, optimizer, judge), GrpoOptions(settings=Settings())
-    )
+    learner = Learner(policy, reference, optimizer, judge)
+    ours = train_step(list(report.groups), report.drawn, learner, preset_config("nano").grpo)
     assert ours.loss == pytest.approx(report.loss, abs=2e-3)
     assert ours.entropy == pytest.approx(report.entropy, rel=0.02)
     for name, each in policy.named_parameters():

@@ -91,7 +91,7 @@ def test_pictures_of_tool_replies_reach_the_loss(tiny: Tiny) -> None:
 
 def test_both_stages_of_fine_tuning_move_the_weights_and_the_result_plays(tiny: Tiny, tmp_path: Path) -> None:
     rows = list(token_rows(tiny.rollout, tiny.judge.loaded))
-    options = SftOptions(steps=1, accumulate=1, optimizer=OptimizerConfig(1e-3, 0.0), frozen_vision=False)
+    options = SftOptions(steps=1, accumulation=1, optimizer=OptimizerConfig(1e-3, 0.0), frozen_vision=False)
     cold = train_sft(rows, tiny.folder, options, tmp_path / "cold-start")
     rejected = train_sft(rows, cold, replace(options, frozen_vision=True), tmp_path / "rejection")
     states = [weights(folder) for folder in (tiny.folder, cold, rejected)]

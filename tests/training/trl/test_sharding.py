@@ -28,7 +28,7 @@ def judge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def alone(judge: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
-    return weights(train(judge, tmp_path_factory.mktemp("alone"), accumulate=4))
+    return weights(train(judge, tmp_path_factory.mktemp("alone"), accumulation=4))
 
 
 @slow

@@ -18,7 +18,7 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.frozen_vision import collate_features, freeze_vision
-from vrthinker_core.training.grpo_loop import GrpoOptions, Learner, draw_groups, train_step
+from vrthinker_core.training.grpo_loop import Learner, draw_groups, train_step
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet, in_training_order
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair
@@ -34,6 +34,7 @@ from vrthinker_core.training.stages.trl_grpo import STAGE, train_with_trl
 from vrthinker_core.training.token_rows import collate
 from vrthinker_core.training.trl.sft import has_trl
 from vrthinker_core.training.trl.trainer_checkpoints import quiet_libraries
+from vrthinker_core.types import Settings
 
 SENTENCES = {
     "trl": "GRPO runs in TRL, in {processes}.",
@@ -127,22 +128,10 @@ def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
     return config.learning_rate * (1 + cos(pi * min(1.0, (step - warm) / max(1.0, steps - warm)))) / 2
 
 
-def grpo_options(config: TrainConfig, step: int) -> GrpoOptions:
-    """What the loop needs for one step; replies are sampled with a seed of that step."""
-    grpo = config.grpo
+def step_settings(config: TrainConfig, step: int) -> Settings:
+    """The settings of one step's rollouts; replies are sampled with a seed of that step."""
     seed = int(np.random.SeedSequence((config.seed, step)).generate_state(1)[0]) % 2**31
-    return GrpoOptions(
-        pairs=grpo.pairs,
-        samples=grpo.samples,
-        redraws=grpo.redraws,
-        clip=grpo.clip,
-        kl=grpo.kl,
-        micro_batch=grpo.micro_batch,
-        max_grad_norm=grpo.optimizer.max_grad_norm,
-        bf16=grpo.bf16,
-        weights=grpo.weights,
-        settings=replace(config.settings, temperature=grpo.temperature, seed=seed),
-    )
+    return replace(config.settings, seed=seed)
 
 
 def _step(state: LoopState, learner: Learner, pairs: PairSet, config: TrainConfig, say: Callable[[str], None]) -> StepMetrics:
@@ -150,12 +139,11 @@ def _step(state: LoopState, learner: Learner, pairs: PairSet, config: TrainConfi
     begun = time.monotonic()
     # Features depend in their last bits on the pictures they were computed with, so none is kept from one step to the next.
     learner.judge.close()
-    options = grpo_options(config, state.step)
-    mixed, played = draw_groups(_from(pairs, state), learner.judge, options, say)
+    mixed, played = draw_groups(_from(pairs, state), learner.judge, config.grpo, step_settings(config, state.step), say)
     rate = learning_rate(config.grpo.optimizer, state.step, config.grpo.steps)
     for group in learner.optimizer.param_groups:
         group["lr"] = rate
-    report = train_step(mixed, len(played), learner, options)
+    report = train_step(mixed, len(played), learner, config.grpo)
     state.step += 1
     metrics = StepMetrics(STAGE, state.step, time.monotonic() - begun, report.loss, rate)
     return with_groups(metrics, report, played, config.grpo)

@@ -84,7 +84,7 @@ def sft_options(sft: SftConfig, config: TrainConfig, processes: int = 1) -> SftO
         muon=sft.muon,
         start_share=sft.start_share,
         batch=sft.batch,
-        accumulate=sft.accumulation,
+        accumulation=sft.accumulation,
         bf16=sft.bf16,
         frozen_vision=config.frozen_vision,
         features=config.frozen_vision and config.preset == "nano" and processes == 1,

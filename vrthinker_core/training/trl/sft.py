@@ -61,7 +61,7 @@ class SftOptions:
     optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(1.5e-6, 0.2, "cosine", beta2=0.999))
     muon: bool = False  # Muon for the matrices of layers, AdamW for the rest
     batch: int = 1  # Rows in one forward pass
-    accumulate: int = 32  # Forward passes a step, on each GPU
+    accumulation: int = 32  # Forward passes a step, on each GPU
     bf16: bool = False  # Arithmetic in bfloat16; the weights that learn stay in float32
     frozen_vision: bool = True  # The vision tower does not learn
     start_share: float = 0.0  # In the result's weights, of those it began with
@@ -225,7 +225,7 @@ def _arguments(options: SftOptions, folder: Path) -> TrainingArguments:
         "max_steps": options.steps or -1,
         **optimizer_arguments(options.optimizer),
         "per_device_train_batch_size": options.batch,
-        "gradient_accumulation_steps": options.accumulate,
+        "gradient_accumulation_steps": options.accumulation,
         "gradient_checkpointing": options.gradient_checkpointing,
         "bf16": launched_in_bf16() or (options.bf16 and (not cpu or multiplies_bfloat16())),
         "seed": options.seed,
