@@ -47,15 +47,13 @@ class KeptFeatures:
         return [self._features[item] for item in items]
 
 
-def collate_features(
-    rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16, encode: Encode | None = None
-) -> dict[str, torch.Tensor]:
+def collate_features(rows: Sequence[TokenRow], loaded: LoadedModel, encode: Encode | None = None) -> dict[str, torch.Tensor]:
     """The batch of `collate` for a model whose tower is frozen: image features in the place of patches, encoded once a picture.
 
     `encode` is the vision encoder of `loaded`, where it is not given.
     """
     encode = encode or loaded.vision.encode
-    batch = collate(rows, loaded, multiple, pixels=False)
+    batch = collate(rows, loaded, pixels=False)
     for kind, name in PIXELS.items():
         if items := pictures(rows, kind):
             batch[name] = torch.cat(encode(items)).float()

@@ -9,7 +9,6 @@ from vrthinker_core.backends.local.engine.generation import LoadedModel
 from vrthinker_core.backends.local.text.chat_template import PromptItem, VisionItem
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.types import Turn
-from vrthinker_core.types.messages import Message
 
 PIXELS = {"image": "pixel_values", "video": "pixel_values_videos"}  # What `forward` calls the patches of each kind
 IGNORED = -100  # The label of a token that is not learnt, as torch's cross entropy has it
@@ -37,7 +36,7 @@ def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
     every turn whose prompt was changed afterwards ends a row of its own.
     """
     first = 0
-    prompts = [_render(prompt, loaded) for prompt in rollout.prompts]
+    prompts = [loaded.render(prompt) for prompt in rollout.prompts]
     replies = [_reply_tokens(turn, loaded) for turn in rollout.run.turns]
     for k, prompt in enumerate(prompts):
         whole = [*prompt, *replies[k]]
@@ -79,10 +78,6 @@ def collate(rows: Sequence[TokenRow], loaded: LoadedModel, multiple: int = 16, *
 def pictures(rows: Sequence[TokenRow], kind: str) -> list[VisionItem]:
     """The images or the videos of some rows, in the order of their placeholders."""
     return [item for row in rows for item in row.items if item.kind == kind]
-
-
-def _render(messages: Sequence[Message], loaded: LoadedModel) -> list[PromptItem]:
-    return loaded.render(messages)
 
 
 def _reply_tokens(turn: Turn, loaded: LoadedModel) -> list[int]:

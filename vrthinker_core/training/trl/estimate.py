@@ -66,16 +66,16 @@ class TrainingPlan:
         return self.pictures * self.picture_tokens + self.prompt_tokens + self.reply_tokens
 
 
-def stage_plan(stage: TrainedStage, gpus: int = 8, gpu_gib: float = 80.0) -> TrainingPlan:
+def stage_plan(stage: TrainedStage, gpus: int = 8) -> TrainingPlan:
     """The paper's sizes of a stage."""
     sizes = {"cold-start": (1200, 1, 0), "rejection": (20_000, 1, 160_000), "grpo": (512, 300, 0)}
     rollouts, steps, played = sizes[stage]
-    return TrainingPlan(stage, gpus, gpu_gib, rollouts, steps, played)
+    return TrainingPlan(stage, gpus, rollouts=rollouts, steps=steps, played=played)
 
 
-def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int, gpu_gib: float = 80.0) -> TrainingPlan:
+def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> TrainingPlan:
     """What a configuration asks for."""
-    plan = replace(stage_plan(stage, gpus, gpu_gib), frozen_vision=config.frozen_vision)
+    plan = replace(stage_plan(stage, gpus), frozen_vision=config.frozen_vision)
     if stage == "grpo":
         grpo = config.grpo
         plan = replace(plan, rollouts=grpo.pairs * grpo.samples, steps=grpo.steps)
