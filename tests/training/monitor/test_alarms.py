@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from vrthinker_core.training.monitor.alarms import AlarmLimits, Alarms
+from vrthinker_core.training.monitor.alarms import WINDOW, Alarms
 from vrthinker_core.training.monitor.metrics import StepMetrics
 
-LIMITS = AlarmLimits(window=5)
 STEP = StepMetrics("grpo", 1, 1.0, 0.1, reward_format=0.98, reward_gain=0.01, first_accuracy=0.6, entropy=0.4)
 
 
-def course(first: dict[str, float | None], last: dict[str, float | None], steps: int = 20) -> list[StepMetrics]:
+def course(first: dict[str, float | None], last: dict[str, float | None], steps: int = 4 * WINDOW) -> list[StepMetrics]:
     """Figures that go evenly from one to the other."""
     found = []
     for number in range(steps):
@@ -27,7 +26,7 @@ def course(first: dict[str, float | None], last: dict[str, float | None], steps:
 
 
 def told(steps: list[StepMetrics]) -> list[str]:
-    alarms = Alarms(LIMITS)
+    alarms = Alarms()
     return [sentence for step in steps for sentence in alarms.add(step)]
 
 
@@ -72,4 +71,4 @@ def test_an_alarm_that_went_and_comes_again_is_told_again_and_a_stage_begins_ane
 
 
 def test_a_few_steps_say_nothing() -> None:
-    assert told(course({"entropy": 0.4}, {"entropy": 0.0}, steps=9)) == []
+    assert told(course({"reward_format": 1.0}, {"reward_format": 0.0}, steps=2 * WINDOW - 1)) == []

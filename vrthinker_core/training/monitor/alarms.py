@@ -6,25 +6,19 @@ from statistics import fmean
 
 from vrthinker_core.training.monitor.metrics import StepMetrics
 
+WINDOW = 10  # Steps: means over the first and the latest ones of a stage are compared
+FIRST_ACCURACY_FALL = 0.05  # Of the first stated labels
+GAIN_RISE = 0.01  # Of the CoT gain's reward meanwhile
+FORMAT_FALL = 0.1  # Of the share of well-formed rollouts
+ENTROPY_LEFT = 0.3  # At most, as a share of that at the beginning
+
 Figure = Callable[[StepMetrics], float | None]
-
-
-@dataclass(frozen=True, slots=True)
-class AlarmLimits:
-    """When a change counts. Means over the first and the latest `window` steps of a stage are compared."""
-
-    window: int = 10  # Steps
-    first_accuracy: float = 0.05  # Fall of the accuracy of the first stated labels
-    gain: float = 0.01  # Rise of the CoT gain's reward meanwhile
-    format: float = 0.1  # Fall of the share of well-formed rollouts
-    entropy: float = 0.3  # What is left of the entropy at most, as a share of that at the beginning
 
 
 class Alarms:
     """Watches the steps of a stage. Each alarm is told once, and once more when it has gone and come again."""
 
-    def __init__(self, limits: AlarmLimits = AlarmLimits()) -> None:
-        self._limits = limits
+    def __init__(self) -> None:
         self._steps: list[StepMetrics] = []
         self._told: set[str] = set()
 
@@ -33,16 +27,16 @@ class Alarms:
         if self._steps and self._steps[-1].stage != metrics.stage:
             self._steps, self._told = [], set()
         self._steps.append(metrics)
-        sounding = {name: sentence for name, check in CHECKS.items() if (sentence := check(self._steps, self._limits))}
+        sounding = {name: sentence for name, check in CHECKS.items() if (sentence := check(self._steps))}
         new = [sentence for name, sentence in sounding.items() if name not in self._told]
         self._told = set(sounding)
         return new
 
 
-def gamed_gain(steps: Sequence[StepMetrics], limits: AlarmLimits) -> str:
+def gamed_gain(steps: Sequence[StepMetrics]) -> str:
     """The CoT gain is earned by starting wrong: first answers get worse while it rises. "" where that is not so."""
-    first, gain = _change(steps, lambda step: step.first_accuracy, limits), _change(steps, lambda step: step.reward_gain, limits)
-    if first is None or gain is None or first.by > -limits.first_accuracy or gain.by < limits.gain:
+    first, gain = _change(steps, lambda step: step.first_accuracy), _change(steps, lambda step: step.reward_gain)
+    if first is None or gain is None or first.by > -FIRST_ACCURACY_FALL or gain.by < GAIN_RISE:
         return ""
     return (
         f"The CoT gain is being gamed: it rose from {gain.before:.3f} to {gain.now:.3f} while the accuracy of first answers fell "
@@ -50,10 +44,10 @@ def gamed_gain(steps: Sequence[StepMetrics], limits: AlarmLimits) -> str:
     )
 
 
-def collapsed_format(steps: Sequence[StepMetrics], limits: AlarmLimits) -> str:
+def collapsed_format(steps: Sequence[StepMetrics]) -> str:
     """Fewer rollouts keep to the format than at the beginning. "" where that is not so."""
-    form = _change(steps, lambda step: step.reward_format, limits)
-    if form is None or form.by > -limits.format:
+    form = _change(steps, lambda step: step.reward_format)
+    if form is None or form.by > -FORMAT_FALL:
         return ""
     return (
         f"The format is collapsing: {100 * form.now:.0f} % of the rollouts keep to it, {100 * form.before:.0f} % did at first; "
@@ -61,10 +55,10 @@ def collapsed_format(steps: Sequence[StepMetrics], limits: AlarmLimits) -> str:
     )
 
 
-def collapsed_entropy(steps: Sequence[StepMetrics], limits: AlarmLimits) -> str:
+def collapsed_entropy(steps: Sequence[StepMetrics]) -> str:
     """The judge hardly tries anything any more. "" where that is not so."""
-    entropy = _change(steps, lambda step: step.entropy, limits)
-    if entropy is None or entropy.before <= 0 or entropy.now > limits.entropy * entropy.before:
+    entropy = _change(steps, lambda step: step.entropy)
+    if entropy is None or entropy.before <= 0 or entropy.now > ENTROPY_LEFT * entropy.before:
         return ""
     return (
         f"The entropy is collapsing: from {entropy.before:.3g} to {entropy.now:.3g} nats a token, so that the samples of a pair "
@@ -85,9 +79,9 @@ class _Change:
         return self.now - self.before
 
 
-def _change(steps: Sequence[StepMetrics], figure: Figure, limits: AlarmLimits) -> _Change | None:
+def _change(steps: Sequence[StepMetrics], figure: Figure) -> _Change | None:
     """The mean of the first steps and that of the latest; None before there are two windows of steps with the figure."""
     known = [value for step in steps if (value := figure(step)) is not None]
-    if len(known) < 2 * limits.window:
+    if len(known) < 2 * WINDOW:
         return None
-    return _Change(fmean(known[: limits.window]), fmean(known[-limits.window :]))
+    return _Change(fmean(known[:WINDOW]), fmean(known[-WINDOW:]))
