@@ -11,7 +11,8 @@ from tests.training.test_token_rows import look
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import load
-from vrthinker_core.training.rows.shown_rollouts import FOLDER, ShownRollouts
+from vrthinker_core.training.rows.shown_rollouts import ShownRollouts
+from vrthinker_core.training.run.run_folder import ROLLOUTS
 from vrthinker_core.types import Settings
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
@@ -29,7 +30,7 @@ def test_the_page_lists_a_judge_that_learns(tmp_path: Path) -> None:
     steps = [step for step in range(12) if kept.is_due(step)]
     paths = [path for step in steps for path in kept.keep("grpo", step, judge(step), Settings())]
     assert steps == [0, 5, 10]
-    reader = TraceFiles(tmp_path / FOLDER)
+    reader = TraceFiles(tmp_path / ROLLOUTS)
     rows = [row for _, row in reader.news() if row is not None]
     assert [row.source for row in rows] == [path.name for path in paths] == sorted(path.name for path in paths)
     assert rows[-1].source == "grpo-step-00010-sample-1.json"

@@ -10,9 +10,8 @@ from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.training.rows.rollout_trace import to_trace
+from vrthinker_core.training.run.run_folder import ROLLOUTS
 from vrthinker_core.types import Settings
-
-FOLDER = "rollouts"  # In the folder of a training run
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +38,13 @@ def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollou
 
     The judge's name in each says the step as well. Raises BadInput where they cannot be written.
     """
-    paths = [folder / FOLDER / f"{stage}-step-{step:05d}-sample-{number}.json" for number in range(len(rollouts))]
+    paths = [folder / ROLLOUTS / f"{stage}-step-{step:05d}-sample-{number}.json" for number in range(len(rollouts))]
     try:
-        (folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        (folder / ROLLOUTS).mkdir(parents=True, exist_ok=True)
         for path, rollout in zip(paths, rollouts, strict=True):
             trace = to_trace(rollout)
             named = replace(trace.started, judge=f"{trace.started.judge}, {stage}, step {step}")
             write_atomically(path, to_json(replace(trace, started=named)))
     except OSError as error:
-        raise BadInput(f"Cannot write to {folder / FOLDER}: {error.strerror or error}.") from None
+        raise BadInput(f"Cannot write to {folder / ROLLOUTS}: {error.strerror or error}.") from None
     return paths

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 STATE = "state.json"  # In the folder of a training run: which one it is, and how far it has come
 CHECKPOINTS = "checkpoints"  # Folder from which the stage goes on after a stop
+ROLLOUTS = "rollouts"  # Folder of rollouts kept as traces, to look at
 RESULT = "checkpoint"  # What the stage trained, once it is done: a checkpoint that the product opens
 
 TrainedStage = Literal["cold-start", "rejection", "grpo"]
@@ -63,7 +64,7 @@ class RunFolder:
     @property
     def rollouts(self) -> Path:
         """Rollouts kept as traces, to look at."""
-        return self.path / "rollouts"
+        return self.path / ROLLOUTS
 
     @property
     def result(self) -> Path:
