@@ -33,6 +33,13 @@ def read(body: str) -> Reply:
         "1.TA=1;2.MQ=0;3.VQ=2;4.OA=1",
         "1 TA=1, 2 MQ=0, 3 VQ=2, 4 OA=1",
         "1 - TA=1, 2 - MQ=0, 3 - VQ=2, 4 - OA=1",
+        "1. TA=1, 2. VQ=2, 3. MQ=0, and 4. OA=1",
+        "1) TA: 1; 2) VQ: 2; 3) MQ: 0; and 4) OA: 1",
+        "1. TA=1 and 2. VQ=2 and 3. MQ=0 and 4. OA=1",
+        "TA=1, MQ=0, VQ=2, OA=1, and 2 frames blur",
+        "TA=1、MQ=0、VQ=2、OA=1",
+        "1、TA=1\n2、MQ=0\n3、VQ=2\n4、OA=1",
+        "1. TA=1、2. MQ=0、3. VQ=2、4. OA=1",
         "TA=1, 0.9; MQ=0, 50% sure; VQ=2, 3/4 objects; OA=1, 3:1 in all",
         "TA: 1 -- 1 is closer; MQ=0 // 1 wins; VQ=2; 1's dog is there. OA=1, 4",
         "TA=1, 2 frames of it blur; MQ=0 (2 jumps), VQ=2, OA=1, 1 is better",
@@ -83,6 +90,12 @@ NUMBERS = [
     "0, 1 or 2",
     "0, 1, or 2",
     "1 and/or 2",
+    "0 and 1",
+    "1, and 2",
+    "0, 1, and 2",
+    "0、1、2",
+    "1､ 2",
+    "0、1或2",
     "1..2",
     "0...2",
     "1; 2",
@@ -119,7 +132,7 @@ def test_anything_else_is_a_bad_value_and_the_others_are_kept(value: str) -> Non
     assert reply.verdict.labels == {"MQ": 0, "VQ": 1, "OA": 1}
 
 
-@pytest.mark.parametrize("value", ["0, 1 or 2", "0, 1, or 2", "1, 2.", "1 ; 2"])
+@pytest.mark.parametrize("value", ["0, 1 or 2", "0, 1, or 2", "1, 2.", "1 ; 2", "0, 1, and 2", "0、1、2"])
 def test_a_template_that_is_copied_is_no_tie(value: str) -> None:
     reply = read(f"TA={value}, MQ={value}, VQ={value}, OA={value}")
     assert reply.kind == "invalid"

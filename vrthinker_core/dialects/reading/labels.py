@@ -15,14 +15,20 @@ _LABEL: Final = re.compile(_NAME + r"""[\s"'*_`]*""", re.IGNORECASE)
 _NO_VALUE: Final = re.compile(rf"[,;{{}}<]|\Z|{_NAME}", re.IGNORECASE)
 _NEXT_ENTRY: Final = rf"""\d{{1,2}}[ \t]?[.):-]?[^\d,;\n]{{0,60}}?{_NAME}"""
 """`2. MQ=`, `2) motion quality (MQ):`: the number of the next entry of a list, and no value."""
+_NUMBERED_ENTRY: Final = rf"""[2-9][ \t]?[.):-][^\d,;\n]{{0,60}}?{_NAME}"""
+"""The same where only a mark tells the number from a value, as behind "and": `0 and 1 MQ=` holds two values."""
+_ALONE: Final = rf"""\.?[ \t]{{0,8}}(?:\Z|[,;\n)]|(?:or|to|and)\b|{_NAME})"""
 _SECOND: Final = "|".join(
     (
         r"_{0,8}[^\W_]|%|[.:]\d|[ \t]{0,8}\.{2,8}[ \t]{0,8}\d",
         rf",(?!{_NEXT_ENTRY})\d",
         r"[ \t]{0,8}(?:[/|\\~=&+→⇒…−–—-]|[-=]>)[ \t]{0,8}\d",
-        r"[ \t]{0,8}[,;/]?[ \t]{0,8}\b(?:and/or|or|to|and|vs\.?|versus)[ \t]{1,8}\d",
+        r"[ \t]{0,8}[,;/]?[ \t]{0,8}\b(?:and/or|or|to|vs\.?|versus)[ \t]{1,8}\d",
+        rf"[ \t]{{0,8}}(?:/[ \t]{{0,8}}|\b)and[ \t]{{1,8}}(?!{_NUMBERED_ENTRY})\d",
+        rf"[ \t]{{0,8}}[,;][ \t]{{0,8}}and[ \t]{{1,8}}(?!{_NUMBERED_ENTRY})[0-2]{_ALONE}",
+        rf"[ \t]{{0,8}}[、､][ \t]{{0,8}}(?!{_NUMBERED_ENTRY})\d",
         rf"[ \t]{{1,8}}(?!{_NEXT_ENTRY})\d",
-        rf"[ \t]{{0,8}}[,;][ \t]{{0,8}}(?!{_NEXT_ENTRY})[0-2]\.?[ \t]{{0,8}}(?:\Z|[,;\n)]|(?:or|to|and)\b|{_NAME})",
+        rf"[ \t]{{0,8}}[,;][ \t]{{0,8}}(?!{_NEXT_ENTRY})[0-2]{_ALONE}",
     )
 )
 """What may not follow a digit: the rest of 12, 1.5 or 1st, or a second value, as of 1/2, 1 -> 2, 1, 2 or 0, 1 or 2."""
