@@ -109,6 +109,8 @@ def test_answers_and_calls_in_reasoning_are_quotations(verdict: Verdict, dialect
         (f"<Answer><Snapshot>s</Snapshot>TA=1, MQ=0<Think>t <Answer>{OTHER}</Answer></Think>, VQ=1, OA=1</Answer>", "answer", 1),
         (f"<Answer>{WHOLE}<Think>t</Think>", "answer", 1),
         (f"<Answer>{WHOLE}<Think>t</Think>{OTHER}", "answer", 1),
+        (f"<Answer><Think>t {OTHER}</Think>{WHOLE}", "answer", 1),
+        (f"<Answer>Well: <Snapshot>s</Snapshot><Think>t</Think>{WHOLE}{CALL}", "answer", 1),
         (f"<recommend answer><think>t</think>{WHOLE}</recommend answer>{CALL}", "tool", 1),
     ],
 )

@@ -2,6 +2,7 @@
 
 from typing import Final, Literal, NamedTuple
 
+from vrthinker_core.dialects.reading.labels import mentioned_digits
 from vrthinker_core.dialects.reading.lenient_json import MAX_REPAIR_CHARS, parse_repaired, parse_strict, without_strings
 from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags, opens_directly_inside
 
@@ -127,11 +128,15 @@ class ReplySplitter:
         return i < len(self._tags) and not self._tags[i].opens and self._tags[i].kind in kinds
 
     def _answer_end(self, i: int) -> int:
-        """The tag that ends the answer opened by tag `i`: the next one, but reasoning inside it that is closed ends nothing."""
+        """The tag that ends the answer opened by tag `i`: the next one, but reasoning inside it that is closed ends nothing.
+
+        Reasoning behind the labels of an answer without a closing tag does end it: what follows may be another one.
+        """
         end = i + 1
         while end in self._closings:
             end = self._closings[end] + 1
-        return end if self._closes(end, _ANSWERS) else i + 1
+        inside = self._closes(end, _ANSWERS) or not mentioned_digits(self._text(self._narrow, i, i + 1))
+        return end if inside else i + 1
 
     def _without_reasoning(self, i: int, end: int) -> str:
         """From behind tag `i` to tag `end`, with blanks for the reasoning between, so that every offset holds."""
