@@ -24,6 +24,7 @@ from vrthinker_core.types.messages import Completion, Sampling
 KEY = "sk-test-3f9a71c2"
 LONG = "This model's maximum context length is 4096 tokens. However, your prompt contains 9000 input tokens."
 MANY = "At most 64 image(s) may be provided in one prompt. Set `--limit-mm-per-prompt` to increase this limit."
+ADVICE = "<recommend answer><answer>TA=1</answer></recommend answer>"
 
 STREAMED = b'data: {"error": {"message": "engine died", "code": 500}}\n\n'
 
@@ -78,6 +79,7 @@ ENDS: dict[str, tuple[Answer, type[JudgeError], str]] = {
     "a reply without end": (says_then("<Think>Well", go_on_and_on), BackendRefused, "does not end"),
     "a tool parser": (says("", delta(tool_calls=[{"index": 0, "function": {"name": "f"}}])), BackendRefused, "--tool-call-parser"),
     "a dropped tag": (says('{"name": "select_frames"}</tool_call>'), BackendRefused, "--tool-call-parser"),
+    "a dropped tag behind advice": (says(f"{ADVICE}{{}}</tool_call>"), BackendRefused, "--tool-call-parser"),
     "a content filter": (says("Well", finish="content_filter"), BackendRefused, "content filter"),
     "anything else": (refuses(400, "I do not like\nthis at all."), BackendRefused, "It says: I do not like this at all"),
 }  # fmt: skip

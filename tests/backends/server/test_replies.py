@@ -155,7 +155,16 @@ def test_behind_a_redirect_the_judge_may_close_the_call_that_it_began() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["<Think>no </tool_call> today</Think><Answer>TA=1</Answer>", "<TOOL_CALL>{}</tool_call>", "< tool call>{}</tool_call>"]
+    "text",
+    [
+        "<Think>no </tool_call> today</Think><Answer>TA=1</Answer>",
+        "<Think>no </tool_call> today\n<Answer>TA=1</Answer>",
+        f"{ANSWER}</tool_call>",
+        "<TOOL_CALL>{}</tool_call>",
+        "< tool call>{}</tool_call>",
+        "＜tool_call＞{}</tool_call>",
+        "<tool_\u200bcall>{}</tool_call>",
+    ],
 )
 def test_a_call_that_is_quoted_or_written_otherwise_has_lost_nothing(text: str) -> None:
     with serving(says(text), cards=GENERAL) as server:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
+from vrthinker_core.dialects.reading.normalize import strip_invisible, to_narrow
+
 TagKind = Literal["think", "snapshot", "recommend", "final", "call"]
 
 _GAP = r"[\s_-]{0,8}"
@@ -62,18 +64,25 @@ class Tag(NamedTuple):
 
 def before_action(text: str) -> str:
     """A reply without its final answer and its calls: up to the first of them behind the reasoning."""
-    tags = list(find_tags(text))
-    reasoned = _reasoning_end(tags)
-    wrapped = {tag for before, tag in pairwise(tags) if before.kind == "recommend" and opens_directly_inside(text, before, tag)}
-    following = (tag for tag in tags if tag.start >= reasoned and tag.opens and tag not in wrapped)
-    return text[: next((tag.start for tag in following if tag.kind in ("final", "call")), len(text))]
+    return text[: next((tag.start for tag in _opened_actions(text, list(find_tags(text)))), len(text))]
 
 
 def lost_its_opening(text: str) -> bool:
-    """Behind the reasoning a call is closed, and none is opened anywhere: somebody has taken a part of it out."""
+    """Behind the reasoning a call is closed, none is opened anywhere, and no final answer: somebody has taken a part of it out."""
+    text = to_narrow(strip_invisible(text))
     tags = list(find_tags(text))
     reasoned, calls = _reasoning_end(tags), [tag for tag in tags if tag.kind == "call"]
-    return not any(tag.opens for tag in calls) and any(tag.start >= reasoned for tag in calls)
+    if any(tag.opens for tag in calls) or any(_opened_actions(text, tags)):
+        return False
+    return any(tag.start >= reasoned for tag in calls)
+
+
+def _opened_actions(text: str, tags: Sequence[Tag]) -> Iterator[Tag]:
+    """Tags that open a final answer or a call behind the reasoning; an answer directly inside a recommended one is not final."""
+    reasoned = _reasoning_end(tags)
+    wrapped = {tag for before, tag in pairwise(tags) if before.kind == "recommend" and opens_directly_inside(text, before, tag)}
+    following = (tag for tag in tags if tag.start >= reasoned and tag.opens and tag not in wrapped)
+    return (tag for tag in following if tag.kind in ("final", "call"))
 
 
 def _reasoning_end(tags: Sequence[Tag]) -> int:
