@@ -38,17 +38,32 @@ def ends_whole_and_is_reset(handler: Handler) -> None:
     handler.connection.close()
 
 
+def ends_whole_and_fails(handler: Handler) -> None:
+    ends_whole(handler)
+    handler.send_event({"error": {"message": "usage is not supported", "code": 400}})
+
+
+def ends_whole_and_breaks(handler: Handler) -> None:
+    ends_whole(handler)
+    handler.send_event(b"{oops")
+
+
 def promises_more(handler: Handler, _: dict[str, Any]) -> None:
     handler.begin_stream({"Content-Length": "100000"})
     handler.send_event(delta(ANSWER))
     ends_whole(handler)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [*(says_then(ANSWER, end) for end in (ends_whole_and_waits, ends_whole_and_drips, ends_whole_and_is_reset)), promises_more],
-    ids=["stays open", "keeps alive", "reset", "short"],
-)
+ENDS = {
+    "stays open": ends_whole_and_waits,
+    "keeps alive": ends_whole_and_drips,
+    "reset": ends_whole_and_is_reset,
+    "an error": ends_whole_and_fails,
+    "a broken line": ends_whole_and_breaks,
+}
+
+
+@pytest.mark.parametrize("answer", [*(says_then(ANSWER, end) for end in ENDS.values()), promises_more], ids=[*ENDS, "short"])
 def test_a_whole_reply_is_kept_however_its_connection_ends(answer: Answer) -> None:
     with serving(answer) as server:
         conversation = open_judge(server, patience=replace(QUICK, silence=60, counts=0.3)).open_conversation()
@@ -73,6 +88,7 @@ def events(*bodies: dict[str, Any]) -> bytes:
     "answer",
     [
         lambda handler, _: handler.send_json(200, COUNTED),
+        lambda handler, _: handler.send_json(200, {**COUNTED, "choices": [{"index": 0, "message": MESSAGE}]}),
         sends(events(COUNTED)),
         sends(events(delta(ANSWER), delta(None, "stop"), usage(100, 12)), "application/json"),
         sends(events(delta(ANSWER), COUNTED)),
@@ -81,6 +97,7 @@ def events(*bodies: dict[str, Any]) -> bytes:
     ],
     ids=[
         "no stream",
+        "no reason for its end",
         "one event",
         "a stream said to be JSON",
         "a whole message at the end",

@@ -212,11 +212,20 @@ def error_in(chunk: Any) -> object:
 
 
 async def whole_reply(response: Any) -> Any:
-    """The answer of a server that does not stream, as one chunk; None for a stream, whatever its type is said to be."""
+    """The answer of a server that does not stream, as one chunk; None for a stream, whatever its type is said to be.
+
+    A message that came to the end of its JSON is whole, whether the server says so or not.
+    """
     if "json" not in response.headers.get("content-type", ""):
         return None
     try:
         found = json.loads(await response.aread())
     except ValueError:
         return None
-    return ChatCompletionChunk.construct(**found) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        return None
+    chunk = ChatCompletionChunk.construct(**found)
+    for choice in chunk.choices or ():
+        if isinstance(getattr(choice, "message", None), dict):
+            choice.finish_reason = choice.finish_reason or "stop"
+    return chunk
