@@ -33,17 +33,19 @@ FILTERED = "The server's content filter stopped the reply, so this pair cannot b
 
 _CONTEXT = re.compile(
     r"context[ _](?:length|window|size)|maximum (?:model|prompt) length|(?:input|prompt) is too long|too many tokens"
-    r"|token count\W.{0,40}exceeds|`inputs` (?:tokens|must have less)|reduce the length of the (?:messages|input|prompt)",
+    r"|(?:token count|input length)\W.{0,40}exceeds|`inputs` (?:tokens|must have less)"
+    r"|reduce the length of the (?:messages|input|prompt)",
     re.IGNORECASE,
 )
 """How servers say that a prompt is too long, in words or in an error's code or type."""
 _PICTURES = re.compile(
-    r"at most (\d+) (image|video)|too many (image|video|picture)s?|limit.mm.per.prompt|(\d+) images?.{0,40}exceed", re.I
+    r"(?:at most (\d+)|too many) (image|video|picture)|limit.mm.per.prompt|\d+ images?.{0,40}exceed", re.IGNORECASE
 )
 _LENGTH = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
 _PROMPT = re.compile(r"(?<!at least )\b(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)", re.IGNORECASE)
 _MODEL = re.compile(r"\bmodel\b", re.IGNORECASE)
-_NO_PATH = re.compile(r"not found\W*$|^Error code", re.IGNORECASE)
+_NO_PATH = re.compile(r"not found\W*$|^\s*$", re.IGNORECASE)
+_PAGE = re.compile(r"\s*<[a-z!?]", re.IGNORECASE)
 
 
 class Passing(Exception):
@@ -104,16 +106,25 @@ def redirect_refusal(response: Any) -> BackendRefused | None:
     """The end of a request that a redirect has turned into a GET without its content; None for any other."""
     if not any(step.status_code in (301, 302, 303) for step in response.history):
         return None
-    url = response.url
-    where = f"{url.scheme}://{url.netloc.decode()}{url.path.removesuffix('/chat/completions').removesuffix('/models')}"
+    where = _base_address(response.url)
+    if where == _base_address(response.history[0].url):  # only a slash at its end, say: no other address helps
+        return BackendRefused(
+            f"The server redirects to its path {response.url.path}, where requests arrive without their content. "
+            "Let it answer without that redirect."
+        )
     return BackendRefused(f"The server redirects to {where}, where requests arrive without their content. Use that address.")
+
+
+def _base_address(url: Any) -> str:
+    path = url.path.rstrip("/").removesuffix("/chat/completions").removesuffix("/models")
+    return f"{url.scheme}://{url.netloc.decode()}{path}"
 
 
 def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
     if redirected := redirect_refusal(error.response):
         return redirected
     status, answer = error.status_code, _answer(error)
-    said = _words(answer) or error.message
+    said = _words(answer)
     message = secret.quoted(said)
     if status in (401, 403):
         return BackendRefused(_key_sentence(secret) if status == 401 else _forbidden_sentence(message, secret))
@@ -151,9 +162,16 @@ def _words(answer: object) -> str:
     """The server's own words, wherever in its answer it puts them; all of the answer where it has no sentence, "" for a page."""
     if isinstance(answer, Mapping):
         inner = answer["error"] if isinstance(answer.get("error"), Mapping) else answer
-        answer = next((inner[key] for key in ("message", "detail", "error") if isinstance(inner.get(key), str)), answer)
+        found = next((inner[key] for key in ("message", "detail", "error") if isinstance(inner.get(key), str)), answer)
+        answer = _passed_on(inner.get("metadata")) or found
     text = _as_text(answer)
-    return "" if text.lstrip().startswith("<") else text
+    return "" if _PAGE.match(text) else text
+
+
+def _passed_on(metadata: object) -> str:
+    """What OpenRouter passes on from the server behind it, whose words say more than its own; "" for nothing, or a page."""
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    return raw if isinstance(raw, str) and raw.strip() and not _PAGE.match(raw) else ""
 
 
 def _as_text(answer: object) -> str:
@@ -210,7 +228,7 @@ def may_be_mended(refusal: RequestRefusal) -> bool:
     said = str(refusal)
     if "cache miss" in said.lower():
         return True
-    return refusal.status in (400, 422) and not _PICTURES.search(said) and not _CONTEXT.search(refusal.answer)
+    return refusal.status in (400, 422) and not _PICTURES.search(refusal.answer) and not _CONTEXT.search(refusal.answer)
 
 
 def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
@@ -220,13 +238,8 @@ def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
         return BackendRefused(
             "The server does not take requests of this size. Choose a shorter memory window or fewer frames a call."
         )
-    if found := _PICTURES.search(said):
-        most = next((group for group in found.groups() if group and group.isdigit()), "")
-        limit = f"{most} pictures" if most else "fewer pictures"
-        return TooManyPictures(
-            f"The server takes at most {limit} in one prompt. Start vLLM with --limit-mm-per-prompt "
-            '\'{"image": 128, "video": 2}\', or choose a shorter memory window.'
-        )
+    if found := _PICTURES.search(refusal.answer):
+        return _too_many(*found.groups(default=""))
     if _CONTEXT.search(refusal.answer):
         return ContextFull(
             f"The conversation is longer than the server reads. Start it with a longer context. It says: {secret.quoted(said)}."
@@ -236,3 +249,11 @@ def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
     if refusal.status == 404 and _NO_PATH.search(said) and not _MODEL.search(said):
         return BackendRefused(GARBAGE)
     return BackendRefused(f"The server refuses the request. It says: {secret.quoted(said)}.")
+
+
+def _too_many(most: str, kind: str) -> TooManyPictures:
+    limit, noun = f"at most {most}" if most else "fewer", "video" if kind.lower() == "video" else "picture"
+    return TooManyPictures(
+        f"The server takes {limit} {noun}{'' if most == '1' else 's'} in one prompt. Start vLLM with --limit-mm-per-prompt "
+        '\'{"image": 128, "video": 2}\', or choose a shorter memory window.'
+    )
