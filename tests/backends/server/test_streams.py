@@ -13,7 +13,7 @@ import pytest
 
 from tests.backends.server.support import QUICK, ask, failure_of, open_judge, opening
 from tests.support.faulty_server import ANSWER, Answer, Handler, delta, says, says_then, sends, serving, usage
-from vrthinker_core.errors import BackendFailed, BackendRefused, ServerUnavailable
+from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable, TooManyPictures
 
 
 def ends_whole(handler: Handler) -> None:
@@ -138,3 +138,45 @@ def test_an_error_in_place_of_a_stream_is_told_in_the_words_of_the_server() -> N
     error, _ = failure_of(lambda handler, _: handler.send_json(200, {"error": {"message": "no pictures here", "code": 400}}))
     assert type(error) is BackendRefused
     assert "It says: no pictures here." in str(error)
+
+
+def error_event(message: str, **more: str) -> Answer:
+    """A refusal as LM Studio sends it: inside a stream, and without a status."""
+    return sends(b"event: error\n" + events({"error": {"message": message, **more}}))
+
+
+REFUSALS: dict[str, tuple[Answer, type[JudgeError], str]] = {
+    "a full context": (error_event("The model is loaded with context length of only 4096 tokens"), ContextFull, "4096"),
+    "a full context by its code": (error_event("Too much.", code="context_length_exceeded"), ContextFull, "Too much"),
+    "too many pictures": (error_event("At most 4 image(s) may be provided in one prompt."), TooManyPictures, "4 pictures"),
+    "no quota": (error_event("You exceeded your quota", code="insufficient_quota"), BackendRefused, "no quota left"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_a_refusal_inside_a_stream_is_known_without_a_status_and_is_asked_once(name: str) -> None:
+    answer, kind, words = REFUSALS[name]
+    error, requests = failure_of(answer)
+    assert (type(error), requests) == (kind, 1)
+    assert words in str(error)
+
+
+def test_a_field_that_is_refused_inside_a_stream_is_left_out() -> None:
+    with serving(error_event("seed is not supported"), says()) as server:
+        conversation = open_judge(server).open_conversation()
+        assert ask(conversation, opening())[1].text == ANSWER
+        conversation.close()
+        assert ["seed" in body for body in server.bodies] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        error_event("Rate limit reached: too many tokens a minute", code="rate_limit_exceeded"),
+        error_event("The context window could not be read", code="503"),
+    ],
+    ids=["a rate", "a status"],
+)
+def test_what_passes_inside_a_stream_is_tried_again_whatever_else_it_speaks_of(answer: Answer) -> None:
+    error, requests = failure_of(answer)
+    assert (type(error), requests) == (ServerUnavailable, QUICK.tries)

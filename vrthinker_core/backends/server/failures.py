@@ -41,6 +41,9 @@ _CONTEXT = re.compile(
 _PICTURES = re.compile(
     r"(?:at most (\d+)|too many) (image|video|picture)|limit.mm.per.prompt|\d+ images?.{0,40}exceed", re.IGNORECASE
 )
+_LASTING = re.compile(r"\b(?:not |un)supported\b|invalid_request|BadRequest", re.IGNORECASE)
+"""What an error in a stream that has no status says of a request that no other try mends, besides those two."""
+_RATE = re.compile(r"rate.?limit", re.IGNORECASE)
 _LENGTH = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
 _PROMPT = re.compile(r"(?<!at least )\b(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)", re.IGNORECASE)
 _MODEL = re.compile(r"\bmodel\b", re.IGNORECASE)
@@ -129,7 +132,7 @@ def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
     if status in (401, 403):
         return BackendRefused(_key_sentence(secret) if status == 401 else _forbidden_sentence(message, secret))
     if status == 429 and error.code == "insufficient_quota":  # what limits a rate speaks of quotas, too
-        return BackendRefused(f"The account of the key has no quota left. The server says: {message}.")
+        return _no_quota(message)
     if status in (408, 409, 425, 429) or (status >= 500 and "cache miss" not in message.lower()):
         busy = "has too many requests" if status == 429 else f"failed with status {status}"
         wait = _retry_after(error.response.headers)
@@ -138,13 +141,26 @@ def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
 
 
 def streamed_failure(answer: object, secret: Secret) -> Exception:
-    """An error that a server sends as an event of a stream that had begun well."""
+    """An error that a server sends as an event of a stream that had begun well. Some give it no status, only words or a name."""
     code, said = str(answer.get("code", "")) if isinstance(answer, Mapping) else "", secret.removed_from(_words(answer))
     if "cache miss" in said.lower():
         return RequestRefusal(400, said)
+    if code == "insufficient_quota":
+        return _no_quota(secret.quoted(said))
     if re.fullmatch(r"4\d\d", code) and code not in ("408", "409", "429"):
         return RequestRefusal(int(code), said, _as_text(answer))
+    if not code.isdigit() and _refuses(text := _as_text(answer)):
+        return RequestRefusal(400, said, text)
     return Passing(f"The server failed while it answered. It says: {secret.quoted(said)}.")
+
+
+def _refuses(answer: str) -> bool:
+    """It speaks of the request; what limits a rate may speak of too many tokens, too."""
+    return not _RATE.search(answer) and any(words.search(answer) for words in (_CONTEXT, _PICTURES, _LASTING))
+
+
+def _no_quota(message: str) -> BackendRefused:
+    return BackendRefused(f"The account of the key has no quota left. The server says: {message}.")
 
 
 def _answer(error: openai.APIStatusError) -> object:
