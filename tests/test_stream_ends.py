@@ -120,6 +120,7 @@ def test_a_run_is_stopped_while_its_frames_are_decoded(
     for process in halted:
         with suppress(psutil.NoSuchProcess):
             process.resume()
+    assert halted, "frames were being decoded when it was stopped"
     end = events[-1]
     assert isinstance(end, Finished)
     assert (end.stop, end.error) == (StopReason.CANCELLED, "")
