@@ -51,7 +51,8 @@ class Comparison:
         plan: BranchPlan | None = None,
     ) -> None:
         """`plan`: it is a branch, with the settings of the plan."""
-        self._pair = replace(pair, prompt=encodable(pair.prompt))
+        # A missing cell of a table is no text, and its pair fails as one without a prompt.
+        self._pair = replace(pair, prompt=encodable(pair.prompt) if isinstance(pair.prompt, str) else "")
         self._backend = backend
         self._settings = settings if plan is None else plan.settings_for(backend.protocols)
         self._plan = plan

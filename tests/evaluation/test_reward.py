@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,6 +80,18 @@ def test_prompts_share_batches_and_keep_their_places(videos: list[Path]) -> None
     found = reward_many(groups, TRUTH, concurrency=3)
     assert [each.prompt for each in found] == ["One.", "Two.", "Three."]
     assert [each.overall for each in found] == [reward(prompt, some, TRUTH).overall for prompt, some in groups]
+
+
+def test_a_prompt_that_is_no_text_costs_its_own_videos_alone(videos: list[Path]) -> None:
+    groups: list[tuple[Any, list[Path]]] = [(float("nan"), videos[:2]), ("Two.", videos[:2])]
+    broken, whole = reward_many(groups, TRUTH)
+    assert broken.overall == (None, None)
+    assert broken.errors == ("The prompt is empty. Write the text that both videos were made from.",)
+    assert whole.overall == reward("Two.", videos[:2], TRUTH).overall
+
+
+def test_a_run_that_was_stopped_says_so(videos: list[Path]) -> None:
+    assert reward("A block.", videos[:2], TRUTH, cancelled=lambda: True).errors == ("The run was stopped.",)
 
 
 @pytest.mark.parametrize("count", [0, 1])

@@ -14,7 +14,7 @@ from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.batch import judge_many
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking.outcomes import labels_said, pair_score, win_rates
-from vrthinker_core.types import Dimension, Settings, Trace, Verdict, VideoPair
+from vrthinker_core.types import Dimension, Settings, StopReason, Trace, Verdict, VideoPair
 from vrthinker_core.types.events import add_event
 from vrthinker_core.types.messages import Cancelled
 from vrthinker_core.types.order import check_order
@@ -36,7 +36,9 @@ class ComparedVideos:
     def error(self) -> str:
         """Why the run gave no verdict; "" for one that did."""
         end = self.trace.finished
-        return "The run did not end." if end is None else "" if end.verdict else end.error or "The judge gave no verdict."
+        if end is None or end.verdict:
+            return "" if end else "The run did not end."
+        return end.error or ("The run was stopped." if end.stop is StopReason.CANCELLED else "The judge gave no verdict.")
 
     def score(self, dimension: Dimension) -> float | None:
         """How the first of them did: 1, 0.5 for a tie, 0; with both orders the mean; None where nothing was said."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from tests.support.file_limit import file_limit
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
+from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
 from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
@@ -174,3 +176,12 @@ def test_the_learning_rate_rises_then_stays_or_falls() -> None:
 def test_every_step_samples_anew() -> None:
     seeds = {step_settings(replace(short_config(), seed=seed), step).seed for seed in range(3) for step in range(20)}
     assert len(seeds) == 60
+
+
+def test_rollouts_are_sampled_as_they_are_scored_without_a_repetition_penalty(tmp_path: Path) -> None:
+    judge = shutil.copytree(NANO, tmp_path / "judge")
+    (judge / "vrthinker.json").unlink()
+    stated = json.loads((judge / "generation_config.json").read_text("utf-8")) | {"repetition_penalty": 1.05}
+    (judge / "generation_config.json").write_text(json.dumps(stated), "utf-8")
+    assert TransformersBackend.load(str(judge)).loaded.repetition_penalty == 1.05
+    assert grpo.make_learner(str(judge), short_config()).judge.loaded.repetition_penalty == 1.0

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from tests.training.trl import killed_trainings
 from tests.training.trl.killed_trainings import MOMENTS, OPTIONS, PAIRS, example_rows
@@ -202,15 +203,18 @@ class LostRequest(OSError):
         (torch.OutOfMemoryError("CUDA out of memory."), "too little memory for a step"),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED in `cublasCreate`"), "too little memory for a step"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."), "too little memory"),
-        (OSError(28, "No space left on device"), "No space left on device"),
+        (OSError(28, "No space left on device"), "the disk is full; none is there yet: make room"),
+        (SafetensorError("I/O error: No space left on device (os error 28)"), "the disk is full; none is there yet"),
+        (RuntimeError("PytorchStreamWriter failed writing file data/8"), "a file was cut short; none is there yet"),
     ],
 )
-def test_what_ends_a_training_from_outside_is_one_sentence(error: Exception, said: str) -> None:
+def test_what_ends_a_training_from_outside_is_one_sentence(error: Exception, said: str, tmp_path: Path) -> None:
     def train(**_: object) -> None:
         raise error
 
+    trainer = {"is_fsdp_enabled": False, "is_deepspeed_enabled": False, "args": SimpleNamespace(output_dir=tmp_path)}
     with pytest.raises(BadInput, match=said):
-        train_from(SimpleNamespace(is_fsdp_enabled=False, is_deepspeed_enabled=False, train=train), None)
+        train_from(SimpleNamespace(**trainer, train=train), None)
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,7 @@ def _train_here(
 def make_learner(source: str, config: TrainConfig) -> Learner:
     """Policy and rollouts share one model in float32; the reference is a copy of it as it is now."""
     judge = TransformersBackend.load(source, device="cpu", dtype=torch.float32)
+    judge.loaded = replace(judge.loaded, repetition_penalty=1.0)  # what is learnt is scored without one
     policy = judge.loaded.model
     if config.frozen_vision:
         freeze_vision(policy)

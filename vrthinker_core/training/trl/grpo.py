@@ -190,8 +190,8 @@ def _passes(options: TrlGrpoOptions) -> int:
     rollouts, share = options.pairs * options.samples, options.batch * world_size()
     if rollouts % share or (rollouts // share * options.batch) % options.samples:
         raise BadInput(
-            f"{options.pairs} pairs of {options.samples} samples cannot be divided into whole groups for {world_size()} "
-            f"processes with {options.batch} rollouts a pass: choose numbers that can."
+            f"grpo.pairs={options.pairs} of grpo.samples={options.samples} cannot be divided into whole groups in each process "
+            f"(there are {world_size()}) with grpo.micro_batch={options.batch} rollouts a pass: choose numbers that can."
         )
     if is_sharded() and world_size() > 1 and not options.vllm:
         raise BadInput(

@@ -24,6 +24,7 @@ from vrthinker_core.backends.local.checkpoint.devices import is_out_of_memory
 from vrthinker_core.backends.local.checkpoint.loader import quiet_transformers
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
+from vrthinker_core.training.run.checkpoints import why_unwritten
 
 MARK = "whole.json"
 NO_SERVER = "The vLLM server cannot be reached: start it at grpo.trl.vllm_url, and go on with --resume."
@@ -106,19 +107,22 @@ def train_from(trainer: Any, begun: Path | None) -> None:
     except (OSError, SafetensorError) as error:
         if isinstance(error, ConnectionError) or type(error).__module__.startswith("requests"):  # of TRL's client
             raise BadInput(NO_SERVER) from error
-        raise _unwritten(error) from error
+        raise _unwritten(error, Path(trainer.args.output_dir)) from error
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise BadInput(NO_MEMORY) from error
         if "inline_container" not in str(error) and "PytorchStreamWriter" not in str(error):
             raise
-        raise _unwritten(error) from error
+        raise _unwritten(error, Path(trainer.args.output_dir)) from error
 
 
-def _unwritten(error: Exception) -> BadInput:
-    """`torch.save` says of a full disk only where in its own source it was noticed."""
-    reason = getattr(error, "strerror", None) or ("a file was cut short" if isinstance(error, RuntimeError) else str(error)[:200])
-    return BadInput(f"A checkpoint cannot be written ({reason}); the one before is there: make room and go on with --resume.")
+def _unwritten(error: Exception, folder: Path) -> BadInput:
+    """`torch.save` and safetensors say of a full disk only where in their own source it was noticed."""
+    cause = "the disk is full" if "os error 28" in str(error) else "a file was cut short"
+    reason = why_unwritten(error) if isinstance(error, OSError) else cause
+    whole = [_step(path) for path in folder.glob("checkpoint-*") if _read_mark(path)]
+    left = f"that of step {max(whole)} is there" if whole else "none is there yet"
+    return BadInput(f"A checkpoint cannot be written, {reason}; {left}: make room and go on with --resume.")
 
 
 class TimedCheckpoints(TrainerCallback):
