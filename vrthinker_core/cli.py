@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +23,8 @@ from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.commands.training.teacher_command import teacher
 from vrthinker_core.commands.training.train_command import train
 from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VrThinkerError
-from vrthinker_core.types import Settings
+from vrthinker_core.training.rows.teaching import RowFilter, RowKind
+from vrthinker_core.types import ProtocolName, Settings
 
 if TYPE_CHECKING:
     from vrthinker_core.types.events import Event, Finished
@@ -40,23 +40,6 @@ app = typer.Typer(
 NO_VERDICT = 3
 BAD_INPUT = 2
 INPUT_FAULTS = frozenset(error.__name__ for error in (BadInput, VideoError, DecoderDied))
-
-
-class ProtocolOption(StrEnum):
-    """A published protocol."""
-
-    CONCAT = "concat"
-    PAIRED = "paired"
-
-
-class RowKind(StrEnum):
-    """What training rows are for."""
-
-    SFT = "sft"
-    PREFERENCES = "preferences"
-    DPO = "dpo"
-    RL = "rl"
-    VIDEOGEN_REWARD = "videogen-reward"
 
 
 TraceOption = Annotated[Path | None, typer.Option(help="Keep the whole run in this file: a new one, or an earlier trace.")]
@@ -214,27 +197,27 @@ def _print_labels(events: Iterable[Event]) -> Finished | None:
 def frames(
     video: Annotated[Path, typer.Argument(help="A video.")],
     out: Annotated[Path, typer.Option(help="Folder for the PNG files.")],
-    protocol: Annotated[ProtocolOption, typer.Option(help="Whose slots.")] = ProtocolOption.PAIRED,
+    protocol: Annotated[ProtocolName, typer.Option(help="Whose slots.")] = "paired",
     slots: Annotated[str, typer.Option(help="Slots of this video, 0-based, with commas between.")] = "0",
 ) -> None:
     """Write the frames a judge would be given for these slots, before resizing, and say which they are."""
     from vrthinker_core.commands.export_frames import export_frames
 
     with progress("frames") as advance:
-        exported = export_frames(video, protocol.value, read_numbers("--slots", slots), out, advance)
+        exported = export_frames(video, protocol, read_numbers("--slots", slots), out, advance)
     print(json.dumps(exported, indent=1))
 
 
 @app.command()
 def parse(
     file: Annotated[str, typer.Argument(help="JSON lines with `reply` and `finish_reason`; - for standard input.")],
-    protocol: Annotated[ProtocolOption, typer.Option(help="Whose replies.")],
+    protocol: Annotated[ProtocolName, typer.Option(help="Whose replies.")],
 ) -> None:
     """Print how each reply is read, one JSON line each."""
     from vrthinker_core.dialects import make_dialect
     from vrthinker_core.dialects.reading.reply import to_expected
 
-    dialect = make_dialect(Settings(), protocol.value)
+    dialect = make_dialect(Settings(), protocol)
     for number, line in enumerate(read_lines(file), start=1):
         reply, cut = read_reply(line, number)
         print(json.dumps(to_expected(dialect.parse(reply, cut=cut)), ensure_ascii=False))
@@ -284,9 +267,8 @@ def export(
 ) -> None:
     """Write training rows from traces; says which traces gave none, and why."""
     from vrthinker_core.commands.export_rows import export_rows
-    from vrthinker_core.training.rows.teaching import RowFilter
 
-    report = export_rows(traces, to.value, out, RowFilter(voted_only, agreed_only))
+    report = export_rows(traces, to, out, RowFilter(voted_only, agreed_only))
     for line in report.skipped:
         print_error(line)
     print(report.line)

@@ -12,7 +12,7 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.files.atomic_file import atomic_path
 from vrthinker_core.text import encodable
 from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, FORMAT, ROWS, Row
-from vrthinker_core.training.rows.teaching import NotForTraining, RowFilter
+from vrthinker_core.training.rows.teaching import NotForTraining, RowFilter, RowKind
 from vrthinker_core.training.rows.trace_folder import read_traces
 from vrthinker_core.types.progress import count
 
@@ -37,7 +37,7 @@ class ExportReport:
         return f"{count(self.rows, 'row')} from {count(self.used, 'trace')}{skipped}{written}."
 
 
-def export_rows(places: Sequence[Path], kind: str, out: Path, chosen: RowFilter) -> ExportReport:
+def export_rows(places: Sequence[Path], kind: RowKind, out: Path, chosen: RowFilter) -> ExportReport:
     """Write the rows of all traces; a folder stands for every JSON file below it. No row, no file.
 
     Raises BadInput where `out` must not be replaced or cannot be written. A trace that cannot be read, or that may not teach, is
@@ -73,7 +73,7 @@ def check_export_path(path: Path) -> None:
     raise BadInput(f"{encodable(str(path))} is there already and is no earlier export: name a new file.")
 
 
-def _all_rows(places: Sequence[Path], kind: str, chosen: RowFilter, report: ExportReport) -> Iterator[Row]:
+def _all_rows(places: Sequence[Path], kind: RowKind, chosen: RowFilter, report: ExportReport) -> Iterator[Row]:
     for path, file in read_traces(places, report.out):
         before = report.rows
         try:
@@ -87,7 +87,7 @@ def _all_rows(places: Sequence[Path], kind: str, chosen: RowFilter, report: Expo
         report.used += report.rows > before
 
 
-def _write(rows: Iterable[Row], file: TextIO, kind: str) -> None:
+def _write(rows: Iterable[Row], file: TextIO, kind: RowKind) -> None:
     if kind == TABLE:
         table = csv.DictWriter(file, CSV_COLUMNS, lineterminator="\n")
         table.writeheader()

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,30 +13,13 @@ from vrthinker_core.commands.training.step_progress import StepPace, step_progre
 from vrthinker_core.commands.training.training_data import chosen_teacher, open_training_data, resolved_model
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable, printable
+from vrthinker_core.training.run.config import CONFIG, PresetName, TrainConfig, changed_config, preset_config, read_config
+from vrthinker_core.training.run.run_folder import STATE, RunFolder, StageName, TrainingRun, open_run_folder, read_state
 
 if TYPE_CHECKING:
-    from vrthinker_core.training.run.config import TrainConfig
     from vrthinker_core.training.run.processes import Processes
-    from vrthinker_core.training.run.run_folder import RunFolder, TrainingRun
     from vrthinker_core.training.run.sitting import Listener, Sitting
     from vrthinker_core.training.stages.pipeline import TrainingData
-
-
-class StageOption(StrEnum):
-    """A stage."""
-
-    BASE = "base"
-    COLD_START = "cold-start"
-    REJECTION = "rejection"
-    GRPO = "grpo"
-    ALL = "all"
-
-
-class PresetOption(StrEnum):
-    """A size."""
-
-    NANO = "nano"
-    SEVEN_B = "7b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +31,7 @@ class Start:
 
 
 def train(
-    stage: Annotated[StageOption, typer.Argument(help="The stage; all begins with base where no --model is given.")],
+    stage: Annotated[StageName, typer.Argument(help="The stage; all begins with base where no --model is given.")],
     *,
     model: Annotated[
         str | None, typer.Option(help="Checkpoint to begin with: a folder, a hub id, or nano for the built-in judge.")
@@ -61,7 +43,7 @@ def train(
     teacher: Annotated[
         str | None, typer.Option(help="Judge whose runs the cold start learns from, as --judge elsewhere; scripted on drawn pairs.")
     ] = None,
-    preset: Annotated[PresetOption | None, typer.Option(help="The figures of a size. [default: nano]")] = None,
+    preset: Annotated[PresetName | None, typer.Option(help="The figures of a size. [default: nano]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out was stopped or killed.")] = False,
     minutes: Annotated[float | None, typer.Option(help="End after so many minutes, with what there is then.")] = None,
     seed: Annotated[int | None, typer.Option(help="Equal seeds train equal judges. [default: 0]")] = None,
@@ -73,8 +55,6 @@ def train(
 
     Checkpoints are kept every few minutes. A run that was stopped or killed goes on with --resume.
     """
-    from vrthinker_core.training.run.run_folder import TrainingRun
-
     if minutes is not None and not minutes > 0:
         raise BadInput(f"--minutes {minutes} leaves no time: give a number above 0.")
     config = _config(out, preset, seed, changes or [], resume)
@@ -86,14 +66,12 @@ def train(
     if resume:
         model, data, teacher = _as_before(out, model, data, teacher)
     _check_given(stage, model, data)
-    run = TrainingRun(stage.value, model or "", data or "", chosen_teacher(stage.value, data or "", teacher) or "")
+    run = TrainingRun(stage, model or "", data or "", chosen_teacher(stage, data or "", teacher) or "")
     raise typer.Exit(_train(run, config, out, Start(minutes, resume)))
 
 
 def _as_before(out: Path, *given: str | None) -> Iterator[str | None]:
     """Model, data and teacher of a run that goes on, each its own where none is given. Raises BadInput for a damaged state."""
-    from vrthinker_core.training.run.run_folder import STATE, read_state
-
     if not (out / STATE).is_file():
         return iter(given)
     before = read_state(out)
@@ -101,25 +79,25 @@ def _as_before(out: Path, *given: str | None) -> Iterator[str | None]:
     return (new or old or None for new, old in zip(given, own, strict=True))
 
 
-def _check_given(stage: StageOption, model: str | None, data: str | None) -> None:
+def _check_given(stage: StageName, model: str | None, data: str | None) -> None:
     """Raises BadInput for what a stage lacks, or cannot use."""
-    if stage is StageOption.BASE:
+    if stage == "base":
         if model is not None or data is not None:
             raise BadInput("base begins from nothing, over pairs that it draws itself: leave --model and --data out.")
         return
-    if model is None and stage is not StageOption.ALL:
-        raise BadInput(f"--model is missing: {stage.value} goes on from a checkpoint.")
+    if model is None and stage != "all":
+        raise BadInput(f"--model is missing: {stage} goes on from a checkpoint.")
     if data is None:
         raise BadInput("--data is missing: name the pairs to train with, as drawn:1 or a data set.")
 
 
-def _print_estimate(stage: StageOption, model: str | None, config: "TrainConfig", gpus: int) -> None:
+def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gpus: int) -> None:
     """Memory and hours of the stages; without a model those of Qwen2.5-VL-7B. Raises BadInput and CheckpointError."""
     from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
     from vrthinker_core.training.stages.pipeline import STAGES
     from vrthinker_core.training.trl.estimate import config_plan, estimate, model_shape
 
-    if stage is StageOption.BASE:
+    if stage == "base":
         raise BadInput("--estimate is for the stages that GPUs train, and base is none: name cold-start, rejection, grpo or all.")
     if gpus < 1:
         raise BadInput(f"--gpus {gpus} trains nothing: give a number from 1 up.")
@@ -128,27 +106,24 @@ def _print_estimate(stage: StageOption, model: str | None, config: "TrainConfig"
         check_files(folder)
     shape = model_shape(folder)
     for name in STAGES:
-        if stage.value in (name, "all"):
+        if stage in (name, "all"):
             for line in estimate(shape, config_plan(name, config, gpus)).lines():
                 print(line)
 
 
-def _config(out: Path | None, preset: PresetOption | None, seed: int | None, changes: list[str], resume: bool) -> "TrainConfig":
+def _config(out: Path | None, preset: PresetName | None, seed: int | None, changes: list[str], resume: bool) -> TrainConfig:
     """What was chosen; where a run goes on, its own with what is changed."""
-    from vrthinker_core.training.run.config import CONFIG, changed_config, preset_config, read_config
-
     if resume and out is not None and preset is None and (out / CONFIG).is_file():
         config = read_config(out)
     else:
-        config = preset_config(preset.value if preset else "nano")
+        config = preset_config(preset or "nano")
     return changed_config(config, [*changes, *([] if seed is None else [f"seed={seed}"])])
 
 
-def _train(run: "TrainingRun", config: "TrainConfig", out: Path, start: Start) -> int:
+def _train(run: TrainingRun, config: TrainConfig, out: Path, start: Start) -> int:
     """Open everything and train; gives the exit status."""
     from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
     from vrthinker_core.training.run.processes import launched_processes
-    from vrthinker_core.training.run.run_folder import open_run_folder
 
     data = open_training_data(run, config)
     run = replace(run, digest=data.pairs.digest if isinstance(data.pairs, VideoPairSet) else None)
@@ -168,7 +143,7 @@ def _train(run: "TrainingRun", config: "TrainConfig", out: Path, start: Start) -
     return 0
 
 
-def _run_stages(data: "TrainingData", config: "TrainConfig", folder: "RunFolder", sitting: "Sitting") -> Path | None:
+def _run_stages(data: "TrainingData", config: TrainConfig, folder: RunFolder, sitting: "Sitting") -> Path | None:
     from vrthinker_core.training.stages.base import train_base_stage
     from vrthinker_core.training.stages.pipeline import train_all, train_stage
 

@@ -16,6 +16,7 @@ from vrthinker_core.training.rows.conversation import Example, examples, opening
 from vrthinker_core.training.rows.teaching import (
     NotForTraining,
     RowFilter,
+    RowKind,
     TraceFile,
     check_conversation,
     check_votes,
@@ -133,7 +134,7 @@ def videogen_reward_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     yield {**row, "source": " and ".join(sorted(sources))}
 
 
-ROWS: dict[str, Callable[[TraceFile, RowFilter], Iterator[Row]]] = {
+ROWS: dict[RowKind, Callable[[TraceFile, RowFilter], Iterator[Row]]] = {
     "sft": sft_rows,
     "preferences": preference_rows,
     "dpo": dpo_rows,

@@ -8,6 +8,8 @@ from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Dimension, Preference, Run, Trace, Verdict
 from vrthinker_core.types.order import OrderEffect, check_order, swap_verdict
 
+RowKind = Literal["sft", "preferences", "dpo", "rl", "videogen-reward"]  # What the rows are for, as the command line says it
+
 
 class NotForTraining(Exception):
     """A run that gives no row; `str(error)` says why in a sentence."""
