@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, get_args
 from vrthinker_core.dialects.reading.lenient_json import MAX_DIGITS
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.files.atomic_file import remove_parts, write_atomically
+from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ProtocolName, Reply
 from vrthinker_core.types.events import Finished, JudgeEvent, Run, Started, StopReason, Swapped, Trace, add_event, shown_slots
 from vrthinker_core.video.thumbnails import is_thumbnail
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
     from pydantic_core import SchemaValidator
 
 MAX_BYTES = 64 * 2**20
@@ -41,17 +41,10 @@ MAX_NUMBER = 2**53  # from there on a float is no longer exact, nor is a number 
 
 
 @functools.cache
-def _adapter() -> TypeAdapter[Trace]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Trace)
-
-
-@functools.cache
 def _validator() -> SchemaValidator:
     from pydantic_core import SchemaValidator
 
-    return SchemaValidator(_bounded(_adapter().core_schema))
+    return SchemaValidator(_bounded(type_adapter(Trace).core_schema))
 
 
 def _bounded(schema: Any, name: str = "") -> Any:
@@ -69,7 +62,7 @@ def _bounded(schema: Any, name: str = "") -> Any:
 
 def to_json(trace: Trace) -> bytes:
     """The trace as UTF-8 JSON, thumbnails in base64."""
-    return _adapter().dump_json(trace, indent=1, exclude_none=False)
+    return type_adapter(Trace).dump_json(trace, indent=1, exclude_none=False)
 
 
 def from_json(data: bytes) -> Trace:

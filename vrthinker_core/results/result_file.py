@@ -1,33 +1,23 @@
 """`results.jsonl`: a line for each pair as soon as it is judged. A killed process leaves at most one line that is not whole."""
 
-import functools
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.line_file import LineFile
+from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.results.result import PairResult
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 RESULTS = "results.jsonl"  # In the folder of an evaluation
 TRACES = "traces"  # Folder beside it
 SYNC_SECONDS = 0.5  # at most between two flushes to the disk, as long as results come
 
 
-@functools.cache
-def _adapter() -> "TypeAdapter[PairResult]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(PairResult)
-
-
 def to_line(result: PairResult) -> bytes:
     """One line of JSON, with its end."""
-    return _adapter().dump_json(result) + b"\n"
+    return type_adapter(PairResult).dump_json(result) + b"\n"
 
 
 def read_results(path: Path) -> Iterator[PairResult]:
@@ -55,7 +45,7 @@ def read_line(line: bytes, where: str) -> PairResult:
     from pydantic import ValidationError
 
     try:
-        return _adapter().validate_json(line)
+        return type_adapter(PairResult).validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise BadInput(f"{where} is no result of an evaluation: {first['msg']}.") from None

@@ -1,20 +1,17 @@
 """`run.json`: what an evaluation is, so that its folder is read rightly and never mixed with another one."""
 
-import functools
 import hashlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from vrthinker_core.__about__ import __version__
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
+from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.types import Settings
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 RUN = "run.json"  # Beside the results
 PACKAGES = ("torch", "transformers", "av", "openai", "ray")  # Whose versions are kept, where they are installed
@@ -57,19 +54,12 @@ class EvaluationRun:
         return f"the settings {', '.join(changed)}" if changed else ""
 
 
-@functools.cache
-def _adapter() -> "TypeAdapter[EvaluationRun]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(EvaluationRun)
-
-
 def read_run(folder: Path) -> EvaluationRun:
     """What the evaluation in a folder is. Raises BadInput where there is none."""
     from pydantic import ValidationError
 
     try:
-        return _adapter().validate_json((folder / RUN).read_bytes())
+        return type_adapter(EvaluationRun).validate_json((folder / RUN).read_bytes())
     except OSError:
         raise BadInput(f"{folder} holds no evaluation.") from None
     except ValidationError:
@@ -78,7 +68,7 @@ def read_run(folder: Path) -> EvaluationRun:
 
 def write_run(folder: Path, run: EvaluationRun) -> None:
     """Keep it. Raises OSError."""
-    write_atomically(folder / RUN, _adapter().dump_json(run, indent=1) + b"\n")
+    write_atomically(folder / RUN, type_adapter(EvaluationRun).dump_json(run, indent=1) + b"\n")
 
 
 def pairs_digest(pairs: Iterable[EvaluationPair], *, ordered: bool = False) -> str:

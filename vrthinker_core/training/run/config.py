@@ -8,18 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
+from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.types.settings import SETTINGS, Settings
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 CONFIG = "config.json"  # In the folder of a training run
 
@@ -234,16 +232,9 @@ def _value(text: str) -> Any:
         return text
 
 
-@functools.cache
-def _adapter() -> TypeAdapter[TrainConfig]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(TrainConfig)
-
-
 def config_json(config: TrainConfig) -> str:
     """The configuration as JSON, which `parse_config` reads back exactly."""
-    return _adapter().dump_json(config, indent=1).decode()
+    return type_adapter(TrainConfig).dump_json(config, indent=1).decode()
 
 
 def parse_config(text: str, source: str) -> TrainConfig:
@@ -251,7 +242,7 @@ def parse_config(text: str, source: str) -> TrainConfig:
     from pydantic import ValidationError
 
     try:
-        config = _adapter().validate_json(text, strict=True)
+        config = type_adapter(TrainConfig).validate_json(text, strict=True)
     except (ValidationError, RecursionError) as error:
         raise BadInput(f"{source} is no training configuration: {_fault(error)}.") from None
     for name, value in flat(asdict(config)):

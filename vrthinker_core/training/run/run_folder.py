@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
 import time
@@ -10,19 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from safetensors import SafetensorError
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import hold_folder, remove_parts, write_atomically
+from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.training.run.config import CONFIG, TrainConfig, read_config, write_config
 from vrthinker_core.training.run.config_difference import config_difference
 from vrthinker_core.training.run.processes import ALONE, Processes
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 STATE = "state.json"  # In the folder of a training run: which one it is, and how far it has come
 CHECKPOINTS = "checkpoints"  # Folder from which the stage goes on after a stop
@@ -88,19 +85,12 @@ class RunFolder:
         return self.result
 
 
-@functools.cache
-def _adapter() -> TypeAdapter[TrainingRun]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(TrainingRun)
-
-
 def read_state(out: Path) -> TrainingRun:
     """The state of the run in a folder. Raises BadInput."""
     from pydantic import ValidationError
 
     try:
-        return _adapter().validate_json((out / STATE).read_bytes(), strict=True)
+        return type_adapter(TrainingRun).validate_json((out / STATE).read_bytes(), strict=True)
     except OSError as error:
         raise BadInput(f"Cannot read {out / STATE}: {error.strerror or error}.") from None
     except (ValidationError, RecursionError):
@@ -206,7 +196,7 @@ def _has_kept(out: Path) -> bool:
 
 
 def _write_state(out: Path, state: TrainingRun) -> None:
-    write_atomically(out / STATE, _adapter().dump_json(state, indent=1) + b"\n")
+    write_atomically(out / STATE, type_adapter(TrainingRun).dump_json(state, indent=1) + b"\n")
 
 
 def _sync(path: Path) -> None:

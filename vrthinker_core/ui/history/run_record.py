@@ -3,15 +3,11 @@
 import math
 import re
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.types import Preference
 from vrthinker_core.types.events import StopReason, Trace
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 MAX_RECORD_BYTES = 64 * 2**10
 MAX_TEXT = 400  # characters of the prompt, and of the judge's name
@@ -50,7 +46,7 @@ def record_of(owner: str, trace: Trace, begun: float, until: float, origin: str 
 
 def record_json(record: RunRecord) -> bytes:
     """The record as it is written."""
-    return _adapter().dump_json(record)
+    return type_adapter(RunRecord).dump_json(record)
 
 
 def read_record(path: Path) -> RunRecord | None:
@@ -60,7 +56,7 @@ def read_record(path: Path) -> RunRecord | None:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_RECORD_BYTES + 1)
-        record = _adapter().validate_json(data)
+        record = type_adapter(RunRecord).validate_json(data)
     except (OSError, ValidationError, ValueError, RecursionError):
         return None
     return record if len(data) <= MAX_RECORD_BYTES and _can_be(record) else None
@@ -76,10 +72,3 @@ def _can_be(record: RunRecord) -> bool:
         and all(VIDEO.fullmatch(name) for name in record.videos)
         and (not record.origin or NAME.fullmatch(record.origin) is not None)
     )
-
-
-@cache
-def _adapter() -> "TypeAdapter[RunRecord]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(RunRecord)

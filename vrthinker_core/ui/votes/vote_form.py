@@ -1,27 +1,16 @@
 """A vote as the page sends it: checked, since anybody may send anything."""
 
-import functools
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Vote
 from vrthinker_core.types.events import shown_slots
 from vrthinker_core.ui.view.run_state import RunState
 from vrthinker_core.ui.view.verdict import vote_words
 
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
 FIELDS = ("labels", "agrees", "slots", "note")  # what the person says; all else the server knows
-
-
-@functools.cache
-def _adapter() -> "TypeAdapter[Vote]":
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Vote)
 
 
 def read_vote(given: object, state: RunState, hidden: bool) -> Vote:
@@ -53,6 +42,6 @@ def _parse(given: object, allowed: bool, hidden: bool) -> Vote:
     if isinstance(said.get("note"), str):
         said["note"] = encodable(said["note"]).strip()
     try:
-        return _adapter().validate_python({**said, "at": datetime.now(UTC).replace(microsecond=0)})
+        return type_adapter(Vote).validate_python({**said, "at": datetime.now(UTC).replace(microsecond=0)})
     except ValidationError:
         raise BadInput(vote_words.BAD_VOTE) from None
