@@ -5,15 +5,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import printable
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
 
 NOTHING_JUDGED, INTERRUPTED = 3, 130  # Exit status: no pair has a verdict; Ctrl+C
 CONCURRENCY = 8  # Pairs in hand at a time, where nobody chose
@@ -61,22 +64,33 @@ def read_reply(line: str, number: int) -> tuple[str, bool]:
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on standard error, a line now and then where that is no terminal; gives the function for (done, total)."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with progress_line(what, (what, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())) as update:
+        yield lambda done, total: update(done, total, f"{what}: {done} of {total}", done == total)
+
+
+@contextmanager
+def progress_line(first: str, columns: "Sequence[str | ProgressColumn]") -> Iterator[Callable[[int, int, str, bool], None]]:
+    """A bar of these columns in a terminal, where `{task.description}` is the line, `first` to begin with; a line elsewhere.
+
+    Gives the function for (done, total, line, whether it is due): elsewhere one comes every few seconds, and each that is due.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task, said = bar.add_task(what, total=None), time.monotonic()
+        task, said = bar.add_task(first, total=None), time.monotonic()
 
-        def advance(done: int, total: int) -> None:
+        def update(done: int, total: int, line: str, due: bool) -> None:
             nonlocal said
-            bar.update(task, completed=done, total=total)
-            if bar.disable and (done == total or time.monotonic() - said >= LINE_SECONDS):
+            bar.update(task, completed=done, total=total, description=line)
+            if bar.disable and (due or time.monotonic() - said >= LINE_SECONDS):
                 said = time.monotonic()
-                print_error(f"{what}: {done} of {total}")
+                print_error(line)
 
-        yield advance
+        yield update
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from vrthinker_core.commands.arguments import LINE_SECONDS, print_error
+from vrthinker_core.commands.arguments import print_error, progress_line
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types.progress import count
 
@@ -39,9 +39,13 @@ class ProgressCounts:
         parts = [f"{self.done:,} of {count(self.total, 'pair')}"]
         if self.judged and seconds > 0:
             rate = self.judged / seconds
-            parts.append(f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each")
-            parts.append(f"{time_left((self.total - self.done) / rate)} left")
+            parts += rate_parts(rate, (self.total - self.done) / rate)
         return ", ".join([*parts, *([f"{self.failed:,} failed"] if self.failed else [])])
+
+
+def rate_parts(rate: float, left: float) -> list[str]:
+    """How many come in a second, or how long each takes, and the seconds left in words."""
+    return [f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each", f"{time_left(left)} left"]
 
 
 def time_left(seconds: float) -> str:
@@ -56,24 +60,17 @@ def time_left(seconds: float) -> str:
 @contextmanager
 def pair_progress(counts: ProgressCounts) -> Iterator[Callable[[PairResult], None]]:
     """Show the counts on standard error as they grow, with the first failures by name; gives the function for each result."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn
 
-    console = Console(stderr=True)
-    columns = (BarColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task, said, named = bar.add_task("pairs", total=counts.total), time.monotonic(), 0
+    with progress_line("pairs", (BarColumn(), "{task.description}")) as update:
+        named = 0
 
         def add(result: PairResult) -> None:
-            nonlocal said, named
+            nonlocal named
             if failure := counts.add(result):
                 named += 1
                 print_error(failure if named <= NAMED else "")
                 print_error("Further failures are only counted; the table names each." if named == NAMED else "")
-            if not bar.disable:
-                bar.update(task, completed=counts.done, description=counts.line)
-            elif time.monotonic() - said >= LINE_SECONDS:
-                said = time.monotonic()
-                print_error(counts.line)
+            update(counts.done, counts.total, counts.line, False)
 
         yield add

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from vrthinker_core.commands.arguments import LINE_SECONDS, print_error
-from vrthinker_core.commands.pair_progress import time_left
+from vrthinker_core.commands.arguments import progress_line
+from vrthinker_core.commands.pair_progress import rate_parts
 
 if TYPE_CHECKING:
     from vrthinker_core.training.monitor.metrics import StepMetrics
@@ -39,8 +39,7 @@ class StepPace:
         parts = [f"{self.stage}: {self.done:,} of {self.total:,}"]
         if made > 0 and seconds > 0:
             rate = made / seconds
-            parts.append(f"{rate:.1f} a second" if rate >= 1 else f"{1 / rate:.1f} s each")
-            parts.append(f"{time_left(min((self.total - self.done) / rate, self._until_end()))} left")
+            parts += rate_parts(rate, min((self.total - self.done) / rate, self._until_end()))
         return ", ".join([*parts, *([f"reward {self.reward:.2f}"] if self.reward is not None else [])])
 
     def _until_end(self) -> float:
@@ -50,20 +49,13 @@ class StepPace:
 @contextmanager
 def step_progress(pace: StepPace) -> Iterator[Callable[["StepMetrics", int], None]]:
     """Show the pace on standard error as it changes; gives the function for each step."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn
 
-    console = Console(stderr=True)
-    columns = (BarColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task, said = bar.add_task("steps", total=None), -LINE_SECONDS
+    with progress_line("steps", (BarColumn(), "{task.description}")) as update:
 
         def tell(step: "StepMetrics", total: int) -> None:
-            nonlocal said
+            first = not pace.starts
             pace.add(step, total)
-            bar.update(task, total=total, completed=step.step, description=pace.line)
-            if bar.disable and time.monotonic() - said >= LINE_SECONDS:
-                said = time.monotonic()
-                print_error(pace.line)
+            update(step.step, total, pace.line, first)
 
         yield tell
