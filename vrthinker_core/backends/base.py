@@ -13,6 +13,11 @@ def not_cancelled() -> bool:
     return False
 
 
+def held_back(text: str, unwanted: str) -> int:
+    """Characters at the end of a text that are a beginning of what is never to be emitted, and so wait for what follows them."""
+    return next((n for n in range(len(unwanted) - 1, 0, -1) if text.endswith(unwanted[:n])), 0)
+
+
 class Conversation(typing.Protocol):
     """One judge and one pair of videos. All its state is its own: two conversations never share a KV cache."""
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
+from vrthinker_core.backends.base import held_back
 from vrthinker_core.backends.server.failures import ENDLESS, FILTERED, TOOL_PARSER
 from vrthinker_core.backends.server.label_tokens import TokenChoice, has_digit, is_log_probability, label_tokens
 from vrthinker_core.dialects.reading.tags import lost_its_opening
@@ -20,7 +21,7 @@ _UNASKED_CALL = re.compile(r"_tool_call_\d+$")  # Ids of calls that `transformer
 
 
 class ReplyBuilder:
-    """One reply so far. With `redirect` (a, b), `a` is never given out: see `redirected`."""
+    """One reply so far. With `redirect` (a, b), `a` is never emitted: see `redirected`."""
 
     def __init__(self, redirect: tuple[str, str] | None, max_new_tokens: int) -> None:
         self._characters_left = TOKEN_CHARACTERS * max_new_tokens
@@ -30,7 +31,7 @@ class ReplyBuilder:
         self._first_prompt: int | None = None  # Tokens of the prompt without a reply that goes on
         self._reused_tokens: int | None = None
         self._unwanted, self._wanted = redirect or ("", "")
-        self._text, self._given_out = "", 0
+        self._text, self._emitted = "", 0
         self._pieces: list[int] = []
         self._reasoning: list[str] = []
         self._choices: list[TokenChoice] = []  # Tokens with a digit
@@ -61,7 +62,7 @@ class ReplyBuilder:
                 raise BackendRefused(TOOL_PARSER)
             self.finish_reason = choice.finish_reason or self.finish_reason
         self._redirect()
-        return self._give_out(len(self._text) - self._held_back())
+        return self._emit(len(self._text) - held_back(self._text, self._unwanted))
 
     def flush(self) -> str:
         """What was held back, once the server has said that the reply is whole. Raises for a reply that is not to be used."""
@@ -71,7 +72,7 @@ class ReplyBuilder:
             raise BackendFailed("The server gave up in the middle of its answer.")
         if not self._was_redirected and lost_its_opening(self._text):
             raise BackendRefused(TOOL_PARSER)
-        return self._give_out(len(self._text))
+        return self._emit(len(self._text))
 
     @property
     def _was_redirected(self) -> bool:
@@ -85,8 +86,8 @@ class ReplyBuilder:
         self._first_prompt, self._new_tokens = self.prompt_tokens, None
 
     def completion(self, stop: Literal["cancelled"] | None = None) -> Completion:
-        """The reply; for a cancelled one what was given out so far."""
-        text = self._text[: self._given_out]
+        """The reply; for a cancelled one what was emitted so far."""
+        text = self._text[: self._emitted]
         return Completion(
             text,
             stop or ("length" if self.finish_reason == "length" else "end"),
@@ -131,14 +132,10 @@ class ReplyBuilder:
         if start >= 0:
             self._text, self._unwanted, self.redirected = self._text[:start] + self._wanted, "", True
 
-    def _held_back(self) -> int:
-        """Characters at the end of the text that are a beginning of `a`."""
-        return next((n for n in range(len(self._unwanted) - 1, 0, -1) if self._text.endswith(self._unwanted[:n])), 0)
-
-    def _give_out(self, end: int) -> str:
-        piece = self._text[self._given_out : end]
+    def _emit(self, end: int) -> str:
+        piece = self._text[self._emitted : end]
         if piece:
-            self._given_out = end
+            self._emitted = end
             self._pieces.append(len(piece))
         return piece
 

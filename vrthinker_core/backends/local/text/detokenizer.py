@@ -3,6 +3,7 @@
 import codecs
 from collections.abc import Sequence
 
+from vrthinker_core.backends.base import held_back
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types.messages import LabelProbabilities, LabelToken
 
@@ -64,7 +65,7 @@ class StreamingDetokenizer:
 
     def next_text(self) -> str:
         """The text since the last call, without an end that could still become `a`."""
-        return self._emit(len(self._text) - self._held_back())
+        return self._emit(len(self._text) - held_back(self._text, self._unwanted))
 
     def flush(self) -> str:
         """The rest of the text at the end of the reply, an incomplete last character as U+FFFD."""
@@ -77,7 +78,3 @@ class StreamingDetokenizer:
             self._emitted = end
             self.pieces.append(len(piece))
         return piece
-
-    def _held_back(self) -> int:
-        """Characters at the end of the text that are a beginning of `a`."""
-        return next((n for n in range(len(self._unwanted) - 1, 0, -1) if self._text.endswith(self._unwanted[:n])), 0)
