@@ -10,7 +10,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_title
-from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, open_checkpoint
+from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, end_tokens, open_checkpoint
 from vrthinker_core.backends.local.conversation import LocalConversation
 from vrthinker_core.backends.local.engine.batch_decoding import stream_batch
 from vrthinker_core.backends.local.engine.decode_step import takes_decode_steps
@@ -72,15 +72,14 @@ class TransformersBackend:
 def _loaded_model(checkpoint: Checkpoint) -> LoadedModel:
     model, tokenizer = checkpoint.model, SafeTokenizer(checkpoint.tokenizer)
     config = model.generation_config
-    eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-    stops = (tokenizer.control.im_end, tokenizer.control.endoftext, *eos)
+    stops = (tokenizer.control.im_end, tokenizer.control.endoftext, *end_tokens(config))
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         vision=VisionEncoder(model, checkpoint.processor, threads=checkpoint.threads),
         context_length=int(model.config.get_text_config().max_position_embeddings),
         threads=checkpoint.threads,
-        stop_tokens=frozenset(int(token) for token in stops if token is not None),
+        stop_tokens=frozenset(int(token) for token in stops),
         label_digits=LabelDigits(tokenizer),
         forced_redirects=redirects(checkpoint.marker.forced),
         video_items=checkpoint.marker.video_items,

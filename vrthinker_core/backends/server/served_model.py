@@ -10,7 +10,7 @@ import openai
 import stamina
 
 from vrthinker_core.__about__ import asset
-from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS
+from vrthinker_core.backends.local.checkpoint.checkpoint_files import published_protocol
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.server.address import FORM, ServerAddress, model_title
 from vrthinker_core.backends.server.failures import (
@@ -165,8 +165,7 @@ def recognise(card: Mapping[str, Any], chosen: ProtocolName | None) -> ServedMod
     names = {part.lower() for name in (model.id, str(card.get("root") or "")) for part in (name, model_title(name))}
     if "nano" in names:
         return _built_in(model)
-    published = {name: protocol for full, protocol in PUBLISHED_PROTOCOLS.items() for name in (full, full.split("/")[1])}
-    known = next((protocol for name, protocol in published.items() if name in names), None)
+    known = published_protocol(names)
     return model if model.protocols or known is None else replace(model, protocols=(known,))
 
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +38,12 @@ HUB_METADATA = ".cache/huggingface/download"
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _DATA_END = re.compile(rb'"data_offsets"\s*:\s*\[\s*\d+\s*,\s*(\d{1,20})\s*\]')
+
+
+def published_protocol(names: Iterable[str]) -> ProtocolName | None:
+    """The protocol of the published checkpoint that one of the names means: its hub id, or the part of it behind the slash."""
+    known = {name.lower() for name in names}
+    return next((protocol for hub_id, protocol in PUBLISHED_PROTOCOLS.items() if known & {hub_id, hub_id.split("/")[1]}), None)
 
 
 def locate(source: str) -> Path:

@@ -16,7 +16,13 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
+from transformers import (
+    AutoTokenizer,
+    GenerationConfig,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2VLImageProcessorPil,
+)
 from transformers.utils import logging
 
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
@@ -226,12 +232,18 @@ def _check_generation(folder: Path, model: Qwen2_5_VLForConditionalGeneration) -
     """What the sampler takes from a checkpoint: the tokens that end a reply, and the repetition penalty."""
     name = GENERATION_CONFIG if (folder / GENERATION_CONFIG).is_file() else "config.json"
     said, where, rows = model.generation_config, f"{name} of {folder_title(folder)}", model.config.get_text_config().vocab_size
-    for token in said.eos_token_id if isinstance(said.eos_token_id, list) else [said.eos_token_id]:
-        if token is not None and not (type(token) is int and 0 <= token < rows):
+    for token in end_tokens(said):
+        if not (type(token) is int and 0 <= token < rows):
             raise CheckpointError(f"{where} is damaged: it ends replies with {token!r:.50}, which is no token of the model.")
     penalty = 1.0 if said.repetition_penalty is None else said.repetition_penalty
     if not (isinstance(penalty, int | float) and LEAST_PENALTY <= penalty <= MOST_PENALTY):
         raise CheckpointError(f"{where} is damaged: its repetition_penalty is {penalty!r:.50}, not 0.01 to 100.")
+
+
+def end_tokens(config: GenerationConfig) -> list[Any]:
+    """The tokens that end a reply, of which a checkpoint names one, several or none."""
+    said = config.eos_token_id
+    return [token for token in (said if isinstance(said, list) else [said]) if token is not None]
 
 
 def _check_complete(title: str, model: torch.nn.Module, loading_info: dict[str, Any]) -> None:

@@ -9,8 +9,8 @@ from typing import Any, cast, get_args
 
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
     MARKER,
-    PUBLISHED_PROTOCOLS,
     folder_title,
+    published_protocol,
     read_config,
     read_marker_file,
 )
@@ -71,11 +71,8 @@ def _protocols(said: Any, title: str) -> tuple[ProtocolName, ...]:
 
 
 def _published(folder: Path, source: str) -> tuple[ProtocolName, ...]:
-    names = (source, str(read_config(folder).get("_name_or_path", "")), folder_title(folder))
-    for published, protocol in PUBLISHED_PROTOCOLS.items():
-        if any(name.lower() in (published, published.split("/")[1]) for name in names):
-            return (protocol,)
-    return ()
+    protocol = published_protocol((source, str(read_config(folder).get("_name_or_path", "")), folder_title(folder)))
+    return () if protocol is None else (protocol,)
 
 
 def _forced(said: Any, protocols: tuple[ProtocolName, ...], title: str) -> dict[ProtocolName, Redirect]:
