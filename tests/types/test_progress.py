@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from tests.ui.support import handmade_runs
+from vrthinker_core.commands.console import ConsoleRenderer
 from vrthinker_core.types.events import Event, FramesShown, TextArrived
 from vrthinker_core.types.messages import Completion
-from vrthinker_core.types.progress import Pace, reading, totals
+from vrthinker_core.types.progress import Pace, reading, totals, turn_figures
 from vrthinker_core.types.wording import frame_time
 
 
@@ -60,6 +63,18 @@ def test_the_totals_are_those_of_all_turns() -> None:
     assert totals(half_kept) == "28 frames · 36 tokens read, 25 written"
     assert totals(replace(turn, completion=Completion("x")) for turn in turns) == "28 frames", "what is not known is left out"
     assert totals(()) == ""
+
+
+def test_the_figures_of_a_turn_are_its_tokens_and_its_time_on_the_page_and_in_a_terminal() -> None:
+    trace = handmade_runs.three_turns()
+    measured = Completion("x", prompt_tokens=1_312, reused_tokens=1_000, new_tokens=92, seconds=2.0)
+    turn = replace(trace.turns[0], completion=measured)
+    figures = "1,312 in (1,000 reused) · 92 out · 2.0 s · 46 tokens a second"
+    assert turn_figures(turn) == figures
+    assert turn_figures(replace(turn, completion=Completion("x"))) == "", "what is not known is left out"
+    terminal = io.StringIO()
+    ConsoleRenderer(Console(width=120, file=terminal)).render(replace(trace, turns=(turn,)).events())
+    assert figures in terminal.getvalue()
 
 
 def test_what_is_being_read_stands_in_words() -> None:

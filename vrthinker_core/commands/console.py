@@ -25,7 +25,7 @@ from vrthinker_core.types.events import (
     Voted,
 )
 from vrthinker_core.types.order import check_order
-from vrthinker_core.types.progress import ended_after, reading, speed, totals
+from vrthinker_core.types.progress import ended_after, reading, totals, turn_figures
 from vrthinker_core.types.wording import (
     DIMENSION_NAMES,
     LABEL_NAMES,
@@ -149,7 +149,8 @@ class ConsoleRenderer:
             self._line(f"aside     {len(reasoning):,} characters of reasoning, kept in the trace", "dim")
         for problem in turn.problems:
             self._line(f"problem   {problem.kind}: {problem.detail}", "yellow")
-        self._line(f"          {_footnote(turn)}", "dim")
+        ending = filter(None, (turn.cut_short or turn.reply.kind, turn_figures(turn)))
+        self._line(f"          {' · '.join(ending)}", "dim")
 
     def _finished(self, end: Finished) -> None:
         self._line("")
@@ -191,20 +192,6 @@ class ConsoleRenderer:
 def _frame_list(frames: tuple[Thumbnail, ...]) -> str:
     sides = {side: [f"{frame.number} ({frame_time(frame.seconds)})" for frame in frames if frame.ref.side is side] for side in Side}
     return "; ".join(f"video {side:d}: {', '.join(mine)}" for side, mine in sides.items() if mine)
-
-
-def _footnote(turn: Turn) -> str:
-    done = turn.completion
-    parts: list[str] = [turn.cut_short or turn.reply.kind]
-    if done.prompt_tokens is not None:
-        reused = f", {done.reused_tokens} of them kept" if done.reused_tokens else ""
-        parts.append(f"{done.prompt_tokens} tokens in{reused}")
-    if done.new_tokens is not None:
-        parts.append(f"{done.new_tokens} out")
-    parts.append(f"{done.seconds:.1f} s")
-    if done.new_tokens and done.seconds:
-        parts.append(speed(done.new_tokens / done.seconds))
-    return " · ".join(parts)
 
 
 def telling_openings(events: Iterable[Event], console: Console, line_seconds: float) -> Iterator[Event]:

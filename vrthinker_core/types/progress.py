@@ -79,6 +79,22 @@ def ended_after(turns: int, seconds: float) -> str:
     return f"after {count(turns, 'turn')} in {duration(seconds)}" if turns else "before the first turn"
 
 
+def turn_figures(turn: Turn) -> str:
+    """Tokens and time of a turn; what is not known is left out."""
+    completion = turn.completion
+    parts = []
+    if completion.prompt_tokens is not None:
+        reused = f" ({completion.reused_tokens:,} reused)" if completion.reused_tokens else ""
+        parts.append(f"{completion.prompt_tokens:,} in{reused}")
+    if completion.new_tokens is not None:
+        parts.append(f"{completion.new_tokens:,} out")
+    if completion.seconds:
+        parts.append(duration(completion.seconds))
+    if completion.seconds and completion.new_tokens:
+        parts.append(speed(completion.new_tokens / completion.seconds))
+    return " · ".join(parts)
+
+
 def totals(turns: Iterable[Turn]) -> str:
     """The frames that were shown in all turns, and the tokens that the judge read and wrote: what is not known is left out."""
     turns = tuple(turns)

@@ -7,7 +7,7 @@ from vrthinker_core.dialects.label_probabilities import label_probabilities
 from vrthinker_core.dialects.reading.frame_facts import read_frame_facts
 from vrthinker_core.types import FrameRef, Reply, Turn
 from vrthinker_core.types.events import Finished, Started
-from vrthinker_core.types.progress import Pace, duration, reading, totals
+from vrthinker_core.types.progress import Pace, duration, reading, totals, turn_figures
 from vrthinker_core.types.wording import BRANCH, TAKEN_OVER, branch_name
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
@@ -176,7 +176,7 @@ def _turn(
     return {
         "number": turn_state.number,
         "state": " · ".join([*summary, words.turn_summary(turn)] if turn else summary),
-        "foot": words.turn_footer(turn) if turn else "",
+        "foot": turn_figures(turn) if turn else "",
         "confidence": [] if sure is None else [words.CONFIDENCE.format(sure), words.CONFIDENCE_HELP],
         "labels": labels_json(turn.reply.verdict, label_probabilities(turn.completion, turn.reply.verdict)) if turn else [],
         "live": turn is None and running,

@@ -249,22 +249,6 @@ def reply_summary(reply: Reply) -> str:
     return "no usable answer or request"
 
 
-def turn_footer(turn: Turn) -> str:
-    """Tokens and time of a turn; what is not known is left out."""
-    completion = turn.completion
-    parts = []
-    if completion.prompt_tokens is not None:
-        reused = f" ({completion.reused_tokens:,} reused)" if completion.reused_tokens else ""
-        parts.append(f"{completion.prompt_tokens:,} in{reused}")
-    if completion.new_tokens is not None:
-        parts.append(f"{completion.new_tokens:,} out")
-    if completion.seconds:
-        parts.append(duration(completion.seconds))
-    if completion.seconds and completion.new_tokens:
-        parts.append(speed(completion.new_tokens / completion.seconds))
-    return " · ".join(parts)
-
-
 def turn_remarks(turn: Turn) -> list[str]:
     """Repairs, refusals and cuts of a turn, one sentence each."""
     reply = turn.reply
