@@ -78,14 +78,7 @@ def options() -> argparse.Namespace:
         action="store_true",
         help="web addresses of videos may lead into your own network (never for a server that strangers use)",
     )
-    parser.add_argument("--runs-folder", type=Path, help="where visitors' runs are kept (default: in your cache folder)")
-    parser.add_argument("--keep-hours", type=amount, default=24.0, help="how long a run is kept; 0 keeps none")
-    parser.add_argument(
-        "--keep-gb", type=amount, default=4.0, help="how many GB runs and their videos may take; the oldest go first"
-    )
-    parser.add_argument(
-        "--after-leaving", type=amount, default=30.0, help="seconds that a run goes on whose page was closed, to be found again"
-    )
+    add_keeping(parser)
     parser.add_argument(
         "--runs", type=Path, help="an evaluation (its --out folder) or a folder of traces that every visitor may look through"
     )
@@ -93,6 +86,25 @@ def options() -> argparse.Namespace:
     chosen = parser.parse_args()
     chosen.judge = chosen.judge or re.findall(r"[^\s,]+", os.environ.get("VRTHINKER_JUDGE", ""))
     return chosen
+
+
+def add_keeping(parser: argparse.ArgumentParser) -> None:
+    """The options that say how visitors' runs are kept."""
+    usual = Keeping()
+    parser.add_argument("--runs-folder", type=Path, help="where visitors' runs are kept (default: in your cache folder)")
+    parser.add_argument("--keep-hours", type=amount, default=usual.seconds / 3600, help="how long a run is kept; 0 keeps none")
+    parser.add_argument(
+        "--keep-gb",
+        type=amount,
+        default=usual.max_bytes / 1e9,
+        help="how many GB runs and their videos may take; the oldest go first",
+    )
+    parser.add_argument(
+        "--after-leaving",
+        type=amount,
+        default=usual.after_leaving,
+        help="seconds that a run goes on whose page was closed, to be found again",
+    )
 
 
 def find_address(host: str, port: int) -> None:

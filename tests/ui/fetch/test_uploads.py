@@ -49,7 +49,7 @@ def test_files_that_nobody_uses_are_deleted(tmp_path: Path, monkeypatch: pytest.
     uploads.hold("bert", Side.SECOND, original, copy)
     uploads.expire([judged])
     assert odd.exists(), "ten minutes are not over"
-    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.KEEP_SECONDS", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
     uploads.expire([judged])
     assert [path for path in (unused, judged, shown, odd, original, copy, gradios) if path.exists()] == [
         *(judged, shown),
@@ -65,7 +65,7 @@ def test_files_that_nobody_uses_are_deleted(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_video_of_a_player_stays_however_often_the_other_one_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     uploads = Uploads(tmp_path / "copies", tmp_path / "uploads" / "fetched")
-    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.KEEP_SECONDS", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
     stays, *others = (arrive(uploads, f"{number}.mp4", bytes([number])) for number in range(7))
     uploads.hold("anna", Side.SECOND, stays, stays)
     for number, other in enumerate(others):

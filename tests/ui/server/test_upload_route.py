@@ -82,7 +82,7 @@ def test_one_visitor_who_has_filled_their_share_takes_nobody_elses(uploads: Uplo
     for via in ("198.51.100.7", "1.1.1.1, 198.51.100.8"):
         assert post(uploads, [HEAD, via.encode() * 200, TAIL], address="10.0.0.1", via=via).status_code == 200
     check_refused(post(uploads, [HEAD, b"d" * 3000, TAIL], address="10.0.0.1", via="2.2.2.2, 198.51.100.8"), 507)
-    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.KEEP_SECONDS", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
     uploads.expire([])
     assert post(uploads, [HEAD, b"b" * 3000, TAIL]).status_code == 200
 

@@ -118,7 +118,7 @@ def test_an_old_session_without_an_unload_event_expires(tmp_path: Path, monkeypa
     sessions.start_replay("anna", long_ago)
     sessions.start_replay("bert", handmade_runs.three_turns())
     assert sessions.get("anna") is not None, "how long the run once took does not matter"
-    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.KEEP_SECONDS", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.sessions.sessions.SESSION_SECONDS", -1.0)
     sessions.start_replay("cleo", handmade_runs.three_turns())
     assert (sessions.get("anna"), sessions.get("bert")) == (None, None)
     assert sessions.get("cleo") is not None

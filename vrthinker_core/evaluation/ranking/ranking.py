@@ -8,16 +8,15 @@ from numpy.typing import NDArray
 
 from vrthinker_core.evaluation.ranking.cycles import cycle_share, majority_cycles
 from vrthinker_core.evaluation.ranking.outcomes import Counts, WinCounts, count_wins, labels_said, pair_score, win_rates
-from vrthinker_core.evaluation.ranking.schedule import pairs_by_name
+from vrthinker_core.evaluation.ranking.schedule import connected, pairs_by_name
 from vrthinker_core.evaluation.ranking.strengths import fit_strengths
 from vrthinker_core.evaluation.ranking.video_table import VideoTable
-from vrthinker_core.evaluation.scores.bootstrap import exact_end
+from vrthinker_core.evaluation.scores.bootstrap import TAIL, exact_end
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.progress import count
 
 SAMPLES = 500  # Of the bootstrap
-COVERED = 95  # Per cent of an interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +170,7 @@ def _bootstrap(counts: WinCounts, samples: int) -> tuple[Counts | None, Counts]:
     drawn = np.random.default_rng(0).multinomial(prompts, np.full(prompts, 1 / prompts), size=samples).astype(float)
     wins, ties = counts.sample(drawn)
     strengths = np.array([fit_strengths(*each)[0] for each in zip(wins, ties, strict=True)])
-    tail = (100 - COVERED) / 2
-    intervals: Counts = np.percentile(strengths, [tail, 100 - tail], axis=0)
+    intervals: Counts = np.percentile(strengths, [100 * TAIL, 100 - 100 * TAIL], axis=0)
     for place in np.flatnonzero(_says_the_same(counts)):
         worst, best = _extremes(counts, int(place))
         intervals[:, place] = min(intervals[0, place], worst), max(intervals[1, place], best)
@@ -211,9 +209,7 @@ def _extremes(counts: WinCounts, place: int) -> tuple[float, float]:
 
 
 def _groups(generators: Sequence[str], compared: Counts) -> tuple[tuple[str, ...], ...]:
-    group = list(range(len(generators)))
-    for i, j in zip(*np.nonzero(compared), strict=True):
-        group = [group[i] if each == group[j] else each for each in group]
+    group = connected(len(generators), zip(*np.nonzero(compared), strict=True))
     return tuple(tuple(name for name, of in zip(generators, group, strict=True) if of == each) for each in sorted(set(group)))
 
 

@@ -23,6 +23,14 @@ SPREAD = 2.0  # Of a strength before anything was judged, as a standard deviatio
 Link = tuple[int, int]  # Two generators by their places, the smaller one first
 
 
+def connected(generators: int, links: Iterable[Link]) -> list[int]:
+    """A number for each generator: the same for two that links connect, over others, too."""
+    group = list(range(generators))
+    for i, j in links:
+        group = [group[i] if each == group[j] else each for each in group]
+    return group
+
+
 def all_pairs(table: VideoTable) -> list[EvaluationPair]:
     """Every pair of generators on every prompt of which both have a video, prompt by prompt."""
     return [pair for pairs in pairs_by_name(table).values() for pair in pairs]
@@ -88,9 +96,7 @@ class AdaptiveSchedule:
 
     def _connecting(self) -> Link | None:
         """A pair of generators that nothing asked so far connects; None when all that can be are connected."""
-        group = list(range(len(self._generators)))
-        for i, j in self._asked:
-            group = [group[i] if each == group[j] else each for each in group]
+        group = connected(len(self._generators), self._asked)
         return next((link for link in sorted(self._left) if group[link[0]] != group[link[1]]), None)
 
     def _most_telling(self, differences: Counts, variances: Counts, covariance: Counts) -> Link:

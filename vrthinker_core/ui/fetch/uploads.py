@@ -20,7 +20,7 @@ from vrthinker_core.ui.fetch.download import fetch_video
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.video.browser_copy.copy import playable_copy
 
-KEEP_SECONDS = 600.0  # for a file that nobody uses
+UNUSED_SECONDS = 600.0  # for a file that nobody uses
 HOLDERS = 400  # open pages whose files are known to be used; beyond them, the pages that brought theirs first are forgotten
 FETCHES = 4  # downloads for calls of the API that go on at the same time
 HELD = 4  # files of one player of a page: two for the video that it holds, and two for the one before
@@ -114,7 +114,7 @@ class Uploads:
             self._holders.pop(session_id, None)
 
     def expire(self, used: Iterable[Path]) -> None:
-        """Delete every file older than `KEEP_SECONDS` that is neither `used` nor held, and folders that were left empty."""
+        """Delete every file older than `UNUSED_SECONDS` that is neither `used` nor held, and folders that were left empty."""
         with self._lock:
             in_use = {*used, *(file for players in self._holders.values() for files in players for file in files)}
             in_use |= {copy for original, copy in self._copies.items() if original in in_use}
@@ -142,5 +142,5 @@ class Uploads:
 def _delete_old(path: Path) -> None:
     """Delete an old file, or an empty folder that nothing has happened in for as long."""
     with contextlib.suppress(OSError):
-        if path.stat().st_ctime < time.time() - KEEP_SECONDS:
+        if path.stat().st_ctime < time.time() - UNUSED_SECONDS:
             path.rmdir() if path.is_dir() else path.unlink()

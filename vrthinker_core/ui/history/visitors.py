@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "vr-thinker-visitor"
-KEEP_SECONDS = 30 * 24 * 3600  # after the page was opened last
+COOKIE_SECONDS = 30 * 24 * 3600  # after the page was opened last
 _VALUE = re.compile(r"[A-Za-z0-9_-]{43}")  # 32 random bytes
 
 
@@ -35,7 +35,7 @@ class VisitorCookies:
             return
         cookies = HTTPConnection(scope).cookies
         value = cookies[COOKIE] if owner_of(cookies) else secrets.token_urlsafe(32)
-        cookie = f"{COOKIE}={value}; Path=/; Max-Age={KEEP_SECONDS}; HttpOnly; {self._where}"
+        cookie = f"{COOKIE}={value}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; {self._where}"
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start":

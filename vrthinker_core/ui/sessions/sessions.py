@@ -25,7 +25,7 @@ from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.thumbnail_files import ThumbnailFiles
 
 THUMBNAILS_URL = "frames"  # the URL path below which the server offers the thumbnails of all runs
-KEEP_SECONDS = 3600.0  # after it was used last, for a session whose page is not open and whose unload event never came
+SESSION_SECONDS = 3600.0  # after it was used last, for a session whose page is not open and whose unload event never came
 MAX_SESSIONS = 400  # kept at once; beyond them, the oldest whose run is over are dropped
 MAX_KEPT_BYTES = 256 * 2**20  # of the runs that are over; beyond them, the oldest are dropped
 
@@ -189,13 +189,13 @@ class Sessions:
         return session
 
     def expire(self, more: int = 0) -> None:
-        """End sessions whose run is over: those that were not used for `KEEP_SECONDS`, and the oldest beyond `MAX_SESSIONS`.
+        """End sessions whose run is over: those that were not used for `SESSION_SECONDS`, and the oldest beyond `MAX_SESSIONS`.
 
         A run that goes on is in use, and so is a session whose page is open.
 
         The oldest end, too, until what is kept and `more` bytes take at most `MAX_KEPT_BYTES` of memory.
         """
-        earliest = time.monotonic() - KEEP_SECONDS
+        earliest = time.monotonic() - SESSION_SECONDS
         with self._lock:
             in_use = {each.name for key, each in self._sessions.items() if not each.run.over or self.is_open(key)}
             self._used.update(dict.fromkeys(in_use, time.monotonic()))

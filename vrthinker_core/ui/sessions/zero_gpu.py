@@ -5,11 +5,12 @@ from collections.abc import Callable, Generator
 
 import gradio as gr
 
+from vrthinker_core.dialects.paired import Paired
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.types.events import JudgeEvent
 from vrthinker_core.ui.sessions.background_run import JobRunner, RunJob
 
-DEFAULT_TURNS = 6  # replies of a run in which nobody chose their number
+DEFAULT_TURNS = Paired.max_turns  # replies of a run in which nobody chose their number
 MAX_GPU_SECONDS = 75  # the most that a job asks for: ZeroGPU refuses a run that needs more than a visitor's remaining quota
 
 
