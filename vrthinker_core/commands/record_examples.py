@@ -7,7 +7,7 @@ than one call may bring) comes from a script over drawn clips, written as the 7B
 "scripted". Names say what is learnt, not which video is better; the first word is their row.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,14 +123,12 @@ EXAMPLES = (
 )
 
 
-def record_examples(
-    judge_backend: Backend, out: Path, progress: Callable[[int, int], None], examples: Sequence[ExampleRecipe] = EXAMPLES
-) -> Iterator[str]:
+def record_examples(judge_backend: Backend, out: Path, progress: Callable[[int, int], None]) -> Iterator[str]:
     """Write clips and traces of the examples into `out`; gives one line for each. Raises BadInput when `out` cannot be written."""
-    for done, example in enumerate(examples):
-        progress(done, len(examples))
+    for done, example in enumerate(EXAMPLES):
+        progress(done, len(EXAMPLES))
         yield _record(judge_backend, out / example.name, example)
-    progress(len(examples), len(examples))
+    progress(len(EXAMPLES), len(EXAMPLES))
 
 
 def _record(judge_backend: Backend, folder: Path, example: ExampleRecipe) -> str:

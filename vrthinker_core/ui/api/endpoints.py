@@ -53,7 +53,7 @@ def register_endpoints(
     _set_schema(blocks, compare["inputs"][-1], settings_schema())
     _set_schema(blocks, compare["outputs"][0], python_type_to_json_schema(RunJson))
     _set_schema(blocks, health["outputs"][0], python_type_to_json_schema(HealthJson))
-    if mcp.installed_version("mcp") and (sentence := mcp.why_unavailable()):
+    if mcp.installed_version() and (sentence := mcp.why_unavailable()):
         logging.getLogger(__name__).warning(sentence)
 
 

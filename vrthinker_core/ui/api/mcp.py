@@ -16,17 +16,17 @@ BROKEN = f"MCP is off: mcp {{}} is installed, but cannot be imported. {_REMEDY}"
 NO_SSE = f"The older transport is not offered. Connect to {MCP_PATH}/ by streamable HTTP."
 
 
-def installed_version(package: str) -> str:
-    """The version of an installed package; "" where it is not installed."""
+def installed_version() -> str:
+    """The version of `mcp`; "" where it is not installed."""
     try:
-        return importlib.metadata.version(package)
+        return importlib.metadata.version("mcp")
     except importlib.metadata.PackageNotFoundError:
         return ""
 
 
 def why_unavailable() -> str:
     """Why there is no MCP here, in one sentence, and what to do, in another; "" where there is."""
-    version = installed_version("mcp")
+    version = installed_version()
     if not version:
         return NOT_INSTALLED
     numbers = re.match(r"(\d+)\.(\d+)", version)

@@ -37,10 +37,9 @@ class PageComponents:
         self.shown_run = [*self.videos, self.prompt, *self.run_outputs, self.buttons]
         self.examples = _html("mountExamples(host, props, trigger)", list(cards), "examples")
 
-    def without_run(self, line: str, ending: str = "") -> Updates:
-        """No run is shown; `line` stands in the status, and `ending` in the trace."""
-        trace = {"turns": [], "ending": ending}
-        return {self.status: line, self.trace: trace, self.transcript: {"passages": []}}
+    def without_run(self, line: str) -> Updates:
+        """No run is shown; `line` stands in the status."""
+        return {self.status: line, self.trace: {"turns": []}, self.transcript: {"passages": []}}
 
     def running_buttons(self, number: int) -> Updates:
         """Stop stands in the place of Compare. `number`: the run's place; the page leaves alone what is said of an earlier one."""

@@ -33,11 +33,6 @@ class Marker:
     """
     video_items: bool = True  # It was trained on frames packed as a video; else each frame is sent to it as an image
 
-    @property
-    def protocol(self) -> ProtocolName | None:
-        """The protocol it speaks where none is chosen."""
-        return self.protocols[0] if self.protocols else None
-
 
 def seal(folder: Path, said: Mapping[str, Any]) -> None:
     """Write the marker: `said`, and the checksum of every file, so that a changed one is refused. Raises OSError."""
