@@ -12,6 +12,7 @@ from vrthinker_core.ui.history.shared_traces import SharedTraces
 from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.sessions.exact_frames import ExactFrames, turns_of
 from vrthinker_core.ui.sessions.replay import trace_of
+from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.sessions.sessions import Sessions
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.html_report import render_report
@@ -36,22 +37,20 @@ class DownloadRoutes:
 
     def trace(self, request: Request) -> Response:
         """The trace as JSON."""
-        trace = self._find(request)
-        return _not_found() if trace is None else _file(to_json(trace), "trace.json", "application/json")
+        found = self._find(request)
+        return _not_found() if found is None else _file(to_json(found[1]), "trace.json", "application/json")
 
     def report(self, request: Request) -> Response:
         """The report as one HTML file."""
-        trace = self._find(request)
-        return _not_found() if trace is None else _file(render_report(trace).encode(), "report.html", "text/html")
+        found = self._find(request)
+        return _not_found() if found is None else _file(render_report(found[1]).encode(), "report.html", "text/html")
 
     def link(self, request: Request) -> Response:
         """Keep the trace for `?trace=`, and give the name it is kept under."""
-        trace = self._find(request)
-        if trace is None:
+        found = self._find(request)
+        if found is None:
             return _not_found()
-        session = self._sessions.find_run(str(request.path_params["name"]))
-        if session is None:
-            return _not_found()
+        session, trace = found
         run, owner = session.kept or session.name, owner_of(request.cookies)
         try:
             return JSONResponse({"trace": session.link or self._shared.add(run, trace, owner, session.files)})
@@ -70,9 +69,11 @@ class DownloadRoutes:
             return PlainTextResponse(words.MANY_LOOK_CLOSER, 503)
         return JSONResponse(await asyncio.shield(asyncio.wrap_future(found)))
 
-    def _find(self, request: Request) -> Trace | None:
+    def _find(self, request: Request) -> tuple[Session, Trace] | None:
+        """A run that is over, and its trace."""
         session = self._sessions.find_run(str(request.path_params["name"]))
-        return trace_of(session.run.state) if session is not None and session.run.over else None
+        trace = trace_of(session.run.state) if session is not None and session.run.over else None
+        return None if session is None or trace is None else (session, trace)
 
 
 def _not_found() -> Response:

@@ -30,17 +30,13 @@ class BranchHandlers:
     async def join_queue(self, first: str | None, second: str | None, event: gr.EventData, request: gr.Request) -> Updates:
         """Take a place in the waiting room for the branch that the form asks for; raises a silent gr.Error, `refused` says why."""
 
-        def refusal() -> str:
-            services, session_id = self.runs.services, session_id_of(request)
-            try:
-                wanted = read_request(partial(_sent, event), services.judges.names)
-                self._planned(wanted, (first, second), request)
-                services.branch_sets.put_request(session_id, wanted)
-            except BadInput as bad:
-                return str(bad)
-            return ""
+        def check() -> None:
+            services = self.runs.services
+            wanted = read_request(partial(_sent, event), services.judges.names)
+            self._planned(wanted, (first, second), request)
+            services.branch_sets.put_request(session_id_of(request), wanted)
 
-        return {**await self.runs.join(refusal, request), self.runs.parts.branches: _said("")}
+        return {**await self.runs.join(check, request), self.runs.parts.branches: _said("")}
 
     def refused(self, request: gr.Request) -> Updates:
         """Say in the form why it was refused."""

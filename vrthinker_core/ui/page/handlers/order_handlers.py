@@ -9,7 +9,7 @@ import gradio as gr
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings, VideoPair
-from vrthinker_core.ui.page.handlers.second_runs import Players, SecondRuns, silent
+from vrthinker_core.ui.page.handlers.second_runs import Players, SecondRuns
 from vrthinker_core.ui.page.layout import Updates
 from vrthinker_core.ui.page.services import session_id_of
 from vrthinker_core.ui.sessions.session import Session
@@ -24,7 +24,7 @@ class OrderHandlers:
 
     async def join_queue(self, prompt: str | None, first: str | None, second: str | None, request: gr.Request) -> Updates:
         """Take a place in the waiting room. Raises a silent gr.Error when this cannot be checked now; `refused` says why."""
-        return await self.runs.join(lambda: silent(lambda: self._checked_pair(prompt, (first, second), request)), request)
+        return await self.runs.join(lambda: self._checked_pair(prompt, (first, second), request), request)
 
     def refused(self, request: gr.Request) -> Updates:
         """Say beside the button why it was refused."""

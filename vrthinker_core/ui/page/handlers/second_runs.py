@@ -27,10 +27,12 @@ class SecondRuns:
     services: Services
     handlers: Handlers
 
-    async def join(self, refusal: Callable[[], str], request: gr.Request) -> Updates:
-        """Take a place in the waiting room. Raises a silent gr.Error when that is refused, or the room is full."""
-        if sentence := await asyncio.to_thread(refusal):
-            self.handlers.refuse(request, sentence)
+    async def join(self, check: Callable[[], object], request: gr.Request) -> Updates:
+        """Take a place in the waiting room. Raises a silent gr.Error where `check` raises BadInput, or the room is full."""
+        try:
+            await asyncio.to_thread(check)
+        except BadInput as bad:
+            self.handlers.refuse(request, str(bad))
         return self.handlers.take_place(request)
 
     async def run(
@@ -84,12 +86,3 @@ class SecondRuns:
         if judge is None:
             raise BadInput(unknown.format(started.judge[:80] if started else ""))
         return judge
-
-
-def silent(check: Callable[[], object]) -> str:
-    """Why a check raises BadInput; "" where it does not."""
-    try:
-        check()
-    except BadInput as bad:
-        return str(bad)
-    return ""
