@@ -106,7 +106,7 @@ def test_a_judge_that_breaks_off_leaves_what_was_made(tmp_path: Path) -> None:
 class Remote(ScriptedBackend):
     """A server whose first reply takes as long as a test likes."""
 
-    host: str = "a server"
+    at_own_pace: bool = True
     first: threading.Lock = field(default_factory=threading.Lock)
     may_end: threading.Event = field(default_factory=threading.Event)
 

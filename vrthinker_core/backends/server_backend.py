@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from urllib.parse import urlsplit
+from typing import Literal
 
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
 from vrthinker_core.backends.built_in import NANO_NOTE
@@ -21,6 +21,8 @@ OWN_TEMPERATURE = "The server takes no temperature: it samples with its own, wha
 
 class ServerBackend:
     """A `Backend` (and `BatchBackend`) that generates nothing itself. Thread-safe; conversations share what the server refuses."""
+
+    at_own_pace: Literal[True] = True  # See `RemoteBackend`
 
     def __init__(self, server: Server, name: str, notes: tuple[str, ...] = ()) -> None:
         self.server, self.name = server, name
@@ -42,11 +44,6 @@ class ServerBackend:
     def notes(self) -> tuple[str, ...]:
         """See `JudgeDescription`; one more once the server has refused to be told a temperature."""
         return (*self._notes, *(() if "temperature" in self.server.form.features else (OWN_TEMPERATURE,)))
-
-    @property
-    def host(self) -> str:
-        """Host and port of the server."""
-        return urlsplit(self.server.address.url).netloc
 
     def open_conversation(self) -> ServerConversation:
         """A new conversation; it connects with its first request."""

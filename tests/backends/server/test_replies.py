@@ -12,7 +12,7 @@ from tests.backends.server.support import GENERAL, NANO, VLLM, ask, next_turn, o
 from tests.support.faulty_server import ANSWER, Handler, delta, refuses, says, serving, usage
 from vrthinker_core import Finished, Settings, VideoPair, judge, judge_branch, judge_many, plan_branch
 from vrthinker_core.backends import NANO as BUILT_IN
-from vrthinker_core.backends.base import GenerationRequest
+from vrthinker_core.backends.base import GenerationRequest, RemoteBackend
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BackendFailed
 from vrthinker_core.traces import load
@@ -219,6 +219,7 @@ def test_many_conversations_are_in_flight_at_once(pair: VideoPair) -> None:
 
     with serving(together) as server:
         backend = open_judge(server)
+        assert isinstance(backend, RemoteBackend), "no pair waits for another one's reply"
         conversations = [backend.open_conversation() for _ in range(4)]
         requests = [GenerationRequest(conversation, opening(), Sampling()) for conversation in conversations]
         items = list(backend.stream_batch(requests))
