@@ -15,14 +15,14 @@ from tests.support.waiting import until
 from tests.ui.history.test_history import ANNA, TRACE, VOTE, Server
 from tests.ui.sessions.test_background_run import run_until_stopped
 from vrthinker_core.ui.history.history_routes import HistoryRoutes
-from vrthinker_core.ui.history.visitors import COOKIE, VisitorCookies, owner_of
+from vrthinker_core.ui.history.visitors import COOKIE, VisitorCookieMiddleware, owner_of
 from vrthinker_core.ui.votes import disclosure as votes
 
 
 def client_of(server: Server, in_frame: bool = False) -> TestClient:
     page = Route("/", lambda _request: PlainTextResponse("the page"))
     app = Starlette(routes=[page, *HistoryRoutes(server.history).routes()])
-    app.add_middleware(VisitorCookies, in_frame=in_frame)
+    app.add_middleware(VisitorCookieMiddleware, in_frame=in_frame)
     return TestClient(app, base_url="https://testserver")
 
 

@@ -15,7 +15,7 @@ from tests.ui.support.api_calls import PROMPT, act, comparing, config, uploaded
 from vrthinker_core.traces import from_json
 from vrthinker_core.types import Settings
 from vrthinker_core.types.settings import SETTINGS, Setting
-from vrthinker_core.ui.sessions.settings_form import choices, default_choice, help_text
+from vrthinker_core.ui.sessions.settings_form import choices, default_value, help_text
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -118,7 +118,7 @@ def test_open_settings_stand_below_the_players_and_can_be_reached(server: Server
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
 def test_every_setting_is_on_the_page(server: Server, row: Setting) -> None:
     (part,) = (part for part in compare_inputs(server) if part.get("elem_id") == row.name)
-    assert (part["label"], part["info"], part["value"]) == (row.label, help_text(row), default_choice(row))
+    assert (part["label"], part["info"], part["value"]) == (row.label, help_text(row), default_value(row))
     assert [tuple(choice) for choice in part["choices"]] == choices(row)
     assert part["allow_custom_value"] == (row.number is not None)
 

@@ -111,7 +111,7 @@ def test_an_unknown_function_is_refused_with_a_sentence(server: Server) -> None:
 # -- judges that are still being loaded -----------------------------------------------------------------------------------
 
 
-def test_a_run_that_waits_for_its_judge_to_be_loaded_leaves_its_seat_to_others(
+def test_a_run_that_waits_for_its_judge_to_be_loaded_leaves_its_place_to_others(
     serve: Callable[..., Server], clips: Clips, tmp_path: Path
 ) -> None:
     answer = "<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"

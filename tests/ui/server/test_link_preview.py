@@ -22,7 +22,7 @@ from tests.ui.support.saved_examples import PROMPT, SCRIPT, write_example
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.server.link_preview import MAX_KEPT, PAGE_PREVIEW, LinkPreviews, LinkPreviewTags
+from vrthinker_core.ui.server.link_preview import MAX_KEPT, PAGE_PREVIEW, LinkPreviewMiddleware, LinkPreviews
 from vrthinker_core.ui.view.example_cards import Examples
 
 NASTY = '"><script>alert(1)</script>\n<meta property="og:title" content="x"> & ' + "long " * 100
@@ -74,7 +74,7 @@ def page(previews: LinkPreviews, address: str, **headers: str) -> httpx.Response
 
     async def ask() -> httpx.Response:
         home = Route("/", lambda _: HTMLResponse(f"<html>{GRADIO_HEAD}{SCRIPT_DATA}</head></html>"))
-        app = Starlette(routes=[home, *previews.routes()], middleware=[Middleware(LinkPreviewTags, previews=previews)])
+        app = Starlette(routes=[home, *previews.routes()], middleware=[Middleware(LinkPreviewMiddleware, previews=previews)])
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://judge.example") as client:
             return await client.get(address, headers=headers)
 

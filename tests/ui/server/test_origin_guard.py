@@ -9,7 +9,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from tests.support.threads import run_in_thread
-from vrthinker_core.ui.server.origin_guard import OriginGuard
+from vrthinker_core.ui.server.origin_guard import OriginGuardMiddleware
 
 
 def request(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str, str]]:
@@ -23,7 +23,7 @@ def request(names: tuple[str, ...] = (), **headers: str) -> tuple[int, dict[str,
 
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": raw, "query_string": b""}
-    run_in_thread(OriginGuard(PlainTextResponse("in"), names)(scope, receive, send))
+    run_in_thread(OriginGuardMiddleware(PlainTextResponse("in"), names)(scope, receive, send))
     return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
 
 

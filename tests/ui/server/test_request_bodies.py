@@ -14,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from tests.support.threads import run_in_thread
 from vrthinker_core.ui.server import request_bodies
-from vrthinker_core.ui.server.request_limits import MAX_BODY_BYTES, MAX_UPLOAD_REQUEST_BYTES, RequestLimits
+from vrthinker_core.ui.server.request_limits import MAX_BODY_BYTES, MAX_UPLOAD_REQUEST_BYTES, RequestLimitsMiddleware
 
 CALL, UPLOAD = "/gradio_api/queue/join", "/gradio_api/upload"
 MIB = bytes(2**20)
@@ -59,7 +59,7 @@ class Client:
         self.status = message.get("status", self.status)
         self.answer += message.get("body", b"")
 
-    async def run(self, limits: RequestLimits) -> Client:
+    async def run(self, limits: RequestLimitsMiddleware) -> Client:
         await limits(self.scope, self.receive, self.send)
         return self
 
@@ -67,7 +67,7 @@ class Client:
 def answered(client: Client) -> tuple[int, list[bytes]]:
     """The status, and the bodies that reached the application."""
     application = Application()
-    run_in_thread(client.run(RequestLimits(application)))
+    run_in_thread(client.run(RequestLimitsMiddleware(application)))
     if client.status != 200:
         assert client.answer.endswith(b".")
     return client.status, application.bodies
@@ -133,7 +133,7 @@ def test_all_unfinished_bodies_together_are_limited_and_whoever_stalls_goes_firs
     monkeypatch.setattr(request_bodies, "MAX_UNFINISHED_BYTES", 24 * len(MIB))
     monkeypatch.setattr(request_bodies, "DRAIN_SECONDS", 0.05)
     application = Application()
-    limits = RequestLimits(application)
+    limits = RequestLimitsMiddleware(application)
     stalled = [unfinished(path, 5) for path in (UPLOAD, CALL, UPLOAD, CALL)]
 
     async def attack() -> None:
@@ -158,7 +158,7 @@ def test_a_client_that_leaves_is_no_error_of_the_server() -> None:
 
     for path in (CALL, UPLOAD):
         client = Leaving(path, [b"half"], whole=False)
-        run_in_thread(client.run(RequestLimits(Application())))
+        run_in_thread(client.run(RequestLimitsMiddleware(Application())))
         assert client.status in (0, 200)
 
 
@@ -168,6 +168,6 @@ def test_what_fails_is_answered_with_a_sentence() -> None:
 
     client = Client(CALL, [b"1"])
     with pytest.raises(ZeroDivisionError):
-        run_in_thread(client.run(RequestLimits(fail)))
+        run_in_thread(client.run(RequestLimitsMiddleware(fail)))
     assert client.status == 500
     assert client.answer.endswith(b".")

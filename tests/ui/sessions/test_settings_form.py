@@ -13,19 +13,19 @@ from vrthinker_core.dialects.factory import chosen_protocol
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.types.settings import OWN, SETTINGS, Setting, parse_settings, setting
-from vrthinker_core.ui.sessions.settings_form import FIRST_ROW, OWN_NAME, choices, default_choice, form_values, help_text
+from vrthinker_core.ui.sessions.settings_form import FIRST_ROW, OWN_NAME, choices, default_value, form_values, help_text
 
 every_row = pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.name)
 
 
 def test_the_form_as_it_opens_gives_the_default_settings() -> None:
-    assert parse_settings({row.name: default_choice(row) for row in SETTINGS}) == Settings()
+    assert parse_settings({row.name: default_value(row) for row in SETTINGS}) == Settings()
 
 
 @every_row
 def test_the_default_is_offered_and_nothing_is_offered_twice(row: Setting) -> None:
     names, values = zip(*choices(row), strict=True)
-    assert default_choice(row) in values
+    assert default_value(row) in values
     assert len(set(names)) == len(set(values)) == len(values)
     assert (OWN_NAME, OWN) in choices(row)[:1] or row.default is not None
 
@@ -61,7 +61,7 @@ ANYTHING = st.one_of(st.none(), st.text(), st.integers(), st.floats(), st.lists(
 @given(value=ANYTHING)
 def test_any_value_is_refused_or_becomes_one_in_range_and_changes_no_other(row: Setting, value: object) -> None:
     try:
-        settings = parse_settings({each.name: default_choice(each) for each in SETTINGS} | {row.name: value})
+        settings = parse_settings({each.name: default_value(each) for each in SETTINGS} | {row.name: value})
     except BadInput:
         return
     row.check(getattr(settings, row.name))

@@ -113,7 +113,7 @@ class Endpoints:
             except BadInput as error:
                 yield _response(refused_json(str(error)), token)
                 return
-            progress = self.blocks.limited_queue.without_seat_until(lambda: self.judges.is_loaded(name), _progress(session))
+            progress = self.blocks.limited_queue.release_until(lambda: self.judges.is_loaded(name), _progress(session))
             async for item in progress:
                 yield _response(item, token)
                 if token and token not in self.mcp_tokens:

@@ -20,7 +20,7 @@ def owner_of(cookies: Mapping[str, str]) -> str:
     return hashlib.sha256(value.encode()).hexdigest() if _VALUE.fullmatch(value) else ""
 
 
-class VisitorCookies:
+class VisitorCookieMiddleware:
     """ASGI middleware: whoever opens the page has a cookie from then on. `in_frame`: the page stands in one of another site."""
 
     def __init__(self, app: ASGIApp, in_frame: bool = False) -> None:

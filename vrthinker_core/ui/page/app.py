@@ -22,7 +22,7 @@ from vrthinker_core.ui.history.history import History, Keeping
 from vrthinker_core.ui.history.history_routes import HistoryRoutes
 from vrthinker_core.ui.history.run_store import KEEP_SECONDS, RunStore
 from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.history.visitors import VisitorCookies
+from vrthinker_core.ui.history.visitors import VisitorCookieMiddleware
 from vrthinker_core.ui.page.events import JUDGE_QUEUE, connect_events
 from vrthinker_core.ui.page.layout import PageComponents, theme
 from vrthinker_core.ui.page.services import Services
@@ -31,10 +31,10 @@ from vrthinker_core.ui.runs.runs_routes import RunsRoutes
 from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES, CheckedBlocks, ForgottenUploads
 from vrthinker_core.ui.server.housekeeping import Housekeeping, give_back_memory
-from vrthinker_core.ui.server.link_preview import LinkPreviews, LinkPreviewTags
+from vrthinker_core.ui.server.link_preview import LinkPreviewMiddleware, LinkPreviews
 from vrthinker_core.ui.server.open_pages import OpenPages, OpenPagesMiddleware
-from vrthinker_core.ui.server.origin_guard import OriginGuard
-from vrthinker_core.ui.server.request_limits import RequestLimits
+from vrthinker_core.ui.server.origin_guard import OriginGuardMiddleware
+from vrthinker_core.ui.server.request_limits import RequestLimitsMiddleware
 from vrthinker_core.ui.server.upload_route import UploadRoute
 from vrthinker_core.ui.sessions.background_run import JobRunner
 from vrthinker_core.ui.sessions.exact_frames import ExactFrames
@@ -116,10 +116,10 @@ class Page:
 
         `in_frame`: the page stands in a frame of another site, as that of a Hugging Face Space does.
         """
-        guards = [Middleware(OriginGuard, names=names), Middleware(RequestLimits)]
+        guards = [Middleware(OriginGuardMiddleware, names=names), Middleware(RequestLimitsMiddleware)]
         mcp_calls = Middleware(McpCallMiddleware, tokens=self._mcp_tokens)
-        cookies = Middleware(VisitorCookies, in_frame=in_frame)
-        previews = Middleware(LinkPreviewTags, previews=self._previews)
+        cookies = Middleware(VisitorCookieMiddleware, in_frame=in_frame)
+        previews = Middleware(LinkPreviewMiddleware, previews=self._previews)
         open_pages = Middleware(OpenPagesMiddleware, pages=self._open_pages)
         return {
             "theme": theme(),

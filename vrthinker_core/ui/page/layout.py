@@ -123,7 +123,7 @@ def theme() -> gr.themes.Base:
 
 
 def _setting(row: Setting) -> gr.Dropdown:
-    choices, value, info = settings_form.choices(row), settings_form.default_choice(row), settings_form.help_text(row)
+    choices, value, info = settings_form.choices(row), settings_form.default_value(row), settings_form.help_text(row)
     typed = row.number is not None  # numbers that are not offered may be typed
     return gr.Dropdown(
         choices, value=value, label=row.label, info=info, elem_id=row.name, filterable=typed, allow_custom_value=typed

@@ -8,7 +8,6 @@ from vrthinker_core.ui.branches.branch_sets import BranchSets
 from vrthinker_core.ui.fetch.uploads import Uploads
 from vrthinker_core.ui.history.history import History
 from vrthinker_core.ui.history.shared_traces import SharedTraces
-from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.runs.listed_runs import ListedRuns
 from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.sessions.player_files import PlayerFiles
@@ -41,11 +40,6 @@ class Services:
 def session_id_of(request: gr.Request) -> str:
     """Gradio's id of the open page; a reload gives a new one."""
     return str(request.session_hash)
-
-
-def visitor_of(request: gr.Request) -> str:
-    """Who opened the page, by their cookie; "" for one who is not known."""
-    return owner_of(request.cookies or {})
 
 
 def linked_run(request: gr.Request) -> str:

@@ -68,7 +68,7 @@ class LimitedQueue(Queue):
         self._max_waiting = max_waiting
         self._on_taken = on_taken
         self._on_abandoned = on_abandoned
-        self._without_seat = 0
+        self._released = 0  # comparisons that run but hold no place, since their judge is not ready
 
     def start(self) -> None:
         """As Gradio does, with more events at once than threads, and with the sweep."""
@@ -94,7 +94,7 @@ class LimitedQueue(Queue):
     def counts(self) -> tuple[int, int]:
         """How many comparisons run, and how many wait."""
         queue = self.event_queue_per_concurrency_id.get(self._limited_id)
-        return (max(0, queue.current_concurrency), len(queue.queue) + self._without_seat) if queue else (0, 0)
+        return (max(0, queue.current_concurrency), len(queue.queue) + self._released) if queue else (0, 0)
 
     def comparisons_before(self, session_id: str) -> int | None:
         """How many comparisons run, or are to run, before the one of that session that waits; None when none of it waits."""
@@ -102,34 +102,34 @@ class LimitedQueue(Queue):
         waiting = [event.session_hash for event in queue.queue] if queue else []
         if queue is None or session_id not in waiting:
             return None
-        return max(0, queue.current_concurrency) + self._without_seat + waiting.index(session_id)
+        return max(0, queue.current_concurrency) + self._released + waiting.index(session_id)
 
     def has_comparison(self, session_id: str) -> bool:
         """Whether a comparison of that session waits or runs."""
         comparisons = (event for event in self.event_ids_to_events.values() if event.concurrency_id == self._limited_id)
         return any(event.session_hash == session_id for event in comparisons)
 
-    async def without_seat_until(self, ready: Callable[[], bool], items: AsyncGenerator[Item, None]) -> AsyncIterator[Item]:
+    async def release_until(self, ready: Callable[[], bool], items: AsyncGenerator[Item, None]) -> AsyncIterator[Item]:
         """The items of a comparison that runs. As long as it is not `ready`, another one may run in its place."""
         async with aclosing(items):
-            with ExitStack() as given_back:
+            with ExitStack() as released:
                 if not ready():
-                    given_back.enter_context(self._seat_given_back())
+                    released.enter_context(self._slot_released())
                 async for item in items:
                     if ready():
-                        given_back.close()
+                        released.close()
                     yield item
 
     @contextmanager
-    def _seat_given_back(self) -> Iterator[None]:
+    def _slot_released(self) -> Iterator[None]:
         queue = self.event_queue_per_concurrency_id[self._limited_id]
         queue.current_concurrency -= 1
-        self._without_seat += 1
+        self._released += 1
         try:
             yield
         finally:
             queue.current_concurrency += 1
-            self._without_seat -= 1
+            self._released -= 1
 
     async def _sweep(self) -> None:
         while not self.stopped:

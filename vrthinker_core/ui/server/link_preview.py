@@ -103,7 +103,7 @@ class LinkPreviews:
         return Response(jpeg, media_type="image/jpeg") if jpeg else PlainTextResponse(words.NO_SUCH_LINK, 404)
 
 
-class LinkPreviewTags:
+class LinkPreviewMiddleware:
     """ASGI middleware: the tags of the page's head are those of the link by which it was opened."""
 
     def __init__(self, app: ASGIApp, previews: LinkPreviews) -> None:

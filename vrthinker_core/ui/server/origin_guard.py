@@ -35,7 +35,7 @@ SECURITY_HEADERS = (
 )
 
 
-class OriginGuard:
+class OriginGuardMiddleware:
     """ASGI middleware: 400 for a foreign host, 403 for a foreign origin. `names` are the server's host names besides localhost."""
 
     def __init__(self, app: ASGIApp, names: Iterable[str] = ()) -> None:

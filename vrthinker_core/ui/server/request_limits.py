@@ -35,7 +35,7 @@ NO_FUNCTION = (404, "There is no such function here, or not with these parameter
 SERVER_ERROR = "Something went wrong on this server. Try again, or tell whoever runs it."
 
 
-class RequestLimits:
+class RequestLimitsMiddleware:
     """ASGI middleware: what is refused is answered with a status and a sentence, in no case with an error of the server."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -20,7 +20,7 @@ def choices(row: Setting) -> list[tuple[str, str]]:
     return [*own, *numbers, *((name, word) for word, name in row.words.items())]
 
 
-def default_choice(row: Setting) -> str:
+def default_value(row: Setting) -> str:
     """The value that is chosen at first."""
     return OWN if row.default is None else _text(row.default)
 
@@ -35,7 +35,7 @@ def form_values(settings: Settings, trained: Sequence[ProtocolName] = ()) -> dic
         filled = with_defaults(own, make_dialect(own, settings.protocol))
         own = replace(filled, protocol=chosen_protocol(own, trained))
     changed = {row.name for row in SETTINGS if getattr(settings, row.name) != getattr(own, row.name)}
-    return {row.name: _text(getattr(settings, row.name)) if row.name in changed else default_choice(row) for row in SETTINGS}
+    return {row.name: _text(getattr(settings, row.name)) if row.name in changed else default_value(row) for row in SETTINGS}
 
 
 def help_text(row: Setting) -> str:

@@ -13,9 +13,10 @@ from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import Started
 from vrthinker_core.ui.branches import branch_words
 from vrthinker_core.ui.branches.branch_request import BranchRequest, read_request
+from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.page.handlers.second_runs import Players, SecondRuns
 from vrthinker_core.ui.page.layout import Updates, no_updates
-from vrthinker_core.ui.page.services import session_id_of, visitor_of
+from vrthinker_core.ui.page.services import session_id_of
 from vrthinker_core.ui.sessions.replay import trace_of
 from vrthinker_core.ui.sessions.session import Session
 from vrthinker_core.ui.votes.disclosure import votes_first
@@ -55,7 +56,7 @@ class BranchHandlers:
             before, plan, pair, judge = self._planned(wanted, (first, second), request)
 
             def start() -> Session:
-                after = services.sessions.start_run(session_id, pair, plan.settings, judge, visitor_of(request), plan)
+                after = services.sessions.start_run(session_id, pair, plan.settings, judge, owner_of(request.cookies), plan)
                 after.disclosure.begin(votes_first(request.cookies))
                 services.branch_sets.begin(session_id, before, after)
                 return after

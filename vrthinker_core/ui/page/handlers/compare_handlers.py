@@ -11,9 +11,10 @@ from vrthinker_core.dialects.sanitize import check_length
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.settings import parse_settings
+from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.page.handlers.run_handlers import Handlers
 from vrthinker_core.ui.page.layout import PageComponents, Updates
-from vrthinker_core.ui.page.services import Services, session_id_of, visitor_of
+from vrthinker_core.ui.page.services import Services, session_id_of
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.votes.disclosure import votes_first
@@ -50,7 +51,7 @@ class CompareHandlers:
             except BadInput as bad:
                 yield {self.parts.status: str(bad), **self.parts.idle_buttons(number)}
                 return
-            session = self.services.sessions.start_run(session_id, pair, settings, judge, visitor_of(request))
+            session = self.services.sessions.start_run(session_id, pair, settings, judge, owner_of(request.cookies))
             session.disclosure.begin(votes_first(request.cookies))
             async for updates in self.handlers.show_run(session_id, session, number):
                 yield updates

@@ -9,10 +9,11 @@ import gradio as gr
 
 from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.page.handlers.run_handlers import Handlers
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.saved_run import SavedRun
-from vrthinker_core.ui.page.services import Services, linked_run, session_id_of, visitor_of
+from vrthinker_core.ui.page.services import Services, linked_run, session_id_of
 from vrthinker_core.ui.page_values import PageValues
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
@@ -52,7 +53,7 @@ class HistoryHandlers:
         yield no_updates()  # Gradio sends the last update again at the end: by then another run may be shown
 
     async def _show(self, name: str, request: gr.Request) -> Updates:
-        owner, history = visitor_of(request), self.services.history
+        owner, history = owner_of(request.cookies), self.services.history
         if (live := history.live(owner, name)) is not None:
             return {**await self._show_live(live, request), **self._form_of(live)}
 

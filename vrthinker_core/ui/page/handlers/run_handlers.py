@@ -13,11 +13,12 @@ from vrthinker_core.types import Side
 from vrthinker_core.types.events import Started, Trace
 from vrthinker_core.types.progress import place_in_queue
 from vrthinker_core.ui.branches.strip_json import strip_json
+from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.page.handlers.followers import Followers
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.polling import wait_while
 from vrthinker_core.ui.page.saved_run import SavedRun, digests_at_hand, shown_videos, stored_run
-from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of, visitor_of
+from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of
 from vrthinker_core.ui.page_values import PageValues
 from vrthinker_core.ui.server.gradio_blocks import CheckedBlocks
 from vrthinker_core.ui.sessions.player_files import Digests, are_swapped, changed_sides
@@ -92,7 +93,7 @@ class Handlers:
         """
         ready, progress = self._services.judges.is_loaded, self.run_progress(session_id, session, number)
         try:
-            async for updates in self._blocks.limited_queue.without_seat_until(lambda: ready(session.judge), progress):
+            async for updates in self._blocks.limited_queue.release_until(lambda: ready(session.judge), progress):
                 yield updates
         except Exception:
             yield self._parts.idle_buttons(number)
@@ -162,7 +163,7 @@ class Handlers:
         """Show the trace in an uploaded file. What was shown before stays when the file is no trace."""
         if not path:
             return {self._parts.status: words.NO_FILE}
-        return await self.read_and_show(request, lambda: self._opened(load(Path(path)), visitor_of(request)))
+        return await self.read_and_show(request, lambda: self._opened(load(Path(path)), owner_of(request.cookies)))
 
     async def open_linked_trace(self, request: gr.Request) -> Updates:
         """Show the trace that the page's address names."""
@@ -235,7 +236,7 @@ class Handlers:
         known = [*(old.files if old else ()), *(path for example in services.examples.all for path in example.videos)]
         videos = shown_videos(services.uploads, saved, known)
         first, second = (None if path is None else str(services.uploads.playable_of(path)) for path in videos)
-        owner = visitor_of(request)
+        owner = owner_of(request.cookies)
         session = services.sessions.start_replay(session_id, trace, saved.link, videos, owner, saved.kept)
         session.disclosure.begin(votes_first(request.cookies), bool(saved.kept and trace.vote))
         updates: Updates = {parts.first: first, parts.second: second, parts.prompt: trace.started.prompt}
