@@ -29,7 +29,7 @@ class Conversation(typing.Protocol):
         """The number of prompt tokens of `messages`."""
 
     def calibrate(self, messages: Sequence[Message], prompt_tokens: int) -> None:
-        """That an earlier run counted so many tokens in `messages`: where `count_tokens` only estimates, it goes by that."""
+        """Tell a `count_tokens` that only estimates how many tokens `messages` really had."""
 
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, cancelled: Cancelled = not_cancelled

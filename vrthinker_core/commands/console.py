@@ -195,7 +195,7 @@ def _frame_list(frames: tuple[Thumbnail, ...]) -> str:
 
 
 def telling_openings(events: Iterable[Event], console: Console, line_seconds: float) -> Iterator[Event]:
-    """The events without those of the opening: of these a terminal shows one line, and others get one now and then."""
+    """All events but `Opening`: a terminal shows these as one status line, elsewhere a line is printed every `line_seconds`."""
     status, next_line = console.status(""), -math.inf
     try:
         for event in events:

@@ -52,9 +52,8 @@ RECOMMENDED = (
         "The prompt asks for a red cube that drifts closer over tiles in the sun. "
         "Text alignment: the cube of Video 1 is red as asked and that of Video 2 is orange, so Video 1 is better. "
         "Visual quality: Video 2 is washed out by far too much light at frames 49, 61, 73 and 85, so Video 1 is better. "
-        "Motion quality: at frame 37 the cube of Video 1 stands further to the right than at frame 25, but four frames of "
-        "each video "
-        "are too few to tell a jump from a drift, so they tie for now. "
+        "Motion quality: at frame 37 the cube of Video 1 stands further to the right than at frame 25, but four frames of each "
+        "video are too few to tell a jump from a drift, so they tie for now. "
         "Overall: colour and picture speak for one of the two, so Video 1 is better. "
         "I need later frames to settle how the cubes move.",
         "<recommend answer>TA=1, VQ=1, MQ=0, OA=1, CF=3</recommend answer>",
@@ -73,14 +72,13 @@ RECOMMENDED = (
     ),
     _reply(
         "Video 1: at frame 30 the cube is near the middle; at frame 33 it stands about a third of the picture further to the "
-        "right, and "
-        "it is still there at frames 36 and 39. Video 2: at frames 78, 81, 84 and 87 the cube comes closer by equal steps.",
+        "right, and it is still there at frames 36 and 39. Video 2: at frames 78, 81, 84 and 87 the cube comes closer by equal "
+        "steps.",
         "Between frames 30 and 33 the cube of Video 1 jumps aside, and nothing in the scene explains it. "
         "Text alignment: Video 1 shows a red cube and Video 2 an orange one, so Video 1 is better. "
         "Visual quality: frame 81 is as overexposed as frame 61 was and frame 33 is clean, so Video 1 is better. "
-        "Motion quality: the cube jumps between frames 30 and 33 of one video and moves evenly from frame 78 to frame 87 of "
-        "the other, "
-        "so Video 2 is better. "
+        "Motion quality: the cube jumps between frames 30 and 33 of one video and moves evenly from frame 78 to frame 87 of the "
+        "other, so Video 2 is better. "
         "Overall: the right colour and a clean picture weigh more than one jump, so Video 1 is better.",
         "<final answer>TA=1, VQ=1, MQ=2, OA=1</final answer>",
     ),
@@ -99,12 +97,11 @@ TRUNCATED = (
         _call("frame_indices", 52, 58, 64, 70, 76, 92),
     ),
     _reply(
-        "Video 1: frame 52 is very dark, and frames 58, 64 and 70 are so bright that the sand is almost white; the cone goes "
-        "on moving "
-        "away. Video 2: frames 52, 58, 64 and 70 look alike, and the cone goes on to the left.",
+        "Video 1: frame 52 is very dark, and frames 58, 64 and 70 are so bright that the sand is almost white; the cone goes on "
+        "moving away. Video 2: frames 52, 58, 64 and 70 look alike, and the cone goes on to the left.",
         "Four of the six frames have come, which is as many as one call brings here. They are enough. "
-        "Text alignment: at frames 52 to 70 the first cone still moves away and the second one still moves left, so Video 2 "
-        "is better. "
+        "Text alignment: at frames 52 to 70 the first cone still moves away and the second one still moves left, so Video 2 is "
+        "better. "
         "Visual quality: Video 1 flickers from dark at frame 52 to glaring at frame 58 and Video 2 does not, so Video 2 is better. "
         "Motion quality: the cones move evenly from frame 52 to frame 70, so they tie. "
         "Overall: Video 2 shows what was asked for and has the cleaner picture, so Video 2 is better.",

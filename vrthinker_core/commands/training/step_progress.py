@@ -27,7 +27,7 @@ class StepPace:
 
     def add(self, step: "StepMetrics", total: int) -> None:
         """Count one more."""
-        before = step.step - 1 if step.seconds else step.step  # One that says no time of its own began nobody knows when
+        before = step.step - 1 if step.seconds else step.step  # Where it says no time, it is not counted
         self.starts.setdefault(step.stage, (before, time.monotonic() - step.seconds))
         self.stage, self.done, self.total, self.reward = step.stage, step.step, total, step.reward_total
 

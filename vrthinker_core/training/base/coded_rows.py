@@ -84,7 +84,7 @@ class TokenWeights:
         return cls(token_kinds.weights(tokenizer), token_kinds.parentheses(tokenizer), tokenizer.control.image_pad)
 
     def count(self, tokens: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
-        """Of each of these, 0 where it is not `learnt`."""
+        """The weight of each token in the loss; 0 where it is not `learnt`."""
         return self.of[tokens] * learnt * torch.where(self.repeated(tokens, learnt), token_kinds.TOLD_AGAIN, 1.0)
 
     def repeated(self, tokens: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:

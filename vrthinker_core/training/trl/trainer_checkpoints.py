@@ -36,7 +36,7 @@ NO_MEMORY = (
 
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
-    """Neither progress bars of transformers nor what it will change some day: a person is told how far the training is."""
+    """Without transformers' own progress bars and FutureWarnings: the stage itself says how far it is."""
     with quiet_transformers(ERROR), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -67,7 +67,7 @@ class RunStore:
     ) -> RunRecord | None:
         """Keep a run; the record as it is kept, with the names of those videos that are. Raises OSError.
 
-        `again`: only where a run of that name is kept already, as it is until somebody deletes it; otherwise None.
+        With `again` a kept run is replaced; None where it has been deleted meanwhile.
         """
         data, digests = to_json(trace), [(file_digest(path), path) for path in videos if self._fits(path)]
         with self._locked():

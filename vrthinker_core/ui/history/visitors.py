@@ -21,7 +21,7 @@ def owner_of(cookies: Mapping[str, str]) -> str:
 
 
 class VisitorCookieMiddleware:
-    """ASGI middleware: whoever opens the page has a cookie from then on. `in_frame`: the page stands in one of another site."""
+    """ASGI middleware: gives each browser that opens the page a cookie. `in_frame`: the page is embedded in one of another site."""
 
     def __init__(self, app: ASGIApp, in_frame: bool = False) -> None:
         self._app = app

@@ -66,7 +66,7 @@ class Sessions:
     ) -> Session:
         """Start a run with the judge of that name ("" for the default); the former run is stopped and its files are removed.
 
-        `owner`: for whom it is kept; when nothing is said, for the owner of the former run. Those that they have left are stopped.
+        `owner`: whose history it is kept in; "" for the owner of the former run. Runs that they have left are stopped.
         `plan`: the run is a branch.
         """
         folder = self.trace_root / secrets.token_hex(12)

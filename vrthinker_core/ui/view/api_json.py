@@ -144,7 +144,7 @@ class HealthJson(JudgeHealthJson):
     judges: list[OfferedJudgeJson]
     judging: int  # runs that are being judged
     waiting: int  # runs that wait in the queue
-    version: str  # of this package, "" where it is not installed
+    version: str  # of this package
     settings: list[SettingJson]
 
 

@@ -1,4 +1,4 @@
-"""Every label and sentence of the page, in one place. None names a protocol or a model: those are data."""
+"""Labels and sentences that several parts of the page share; `runs_words`, `history_words` and others hold those of one part."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
