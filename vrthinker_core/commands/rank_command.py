@@ -38,12 +38,10 @@ def rank(
     from vrthinker_core.evaluation.out_folder import open_out
     from vrthinker_core.evaluation.ranking.run import planned_pairs
     from vrthinker_core.evaluation.ranking.schedule import all_pairs
-    from vrthinker_core.evaluation.ranking.strengths import evalica
     from vrthinker_core.evaluation.ranking.video_table import read_videos
 
     table = read_videos(videos)
     planned_pairs(table, budget)
-    evalica()  # Where it is missing, that is said before hours of judging
     for line in table.left_out:
         print_error(line)
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-import re
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.evaluation.ranking.simulated import judged, noisy_judge, table_of
-from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking.ranking import Ranking, rank_generators
 from vrthinker_core.evaluation.ranking.schedule import all_pairs
 from vrthinker_core.evaluation.ranking.video_table import VideoTable
@@ -189,9 +186,3 @@ def test_a_generator_that_always_wins_has_a_finite_strength_and_one_prompt_gives
     assert 0 < (best.strength or 0) < 5
     assert best.interval is None
     assert "two prompts" in ranking.summary(3)[-1]
-
-
-def test_without_the_library_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "evalica", None)
-    with pytest.raises(BadInput, match=re.escape("pip install -e '.[evaluate]'")):
-        ranked(*simulated(2))
