@@ -50,6 +50,26 @@ def test_all_right_has_the_exact_lower_end(count: int) -> None:
     assert (wrong.low, wrong.high) == (0.0, pytest.approx(1 - exact_end(count)))
 
 
+@pytest.mark.parametrize("count", [2, 5, 6, 7, 9, 50])
+@pytest.mark.parametrize("gain", [0.5, 1 / 3, 1.0])
+def test_a_difference_that_all_prompts_share_is_clear_where_the_sign_test_finds_it_so(gain: float, count: int) -> None:
+    gained, pairs = np.full(count, gain * 6), np.full(count, 6.0)
+    found = estimate_ratios({"more": (gained, pairs), "less": (-gained, pairs)}, np.arange(count), least=-1.0)
+    more, less = found["more"], found["less"]
+    assert more is not None
+    assert less is not None
+    assert more.low is not None
+    assert more.high is not None
+    assert (more.low > 0) is (2 * 0.5**count < 0.05)
+    assert more.low < gain <= more.high <= 1
+    assert (less.low, less.high) == pytest.approx((-more.high, -more.low))
+
+
+def test_no_difference_in_any_prompt_is_as_unsure_on_either_side() -> None:
+    found = estimate_ratios({"none": (np.zeros(8), np.ones(8))}, np.arange(8), least=-1.0)
+    assert found == {"none": IntervalEstimate(0.0, pytest.approx(exact_end(8) - 1), pytest.approx(1 - exact_end(8)))}
+
+
 def test_a_single_prompt_has_no_interval_and_nothing_below_the_line_no_figure() -> None:
     ones = np.ones(4)
     found = estimate_ratios({"one": (ones, ones), "none": (ones * 0, ones * 0)}, np.zeros(4, dtype=np.int64))

@@ -35,7 +35,8 @@ def estimate_ratios(
 
     Equal seeds give equal draws. Ends are the 2.5 and 97.5 percentiles. A ratio that is the same in every prompt is the same in
     every draw. Then as few prompts are taken to be like that as the exact binomial interval allows, and the figure to be `least`
-    or 1 in all others: 0 or 1 for a share, -1 or 1 for a difference, which so is clear exactly where the sign test finds it so.
+    or 1 in all others: 0 or 1 for a share, -1 or 1 for a difference. Towards 0 a difference is as large the other way in these, and
+    so is clear exactly where the sign test finds it so.
     """
     if not ratios or not len(prompts):
         return dict.fromkeys(ratios)
@@ -80,6 +81,7 @@ def _estimate(above: Numbers, below: Numbers, drawn: Numbers, least: float) -> I
         return IntervalEstimate(value)
     if np.allclose(above, value * below, rtol=0.0, atol=1e-9):
         alike = exact_end(voices)
-        return IntervalEstimate(value, *(alike * value + (1 - alike) * other for other in (least, 1.0)))
+        others = max(least, -value) if value > 0 else least, -value if value < 0 else 1.0
+        return IntervalEstimate(value, *(alike * value + (1 - alike) * other for other in others))
     low, high = (float(end) for end in np.nanpercentile(drawn, (100 * TAIL, 100 - 100 * TAIL)))
     return IntervalEstimate(value, low, high)
