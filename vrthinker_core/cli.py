@@ -262,7 +262,7 @@ def export(
     to: Annotated[RowKind, typer.Option(help="What the rows are for.")],
     out: Annotated[Path, typer.Option(help="A new file, or an earlier export.")],
     *,
-    voted_only: Annotated[bool, typer.Option("--voted-only", help="Only runs that a person has voted on.")] = False,
+    voted_only: Annotated[bool, typer.Option("--voted-only", help="Only runs that a person has voted on or labelled.")] = False,
     agreed_only: Annotated[bool, typer.Option("--agreed-only", help="Only runs whose verdict a person agrees with.")] = False,
 ) -> None:
     """Write training rows from traces; says which traces gave none, and why."""

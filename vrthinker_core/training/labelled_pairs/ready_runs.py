@@ -24,7 +24,7 @@ from vrthinker_core.training.rows.filters import FilterRefusal, Reason, refusal
 from vrthinker_core.training.rows.make_rows import trace_videos
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_job, read_outcomes
 from vrthinker_core.training.rows.rollout_trace import StoredRollout, is_of, to_rollout
-from vrthinker_core.training.rows.teaching import NotForTraining, TraceFile, known_labels
+from vrthinker_core.training.rows.teaching import NotForTraining, TraceFile, known_verdict
 from vrthinker_core.training.rows.trace_folder import read_traces
 from vrthinker_core.types import ProtocolName, Run, Verdict, VideoPair
 from vrthinker_core.types.geometry import FrameLayout
@@ -144,8 +144,7 @@ def _traced_rollout(file: TraceFile, clips: OpenClips, number: int) -> Rollout:
 def _traced_pair(file: TraceFile, clips: OpenClips, number: int) -> LabelledPair:
     prompt = file.trace.started.prompt
     first, second = (Path(str(video["path"])) for video in trace_videos(file, file.trace))
-    truth = Verdict(**{name.value: known.label for name, known in known_labels(file).items()})
-    return LabelledPair(prompt, truth, ClipFrames(VideoPair(prompt, first, second), clips), number)
+    return LabelledPair(prompt, known_verdict(file), ClipFrames(VideoPair(prompt, first, second), clips), number)
 
 
 def _row_runs(path: Path, videos: ExitStack) -> Iterator[RunEntry]:

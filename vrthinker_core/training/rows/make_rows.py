@@ -21,10 +21,12 @@ from vrthinker_core.training.rows.teaching import (
     check_conversation,
     check_votes,
     known_labels,
+    known_verdict,
 )
 from vrthinker_core.types import ClipInfo, Dimension, Frame, Preference, Run, Side
 from vrthinker_core.types.comparison import ANSWER_ORDER
 from vrthinker_core.types.messages import GeneratedText, Image, Message, Text, Video
+from vrthinker_core.types.order import swap_verdict
 from vrthinker_core.video.files import file_digest
 
 Row = dict[str, Any]  # The values are plain JSON
@@ -42,13 +44,13 @@ def sft_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 
     `tokens` are those of each reply as its judge wrote them: they mean something to that judge's tokenizer alone.
     """
-    check_votes(file.trace, chosen)
+    check_votes(file, chosen)
     runs: list[tuple[str, Run]] = [("given", file.trace)]
     runs += [("swapped", file.trace.swapped)] if file.trace.swapped else []
     reasons, written = [], 0
     for order, run in runs:
         try:
-            check_conversation(file.trace, run, chosen)
+            check_conversation(file, run, chosen)
             parts = list(examples(run))
         except NotForTraining as reason:
             reasons.append(reason)
@@ -62,7 +64,7 @@ def sft_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 
 def preference_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     """One row for each dimension in which a video is preferred, with who says so. Ties and what was not said give none."""
-    check_votes(file.trace, chosen)
+    check_votes(file, chosen)
     decided = {each: known for each, known in known_labels(file).items() if known.label is not Preference.TIE}
     if not decided:
         raise NotForTraining("no video is preferred in any dimension")
@@ -86,7 +88,7 @@ def dpo_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 
     Only the overall label counts: the dimensions may prefer different videos, and a trainer is to be told one thing about a pair.
     """
-    check_votes(file.trace, chosen)
+    check_votes(file, chosen)
     known = known_labels(file).get(Dimension.OA)
     if known is None or known.label is Preference.TIE:
         raise NotForTraining("no video is preferred overall")
@@ -105,7 +107,7 @@ def dpo_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 
 def rl_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     """The question as the judge is asked it, both videos, and the answer: all four labels."""
-    check_votes(file.trace, chosen)
+    check_votes(file, chosen)
     labels = _whole(file)
     videos = trace_videos(file, file.trace)
     yield {
@@ -123,7 +125,7 @@ def rl_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
 
 def videogen_reward_rows(file: TraceFile, chosen: RowFilter) -> Iterator[Row]:
     """One row of VideoGen-RewardBench's table; which models made the videos is not known."""
-    check_votes(file.trace, chosen)
+    check_votes(file, chosen)
     labels = _whole(file)
     row: Row = {"A_model": "", "B_model": "", "prompt": file.trace.started.prompt, "qid": _pair_id(file.trace)}
     for letter, video in zip("AB", trace_videos(file, file.trace), strict=True):
@@ -169,13 +171,13 @@ def _pair_id(run: Run) -> str:
 
 def _conversation(file: TraceFile, run: Run, example: Example) -> Row:
     videos = trace_videos(file, run)
-    end = run.finished
+    known = known_verdict(file)
     return {
         "message_list": [_message(message, videos) for message in example.messages],
         "taught": list(example.taught),
         "tokens": [list(_tokens(message)) for message in example.messages if message.role == "assistant"],
         "prompt": run.started.prompt,
-        "labels": end.verdict.labels if end and end.verdict else {},
+        "labels": (known if run is file.trace else swap_verdict(known)).labels,
         "protocol": run.started.dialect,
         "settings": asdict(run.started.settings),
         "videos": videos,

@@ -28,7 +28,7 @@ class TraceFile:
 class RowFilter:
     """Which runs give rows at all."""
 
-    voted_only: bool = False  # those that a person has given labels for, or agreed or disagreed with
+    voted_only: bool = False  # those that a person has given labels for, in a vote or a data set, or agreed or disagreed with
     agreed_only: bool = False  # those whose verdict a person agrees with
 
 
@@ -47,7 +47,7 @@ def known_labels(file: TraceFile) -> dict[Dimension, KnownLabel]:
     tried.
     """
     voted = dict(file.trace.vote.labels) if file.trace.vote else {}
-    given = dict(file.pair.labels) if file.pair else {}
+    given = _labels_of_data_set(file)
     judges = _judges_labels(file.trace)
     known: dict[Dimension, KnownLabel] = {}
     for dimension in Dimension:
@@ -58,6 +58,18 @@ def known_labels(file: TraceFile) -> dict[Dimension, KnownLabel]:
     return known
 
 
+def known_verdict(file: TraceFile) -> Verdict:
+    """The labels that are known, whoever gave them."""
+    return Verdict(**{dimension.value: known.label for dimension, known in known_labels(file).items()})
+
+
+def _labels_of_data_set(file: TraceFile) -> dict[Dimension, Preference]:
+    """People's labels of the data set that was evaluated, where a vote gives none."""
+    voted = dict(file.trace.vote.labels) if file.trace.vote else {}
+    given = file.pair.labels if file.pair else Verdict()
+    return {dimension: label for dimension, label in given if label is not None and voted.get(dimension) is None}
+
+
 def _judges_labels(trace: Trace) -> dict[Dimension, Preference | None]:
     end, verdict = trace.finished, trace.final_verdict
     if end is None or verdict is None or (trace.vote and trace.vote.agrees is False):
@@ -66,36 +78,39 @@ def _judges_labels(trace: Trace) -> dict[Dimension, Preference | None]:
     return {each: label for each, label in verdict if check is None or check[each] is OrderEffect.STABLE}
 
 
-def check_votes(trace: Trace, chosen: RowFilter) -> None:
+def check_votes(file: TraceFile, chosen: RowFilter) -> None:
     """Raises NotForTraining for a run that `chosen` leaves out."""
-    vote = trace.vote
-    if (chosen.voted_only or chosen.agreed_only) and (vote is None or (not vote.labels.labels and vote.agrees is None)):
+    vote = file.trace.vote
+    said = _labels_of_data_set(file) or (vote is not None and (vote.labels.labels or vote.agrees is not None))
+    if (chosen.voted_only or chosen.agreed_only) and not said:
         raise NotForTraining("nobody has voted on it")
-    if chosen.agreed_only and agrees(trace, trace) is not True:
+    if chosen.agreed_only and agrees(file, file.trace) is not True:
         raise NotForTraining("the person does not agree with its verdict")
 
 
-def check_conversation(trace: Trace, run: Run, chosen: RowFilter) -> None:
-    """Raises NotForTraining unless the run, `trace` itself or its second one, shows how a pair is to be judged."""
+def check_conversation(file: TraceFile, run: Run, chosen: RowFilter) -> None:
+    """Raises NotForTraining unless the run, the trace itself or its second one, shows how a pair is to be judged."""
     if run.whole_answer is None:
         raise NotForTraining("it ended without a whole final answer")
     for turn in run.turns:
         if turn.reply.problems or turn.completion.stop != "end":
             raise NotForTraining(f"turn {turn.number} does not keep to the format")
-    agreed = agrees(trace, run)
+    agreed = agrees(file, run)
     if agreed is False or (chosen.agreed_only and agreed is None):
         raise NotForTraining("the person does not agree with its verdict")
 
 
-def agrees(trace: Trace, run: Run) -> bool | None:
-    """Whether the person agrees with the verdict of that run; what they said of the verdict itself they said of the first one."""
-    vote = trace.vote
-    if vote is None:
-        return None
-    first, verdict = _verdict(trace), _verdict(run)
-    if run is not trace:
+def agrees(file: TraceFile, run: Run) -> bool | None:
+    """Whether people agree with the verdict of that run; what they said of the verdict itself they said of the first one."""
+    vote, first, verdict = file.trace.vote, _verdict(file.trace), _verdict(run)
+    if run is not file.trace:
         verdict = verdict and swap_verdict(verdict)
-    return (vote if verdict == first else replace(vote, agrees=None)).agrees_with(verdict)
+    said = None if vote is None else (vote if verdict == first else replace(vote, agrees=None)).agrees_with(verdict)
+    judges = dict(verdict or ())
+    equal = [judges[each] is label for each, label in _labels_of_data_set(file).items() if judges.get(each) is not None]
+    if said is False or not all(equal):
+        return False
+    return True if said or equal else None
 
 
 def _verdict(run: Run) -> Verdict | None:
