@@ -17,7 +17,7 @@ from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs, read_pairs
+from vrthinker_core.training.labelled_pairs.open_pairs import kind_of, open_pairs, read_pairs
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
 from vrthinker_core.training.labelled_pairs.row_file import prompt_in
 from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
@@ -60,7 +60,7 @@ def traces(folder: Path) -> str:
 def evaluation(folder: Path) -> str:
     """As `evaluate` leaves it: traces, and a table of results that is a parquet file."""
     traces(folder / "evaluation")
-    for name in ("run.json", "results.parquet"):
+    for name in ("run.json", "results.jsonl", "results.parquet"):
         (folder / "evaluation" / name).touch()
     return str(folder / "evaluation")
 
@@ -119,6 +119,16 @@ def test_every_layout_gives_the_same_pair(way: str, tmp_path: Path) -> None:
     assert row.prompt == TRACE.started.prompt
     assert row.labels == LABELS
     assert [Path(path).read_bytes() for path in (row.first, row.second)] == [path.read_bytes() for path in VIDEOS]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("test.json", "mj-bench-video"), ("videogen-rewardbench.csv", "videogen-reward"), ("a.parquet", "genai-bench")],
+)
+def test_a_data_set_in_whose_folder_a_trace_was_saved_is_that_data_set_still(name: str, kind: str, tmp_path: Path) -> None:
+    (tmp_path / name).touch()
+    (tmp_path / "run.json").write_bytes(to_json(TRACE))
+    assert kind_of(tmp_path) == kind
 
 
 @pytest.mark.parametrize("kind", ["rl", "sft", "videogen-reward"])

@@ -117,22 +117,6 @@ def test_traces_of_an_evaluation_name_the_videos_where_it_found_them(tmp_path: P
     assert {Path(row["chosen"]).name, row["rejected"]} >= {"first.mp4"}, "another file is never named as the video"
 
 
-def test_what_an_evaluation_and_a_training_keep_besides_traces_is_not_named(tmp_path: Path) -> None:
-    others = (
-        "ev/run.json",
-        "ev/report.json",
-        "run/state.json",
-        "run/config.json",
-        "run/held-out.json",
-        "run/checkpoint/config.json",
-    )
-    for place in (*others, "run/checkpoints/model/tokenizer.json", "ev/traces/one.json", "run/rollouts/two.json", "other.json"):
-        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / place).write_bytes(to_json(BASE) if place.endswith(("one.json", "two.json")) else b"{}")
-    report = export_rows([tmp_path], "rl", tmp_path / "rows.jsonl", ALL)
-    assert (report.used, [line.partition(": ")[0] for line in report.skipped]) == (2, [str(tmp_path / "other.json")])
-
-
 def test_the_persons_label_comes_before_the_judges(tmp_path: Path) -> None:
     trace = voted(judged(TA=FIRST, MQ=FIRST, VQ=SECOND, OA=FIRST), TA=SECOND, MQ=TIE)
     rows = exported(tmp_path, "preferences", trace)

@@ -10,6 +10,7 @@ from vrthinker_core.results.datasets import DATASETS
 from vrthinker_core.results.datasets.mj_bench_video import FILE as MJ_BENCH
 from vrthinker_core.results.datasets.videogen_reward import FILE as VIDEOGEN
 from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result_file import RESULTS
 from vrthinker_core.results.run_file import RUN
 from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, draw_pair
@@ -67,7 +68,7 @@ def read_pairs(data: str) -> list[EvaluationPair]:
 def kind_of(path: Path) -> str:
     """Which reader a path is for."""
     if path.is_dir():
-        if (path / RUN).exists():  # An evaluation or a ranking, whose table of results is a parquet file too
+        if (path / RUN).exists() and (path / RESULTS).exists():  # An evaluation or a ranking, whose table is a parquet file too
             return "traces"
         if (path / VIDEOGEN).exists():
             return "videogen-reward"

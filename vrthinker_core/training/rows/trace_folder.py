@@ -6,21 +6,22 @@ from pathlib import Path
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result_file import RESULTS, TRACES, read_results
+from vrthinker_core.results.result_file import RESULTS, read_results
 from vrthinker_core.results.run_file import RUN
 from vrthinker_core.traces import load
 from vrthinker_core.training.rows.teaching import TraceFile
+from vrthinker_core.training.run.config import CONFIG
 from vrthinker_core.training.run.run_folder import CHECKPOINTS, RESULT, STATE
 
 
 def read_traces(places: Sequence[Path], but: Path | None = None) -> Iterator[tuple[Path, TraceFile | TraceError]]:
     """Every trace, or why a file is none; a folder stands for every JSON file below it. `but` is not read.
 
-    Of the folders that evaluations and trainings made, what else these keep as JSON is no trace and is not named.
+    What else evaluations and trainings keep as JSON in their folders is no trace and is not named.
     """
     pairs: dict[Path, EvaluationPair] = {}
     folders: set[Path] = set()
-    for path in _files(places, but):
+    for path, named in _files(places, but):
         folder = path.absolute().parent.parent
         if folder not in folders:
             folders.add(folder)
@@ -28,34 +29,36 @@ def read_traces(places: Sequence[Path], but: Path | None = None) -> Iterator[tup
         try:
             yield path, TraceFile(path, load(path), pairs.get(path.absolute()))
         except TraceError as error:
-            yield path, error
+            if named:
+                yield path, error
 
 
-def _files(places: Sequence[Path], but: Path | None) -> Iterator[Path]:
-    """The files to read, each once."""
+def _files(places: Sequence[Path], but: Path | None) -> Iterator[tuple[Path, bool]]:
+    """The files to read, each once, and whether one that is no trace is named."""
     seen = {but.absolute()} if but else set()
     for place in places:
-        for path in _traces_below(place):
+        for path, named in _traces_below(place):
             if path.absolute() not in seen:
                 seen.add(path.absolute())
-                yield path
+                yield path, named
 
 
-def _traces_below(place: Path) -> list[Path]:
+def _traces_below(place: Path) -> list[tuple[Path, bool]]:
     """The JSON files of a folder; anything else is taken for a trace, and reading it says what it is."""
     try:
-        return sorted(_json_files(place)) if place.is_dir() else [place]
+        return sorted(_json_files(place)) if place.is_dir() else [(place, True)]
     except OSError:
-        return [place]
+        return [(place, True)]
 
 
-def _json_files(place: Path) -> Iterator[Path]:
+def _json_files(place: Path) -> Iterator[tuple[Path, bool]]:
+    """Any name may be that of a trace that a person saved, also those that evaluations and trainings give to other files."""
     for folder, subfolders, names in os.walk(place):
-        if RUN in names and TRACES in subfolders:  # An evaluation, or a ranking
-            subfolders[:], names = [TRACES], []
-        elif STATE in names:  # A training
-            subfolders[:], names = [name for name in subfolders if name not in (RESULT, CHECKPOINTS)], []
-        yield from (path for path in map(Path(folder).joinpath, names) if path.suffix == ".json" and path.is_file())
+        evaluation, training = {RUN, RESULTS} <= set(names), {STATE, CONFIG} <= set(names)  # A ranking is an evaluation, too
+        if training:
+            subfolders[:] = [name for name in subfolders if name not in (RESULT, CHECKPOINTS)]
+        paths = map(Path(folder).joinpath, names)
+        yield from ((path, not (evaluation or training)) for path in paths if path.suffix == ".json" and path.is_file())
 
 
 def _judged_pairs(folder: Path) -> dict[Path, EvaluationPair]:
