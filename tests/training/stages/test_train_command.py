@@ -21,10 +21,11 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.cli import main
 from vrthinker_core.commands.training.training_data import chosen_teacher, open_training_data
+from vrthinker_core.errors import BadInput
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.run.config import changed_config, preset_config
-from vrthinker_core.training.run.run_folder import TrainingRun
+from vrthinker_core.training.run.run_folder import TrainingRun, new_checkpoint, open_run_folder
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
@@ -110,6 +111,20 @@ def test_a_table_of_pairs_teaches_nothing_without_a_teacher(tmp_path: Path) -> N
     table = tmp_path / "pairs.csv"
     table.write_text("video1,video2,prompt,TA,VQ,MQ,OA\na.mp4,b.mp4,A ball.,1,1,1,1\n")
     assert "name it with --teacher" in refused("cold-start", "--model", "nano", "--data", table, "--out", tmp_path / "run")
+
+
+def test_photographs_need_not_be_there_for_what_is_done(tmp_path: Path) -> None:
+    gone = changed_config(preset_config("nano"), [f"base.photos={tmp_path / 'gone'}", "cold_start.judged_minutes=0"])
+    done = tmp_path / "run" / "base"
+    with pytest.raises(BadInput, match="holds no picture"):
+        open_training_data(TrainingRun("all", "", "drawn:1", "scripted"), gone, done.parent)
+    with open_run_folder(done, TrainingRun("base", "", ""), gone, resume=False) as folder, new_checkpoint(folder):
+        pass
+    assert train("base", "--out", done, "--resume") == (0, [f"This run is done: {done / 'checkpoint'}"])
+    assert open_training_data(TrainingRun("all", "", "drawn:1", "scripted"), gone, done.parent).pairs is not None
+    judged = changed_config(gone, ["cold_start.judged_minutes=1"])
+    with pytest.raises(BadInput, match="holds no picture"):
+        open_training_data(TrainingRun("all", "", "drawn:1", "scripted"), judged, done.parent)
 
 
 def test_drawn_pairs_have_the_teacher_that_knows_them() -> None:

@@ -125,7 +125,7 @@ def _train(run: TrainingRun, config: TrainConfig, out: Path, start: Start) -> in
     from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
     from vrthinker_core.training.run.processes import launched_processes
 
-    data = open_training_data(run, config)
+    data = open_training_data(run, config, out)
     run = replace(run, digest=data.pairs.digest if isinstance(data.pairs, VideoPairSet) else None)
     files = data.pairs if isinstance(data.pairs, AbstractContextManager) else nullcontext()
     processes = launched_processes()

@@ -31,15 +31,18 @@ def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:
     return SCRIPTED if teacher is None and drawn else teacher
 
 
-def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingData":
-    """The pairs, and what the cold start learns from. Raises BadInput and CheckpointError before a weight is read."""
+def open_training_data(run: "TrainingRun", config: "TrainConfig", out: Path | None = None) -> "TrainingData":
+    """The pairs, and what the cold start learns from. Raises BadInput and CheckpointError before a weight is read.
+
+    Photographs that only stages learnt from which are done in `out` need not be there any more.
+    """
     from vrthinker_core.dialects.factory import frame_layouts
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
     from vrthinker_core.training.labelled_pairs.ready_runs import taught_pairs
     from vrthinker_core.training.stages.grpo import chosen_engine
     from vrthinker_core.training.stages.pipeline import TrainingData
 
-    _check_photos(run, config)
+    _check_photos(run, config, out)
     if run.stage == "base":
         return TrainingData("", None)
     ready = _ready_runs(run)
@@ -54,15 +57,19 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
     return TrainingData(run.data, pairs, taught, ready)
 
 
-def _check_photos(run: "TrainingRun", config: "TrainConfig") -> None:
+def _check_photos(run: "TrainingRun", config: "TrainConfig", out: Path | None) -> None:
     """Raises BadInput where a stage of the run would take photographs from a folder that holds none, before one is trained."""
     from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
+    from vrthinker_core.training.run.run_folder import is_done
     from vrthinker_core.training.stages.cold_start import conversation_photos
 
-    if config.base.photos and (run.stage == "base" or (run.stage == "all" and not run.model)):
+    def is_left(stage: str) -> bool:
+        return out is None or not (is_done(out) or (run.stage == "all" and is_done(out / stage)))
+
+    if config.base.photos and (run.stage == "base" or (run.stage == "all" and not run.model)) and is_left("base"):
         photo_paths(Path(config.base.photos))
     photos = conversation_photos(config)
-    if photos and config.cold_start.judged_minutes and run.stage in ("cold-start", "all"):
+    if photos and config.cold_start.judged_minutes and run.stage in ("cold-start", "all") and is_left("cold-start"):
         photo_paths(Path(photos))
 
 

@@ -97,6 +97,11 @@ def read_state(out: Path) -> TrainingRun:
         raise BadInput(f"{out / STATE} is damaged: name a new folder with --out.") from None
 
 
+def is_done(out: Path) -> bool:
+    """A run in this folder has its result. Raises BadInput for a damaged state."""
+    return (out / STATE).is_file() and read_state(out).done
+
+
 @contextmanager
 def open_run_folder(
     out: Path, run: TrainingRun, config: TrainConfig, *, resume: bool, processes: Processes = ALONE
