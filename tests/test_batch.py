@@ -39,10 +39,10 @@ def test_a_batch_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair:
         ]
 
 
-@pytest.mark.parametrize("live", [0, -1])
-def test_no_pair_at_a_time_is_refused(live: int, pair: VideoPair) -> None:
-    with pytest.raises(BadInput, match=f"live={live} judges no pair"):
-        list(judge_many([pair], ScriptedBackend([ANSWER]), live=live))
+@pytest.mark.parametrize("live", [0, -1, 2.5])
+def test_no_whole_pair_at_a_time_is_refused(live: float, pair: VideoPair) -> None:
+    with pytest.raises(BadInput, match=f"live={live} is no number of pairs"):
+        list(judge_many([pair], ScriptedBackend([ANSWER]), live=live))  # type: ignore[arg-type]
 
 
 class BatchScript(ScriptedBackend):

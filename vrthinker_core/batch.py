@@ -9,7 +9,7 @@ from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import SupportsIndex, TypeVar
 
 from vrthinker_core.backends.base import Backend, BatchBackend, GenerationRequest, StreamItem, not_cancelled
 from vrthinker_core.comparison import Comparison, PendingTurn
@@ -42,10 +42,11 @@ def judge_many(
 
     Each pair's own events are those of `judge`, and closing the generator ends every run that is not over as `cancelled`. Pairs are
     taken from the iterable only as they are needed: besides those that are being judged, the videos of a few more are being opened.
-    `trace_of(position)` names the file that a pair's trace is kept in, None for none. Raises BadInput for `live` below 1.
+    `trace_of(position)` names the file that a pair's trace is kept in, None for none. Raises BadInput for a `live`
+    that is no whole number from 1 up.
     """
-    if live < 1:
-        raise BadInput(f"live={live} judges no pair: give a number from 1 up.")
+    if not isinstance(live, SupportsIndex) or live < 1:
+        raise BadInput(f"live={live} is no number of pairs: give a whole number from 1 up.")
     stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
     with DecoderPool() as decoder_pool:
         rows = (

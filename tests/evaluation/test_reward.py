@@ -104,8 +104,9 @@ def test_what_is_no_list_of_videos_and_what_judges_nothing_is_refused(videos: li
     for one in (videos[0], str(videos[0])):
         with pytest.raises(BadInput, match="a list of paths"):
             reward("A block.", one, TRUTH)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="concurrency=0"):
-        reward_many([("A block.", videos)], TRUTH, concurrency=0)
+    for concurrency in (0, -1, 2.5, "2"):
+        with pytest.raises(BadInput, match=f"concurrency={concurrency} is no number of pairs"):
+            reward_many([("A block.", videos)], TRUTH, concurrency=concurrency)  # type: ignore[arg-type]
 
 
 def test_a_folder_for_traces_may_be_named_by_its_text(videos: list[Path], tmp_path: Path) -> None:

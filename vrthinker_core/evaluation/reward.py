@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import TypeVar
+from typing import SupportsIndex, TypeVar
 
 from vrthinker_core.backends import Backend, open_backend
 from vrthinker_core.backends.base import not_cancelled
@@ -109,11 +109,11 @@ def reward_many(
 ) -> list[Reward]:
     """The rewards of several prompts, in their order; pairs of all of them share batches, `concurrency` pairs at a time.
 
-    Raises as `reward` does, and BadInput for `concurrency` below 1.
+    Raises as `reward` does, and BadInput for a `concurrency` that is no whole number from 1 up.
     """
     groups, folder = list(groups), None if traces is None else Path(traces)
-    if concurrency < 1:
-        raise BadInput(f"concurrency={concurrency} judges no pair: give a number from 1 up.")
+    if not isinstance(concurrency, SupportsIndex) or concurrency < 1:
+        raise BadInput(f"concurrency={concurrency} is no number of pairs: give a whole number from 1 up.")
     if any(isinstance(videos, str | Path) for _, videos in groups):
         raise BadInput("The videos of a prompt are a list of paths, not one path.")
     asked = [(prompt, tuple(map(str, videos))) for prompt, videos in groups]
