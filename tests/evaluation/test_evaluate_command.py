@@ -71,7 +71,7 @@ def test_each_row_has_its_end_and_a_second_call_asks_for_resume(evaluate: Evalua
     table = write_table(tmp_path / "set", 4, broken=[2])
     status, printed, told = evaluate("csv", table, "--max-turns", 2)
     assert (status, told.strip()) == (0, "Row 2: There is no file gone.mp4.")
-    assert re.search(r"\b3 pairs\b.*\n", printed)
+    assert printed.startswith("3 pairs with a verdict, 0 without, 1 failed, 0 left out. ")
     assert str(evaluate.out) in printed
     assert evaluate("csv", table, "--max-turns", 2) == (
         2,
@@ -82,6 +82,14 @@ def test_each_row_has_its_end_and_a_second_call_asks_for_resume(evaluate: Evalua
     assert (status, told) == (0, "")
     assert printed_again == printed
     assert read_run(evaluate.out).settings.max_turns == 2
+
+
+def test_pairs_without_a_verdict_are_told_from_those_with_one(evaluate: Evaluate, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "set", 2)
+    evaluate.script.write_text(json.dumps({"reply": "I cannot say."}))
+    status, printed, _ = evaluate("csv", table)
+    assert status == 3, "no pair has a verdict"
+    assert printed.startswith("0 pairs with a verdict, 2 without, 0 failed, 0 left out. Results: ")
 
 
 def test_a_larger_limit_goes_on_with_the_rest(evaluate: Evaluate, tmp_path: Path) -> None:

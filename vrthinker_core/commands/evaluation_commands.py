@@ -77,7 +77,7 @@ def _evaluate(
     else:
         taken = {pair.id for pair in chosen}
         _print_estimate([result for result in results if result.pair.id in taken], pairs, counts, job.concurrency)
-    return 0 if any(result.judged for result in results) else NOTHING_JUDGED
+    return 0 if any(result.has_verdict for result in results) else NOTHING_JUDGED
 
 
 def _judge(job: "EvaluationJob", pairs: "Sequence[EvaluationPair]", stopped: Callable[[], bool]) -> ProgressCounts:
@@ -115,8 +115,9 @@ def _print_estimate(
 def _print_summary(run: "EvaluationRun", results: "Sequence[PairResult]", out: Path) -> None:
     """How many there are of each kind, how far the judge agrees with people, and where the report is."""
     left_out, judged = sum(result.left_out for result in results), sum(result.judged for result in results)
-    failed = len(results) - judged - left_out
-    print(f"{count(judged, 'pair')} judged, {failed:,} failed, {left_out:,} left out. Results: {encodable(str(out))}")
+    told, failed = sum(result.has_verdict for result in results), len(results) - judged - left_out
+    others = f"{judged - told:,} without, {failed:,} failed, {left_out:,} left out"
+    print(f"{count(told, 'pair')} with a verdict, {others}. Results: {encodable(str(out))}")
     if judged:
         _report(results, out, run.dataset)
 

@@ -46,6 +46,11 @@ class PairResult:
         return not self.fault and self.stop not in (StopReason.FAILED, StopReason.CANCELLED)
 
     @property
+    def has_verdict(self) -> bool:
+        """The judge said at least one label."""
+        return self.judged and self.verdict is not None and bool(self.verdict.labels)
+
+    @property
     def left_out(self) -> bool:
         """The row is not judged although nothing is wrong with it: this is no failure."""
         return self.fault == LEFT_OUT

@@ -162,8 +162,14 @@ def test_the_smallest_evaluations_have_a_report_too(rows: list[PairResult], tmp_
 
 
 def test_a_judge_that_is_no_better_than_a_constant_answer_is_told_so(tmp_path: Path) -> None:
-    page = report(tmp_path, [result(n, "0" if n % 10 else "1", "0" if n % 9 else "1") for n in range(60)])
+    page = report(tmp_path, [result(n, "0" if n % 10 else "1", "1" if n % 20 in (0, 5) else "0") for n in range(60)])
     assert any("not clearly better than “always tie”" in text for text in page.texts)
+
+
+def test_a_judge_that_is_worse_than_a_constant_answer_is_told_so(tmp_path: Path) -> None:
+    page = report(tmp_path, [result(n, "1", "1" if n % 6 == 0 else "2") for n in range(60)])
+    assert any(text.endswith("On these pairs that is clearly worse than “always 1”.") for text in page.texts)
+    assert not any("not clearly better" in text for text in page.texts)
 
 
 def test_published_numbers_stand_beside_the_whole_set_only(tmp_path: Path) -> None:

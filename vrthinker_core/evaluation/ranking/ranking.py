@@ -112,16 +112,12 @@ class Ranking:
 def rank_generators(table: VideoTable, results: Iterable[PairResult], judge: str, samples: int = SAMPLES) -> Ranking:
     """Rank the generators of a table by what was judged of it. The order of results makes no difference."""
     ordered = sorted(results, key=lambda result: result.pair.row)
-    said = [result for result in ordered if _has_verdict(result)]
-    others = (result for result in ordered if not _has_verdict(result))
+    said = [result for result in ordered if result.has_verdict]
+    others = (result for result in ordered if not result.has_verdict)
     failed = tuple(f"{_named(result)}: {result.error or 'it ended without a verdict.'}" for result in others)
     dimensions = {each: _dimension(count_wins(said, table.generators, each), samples) for each in Dimension}
     prompts = len({result.pair.prompt for result in said})
     return Ranking(judge, table.generators, prompts, len(said), failed, table.left_out, dimensions, tuple(_best_of(table, said)))
-
-
-def _has_verdict(result: PairResult) -> bool:
-    return result.judged and result.verdict is not None
 
 
 def _named(result: PairResult) -> str:

@@ -59,12 +59,12 @@ def best_baseline(found: DimensionAgreement) -> Baseline:
 def counts_sentence(counts: ResultCounts) -> str:
     """How many pairs there are and what became of them."""
     outcomes = [
-        (counts.answered, "judged"),
-        (counts.unanswered, "without a verdict"),
+        (counts.answered, "with a verdict"),
+        (counts.unanswered, "without"),
         (counts.failed, f"failed ({', '.join(f'{name} {number:,}' for name, number in counts.faults)})"),
         (counts.cancelled, "stopped"),
     ]
-    told = ", ".join(f"{number:,} {what}" for number, what in outcomes if number or what == "judged")
+    told = ", ".join(f"{number:,} {what}" for number, what in outcomes if number or what == "with a verdict")
     outside = [(counts.broken, "broken"), (counts.left_out, "left out, for people could not say")]
     aside = ", ".join(f"{number:,} {what}" for number, what in outside if number)
     return (
@@ -90,6 +90,8 @@ def agreement_sentence(found: DimensionAgreement) -> str:
         f"{name}: the judge gives people's label in {share_with_interval(found.tau)} of {found.labelled:,} pairs, "
         f"{points_with_interval(found.margin)} points compared with “{best.name}”."
     )
-    if found.margin.low is None or found.margin.low <= 0:
+    if found.margin.high is not None and found.margin.high < 0:
+        told += f" On these pairs that is clearly worse than “{best.name}”."
+    elif found.margin.low is None or found.margin.low <= 0:
         told += f" On these pairs that is not clearly better than “{best.name}”."
     return told

@@ -104,7 +104,7 @@ def summarize(results: Iterable[PairResult], *, data_set: str = "") -> Summary:
 def _tally(results: list[PairResult], table: LabelTable) -> ResultCounts:
     pairs = table.results
     broken = sum(result.fault == ROW_FAULT for result in results)
-    answers = [result for result in pairs if result.judged and result.verdict is not None and result.verdict.labels]
+    answers = [result for result in pairs if result.has_verdict]
     cancelled = [result for result in pairs if _was_cancelled(result)]
     failed = [result for result in pairs if not result.judged and not _was_cancelled(result)]
     faults = Counter(result.fault or result.stop.value for result in failed)
