@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.evaluation.support.made_results import result
+from tests.evaluation.support.made_results import left_out, result
+from vrthinker_core.evaluation.reports.figures import best_baseline, share
 from vrthinker_core.evaluation.scores import summarize
 from vrthinker_core.evaluation.scores.published import PUBLISHED, published, published_remark
 
@@ -34,6 +35,14 @@ def test_a_part_of_a_set_or_another_set_has_none() -> None:
 
 
 def test_what_must_be_known_is_said_beside_the_numbers() -> None:
-    assert "88.4 %" in published_remark("mj-bench-video", 1085, 0)
     assert "which one" in published_remark("genai-bench", 1069, 0)
     assert max(each.value for each in PUBLISHED["mj-bench-video", "tau"]) < 0.884
+
+
+def test_what_a_constant_answer_scores_is_the_baseline_of_the_same_report() -> None:
+    people = ["0"] * 959 + ["1"] * 72 + ["2"] * 46
+    rows = [*(result(n, label, "0") for n, label in enumerate(people)), *(left_out(n) for n in range(1077, 1085))]
+    summary = summarize(rows, data_set="mj-bench-video")
+    assert summary.published_tau, "it is the whole set"
+    assert f"a tau of {share(best_baseline(summary.agreement[0]).tau)} on the 1,077 rows that count" in summary.published_remark
+    assert f"({share(959 / 1085)} with those that were hard to judge counted as wrong)" in summary.published_remark
