@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.file_limit import open_file_limit
 from tests.support.small_clips import write_clip
 from tests.support.threads import threads_started
 from tests.test_judge import ANSWER, CALL
@@ -43,6 +44,16 @@ def test_a_batch_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair:
 def test_no_whole_pair_at_a_time_is_refused(live: float, pair: VideoPair) -> None:
     with pytest.raises(BadInput, match=f"live={live} is no number of pairs"):
         list(judge_many([pair], ScriptedBackend([ANSWER]), live=live))  # type: ignore[arg-type]
+
+
+def test_pairs_that_come_when_no_file_can_be_opened_have_their_ends(pair: VideoPair) -> None:
+    backend = ScriptedBackend([ANSWER])
+    list(judge_many([pair], backend))
+    with open_file_limit():
+        events = list(judge_many([pair] * 3, backend))
+    ends = [(position, event.fault, event.error) for position, event in events if isinstance(event, Finished)]
+    fault = "VideoUnavailable", "Video 1: Too many files are open: "
+    assert [(position, fault, error[:34]) for position, fault, error in sorted(ends)] == [(n, *fault) for n in range(3)]
 
 
 class BatchScript(ScriptedBackend):

@@ -22,7 +22,7 @@ from vrthinker_core.commands.rank_command import rank
 from vrthinker_core.commands.setting_options import with_setting_options
 from vrthinker_core.commands.training.teacher_command import teacher
 from vrthinker_core.commands.training.train_command import train
-from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VrThinkerError
+from vrthinker_core.errors import BadInput, DecoderDied, VideoError, VideoUnavailable, VrThinkerError, out_of_files
 from vrthinker_core.training.rows.teaching import RowFilter, RowKind
 from vrthinker_core.types import ProtocolName, Settings
 
@@ -39,7 +39,7 @@ app = typer.Typer(
 
 NO_VERDICT = 3
 BAD_INPUT = 2
-INPUT_FAULTS = frozenset(error.__name__ for error in (BadInput, VideoError, DecoderDied))
+INPUT_FAULTS = frozenset(error.__name__ for error in (BadInput, VideoError, DecoderDied, VideoUnavailable))
 
 
 TraceOption = Annotated[Path | None, typer.Option(help="Keep the whole run in this file: a new one, or an earlier trace.")]
@@ -59,7 +59,7 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to be written is not tried again at the end
-        sentence = f"The output cannot be written: {error.strerror or error}."
+        sentence = out_of_files(error) or f"The output cannot be written: {error.strerror or error}."
     except Exception as error:
         # Typer carries its own copy of Click, or uses the installed one: usage errors are known by this method alone.
         message = getattr(error, "format_message", None)

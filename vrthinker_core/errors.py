@@ -3,6 +3,8 @@
 Each message is one sentence of cause and, where there is one, one of what to do. It never holds a traceback.
 """
 
+import errno
+
 from vrthinker_core.text import encodable
 
 
@@ -20,6 +22,10 @@ class VideoError(BadInput):
 
 class DecoderDied(VideoError):
     """The decoding process hung, crashed, or passed its limits on memory, processor or wall time."""
+
+
+class VideoUnavailable(VideoError):
+    """A file that cannot be opened or read now, and may be later: the machine or its disk is short of something, or fails."""
 
 
 class JudgeError(VrThinkerError):
@@ -76,10 +82,19 @@ def is_retryable(error: Exception) -> bool:
     return not isinstance(error, MemoryError)
 
 
+def out_of_files(error: BaseException | None) -> str:
+    """One sentence where an error says that this process, or the whole machine, has too many files open; "" for any other."""
+    if not isinstance(error, OSError) or error.errno not in (errno.EMFILE, errno.ENFILE):
+        return ""
+    return "Too many files are open: judge fewer pairs at a time (--concurrency), or raise the limit with `ulimit -n`."
+
+
 def describe(error: Exception | None) -> str:
     """One sentence for a person about any error, whoever raised it; "" for none. It never holds a detail of the program."""
     if error is None or isinstance(error, VrThinkerError):
         return encodable(str(error or ""))
     if isinstance(error, MemoryError):
         return "There is too little memory for this comparison. Use a smaller judge or shorter videos."
+    if sentence := out_of_files(error):
+        return sentence
     return f"The comparison stopped unexpectedly ({type(error).__name__}). What had happened before is kept; compare again."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from tests.evaluation.support.scripted_runs import (
     made_results,
     run_description,
 )
+from tests.support.file_limit import file_limit
 from vrthinker_core import __version__
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.estimate import estimate, take_sample
@@ -23,6 +26,7 @@ from vrthinker_core.evaluation.run import Engine, evaluate, results_so_far, writ
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import LEFT_OUT, ROW_FAULT, PairResult
 from vrthinker_core.results.result_file import RESULTS, TRACES, final_results, read_results
+from vrthinker_core.results.result_table import TABLE
 from vrthinker_core.results.run_file import read_run
 from vrthinker_core.types import Settings, StopReason
 
@@ -133,6 +137,24 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
 def test_a_reader_of_the_output_who_has_left_is_no_folder_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(BrokenPipeError), open_out(tmp_path / "out", run_description(PAIRS), resume=False):
         raise BrokenPipeError
+
+
+def test_an_error_of_the_judging_is_none_of_the_folder(tmp_path: Path) -> None:
+    def engine(pairs: Iterable[EvaluationPair]) -> Iterator[PairResult]:
+        yield made_result(next(iter(pairs)))
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with pytest.raises(OSError, match="Too many open files"), open_out(tmp_path, run_description(PAIRS), resume=False):
+        run(PAIRS, engine, tmp_path)
+    assert [result.pair for result in read_results(tmp_path / RESULTS)] == PAIRS[:1]
+
+
+def test_results_that_cannot_be_written_are_an_error_of_the_folder(tmp_path: Path) -> None:
+    with file_limit(100), pytest.raises(BadInput, match=f"^Cannot write to {tmp_path}: File too large"):
+        run(PAIRS, made_results, tmp_path)
+    (tmp_path / TABLE).mkdir()
+    with pytest.raises(BadInput, match=f"^Cannot write to {tmp_path}: "):
+        write_final_table(tmp_path, PAIRS)
 
 
 def test_two_runs_never_write_one_folder(tmp_path: Path) -> None:

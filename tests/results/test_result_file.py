@@ -73,6 +73,7 @@ def test_what_is_no_result_is_named_with_its_line(tmp_path: Path, line: bytes) -
         ("BackendFailed", True),
         ("ServerUnavailable", True),
         ("DecoderDied", True),
+        ("VideoUnavailable", True),
         ("ConnectionResetError", True),
         ("JudgeError", True),
         ("BackendRefused", False),

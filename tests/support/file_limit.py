@@ -1,7 +1,8 @@
-"""A limit on the size of files, in the place of a full disk: the system itself refuses to write on."""
+"""Limits on files, in the place of a full disk or of too many open files: the system itself refuses to go on."""
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,3 +17,15 @@ def file_limit(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def open_file_limit(number: int | None = None) -> Iterator[None]:
+    """This process may have so many files open, as far as it does not raise the limit itself; without a number not one more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(first_free := os.dup(0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number or first_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

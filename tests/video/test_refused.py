@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.server
 import os
 import struct
@@ -15,7 +16,7 @@ import pytest
 
 from tests.video.support.open_clips import opened
 from tests.video.support.write_clips import sound_only, write
-from vrthinker_core.errors import DecoderDied, VideoError
+from vrthinker_core.errors import DecoderDied, VideoError, VideoUnavailable
 
 SDP = b"v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nm=video 5004 RTP/AVP 96\n"
 
@@ -54,6 +55,19 @@ def test_a_file_without_read_permission(make_clip: Callable[[str], Path], monkey
     path = make_clip("B-frames")
     monkeypatch.setattr(os, "open", refuse)
     assert reason(path) == "plain.mp4 cannot be read: permission denied."
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE])
+def test_what_says_nothing_about_the_file_may_pass(
+    code: int, make_clip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    path = make_clip("B-frames")
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(VideoUnavailable, match=r"^(Too many files are open: .*|plain\.mp4 cannot be opened now: .*)\.$"):
+        opened(path)
 
 
 def test_names_are_printable_and_without_folders_in_errors(tmp_path: Path) -> None:

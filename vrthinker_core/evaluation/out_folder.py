@@ -1,11 +1,11 @@
 """The folder of an evaluation: one run at a time writes it, and no run ever writes into that of another."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, out_of_files
 from vrthinker_core.files.atomic_file import hold_folder, remove_parts
 from vrthinker_core.results.result_file import RESULTS, TRACES
 from vrthinker_core.results.run_file import RUN, EvaluationRun, read_run, write_run
@@ -18,18 +18,24 @@ def open_out(out: Path, run: EvaluationRun, *, resume: bool) -> Iterator[Path]:
     `resume` goes on with the same run where it was left, and begins it where nothing is there yet. Raises BadInput for a folder
     that another process writes, that holds anything else, or that holds a run and is not to be resumed.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with hold_folder(out):
+    with ExitStack() as held:
+        with writing_to(out):
+            out.mkdir(parents=True, exist_ok=True)
+            held.enter_context(hold_folder(out))
             remove_parts(out)
             before = _run_there(out, run, resume)
             write_run(out, replace(run, starts=(*(before.starts if before else ()), *run.starts)))
             (out / TRACES).mkdir(exist_ok=True)
-            yield out
-    except BrokenPipeError:  # of whoever reads what is printed, not of the folder
-        raise
+        yield out
+
+
+@contextmanager
+def writing_to(out: Path) -> Iterator[None]:
+    """A block in which the folder `out` is written, and nothing else is done: an OSError of it becomes one sentence, a BadInput."""
+    try:
+        yield
     except OSError as error:
-        raise BadInput(f"Cannot write to {out}: {error.strerror or error}.") from None
+        raise BadInput(out_of_files(error) or f"Cannot write to {out}: {error.strerror or error}.") from None
 
 
 def _run_there(out: Path, run: EvaluationRun, resume: bool) -> EvaluationRun | None:

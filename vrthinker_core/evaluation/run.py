@@ -1,9 +1,11 @@
 """An evaluation: pairs that have no result yet are judged, and each result is kept before the next one comes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from vrthinker_core.backends.base import not_cancelled
+from vrthinker_core.evaluation.out_folder import writing_to
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import ROW_FAULT, PairResult, broken_row
 from vrthinker_core.results.result_file import RESULTS, ResultFile, final_results, read_results
@@ -44,22 +46,39 @@ def evaluate(
     """
     left = [pair for pair in pairs if pair.id not in done]
     to_judge = [pair for pair in left if not (pair.fault or pair.left_out)]
-    with ResultFile(out / RESULTS) as file:
+    with _result_file(out) as keep:
         for pair in left:
             if pair.fault or pair.left_out:
-                file.append(result := broken_row(pair, judge))
-                yield result
+                yield keep(broken_row(pair, judge))
         for result in engine(_until(stopped, to_judge)):
             if result.judged or not (result.is_transient and stopped()):
-                file.append(result)
-                yield result
+                yield keep(result)
+
+
+@contextmanager
+def _result_file(out: Path) -> Iterator[Callable[[PairResult], PairResult]]:
+    """The file of results, open; gives the function that keeps a result and gives it back. Both raise BadInput."""
+    with writing_to(out):
+        file = ResultFile(out / RESULTS)
+
+    def keep(result: PairResult) -> PairResult:
+        with writing_to(out):
+            file.append(result)
+        return result
+
+    try:
+        yield keep
+    finally:
+        with writing_to(out), file:
+            pass
 
 
 def write_final_table(out: Path, pairs: Iterable[EvaluationPair]) -> list[PairResult]:
-    """Write the table of these pairs' results, and give them, in the order of the rows. Raises OSError and BadInput."""
+    """Write the table of these pairs' results, and give them, in the order of the rows. Raises BadInput."""
     chosen = {pair.id for pair in pairs}
     results = [result for result in final_results(out / RESULTS) if result.pair.id in chosen] if (out / RESULTS).exists() else []
-    write_table(results, out / TABLE)
+    with writing_to(out):
+        write_table(results, out / TABLE)
     return results
 
 

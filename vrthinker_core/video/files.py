@@ -3,6 +3,7 @@
 Standard library only, so that the parent can check first.
 """
 
+import errno
 import hashlib
 import os
 import re
@@ -10,7 +11,7 @@ import stat
 from io import BufferedReader
 from pathlib import Path
 
-from vrthinker_core.errors import VideoError
+from vrthinker_core.errors import VideoError, VideoUnavailable, out_of_files
 from vrthinker_core.text import encodable
 from vrthinker_core.video.sniff import HEAD_BYTES, why_not_a_video
 
@@ -20,6 +21,8 @@ _ADDRESS = re.compile(
     r"rtmp[a-z]*|rtp|rtsp|sftp|smb|srt|srtp|subfile|tcp|tee|tls|udp|unix):)",
     re.IGNORECASE,
 )
+_PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE))
+"""What says nothing about a file: the machine is short of something, or its disk or network fails."""
 
 
 def shown_name(path: Path) -> str:
@@ -32,7 +35,7 @@ def open_local(path: Path) -> BufferedReader:
     """The file, open for reading, after all checks that need no decoder.
 
     Raises VideoError: an address, missing, a folder, no regular file, no permission, empty, or by its first bytes an image, a
-    playlist, text or audio.
+    playlist, text or audio. It is VideoUnavailable where the same file may well be opened later.
     """
     if not path.name:
         raise VideoError("No video file was given.")
@@ -46,7 +49,7 @@ def open_local(path: Path) -> BufferedReader:
     except PermissionError:
         raise VideoError(f"{name} cannot be read: permission denied.") from None
     except (OSError, RuntimeError, ValueError) as error:
-        raise VideoError(f"{name} cannot be opened: {getattr(error, 'strerror', None) or 'not a usable path'}.") from None
+        raise _refusal(error, f"{name} cannot be opened") from None
     try:
         _check_content(file, name)
     except BaseException:
@@ -66,6 +69,14 @@ def file_digest(path: Path) -> str:
         return ""
 
 
+def _refusal(error: Exception, sentence: str) -> VideoError:
+    """The error of a file that cannot be used; `sentence` is how it begins."""
+    cause = getattr(error, "strerror", None) or "not a usable path"
+    if isinstance(error, OSError) and error.errno in _PASSING:
+        return VideoUnavailable(out_of_files(error) or f"{sentence} now: {cause}. Compare again later.")
+    return VideoError(f"{sentence}: {cause}.")
+
+
 def _open_regular(path: Path, name: str) -> BufferedReader:
     if path.is_dir():
         raise VideoError(f"{name} is a folder, not a video.")
@@ -81,7 +92,7 @@ def _check_content(file: BufferedReader, name: str) -> None:
     try:
         head = file.read(HEAD_BYTES)
     except OSError as error:
-        raise VideoError(f"{name} cannot be read: {error.strerror}.") from None
+        raise _refusal(error, f"{name} cannot be read") from None
     if not head:
         raise VideoError(f"{name} is empty.")
     if reason := why_not_a_video(head):
