@@ -25,6 +25,7 @@ from typing import NoReturn
 
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.files.atomic_file import owned_folder
+from vrthinker_core.files.open_files import allow_open_files
 from vrthinker_core.ui.fetch.public_addresses import ANY_ADDRESS, PUBLIC_ONLY
 from vrthinker_core.ui.history.history import Keeping
 from vrthinker_core.ui.history.store_folder import usable_folder
@@ -151,6 +152,7 @@ def listed_runs(folder: Path) -> ListedRuns:
 
 def serve(chosen: argparse.Namespace, folder: Path) -> None:
     """Serve the page until it is interrupted; all files of visitors stay below `folder`."""
+    allow_open_files()  # before any process is started, which takes its limit over
     os.environ["GRADIO_TEMP_DIR"] = str(folder / "uploads")
     names = [*chosen.name, *re.findall(r"[^\s,]+", os.environ.get("SPACE_HOST", ""))]  # with a custom domain, both, between commas
     judges = JudgeLoader(judge_openers(chosen.judge), in_thread=not borrows_gpu())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.file_limit import open_file_limit
 from tests.support.small_clips import write_clip
 from tests.support.threads import run_in_thread, threads_started
 from vrthinker_core import BadInput, Dimension, Reward, ScriptedBackend, Settings, StopReason, areward, reward, reward_many
@@ -119,6 +121,12 @@ def test_a_judge_may_be_named_by_its_word(videos: list[Path], tmp_path: Path) ->
     assert reward("A block.", videos[:2], f"scripted:{tmp_path / 'script.jsonl'}").overall == (1.0, 0.0)
     with pytest.raises(BadInput, match="There is no judge"):
         reward("A block.", videos[:2], "nobody")
+
+
+def test_it_may_have_the_files_open_that_its_pairs_take() -> None:
+    with open_file_limit(256):
+        assert reward_many([], TRUTH, concurrency=64) == []
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 640
 
 
 def test_it_can_be_awaited(videos: list[Path]) -> None:

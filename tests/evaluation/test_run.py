@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.evaluation.support.scripted_runs import (
     made_results,
     run_description,
 )
-from tests.support.file_limit import file_limit
+from tests.support.file_limit import file_limit, open_file_limit
 from vrthinker_core import __version__
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.estimate import estimate, take_sample
@@ -183,6 +184,12 @@ def test_each_start_is_kept_beside_what_the_run_is(tmp_path: Path) -> None:
 def test_a_job_that_cannot_be_is_refused(tmp_path: Path, concurrency: int, engine: str) -> None:
     with pytest.raises(BadInput):
         EvaluationJob("nano", Settings(), tmp_path, concurrency, engine)
+
+
+def test_a_job_may_have_the_files_open_that_its_pairs_take(tmp_path: Path) -> None:
+    with open_file_limit(256):
+        EvaluationJob("nano", Settings(), tmp_path, 64)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 640
 
 
 # -- the estimate --------------------------------------------------------------------------------------------------------

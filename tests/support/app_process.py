@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import runpy
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import psutil
 
 APP = Path(__file__).resolve().parents[2] / "app.py"
+USUAL_OPEN_FILES = 1024  # that a process may have where nobody has said otherwise
 
 
 def start_app(options: Sequence[str], environment: Mapping[str, str], log: Path) -> psutil.Process:
@@ -54,6 +56,7 @@ def _run_app(options: list[str], environment: dict[str, str], log: Path) -> None
     with log.open("w") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (USUAL_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None  # found again, in this environment

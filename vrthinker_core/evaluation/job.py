@@ -10,6 +10,7 @@ from pathlib import Path
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.evaluation.run import Engine
+from vrthinker_core.files.open_files import allow_pairs
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.results.result_table import check_pyarrow
@@ -34,6 +35,8 @@ class EvaluationJob:
         if self.engine != "local" and self.engine.partition(":")[0] != "ray":
             raise BadInput(f"There is no engine {self.engine!r}. Choose local, ray or ray:ADDRESS.")
         check_pyarrow()
+        if self.engine == "local":
+            allow_pairs(self.concurrency)
 
     def describe(self, dataset: str, path: Path, pairs: Sequence[EvaluationPair], limit: int | None) -> EvaluationRun:
         """The run as its folder tells it; `pairs` are those of the whole data set."""

@@ -14,6 +14,7 @@ from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.batch import judge_many
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking.outcomes import labels_said, pair_score, win_rates
+from vrthinker_core.files.open_files import allow_pairs
 from vrthinker_core.types import Dimension, Settings, StopReason, Trace, Verdict, VideoPair
 from vrthinker_core.types.events import add_event
 from vrthinker_core.types.messages import Cancelled
@@ -109,7 +110,7 @@ def reward_many(
 ) -> list[Reward]:
     """The rewards of several prompts, in their order; pairs of all of them share batches, `concurrency` pairs at a time.
 
-    Raises as `reward` does, and BadInput for a `concurrency` that is no whole number from 1 up.
+    Raises as `reward` does, and BadInput for a `concurrency` that is no whole number from 1 up, or more than open files allow.
     """
     groups, folder = list(groups), None if traces is None else Path(traces)
     if not isinstance(concurrency, SupportsIndex) or concurrency < 1:
@@ -119,6 +120,7 @@ def reward_many(
     asked = [(prompt, tuple(map(str, videos))) for prompt, videos in groups]
     if any(len(videos) < 2 for _, videos in asked):
         raise BadInput("A reward needs at least two videos of each prompt.")
+    allow_pairs(concurrency)
     ends = [(group, *pair) for group, (_, videos) in enumerate(asked) for pair in _pairs(len(videos))]
     pairs = [VideoPair(asked[group][0], asked[group][1][first], asked[group][1][second]) for group, first, second in ends]
 

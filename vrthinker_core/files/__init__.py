@@ -1,1 +1,1 @@
-"""Files that a crash leaves readable: written whole, or line by line; and how values of a type are read and written."""
+"""Files that a crash leaves readable, written whole or line by line; what reads a type from JSON; and how many may be open."""

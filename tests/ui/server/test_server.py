@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.app_process import fork_app
+from tests.support.app_process import USUAL_OPEN_FILES, fork_app
 from tests.support.waiting import PATIENCE_S
 from tests.ui.conftest import Server, write_script
 
@@ -93,6 +93,11 @@ def test_an_idle_server_takes_little_processor_time(server: Server) -> None:
     time.sleep(5)
     after, seconds = process.cpu_times(), time.monotonic() - began
     assert after.user + after.system - before.user - before.system < 0.02 * seconds
+
+
+def test_the_server_may_have_more_files_open_than_is_usual(server: Server) -> None:
+    soft, hard = psutil.Process(server.process.pid).rlimit(psutil.RLIMIT_NOFILE)
+    assert soft == min(hard, 2**16) > USUAL_OPEN_FILES
 
 
 @pytest.mark.parametrize("path", ["trace.json", "report.html", "../records", "%2e%2e/trace.json"])

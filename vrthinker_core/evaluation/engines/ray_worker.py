@@ -17,6 +17,7 @@ from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BackendFailed, CheckpointError, VrThinkerError
 from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.files.atomic_file import owned_folder
+from vrthinker_core.files.open_files import allow_open_files
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult, failed_result
 from vrthinker_core.results.result_file import TRACES
@@ -82,6 +83,7 @@ class ClusterJudge:
         me = str(ray.get_runtime_context().get_actor_id())  # The same when Ray has started it again
         if self._count(me) > TRIES:
             raise CheckpointError(f"The judge's process died {TRIES} times while the judge was opened: it needs more memory.")
+        allow_open_files()
         backend = open_backend(choice)
         self._beginnings.end.remote(me)
         return backend
