@@ -19,7 +19,7 @@ from tests.evaluation.support.scripted_runs import answer, made_pairs, made_resu
 from vrthinker_core.cli import main
 from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress, time_left
 from vrthinker_core.results.result import broken_row
-from vrthinker_core.results.result_file import RESULTS, final_results
+from vrthinker_core.results.result_file import RESULTS, final_results, read_results
 from vrthinker_core.results.run_file import read_run
 from vrthinker_core.traces import load
 from vrthinker_core.training.drawn_world.video_files import write_pairs
@@ -90,6 +90,28 @@ def test_pairs_without_a_verdict_are_told_from_those_with_one(evaluate: Evaluate
     status, printed, _ = evaluate("csv", table)
     assert status == 3, "no pair has a verdict"
     assert printed.startswith("0 pairs with a verdict, 2 without, 0 failed, 0 left out. Results: ")
+
+
+def test_a_row_whose_label_was_mended_is_judged_and_no_other_row_may_change(evaluate: Evaluate, tmp_path: Path) -> None:
+    table = write_table(tmp_path / "set", 3)
+    good = table.read_text()
+    table.write_text(good.replace("Prompt 2,2,0", "Prompt 2,2,huh"))
+    status, printed, told = evaluate("csv", table)
+    assert (status, told.partition(",")[0]) == (0, "Row 2: OA is 'huh'")
+    table.write_text(good.replace("Prompt 3,0,1", "Prompt 3,0,2"))
+    status, _, told = evaluate("csv", table, "--resume")
+    assert (status, told) == (
+        2,
+        f"{evaluate.out} holds another evaluation, with the data set {table} (csv, 3 rows) as it was before its rows changed: "
+        "name a new folder with --out.\n",
+    )
+    table.write_text(good)
+    for _ in range(2):
+        status, printed, told = evaluate("csv", table, "--resume")
+        assert (status, told) == (0, "")
+        assert printed.startswith("3 pairs with a verdict, 0 without, 0 failed, 0 left out. ")
+    judged = [result.pair.row for result in read_results(evaluate.out / RESULTS) if result.judged]
+    assert sorted(judged) == [1, 2, 3], "each once"
 
 
 def test_a_larger_limit_goes_on_with_the_rest(evaluate: Evaluate, tmp_path: Path) -> None:

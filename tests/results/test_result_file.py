@@ -141,7 +141,9 @@ def relabelled(pair: EvaluationPair) -> EvaluationPair:
 
 def test_what_differs_between_two_runs_is_said() -> None:
     run = run_description(PAIRS)
-    assert run.difference(run_description(PAIRS[1:])) == "the data set pairs.csv (csv, 5 rows)"
+    assert run.difference(run_description(PAIRS[1:])) == "the data set pairs.csv (csv, 5 rows) as it was before its rows changed"
+    elsewhere = replace(run_description(PAIRS[1:]), path="other.csv")
+    assert run.difference(elsewhere) == "the data set pairs.csv (csv, 5 rows)"
     assert run.difference(run_description(PAIRS, "nano")) == "the judge scripted"
     other = run_description(PAIRS, settings=Settings(max_turns=3, swap="on"))
     assert run.difference(other) == "the settings max_turns left to the protocol, swap off"

@@ -54,19 +54,24 @@ def evaluate(
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     pairs = read_dataset(dataset, path)
     run = job.describe(dataset, path, pairs, limit)
-    raise typer.Exit(_evaluate(job, run, take_some(pairs, limit), resume, sample if estimate else None))
+    raise typer.Exit(_evaluate(job, run, pairs, take_some(pairs, limit), resume, sample if estimate else None))
 
 
 def _evaluate(
-    job: "EvaluationJob", run: "EvaluationRun", pairs: "Sequence[EvaluationPair]", resume: bool, sample: int | None
+    job: "EvaluationJob",
+    run: "EvaluationRun",
+    whole: "Sequence[EvaluationPair]",
+    pairs: "Sequence[EvaluationPair]",
+    resume: bool,
+    sample: int | None,
 ) -> int:
-    """Judge the pairs, or a sample of them, and print what came of it; gives the exit status."""
+    """Judge these pairs of the `whole` data set, or a sample of them, and print what came of it; gives the exit status."""
     from vrthinker_core.evaluation.estimate import take_sample
     from vrthinker_core.evaluation.out_folder import open_out
     from vrthinker_core.evaluation.run import write_final_table
 
     chosen = pairs if sample is None else take_sample(pairs, sample)
-    with open_out(job.out, run, resume=resume), stop_on_signal() as stopped:
+    with open_out(job.out, run, resume=resume, pairs=whole), stop_on_signal() as stopped:
         counts = _judge(job, chosen, stopped)
         results = write_final_table(job.out, pairs)
     if stopped():

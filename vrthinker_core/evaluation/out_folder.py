@@ -1,21 +1,24 @@
 """The folder of an evaluation: one run at a time writes it, and no run ever writes into that of another."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, out_of_files
 from vrthinker_core.files.atomic_file import hold_folder, remove_parts
-from vrthinker_core.results.result_file import RESULTS, TRACES
-from vrthinker_core.results.run_file import RUN, EvaluationRun, read_run, write_run
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result import ROW_FAULT
+from vrthinker_core.results.result_file import RESULTS, TRACES, read_results
+from vrthinker_core.results.run_file import RUN, EvaluationRun, pairs_digest, read_run, write_run
 
 
 @contextmanager
-def open_out(out: Path, run: EvaluationRun, *, resume: bool) -> Iterator[Path]:
+def open_out(out: Path, run: EvaluationRun, *, resume: bool, pairs: Iterable[EvaluationPair] = ()) -> Iterator[Path]:
     """The folder `out`, made ready for the run and held until the block ends, or the process dies.
 
-    `resume` goes on with the same run where it was left, and begins it where nothing is there yet. Raises BadInput for a folder
+    `resume` goes on with the same run where it was left, and begins it where nothing is there yet. It is the same one, too, where
+    rows of its data set that were broken have other labels now; `pairs` are those of the whole set. Raises BadInput for a folder
     that another process writes, that holds anything else, or that holds a run and is not to be resumed.
     """
     with ExitStack() as held:
@@ -23,7 +26,7 @@ def open_out(out: Path, run: EvaluationRun, *, resume: bool) -> Iterator[Path]:
             out.mkdir(parents=True, exist_ok=True)
             held.enter_context(hold_folder(out))
             remove_parts(out)
-            before = _run_there(out, run, resume)
+            before = _run_there(out, run, resume, pairs)
             write_run(out, replace(run, starts=(*(before.starts if before else ()), *run.starts)))
             (out / TRACES).mkdir(exist_ok=True)
         yield out
@@ -38,13 +41,15 @@ def writing_to(out: Path) -> Iterator[None]:
         raise BadInput(out_of_files(error) or f"Cannot write to {out}: {error.strerror or error}.") from None
 
 
-def _run_there(out: Path, run: EvaluationRun, resume: bool) -> EvaluationRun | None:
+def _run_there(out: Path, run: EvaluationRun, resume: bool, pairs: Iterable[EvaluationPair]) -> EvaluationRun | None:
     """The run that is in the folder; None for an empty one, and where nothing was judged. Raises BadInput."""
     if not any(out.iterdir()):
         return None
     if not (out / RUN).exists():
         raise BadInput(f"{out} holds other files and no evaluation: name a new folder with --out.")
     before = read_run(out)
+    if before.digest != run.digest and _digest_before_mending(out, pairs) == before.digest:
+        before = replace(before, digest=run.digest)
     difference = before.difference(run)
     if (difference or not resume) and not (out / RESULTS).exists():
         return None  # a start that was refused before its first pair
@@ -53,3 +58,11 @@ def _run_there(out: Path, run: EvaluationRun, resume: bool) -> EvaluationRun | N
     if not resume:
         raise BadInput(f"{out} holds this evaluation already: go on with --resume, or name a new folder with --out.")
     return before
+
+
+def _digest_before_mending(out: Path, pairs: Iterable[EvaluationPair]) -> str:
+    """The digest of the data set with its rows that were broken as they were when they got their results."""
+    results = read_results(out / RESULTS) if (out / RESULTS).exists() else ()
+    last = {result.pair.id: result for result in results}
+    broken = {name: result.pair for name, result in last.items() if result.fault == ROW_FAULT}
+    return pairs_digest(broken.get(pair.id, pair) for pair in pairs)

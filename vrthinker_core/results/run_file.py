@@ -44,14 +44,15 @@ class EvaluationRun:
     def difference(self, other: "EvaluationRun") -> str:
         """What differs between the two, "" where they are the same run."""
         if self.dataset != other.dataset or self.digest != other.digest:
-            return f"the data set {self.path} ({self.dataset}, {self.pairs:,} rows)"
+            changed = (self.dataset, self.path) == (other.dataset, other.path)
+            return f"the data set {self.path} ({self.dataset}, {self.pairs:,} rows){' as it was before its rows changed' * changed}"
         if self.judge != other.judge:
             return f"the judge {self.judge}"
         mine, its = asdict(self.settings), asdict(other.settings)
-        changed = [
+        others = [
             f"{name} {'left to the protocol' if value is None else value}" for name, value in mine.items() if value != its[name]
         ]
-        return f"the settings {', '.join(changed)}" if changed else ""
+        return f"the settings {', '.join(others)}" if others else ""
 
 
 def read_run(folder: Path) -> EvaluationRun:
