@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,18 +17,20 @@ from tests.training.test_token_rows import look, nano
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.backends.base import Conversation
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.errors import BackendRefused, BadInput
 from vrthinker_core.results.datasets import read_dataset
 from vrthinker_core.traces import load
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
+from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
 from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.training.rows.filters import Outcome, Reason
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.rows.rollout_trace import to_rollout, to_trace
-from vrthinker_core.training.rows.teaching import NotForTraining
+from vrthinker_core.training.rows.teaching import NotForTraining, RowFilter
 from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher
 from vrthinker_core.training.token_rows import token_rows
 from vrthinker_core.types import ProtocolName, Settings
@@ -242,6 +245,25 @@ def test_the_command_says_what_can_be_learnt_from(tmp_path: Path) -> None:
     assert run_command(*asked).stdout == done.stdout
     refused = run_command("teacher", "--judge", f"scripted:{script}", "--data", "drawn:1", "--out", tmp_path / "other")
     assert (refused.returncode, refused.stderr.strip()) == (2, "Drawn pairs never end: say how many with --pairs.")
+
+
+def test_rows_of_a_teachers_folder_have_the_labels_and_the_videos_of_its_pairs(tmp_path: Path) -> None:
+    script, out, rows = tmp_path / "script.jsonl", tmp_path / "out", tmp_path / "rows.jsonl"
+    script.write_text(json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"}))
+    table = write_table(tmp_path, [(f"{n}a.mp4", f"{n}b.mp4", "p", "1", "0", str(n), "1") for n in (1, 2)])
+    assert run_command("teacher", "--judge", f"scripted:{script}", "--data", table, "--out", out).returncode == 0
+    assert export_rows([out], "sft", rows, RowFilter()).rows == 1, "a run with a wrong label teaches nothing"
+    assert export_rows([out], "rl", rows, RowFilter()).rows == 2
+    written = [json.loads(line) for line in rows.read_text("utf-8").splitlines()]
+    assert [row["answer"] for row in written] == ["TA=1, VQ=0, MQ=1, OA=1", "TA=1, VQ=0, MQ=2, OA=1"]
+    assert all(Path(path).is_file() for row in written for path in row["image"])
+    told: list[str] = []
+    for data in (out, f"traces:{out / 'traces'}"):
+        ready = open_ready_runs(str(data))
+        assert ready is not None
+        with ExitStack() as videos:
+            assert len(list(ready.kept(9, told.append, videos))) == 1
+    assert told == ["1 of 2 runs pass the filters; 1 not: a label is not the known one."] * 2
 
 
 def test_the_command_knows_the_scripted_teacher_of_drawn_pairs(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
+from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, Unplayable, play_each
 from vrthinker_core.training.rows.filters import FilterRefusal, Outcome, Reason, refusal
@@ -118,7 +119,9 @@ def _play(pairs: PairSet, numbers: Sequence[int], judge: Backend, job: TeacherJo
 
 def _store(number: int, sample: int, played: Rollout | Unplayable, pair: LabelledPair, job: TeacherJob, out: Path) -> Outcome:
     """Pass the run through the filters and keep its trace. Raises BadInput where the disk is full."""
-    outcome = Outcome(number, sample, pair.truth.labels)
+    videos = pair.source.videos if isinstance(pair.source, ClipFrames) else None
+    first, second = (str(videos.first), str(videos.second)) if videos else ("", "")
+    outcome = Outcome(number, sample, pair.truth.labels, first=first, second=second)
     if not isinstance(played, Rollout):
         reason = Reason.VIDEO if isinstance(played, VideoError) else Reason.CONTEXT
         return replace(outcome, reason=reason, sentence=encodable(str(played)))

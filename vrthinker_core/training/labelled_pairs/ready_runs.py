@@ -99,7 +99,8 @@ def _job_data(folder: Path) -> str:
 
 
 def _teachers_runs(folder: Path, videos: ExitStack) -> Iterator[RunEntry]:
-    """The kept runs, over the pairs that the teacher was given."""
+    """The kept runs, over the pairs that the teacher was given, and why the others were not kept."""
+    yield from (FilterRefusal(Reason(each.reason), each.sentence) for each in read_outcomes(folder) if not each.kept)
     if not (layouts := _taught_layouts(folder)):
         return
     pairs = open_pairs(_job_data(folder), layouts)

@@ -69,6 +69,8 @@ class Outcome:
     sentence: str = ""
     file: str = ""  # Of the trace, relative to the folder of the outcomes; "" where it was not stored
     replies: str = ""  # Digest of what the judge wrote: equal for equal texts
+    first: str = ""  # Path of the video; "" of a drawn one
+    second: str = ""
 
     @property
     def kept(self) -> bool:

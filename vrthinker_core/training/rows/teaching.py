@@ -21,7 +21,7 @@ class TraceFile:
 
     path: Path
     trace: Trace
-    pair: EvaluationPair | None = None  # As an evaluation read it, if the trace is one of its traces
+    pair: EvaluationPair | None = None  # That an evaluation or a teacher was given, if the trace is one of theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,8 @@ def check_conversation(file: TraceFile, run: Run, chosen: RowFilter) -> None:
     agreed = agrees(file, run)
     if agreed is False or (chosen.agreed_only and agreed is None):
         raise NotForTraining("the person does not agree with its verdict")
+    if not known_labels(file):
+        raise NotForTraining("no label of its pair is known: all change with the sides swapped")
 
 
 def agrees(file: TraceFile, run: Run) -> bool | None:

@@ -1,4 +1,4 @@
-"""Traces from files and folders, each once, with the pair that an evaluation read."""
+"""Traces from files and folders, each once, with the pair that an evaluation or a teacher was given."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,9 +9,12 @@ from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result_file import RESULTS, read_results
 from vrthinker_core.results.run_file import RUN
 from vrthinker_core.traces import load
+from vrthinker_core.training.rows.filters import Outcome
+from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.rows.teaching import TraceFile
 from vrthinker_core.training.run.config import CONFIG
 from vrthinker_core.training.run.run_folder import CHECKPOINTS, RESULT, STATE
+from vrthinker_core.types import Preference, Verdict
 
 
 def read_traces(places: Sequence[Path], but: Path | None = None) -> Iterator[tuple[Path, TraceFile | TraceError]]:
@@ -25,7 +28,7 @@ def read_traces(places: Sequence[Path], but: Path | None = None) -> Iterator[tup
         folder = path.absolute().parent.parent
         if folder not in folders:
             folders.add(folder)
-            pairs |= _judged_pairs(folder)
+            pairs |= _judged_pairs(folder) | _taught_pairs(folder)
         try:
             yield path, TraceFile(path, load(path), pairs.get(path.absolute()))
         except TraceError as error:
@@ -68,3 +71,17 @@ def _judged_pairs(folder: Path) -> dict[Path, EvaluationPair]:
     except BadInput:
         return {}
     return {folder / each.trace: each.pair for each in results if each.trace}
+
+
+def _taught_pairs(folder: Path) -> dict[Path, EvaluationPair]:
+    """The pair of each trace of a teacher in this folder; nothing where there is none."""
+    try:
+        outcomes = read_outcomes(folder) if (folder / OUTCOMES).is_file() else []
+    except BadInput:
+        return {}
+    return {folder / outcome.file: _taught_pair(outcome) for outcome in outcomes if outcome.file}
+
+
+def _taught_pair(outcome: Outcome) -> EvaluationPair:
+    truth = Verdict(**{name: Preference(label) for name, label in outcome.truth.items()})
+    return EvaluationPair(f"{outcome.pair}-{outcome.sample}", outcome.pair + 1, "", outcome.first, outcome.second, truth)
