@@ -186,6 +186,13 @@ def test_an_unknown_name_is_one_sentence(load_judges: LoadJudges) -> None:
     assert settings_form.parse_judge("nano", ["one", "nano (built in)"]) == "nano (built in)"
 
 
+def test_a_judge_is_chosen_by_its_whole_name_also_where_another_ones_short_name_is_the_same(load_judges: LoadJudges) -> None:
+    judges = load_judges(**{"nano (built in)": scripted(FIRST, "nano (built in)"), "nano": scripted(SECOND, "nano")})
+    assert [settings_form.parse_judge(name, judges.names) for name in judges.names] == ["nano (built in)", "nano"]
+    assert [judges.get(name).name for name in judges.names] == ["nano (built in)", "nano"]
+    assert [judges.find(name) for name in judges.names] == ["nano (built in)", "nano"]
+
+
 # -- runs ----------------------------------------------------------------------------------------------------------------
 
 

@@ -44,14 +44,17 @@ def help_text(row: Setting) -> str:
 
 
 def parse_judge(value: object, offered: Sequence[str]) -> str:
-    """The name of the judge that was asked for, also without what stands in brackets; the first one where nobody asked.
+    """The name of the judge that was asked for, whole or else without what stands in brackets; the first one where nobody asked.
 
     Raises BadInput for one that is not offered.
     """
     if value in (None, ""):
         return offered[0]
     for name in offered:
-        if value in (name, name.partition(" (")[0]):
+        if value == name:
+            return name
+    for name in offered:
+        if value == name.partition(" (")[0]:
             return name
     raise BadInput(f"There is no judge {str(value)[:40]!r} here. Choose {', '.join(offered)}.")
 
