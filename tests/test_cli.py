@@ -223,6 +223,13 @@ def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str]) -> 
     assert (done.returncode, done.stderr) == (2, "The output cannot be written: No space left on device.\n")
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["parse", "-", "--protocol", "paired"]])
+def test_a_closed_output_is_no_error(arguments: list[str]) -> None:
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "vrthinker_core", *arguments]
+    done = subprocess.run(command, cwd=ROOT, input='{"reply": "x"}', stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_character_that_the_output_cannot_hold_is_no_error(clips: tuple[Path, Path], script: str) -> None:
     command = [sys.executable, "-m", "vrthinker_core", "compare", *map(str, clips), "--prompt", "红色的球", "--judge", script]
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}

@@ -52,7 +52,8 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # A character that the terminal cannot show is no error
     try:
         code = app(standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as it is where standard output is closed
+            sys.stdout.flush()
     except VrThinkerError as error:
         sentence = str(error)
     except BrokenPipeError:
