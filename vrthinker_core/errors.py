@@ -28,6 +28,10 @@ class VideoUnavailable(VideoError):
     """A file that cannot be opened or read now, and may be later: the machine or its disk is short of something, or fails."""
 
 
+class NoCopy(BadInput):
+    """A video that a judge may well be able to read, but of which the browser gets no copy that it plays."""
+
+
 class JudgeError(VrThinkerError):
     """The judge's side failed."""
 

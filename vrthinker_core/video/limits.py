@@ -46,9 +46,14 @@ class CpuBudget:
         if sys.platform != "win32":
             _limit(resource.RLIMIT_CPU, int(self._end) + 5)
 
+    @property
+    def is_spent(self) -> bool:
+        """The time is used up."""
+        return time.process_time() > self._end
+
     def check(self) -> None:
         """Raises VideoError when the time is used up."""
-        if time.process_time() > self._end:
+        if self.is_spent:
             raise VideoError(
                 f"{self.name} needs more than {self.limits.cpu_seconds:g} s of processor time to decode: "
                 "cut it shorter, make it smaller, or store it as MP4 with more key frames."

@@ -12,18 +12,21 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from vrthinker_core.errors import BadInput
+from vrthinker_core.errors import BadInput, NoCopy
 from vrthinker_core.files.atomic_file import atomic_path
 from vrthinker_core.types import Side
 from vrthinker_core.ui.fetch.disk_budget import NOBODY, DiskBudget
 from vrthinker_core.ui.fetch.download import fetch_video
 from vrthinker_core.ui.fetch.public_addresses import PUBLIC_ONLY, FetchPolicy
 from vrthinker_core.video.browser_copy.copy import playable_copy
+from vrthinker_core.video.files import shown_name
 
 UNUSED_SECONDS = 600.0  # for a file that nobody uses
 HOLDERS = 400  # open pages whose files are known to be used; beyond them, the pages that brought theirs first are forgotten
 FETCHES = 4  # downloads for calls of the API that go on at the same time
 HELD = 4  # files of one player of a page: two for the video that it holds, and two for the one before
+
+NO_ROOM = "There is no room here to keep a playable copy of {}; try again in ten minutes."
 
 
 class Uploads:
@@ -76,13 +79,19 @@ class Uploads:
         return await asyncio.get_running_loop().run_in_executor(self._fetch_threads, self.fetch, url)
 
     def make_playable(self, path: Path) -> Path:
-        """The file that the page shows: `path` where browsers play it, else a copy. Raises VideoError for what is no video."""
+        """The file that the page shows: `path` where browsers play it, else a copy.
+
+        Raises VideoError for what is no video, NoCopy where only the copy is missing.
+        """
         copy = playable_copy(path, self._folder)
         if copy is None:
             return path
         with self._lock:
             self._copies[path] = copy
-        return self._count(copy)
+        try:
+            return self._count(copy)
+        except BadInput:
+            raise NoCopy(NO_ROOM.format(shown_name(path))) from None
 
     def original_of(self, path: Path) -> Path:
         """The video that the judge reads where the page shows `path`, which may have been moved: only its name counts."""

@@ -66,6 +66,7 @@ VIDEO_GONE = "Video {} as a thumbnail: the video is gone."
 NO_ROOM_FOR_FRAMES = "Thumbnail: the server has no room for larger pictures of this run."
 MANY_LOOK_CLOSER = "Thumbnail: many people look closer just now. Open this pair again in a moment."
 COPY_SHOWN = "Browsers cannot play this video: a copy is shown, and the judge reads the original."
+NO_COPY = "The player may stay empty; the judge reads the original."  # behind the reason
 MAX_NAME = 80  # characters of a file's or a judge's name that a sentence holds
 NO_FILE = "That file did not arrive. Choose it again."
 

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
 
-from vrthinker_core.errors import DecoderDied, VideoError
+from vrthinker_core.errors import DecoderDied, NoCopy, VideoError
 from vrthinker_core.files.atomic_file import atomic_path
 from vrthinker_core.video.files import open_local, shown_name
 from vrthinker_core.video.limits import Limits
@@ -29,7 +29,7 @@ def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -
     """None when Chromium, Firefox and Safari play the file as it is, else the path of an MP4 in `folder` that they play.
 
     The copy is named by a hash of the source; one that exists is returned as it is. Raises VideoError with one sentence when the
-    file is no video or no copy can be made, DecoderDied when the worker process crashed or passed its limits.
+    file is no video, NoCopy when the copy passes a limit, cannot be kept, or the worker process crashed.
     """
     copy = folder / f"{_digest(source)}.mp4"
     if copy.is_file():
@@ -37,8 +37,10 @@ def playable_copy(source: Path, folder: Path, *, limits: Limits = COPY_LIMITS) -
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return _write_copy(copy, _copy_chunks(source, limits), shown_name(source))
+    except DecoderDied as died:
+        raise NoCopy(str(died)) from None
     except OSError as error:
-        raise VideoError(f"No playable copy of {shown_name(source)} could be kept: {error.strerror}.") from None
+        raise NoCopy(f"No playable copy of {shown_name(source)} could be kept: {error.strerror}.") from None
 
 
 def _digest(source: Path) -> str:
@@ -62,7 +64,7 @@ def _write_copy(copy: Path, chunks: Generator[bytes, None, None], name: str) -> 
         with atomic_path(copy) as part, part.open("wb") as file:
             for chunk in itertools.chain([first], chunks):
                 if file.tell() + len(chunk) > MAX_COPY_BYTES:
-                    raise VideoError(
+                    raise NoCopy(
                         f"A playable copy of {name} would have more than {MAX_COPY_BYTES // 1_000_000} MB: cut it shorter."
                     )
                 file.write(chunk)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from vrthinker_core.errors import VrThinkerError
+from vrthinker_core.errors import NoCopy, VrThinkerError
 from vrthinker_core.types import Side
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.services import Services, session_id_of
@@ -48,7 +48,10 @@ class UploadHandlers:
             return no_updates()
         if isinstance(shown, Path):
             return self._shown(shown, f"{words.COPY_SHOWN} {self._line(prompt, first, second, request)}")
-        players.refuse(session_id, digest, shown)
+        if isinstance(shown, NoCopy):
+            self.services.uploads.hold(session_id, self.side, Path(path), Path(path))
+            return {self.parts.status: f"{shown} {words.NO_COPY} {self._line(prompt, first, second, request)}"}
+        players.refuse(session_id, digest, str(shown))
         return {self.parts.status: self._line(prompt, first, second, request)}
 
     def on_address(
@@ -64,7 +67,7 @@ class UploadHandlers:
             return {self.parts.status: str(error)}
         shown, session = self._playable(path, request), self.services.session_of(request)
         if not isinstance(shown, Path):
-            return {self.parts.status: shown}
+            return {self.parts.status: str(shown)}
         if session is not None and session.is_replay and session is not before:
             return no_updates()  # a saved run with its own videos was opened meanwhile
         self._put(file_digest(path), request)
@@ -76,12 +79,12 @@ class UploadHandlers:
         self._put(EMPTY, request)
         return self._changed(self._line(prompt, first, second, request), request) or no_updates()
 
-    def _playable(self, path: Path, request: gr.Request) -> Path | str:
+    def _playable(self, path: Path, request: gr.Request) -> Path | VrThinkerError:
         """The file that the page shows, which is then held for the visitor, or why there is none."""
         try:
             shown = self.services.uploads.make_playable(path)
         except VrThinkerError as error:
-            return str(error)
+            return error
         self.services.uploads.hold(session_id_of(request), self.side, path, shown)
         return shown
 
