@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -66,6 +67,20 @@ def test_any_value_is_refused_or_becomes_one_in_range_and_changes_no_other(row: 
         return
     row.check(getattr(settings, row.name))
     assert replace(settings, **{row.name: row.default}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("window", None), ("max_turns", None), ("frames_per_call", None)],
+        *[("window", -1), ("max_turns", 99), ("frames_per_call", 12), ("max_new_tokens", 0), ("temperature", 5.0), ("total", 97)],
+    ],
+)
+def test_what_no_run_can_be_asked_for_is_left_as_the_form_opens(name: str, value: Any) -> None:
+    """A trace from elsewhere may hold it; 12 frames per call are more than `concat` allows."""
+    begun = with_defaults(Settings(temperature=0.3), make_dialect(Settings(), "concat"))
+    values = form_values(replace(begun, **{name: value}), ("concat",))
+    assert values == {row.name: default_value(row) for row in SETTINGS} | ({} if name == "temperature" else {"temperature": "0.3"})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from vrthinker_core.dialects import make_dialect, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol
@@ -29,13 +30,25 @@ def form_values(settings: Settings, trained: Sequence[ProtocolName] = ()) -> dic
     """The values that ask for these settings of a run; what is chosen at first stays wherever it gives the same.
 
     A run that has begun has its protocol's own value wherever nothing was chosen; `trained`: the protocols of its judge.
+    What no run can be asked for, as it may stand in a trace from elsewhere, is left as it is chosen at first.
     """
     own = Settings()
     if settings.protocol != "auto":
         filled = with_defaults(own, make_dialect(own, settings.protocol))
         own = replace(filled, protocol=chosen_protocol(own, trained))
-    changed = {row.name for row in SETTINGS if getattr(settings, row.name) != getattr(own, row.name)}
+    different = (row for row in SETTINGS if getattr(settings, row.name) != getattr(own, row.name))
+    changed = {row.name for row in different if _can_be_asked_for(settings, row)}
     return {row.name: _text(getattr(settings, row.name)) if row.name in changed else default_value(row) for row in SETTINGS}
+
+
+def _can_be_asked_for(settings: Settings, row: Setting) -> bool:
+    """Whether a run may have this one of the settings."""
+    value: Any = getattr(settings, row.name)
+    try:
+        make_dialect(replace(Settings(), **{row.name: value}), "concat" if settings.protocol == "concat" else "paired")
+    except BadInput:
+        return False
+    return value is not None
 
 
 def help_text(row: Setting) -> str:
