@@ -11,7 +11,7 @@ import pytest
 
 from tests.ui.conftest import Server, write_script
 from tests.ui.page.test_page import ENDLESS, fill, start, wait_for, wait_until_said
-from tests.ui.page.test_saved_runs import choose, link, show_example, tab, video_files
+from tests.ui.page.test_saved_runs import choose, link, open_trace, saved, show_example, tab, video_files
 from tests.ui.support.saved_examples import PROMPT, write_example
 from vrthinker_core.ui.history import history_words
 
@@ -196,3 +196,42 @@ def test_an_own_run_that_is_opened_brings_its_judge_and_its_settings(server: Ser
     wait_for(page, "^Turn 1 of 3 · writing")
     expect(page.locator(".vrt-judge")).to_have_text("Judge: slow")
     page.locator("#stop").click()
+
+
+def expect_form(page: Page, judge: str, max_turns: str) -> None:
+    expect(page.locator("#max_turns input")).to_have_value(max_turns)
+    expect(page.locator("#judge input")).to_have_value(judge)
+
+
+def open_the_run(page: Page) -> None:
+    """It is in the list, and brings its settings."""
+    runs(page, "Stopped")
+    page.locator(".vrt-open-run").click()
+    expect_form(page, "slow", "3")
+
+
+def test_the_settings_of_an_own_run_go_with_it(server: Server, open_page: Open, clips: Clips, tmp_path: Path) -> None:
+    page = open_page(server.url)
+    start_slow(page, clips)
+    page.locator("#stop").click()
+    wait_for(page, "^Stopped")
+    trace = saved(page, tmp_path / "trace.json")
+    page.goto(server.url)
+    page.locator("#settings button").first.click()
+    choose(page, "max_turns", "2")
+    open_the_run(page)
+    page.go_back()
+    wait_for(page, "^Ready")
+    expect_form(page, "script", "2")
+    open_the_run(page)
+    show_example(page)
+    expect_form(page, "script", "2")
+    open_trace(page, trace)
+    expect_form(page, "slow", "3")
+    show_example(page)
+    expect_form(page, "script", "2")
+    page.go_back()
+    expect_form(page, "slow", "3")
+    choose(page, "max_turns", "4")
+    show_example(page)
+    expect_form(page, "slow", "4")  # a choice for the next run

@@ -127,9 +127,11 @@ def _connect_uploads(parts: PageComponents, services: Services, runs: Handlers) 
 def _connect_saved(blocks: CheckedBlocks, parts: PageComponents, saved: HistoryHandlers, cancels: list[Any]) -> None:
     """Beside the judge's queue: a run that goes on may be followed for as long as it takes, by any number of pages."""
     shown, beside = parts.shown_run, {"concurrency_limit": None, **QUIET_EVENT}
-    parts.open_button.upload(saved.handlers.open_trace, parts.open_button, shown, cancels=cancels, **beside)
-    own = [*shown, parts.judge, *parts.settings.values()]
-    chosen = parts.examples.click(saved.open, None, own, trigger_mode="multiple", cancels=cancels, **beside)
+    form: list[Any] = [parts.judge, *parts.settings.values()]
+    own = [*shown, *form]
+    # Sets: the handlers get values by component.
+    parts.open_button.upload(saved.open_trace, {parts.open_button, *form}, own, cancels=cancels, **beside)
+    chosen = parts.examples.click(saved.open, {*form}, own, trigger_mode="multiple", cancels=cancels, **beside)
     opened = blocks.load(saved.on_load, None, own, **beside)
     for asked in (chosen, opened):
         asked.success(saved.follow, None, [*parts.run_outputs, parts.buttons], trigger_mode="multiple", **beside)

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
@@ -19,6 +20,8 @@ from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
 from vrthinker_core.ui.sessions.session import Session
 
+Form = dict[Any, Any]  # the judge and every setting by component, as a browser sends them
+
 
 @dataclass(frozen=True, slots=True)
 class HistoryHandlers:
@@ -28,16 +31,26 @@ class HistoryHandlers:
     services: Services
     handlers: Handlers
     _opened: PageValues[str] = field(default_factory=PageValues)  # the run that a page has opened and is to follow
+    _brought: PageValues[tuple[Form, Form]] = field(default_factory=PageValues)  # by an own run, and what stood there before
 
-    async def open(self, event: gr.EventData, request: gr.Request) -> Updates:
+    async def open(self, form: Form, event: gr.EventData, request: gr.Request) -> Updates:
         """The run that was chosen in the list, or whatever the browser went back or forward to."""
         name = str(getattr(event, "run", ""))
-        return await self._show(name, request) if name else await self.handlers.show_saved(event, request)
+        opened = await self._show(name, request) if name else await self.handlers.show_saved(event, request)
+        return self._with_form(opened, form, request)
+
+    async def open_trace(self, values: Form, request: gr.Request) -> Updates:
+        """The run in an uploaded trace."""
+        form = {part: value for part, value in values.items() if part is not self.parts.open_button}
+        return self._with_form(await self.handlers.open_trace(values[self.parts.open_button], request), form, request)
 
     async def on_load(self, request: gr.Request) -> Updates:
         """The run that the page's address names."""
-        name = linked_run(request)
-        return await self._show(name, request) if name else await self.handlers.open_linked_trace(request)
+        name, parts = linked_run(request), self.parts
+        opened = await self._show(name, request) if name else await self.handlers.open_linked_trace(request)
+        values = settings_form.form_values(Settings())
+        form = {parts.judge: self.services.judges.names[0], **{part: values[row] for row, part in parts.settings.items()}}
+        return self._with_form(opened, form, request)
 
     async def follow(self, request: gr.Request) -> AsyncIterator[Updates]:
         """After `open` or `on_load`: a run that goes on, until it is over or this page shows another one.
@@ -55,15 +68,13 @@ class HistoryHandlers:
     async def _show(self, name: str, request: gr.Request) -> Updates:
         owner, history = owner_of(request.cookies), self.services.history
         if (live := history.live(owner, name)) is not None:
-            return {**await self._show_live(live, request), **self._form_of(live)}
+            return await self._show_live(live, request)
 
         def saved() -> SavedRun:
             trace, videos = history.open(owner, name)
             return SavedRun(trace, kept=name, videos=videos)
 
-        updates = await self.handlers.read_and_show(request, saved)
-        session = self.services.session_of(request)
-        return {**updates, **self._form_of(session)} if session is not None and session.kept == name else updates
+        return await self.handlers.read_and_show(request, saved)
 
     async def _show_live(self, session: Session, request: gr.Request) -> Updates:
         session_id, parts, playable = session_id_of(request), self.parts, self.services.uploads.playable_of
@@ -78,7 +89,22 @@ class HistoryHandlers:
         inputs: Updates = {parts.first: first, parts.second: second, parts.prompt: run.pair.prompt}
         return {**inputs, **self.handlers.run_updates(session, session_id), **parts.running_buttons(number)}
 
-    def _form_of(self, session: Session) -> Updates:
+    def _with_form(self, opened: Updates, form: Form, request: gr.Request) -> Updates:
+        """What opens a run or the empty page, with what changes in the form.
+
+        An own run brings its settings, which go with it, unless the visitor has changed some of them: then the form is theirs.
+        """
+        if self.parts.prompt not in opened:
+            return opened  # nothing was: what was shown before stays
+        session_id, session = session_id_of(request), self.services.session_of(request)
+        brought, before = self._brought.take(session_id) or (form, form)
+        wanted = chosen = before if form == brought else form
+        if session is not None and session.kept:
+            wanted = {**chosen, **self._form_of(session)}
+            self._brought.put(session_id, (wanted, chosen))
+        return {**opened, **{part: value for part, value in wanted.items() if value != form[part]}}
+
+    def _form_of(self, session: Session) -> Form:
         """The settings of a run, and its judge where that is offered here: Compare asks for the same again."""
         run, started, judges = session.run, session.run.state.started, self.services.judges
         settings = started.settings if started else run.job.settings if isinstance(run, BackgroundRun) else Settings()
@@ -88,5 +114,5 @@ class HistoryHandlers:
             with suppress(VrThinkerError):
                 trained = judges.get(judge).protocols
         values = settings_form.form_values(settings, trained)
-        chosen: Updates = {part: values[name] for name, part in self.parts.settings.items()}
+        chosen: Form = {part: values[name] for name, part in self.parts.settings.items()}
         return {**chosen, self.parts.judge: judge} if judge else chosen
