@@ -118,7 +118,7 @@ VRThinker.mountExamples = (root, props, trigger) => {
     const { kept, over } = VRThinker.trace || {};
     const followed = kept === name && !over && VRThinker.address.asked === null;
     VRThinker.selectTraceTab(); // of a run that goes on, too, with which Compare leaves the tab as it is
-    if (!followed) VRThinker.address.choose(`run=${name}`); // asked for again, it would be answered only at its end
+    if (!followed) VRThinker.address.choose(`run=${name}`); // else it is shown as it goes already
   };
   VRThinker.address.ask = (kind, name, lost) => trigger("click", kind === "run" ? { run: name } : { example: name, lost });
   examples.draw(props.value || []);
