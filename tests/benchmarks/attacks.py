@@ -196,7 +196,7 @@ async def traces(target: Target, size: Size) -> tuple[Figures, Promises]:
         stranger = HttpClient(target.server.url, f"203.0.113.{number + 1}")
         with suppress(OSError, ValueError, EOFError):
             file = {"path": await stranger.upload(path), "orig_name": "large.json", "meta": FILE_META}
-            await PageClient(target.config).trigger("open", "upload", [file])
+            await PageClient(target.config).trigger("open", "upload", open=file)
             opened += 1
     return {"traces": size.traces, "answered": opened}, {}
 

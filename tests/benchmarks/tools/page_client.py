@@ -162,13 +162,17 @@ class PageClient:
             pass
         return value
 
-    async def trigger(self, elem_id: str, trigger: str, data: Sequence[Any] = (), event_data: Any = None) -> list[Any]:
-        """Set off an event that does not queue; returns its outputs. Raises ValueError when the server refuses it."""
-        body = self._body(self._config.event(elem_id, trigger), list(data)) | {"event_data": event_data}
-        status, answer = await self._http.post("gradio_api/run/predict", body)
-        if status != OK:
-            raise ValueError(answer)
-        return list(answer["data"])
+    async def trigger(self, elem_id: str, trigger: str, event_data: Any = None, **filled: Any) -> list[Any]:
+        """Set off an event that queues, with inputs `filled` in by `elem_id`; returns its outputs.
+
+        Raises ValueError when it is refused or fails.
+        """
+        event = self._config.event(elem_id, trigger)
+        answers = self._queued(event, self._config.inputs(event, **filled), event_data)
+        told = [(message["success"], outputs) async for message, _, outputs in answers]
+        if not told or not told[-1][0]:
+            raise ValueError(f"The server refused the event {trigger!r} of {elem_id!r}.")
+        return told[-1][1]
 
     async def compare(self, files: Sequence[Any], prompt: str, observed: ObservedRun | None = None) -> ObservedRun:
         """Press Compare with both players filled, and follow the run to its end; `observed` is filled in on the way."""
@@ -248,9 +252,11 @@ class PageClient:
             following, data = self._config.event_after(following, success), []
         return following
 
-    async def _queued(self, event: PageEvent, data: list[Any]) -> AsyncIterator[tuple[dict[str, Any], bytes, list[Any]]]:
+    async def _queued(
+        self, event: PageEvent, data: list[Any], event_data: Any = None
+    ) -> AsyncIterator[tuple[dict[str, Any], bytes, list[Any]]]:
         """Run an event that queues: yields each of its messages, parsed and as it came, with all outputs as they are by then."""
-        status, joined = await self._http.post("gradio_api/queue/join", self._body(event, data))
+        status, joined = await self._http.post("gradio_api/queue/join", self._body(event, data) | {"event_data": event_data})
         if status == SERVICE_UNAVAILABLE:
             return
         outputs: list[Any] = []
