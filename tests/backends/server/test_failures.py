@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import openai
 import pytest
 
 from tests.backends.server.support import GENERAL, QUICK, VLLM, ask, failure_of, open_judge, opening
 from tests.support.faulty_server import ANSWER, Answer, Handler, delta, refuses, says, says_then, sends, serving
 from tests.support.waiting import until
 from vrthinker_core import Finished, Settings, VideoPair, judge
+from vrthinker_core.backends.server import failures
 from vrthinker_core.backends.server_backend import ServerBackend
 from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable, TooManyPictures
 from vrthinker_core.traces import load
@@ -134,6 +138,12 @@ def test_the_deadline_is_kept_whatever_arrives_and_the_tries_are_counted() -> No
             conversation.close()
     with serving(cards=drip_a_list) as server, pytest.raises(ServerUnavailable, match="silent"):
         open_judge(server, patience=quick)
+
+
+def test_where_too_many_files_are_open_the_server_is_not_blamed() -> None:
+    error = openai.APIConnectionError(request=SimpleNamespace())  # type: ignore[arg-type]
+    error.__cause__ = OSError(errno.EMFILE, "Too many open files")
+    assert "Too many files are open" in str(failures.failure_of(error, failures.Secret("", "")))
 
 
 def test_a_server_that_is_not_there_is_unavailable() -> None:

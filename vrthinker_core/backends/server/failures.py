@@ -6,7 +6,7 @@ the key.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -16,7 +16,15 @@ from typing import Any
 
 import openai
 
-from vrthinker_core.errors import BackendFailed, BackendRefused, ContextFull, JudgeError, ServerUnavailable, TooManyPictures
+from vrthinker_core.errors import (
+    BackendFailed,
+    BackendRefused,
+    ContextFull,
+    JudgeError,
+    ServerUnavailable,
+    TooManyPictures,
+    out_of_files,
+)
 
 QUOTED = 300  # Characters of a server's own words in a sentence
 
@@ -96,6 +104,8 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
     kind = type(error.__cause__ or error).__name__ + type(error).__name__
     if "Timeout" in kind:
         return Passing("The server stayed silent for too long. See whether it is overloaded, and compare again.")
+    if sentence := next(filter(None, map(out_of_files, _causes(error))), ""):
+        return Passing(sentence)
     if isinstance(error, openai.APIConnectionError) or type(error).__module__.startswith(("httpx", "httpcore")):
         return Passing("The server cannot be reached, or drops the connection. Start it, or check the address and the network.")
     if isinstance(error, openai.APIError):
@@ -103,6 +113,13 @@ def failure_of(error: Exception, secret: Secret) -> Exception:
     if isinstance(error, ValueError | TypeError | AttributeError | RecursionError | openai.OpenAIError):
         return BackendFailed(GARBAGE)
     return error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and what it came of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def redirect_refusal(response: Any) -> BackendRefused | None:
