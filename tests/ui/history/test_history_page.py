@@ -12,7 +12,9 @@ import pytest
 from tests.ui.conftest import Server, write_script
 from tests.ui.page.test_page import ENDLESS, fill, start, wait_for, wait_until_said
 from tests.ui.page.test_saved_runs import choose, link, open_trace, saved, show_example, tab, video_files
+from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import PROMPT, write_example
+from vrthinker_core.traces import to_json
 from vrthinker_core.ui.history import history_words
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -128,11 +130,12 @@ def test_a_run_that_goes_on_is_followed_from_the_list(servers: Callable[[], Serv
     wait_for(page, "^Stopped")
 
 
-def test_a_run_without_a_prompt_has_a_title(servers: Callable[[], Server], open_page: Open, clips: Clips) -> None:
+def test_a_run_without_a_prompt_has_a_title(servers: Callable[[], Server], open_page: Open, tmp_path: Path) -> None:
     page = open_page(servers().url)
-    fill(page, clips, prompt=" \n ")
-    page.locator("#go").click()
-    page.locator(".vrt-ending", has_text="prompt is empty").wait_for()
+    file = tmp_path / "trace.json"
+    file.write_bytes(to_json(handmade_runs.three_turns(prompt=" \n ")))
+    open_trace(page, file)
+    wait_for(page, "Replaying")
     tab(page, "Your runs")
     title = page.locator(".vrt-run-prompt")
     expect(title).to_have_text(history_words.LIST["noPrompt"])

@@ -188,7 +188,7 @@ def test_a_missing_video_or_prompt_is_named(server: Server, open_page: Open, cli
     wait_for(page, "needs two videos")
     fill(page, clips, prompt="")
     page.locator("#go").click()
-    page.locator(".vrt-ending", has_text="prompt is empty").wait_for()
+    wait_for(page, "prompt is empty")
     page.locator("#go").wait_for(state="visible")
 
 

@@ -56,6 +56,19 @@ def test_a_prompt_that_is_too_long_begins_no_run(server: Server, open_page: Open
     expect(page).to_have_url(server.url)
 
 
+def test_without_a_prompt_the_run_that_is_shown_stays(serve: Callable[..., Server], open_page: Open, clips: Clips) -> None:
+    page = open_page(serve(["<Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"], protocol="paired").url)
+    start(page, clips)
+    wait_for(page, "Finished")
+    address = page.url
+    for prompt in ("", " \n ", "\u200b"):
+        page.locator("#prompt textarea").fill(prompt)
+        page.locator("#go").click()
+        check_refused(page, "The prompt is empty. Write the text that both videos were made from.")
+        expect(page.locator(".vrt-headline")).to_have_text("Video 1 is better overall")
+        expect(page).to_have_url(address)
+
+
 def test_videos_that_are_deleted_are_to_be_added_again(server: Server, open_page: Open, clips: Clips) -> None:
     page = open_page(server.url)
     fill(page, clips)

@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from vrthinker_core.dialects.sanitize import check_length
+from vrthinker_core.dialects.sanitize import check_prompt
 from vrthinker_core.errors import BadInput
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.settings import parse_settings
@@ -57,7 +57,7 @@ class CompareHandlers:
                 yield updates
 
     def _wanted(self, values: FormValues) -> tuple[VideoPair, Settings, str]:
-        """Pair, settings and judge. Raises BadInput for a missing video, a prompt too long, or a judge or setting not offered."""
+        """Pair, settings and judge. Raises BadInput for a missing video, a prompt missing or too long, or a choice not offered."""
         parts, shown = self.parts, [values[part] for part in self.parts.videos]
         if not all(shown):
             raise BadInput(words.MISSING_VIDEOS)
@@ -65,7 +65,7 @@ class CompareHandlers:
         if not first.is_file() or not second.is_file():
             raise BadInput(words.GONE)
         prompt = values[parts.prompt] or ""
-        check_length(prompt)
+        check_prompt(prompt)
         judge = settings_form.parse_judge(values[parts.judge], self.services.judges.names)
         settings = parse_settings({name: values[part] for name, part in parts.settings.items()})
         return VideoPair(prompt, first, second), settings, judge
