@@ -44,3 +44,10 @@ def test_a_snapshot_that_holds_anything_else_is_no_table() -> None:
     assert read_frame_facts(whole)
     assert not read_frame_facts(whole.replace("; so far", "; and a cat; so far"))
     assert not read_frame_facts(whole.replace("clear;", "splendid;"))
+
+
+def test_no_video_is_left_out_of_the_table() -> None:
+    readable = "Video 2 shows a real scene and its light: #49 at 1%,1% clear; so far clear, moves smoothly."
+    assert read_frame_facts(f"The frames.\n{readable}")
+    for other in ("Video 1 shows a green ring and at 48%,71% clear; so far clear.", "Video 1 is dark."):
+        assert not read_frame_facts(f"{other}\n{readable}")

@@ -31,6 +31,7 @@ _PLAIN_FACT = re.compile(
     rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({_PICTURE})(?:, ({'|'.join(filter(None, _PLAIN_MOTIONS))}))?; "
 )
 _PLAIN_HEAD = re.compile(r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: |^Video 1, from #(\d{1,3}) on video 2: ")
+_OF_A_VIDEO = re.compile(r"\s*Video [12]\b")
 _PLAIN_SO_FAR = re.compile(r"so far[^\n]{0,200}$")
 _MAX_TEXT = 20_000
 _MAX_FACTS = 64  # of one video
@@ -84,6 +85,8 @@ def _read_plain(snapshot: str) -> tuple[VideoFacts, ...]:
     for line in snapshot.splitlines():
         head = _PLAIN_HEAD.match(line)
         if head is None:
+            if _OF_A_VIDEO.match(line):
+                return ()
             continue
         facts = list(_PLAIN_FACT.finditer(line, head.end()))
         if len(facts) > 2 * _MAX_FACTS or not _PLAIN_SO_FAR.fullmatch(_PLAIN_FACT.sub("", line[head.end() :])):
