@@ -207,6 +207,7 @@ def test_a_run_whose_sides_were_swapped_says_that_it_judged_the_other_order(serv
     expect(page.locator(".vrt-changed")).to_contain_text("judged these two videos the other way round")
     expect(page.locator(".vrt-turn")).to_have_count(2)
     page.get_by_role("button", name="Swap sides").click()
+    wait_for(page, "Replaying")
     expect(page.locator(".vrt-changed")).to_be_hidden()
     page.locator("#go").click()
     wait_for(page, "Finished after 2 turns")

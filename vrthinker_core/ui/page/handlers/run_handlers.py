@@ -147,7 +147,10 @@ class Handlers:
         self._services.player_files.swap(session_id_of(request))
         self._services.uploads.swap(session_id_of(request))
         swapped: Updates = {self._parts.first: second, self._parts.second: first}
-        return swapped if session is None else {**swapped, **self.changed_run(session, request, words.SWAPPED)}
+        if session is None:
+            return swapped
+        changed = changed_sides(session.run.state.started, self._services.player_files.get(session_id_of(request)))
+        return {**swapped, **self.changed_run(session, request, words.SWAPPED if changed else self._status_line(session))}
 
     async def show_saved(self, event: gr.EventData, request: gr.Request) -> Updates:
         """Show an example or a shared trace by its name; "" shows the page as it opens, where the browser went back to that."""
