@@ -85,6 +85,38 @@ def test_axe_finds_nothing_serious_when_empty_and_finished(server: Server, open_
         assert serious_violations(page, axe) == []
 
 
+CONTRAST_OF_HINTS = """() => {
+    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const light = (colours) => {
+        canvas.clearRect(0, 0, 1, 1);
+        for (const colour of colours) {
+            canvas.fillStyle = colour;
+            canvas.fillRect(0, 0, 1, 1);
+        }
+        const linear = [...canvas.getImageData(0, 0, 1, 1).data].map((v) => v / 255)
+            .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+    };
+    const around = (node) => (node ? [...around(node.parentElement), getComputedStyle(node).backgroundColor] : ["white"]);
+    const hinted = [...document.querySelectorAll("[placeholder]")].filter((node) => node.placeholder && node.checkVisibility());
+    return hinted.map((node) => {
+        const { color, opacity } = getComputedStyle(node, "::placeholder");
+        const [dark, bright] = [light(around(node)), light([...around(node), color])].sort((a, b) => a - b);
+        return [node.placeholder, Number(opacity), (bright + 0.05) / (dark + 0.05)];
+    });
+}"""
+
+
+@SCHEMES
+def test_the_hint_in_an_empty_field_can_be_read(server: Server, open_page: Open, scheme: str) -> None:
+    page = open_when_ready(open_page, server, scheme)
+    page.locator("#addresses button").first.click()
+    expect(page.locator("#address-1 input")).to_be_visible()
+    hints = page.evaluate(CONTRAST_OF_HINTS)
+    assert len(hints) == 3
+    assert all(opacity == 1 and contrast >= 4.5 for _, opacity, contrast in hints), hints
+
+
 def picture_around(page: Page, part: str) -> Image.Image:
     box = page.locator(part).bounding_box()
     assert box is not None
