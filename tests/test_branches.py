@@ -188,11 +188,19 @@ def test_what_can_only_begin_at_turn_1_says_so(pair: VideoPair) -> None:
         (2, Changes(frames=tuple(range(13)))),
         (2, Changes(frames=(10**400,))),
         (2, Changes(window=-1)),
+        (2, Changes(frames=(16, 48))),
+        (3, Changes(frames=(10,))),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(pair: VideoPair, turn: int, changes: Changes) -> None:
     with pytest.raises(BadInput, match=r"^[A-Z].*\.$"):
         plan_branch(run(pair), turn, changes)
+
+
+def test_frames_that_have_left_the_view_can_be_shown_again(pair: VideoPair) -> None:
+    origin = run(pair)
+    assert slots(branch(origin, pair, 3, Changes(frames=(10,), window=0)).turns[2]) == [10]
+    assert slots(branch(origin, pair, 2, Changes(frames=(16, 4))).turns[1]) == [4], "one of them is new"
 
 
 def test_a_turn_that_was_cut_short_is_not_taken_over(pair: VideoPair) -> None:

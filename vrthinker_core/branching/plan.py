@@ -70,6 +70,8 @@ def plan_branch(origin: Run, turn: int, changes: Changes = Changes()) -> BranchP
     settings = replace(started.settings, swap="off")
     if changes.window is not None:
         settings = replace(settings, window=changes.window)
+    if frames and _in_view(origin.turns[: turn - 1], settings).issuperset(dialect.frame_refs(frames)):
+        raise BadInput(f"In turn {turn} the judge sees {_listed(frames)} already: choose at least one other frame.")
     if changes.no_tool:
         settings = replace(settings, max_turns=turn)
     make_dialect(settings, dialect.name)  # it checks every range
@@ -107,6 +109,18 @@ def _check_frames(frames: tuple[int, ...], dialect: Dialect) -> None:
             dialect.frame_number(FrameRef(dialect.grid.slots - 1, Side.SECOND)),
         )
         raise BadInput(f"Choose 1 to {dialect.frames_per_call} frames, each once, of the numbers {first} to {last}.")
+
+
+def _in_view(taken: Sequence[Turn], settings: Settings) -> set[FrameRef]:
+    """What the judge sees after these turns, before another frame comes: what had left stays away, and more may leave."""
+    rounds = [turn.frames for turn in taken[1:] if turn.frames]
+    kept = rounds[max(0, len(rounds) - settings.window) :] if isinstance(settings.window, int) else rounds
+    shown = {frame.ref for frames in (taken[0].frames, *kept) for frame in frames}
+    return shown.intersection(taken[-1].in_view)
+
+
+def _listed(frames: tuple[int, ...]) -> str:
+    return f"{'frame' if len(frames) == 1 else 'frames'} {', '.join(map(str, frames))}"
 
 
 def _digests(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:

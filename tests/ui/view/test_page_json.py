@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tests.ui.support import handmade_runs
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import FrameSelection, Preference, Problem, ProblemKind, Reply, Thumbnail, Verdict
-from vrthinker_core.types.events import Finished, FramesShown, StopReason, Trace
+from vrthinker_core.types.events import Branch, Finished, FramesShown, Origin, StopReason, Trace
 from vrthinker_core.types.messages import Completion
+from vrthinker_core.ui.view.api_json import run_json
 from vrthinker_core.ui.view.page_json import status_line, view_json
 from vrthinker_core.ui.view.run_state import RunState, fold_all
 from vrthinker_core.ui.view.tiles import ImageSource
@@ -141,6 +142,24 @@ def test_ignored_requests_are_remarks_of_their_turn() -> None:
     turn = replace(handmade_runs.three_turns().turns[0], reply=Reply("", wants=wants))
     remarks = view_of(Trace(handmade_runs.started(), (turn,)))["turns"][0]["remarks"]
     assert remarks == ["3 requests ignored, no such frame: 140, 151, x.", "2 repeated requests ignored."]
+
+
+def test_frames_that_do_not_come_again_are_remarks_of_the_turn_that_would_show_them() -> None:
+    opening, late = handmade_runs.pairs([16, 48]), handmade_runs.pairs([10])
+    view = (*handmade_runs.refs(opening), *handmade_runs.refs(late))
+    turns = (
+        handmade_runs.asking(1, opening, [16, 10, 48]),
+        handmade_runs.asking(2, late, [10, 16], view),
+        handmade_runs.answering(3, (), view=view),
+    )
+    trace = Trace(handmade_runs.started(), turns, Finished(StopReason.ANSWERED, handmade_runs.WHOLE))
+    shown = view_of(trace)["turns"]
+    assert [turn["remarks"] for turn in shown] == [[], ["Already shown: 16, 48."], ["Already shown: 10, 16."]]
+    assert [turn["state"].split(" · ")[0] for turn in shown] == ["2 frame pairs", "1 frame pair", "no new frames"]
+    assert [turn["remarks"] for turn in run_json(fold_all(trace.events()))["turns"]] == [turn["remarks"] for turn in shown]
+    origin = Origin(trace.started.prompt, trace.started.judge, trace.started.settings)
+    branch = replace(trace.started, branch=Branch(origin, 3, frames=(48,)))
+    assert view_of(replace(trace, started=branch))["turns"][2]["remarks"] == ["Already shown: 48."]
 
 
 def test_a_run_that_has_not_begun_has_no_turns() -> None:

@@ -9,7 +9,7 @@ from vrthinker_core.types.progress import Pace
 from vrthinker_core.types.settings import SETTINGS
 from vrthinker_core.types.wording import branch_name, order_unchecked
 from vrthinker_core.ui.view import words
-from vrthinker_core.ui.view.page_json import status_line
+from vrthinker_core.ui.view.page_json import remarks, status_line
 from vrthinker_core.ui.view.run_state import RunState, TurnState, state_in_first_sides
 from vrthinker_core.ui.view.verdict.verdict_json import Probabilities, state_probabilities
 
@@ -223,7 +223,7 @@ def _turn(turn_state: TurnState) -> TurnJson:
         "labels": _labels(reply.verdict) if reply and reply.verdict else None,
         "probabilities": _probabilities(label_probabilities(turn.completion, turn.reply.verdict)) if turn else None,
         "confidence": reply.confidence if reply else None,
-        "remarks": words.turn_remarks(turn) if turn else [],
+        "remarks": remarks(turn_state),
         "text": turn_state.text,
         "reasoning": turn.completion.reasoning if turn else "",
         "over": turn is not None,

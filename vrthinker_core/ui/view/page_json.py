@@ -169,7 +169,7 @@ def _turn(
 ) -> TurnViewJson:
     tiles = group_tiles(turn_state.frames)
     pairs = sum(len(tile.halves) == 2 for tile in tiles)
-    summary = [words.frames_summary(pairs, len(tiles) - pairs)] if tiles else []
+    summary = [words.frames_summary(pairs, len(tiles) - pairs)] if tiles or turn_state.number > 1 else []
     turn = turn_state.turn
     sure = turn.reply.confidence if turn else None
     reply = _reply(turn_state, read_reply)
@@ -185,8 +185,15 @@ def _turn(
         "parts": _parts(turn_state, reply),
         "aside": _aside(turn),
         "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
-        "remarks": words.turn_remarks(turn) if turn else [],
+        "remarks": remarks(turn_state),
     }
+
+
+def remarks(turn_state: TurnState) -> list[str]:
+    """Which frames were not sent again; then repairs, refusals and cuts of the reply, one sentence each."""
+    again = ", ".join(map(str, turn_state.already_shown))
+    told = [words.ALREADY_SHOWN.format(again)] if again else []
+    return [*told, *(words.turn_remarks(turn_state.turn) if turn_state.turn else [])]
 
 
 def _aside(turn: Turn | None) -> list[str]:

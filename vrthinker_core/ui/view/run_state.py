@@ -31,6 +31,7 @@ class TurnState:
     forced: bool
     text: str = ""
     turn: Turn | None = None
+    already_shown: tuple[int, ...] = ()  # The frames asked for that it does not bring, for the judge sees them already
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ def fold(state: RunState, event: Event) -> RunState:
             return RunState(event)
         case FramesShown():
             before = state.turns[:-1] if event.note else state.turns
-            return replace(state, turns=(*before, TurnState(event.turn, event.told, event.frames, event.forced)))
+            again = _already_shown(state.started, before, event)
+            shown = TurnState(event.turn, event.told, event.frames, event.forced, already_shown=again)
+            return replace(state, turns=(*before, shown))
         case TextArrived():
             return _with_last(state, lambda last: replace(last, text=last.text + event.text))
         case TurnEnded():
@@ -109,6 +112,16 @@ def frames_in_view(state: RunState) -> frozenset[FrameRef]:
             in_view = set(turn_state.turn.in_view)
         in_view.update(frame.ref for frame in turn_state.frames)
     return frozenset(in_view)
+
+
+def _already_shown(started: Started | None, before: tuple[TurnState, ...], shown: FramesShown) -> tuple[int, ...]:
+    """What was asked for and does not come, as the protocol counts."""
+    last, branch = before[-1].turn if before else None, started.branch if started else None
+    asked = last.reply.wants.indices if last and last.reply.kind == "tool" and last.reply.wants else ()
+    if branch and branch.turn == shown.turn:
+        asked = branch.frames or asked
+    brought = {frame.number for frame in shown.frames}
+    return tuple(index for index in asked if str(index) not in brought)
 
 
 def _with_last(state: RunState, change: Callable[[TurnState], TurnState]) -> RunState:

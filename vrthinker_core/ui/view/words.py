@@ -215,6 +215,7 @@ THINK = "Think"
 TOOL_CALL = "Tool call"
 RAW = "Reply as it came"
 FRAME = "Frame"
+ALREADY_SHOWN = "Already shown: {}."
 _MOTIONS = {"go": "moves on", "stay": "stands still", "leap": "jumps", "odd": "moves oddly"}
 WRITING = "Writing"
 CONFIDENCE = "confidence {} (concat)"
