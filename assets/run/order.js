@@ -22,10 +22,10 @@ VRThinker.Order = class {
     this.ask = element("p", "vrt-check");
     if (!this.check) return this.ask;
     const [name, help, onClick] = this.check;
-    const button = VRThinker.button("", name, onClick);
+    this.button = VRThinker.button("", name, onClick);
     this.said = element("span", "", help);
     this.said.setAttribute("role", "status");
-    this.ask.append(button, this.said);
+    this.ask.append(this.button, this.said);
     return this.ask;
   }
 
@@ -56,7 +56,10 @@ VRThinker.Order = class {
     this.run = trace.run;
     this.live = live;
     this.ask.hidden = !(this.check && trace.run && trace.over && trace.verdict && !(order && order.rows.length));
-    if (this.check) VRThinker.say(this.said, trace.refusal || this.check[1]);
+    if (this.check) {
+      this.button.disabled = Boolean(trace.no_check);
+      VRThinker.say(this.said, trace.refusal || trace.no_check || this.check[1]);
+    }
     this.choice.hidden = !(order && order.run.turns.length);
     this.buttons.forEach((button, position) => button.setAttribute("aria-pressed", String((position === 1) === this.swapped)));
     this.line.hidden = !order;

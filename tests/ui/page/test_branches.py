@@ -84,6 +84,8 @@ def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(
     assert columns(page) == ["Origin", name]
     expect(page.locator(".vrt-strip thead [aria-pressed=true] b")).to_have_text(name)
     assert page.locator(".vrt-turn.taken").count() == 1
+    expect(page.get_by_role("button", name=words.CHECK_ORDER)).to_be_disabled()
+    expect(page.locator(".vrt-check")).to_contain_text(words.CHECK_BRANCH)
     assert [tile.split("\n")[0] for tile in page.locator(".vrt-turn").nth(1).locator(".vrt-caption").all_inner_texts()] == [
         f"#{number}" for number in frames.split(", ")
     ]
@@ -93,6 +95,7 @@ def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the strip widens nothing"
     page.locator(".vrt-strip thead button").first.press("Enter")
     expect(page.locator(".vrt-turn.taken")).to_have_count(0)
+    expect(page.get_by_role("button", name=words.CHECK_ORDER)).to_be_enabled()
     assert (page.locator(".vrt-turns").inner_text(), page.locator(".vrt-verdict").inner_text()) == (origin, verdict)
     assert columns(page) == ["Origin", name], "nothing is lost by going back"
 

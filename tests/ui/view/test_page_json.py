@@ -19,7 +19,7 @@ from vrthinker_core.ui.view.api_json import run_json
 from vrthinker_core.ui.view.page_json import status_line, view_json
 from vrthinker_core.ui.view.run_state import RunState, fold_all
 from vrthinker_core.ui.view.tiles import ImageSource
-from vrthinker_core.ui.view.words import CONFIDENCE_HELP
+from vrthinker_core.ui.view.words import CHECK_BRANCH, CONFIDENCE_HELP
 
 ATTACKS = [
     "<img src=x onerror=alert(1)>",
@@ -160,6 +160,13 @@ def test_frames_that_do_not_come_again_are_remarks_of_the_turn_that_would_show_t
     origin = Origin(trace.started.prompt, trace.started.judge, trace.started.settings)
     branch = replace(trace.started, branch=Branch(origin, 3, frames=(48,)))
     assert view_of(replace(trace, started=branch))["turns"][2]["remarks"] == ["Already shown: 48."]
+
+
+def test_the_order_of_a_branch_that_took_turns_over_can_never_be_checked() -> None:
+    trace = handmade_runs.three_turns()
+    origin = Origin(trace.started.prompt, trace.started.judge, trace.started.settings)
+    for branch, reason in ((None, ""), (Branch(origin, 1), ""), (Branch(origin, 2), CHECK_BRANCH)):
+        assert view_of(replace(trace, started=replace(trace.started, branch=branch)))["no_check"] == reason
 
 
 def test_a_run_that_has_not_begun_has_no_turns() -> None:

@@ -72,6 +72,7 @@ class ViewJson(TypedDict, total=False):
     grid: GridJson | None
     verdict: VerdictJson | None
     order: OrderViewJson[TurnViewJson] | None  # the second run and what it says of the verdict; None where there is none
+    no_check: str  # why its order can never be checked, "" where it can
     branches: object  # origin and branches side by side (`ui/branches/strip_json.py`), None without; only on the live page
     refusal: str  # why the order could not be checked; only on the live page, after a click
     vote: VoteViewJson | None  # a person's; None where there is none
@@ -100,6 +101,7 @@ def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | N
         "grid": grid_json(started),
         "verdict": verdict_json(state),
         "order": order_json(state, lambda second: _turns(second, images, read_reply)),
+        "no_check": words.CHECK_BRANCH if started.is_taken_over(1) else "",
         "vote": vote_json(state),
         "ending": words.end_notice(state.finished) if state.finished else "",
         "turns": _turns(state, images, read_reply),
