@@ -96,9 +96,11 @@ VRThinker.History = class {
     line.append(element("b", run.over ? "" : "vrt-goes-on", run.outcome), time);
     const prompt = element("span", "vrt-run-prompt", (run.prompt || "").trim() || this.texts.noPrompt);
     prompt.dir = "auto";
-    open.append(prompt, line, element("span", "vrt-run-judge", run.judge));
+    const branch = run.branch ? [element("span", "vrt-run-branch", run.branch)] : [];
+    open.append(prompt, ...branch, line, element("span", "vrt-run-judge", run.judge));
     const away = VRThinker.button("vrt-delete-run", this.texts.delete, () => this.remove(item, run));
-    away.setAttribute("aria-label", this.texts.deleteRun.replace("{}", prompt.textContent.slice(0, 80)));
+    const names = [prompt.textContent.slice(0, 80), run.branch].filter(Boolean);
+    away.setAttribute("aria-label", this.texts.deleteRun.replace("{}", () => names.join(" · ")));
     item.append(open, away);
     return item;
   }

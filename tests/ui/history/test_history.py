@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tests.ui.sessions.test_background_run import finish_at_once, run_until_stop
 from tests.ui.support import handmade_runs
 from vrthinker_core.errors import TraceError
 from vrthinker_core.types import Preference, Settings, Verdict, VideoPair, Vote
-from vrthinker_core.types.events import Event, StopReason
+from vrthinker_core.types.events import Branch, Event, Origin, StopReason
 from vrthinker_core.ui.history import history as module
 from vrthinker_core.ui.history.history import History, Keeping
 from vrthinker_core.ui.history.run_store import RunStore
@@ -86,6 +87,24 @@ def test_nobody_sees_opens_or_deletes_the_run_of_another(tmp_path: Path) -> None
     assert [row["name"] for row in server.history.rows(ANNA)] == [name]
     server.history.delete(ANNA)
     assert server.history.rows(ANNA) == []
+
+
+def test_the_list_tells_a_branch_from_its_origin_while_it_goes_on_and_after_a_restart(tmp_path: Path) -> None:
+    origin = Origin(TRACE.started.prompt, TRACE.started.judge, TRACE.started.settings)
+    started = replace(TRACE.started, branch=Branch(origin, 2, frames=(16, 48)))
+
+    def branch(job: RunJob) -> Generator[Event, None, None]:
+        yield started
+        until(job.stop_file.exists)
+
+    server = Server(tmp_path, branch)
+    server.history.keep(ANNA, TRACE, ())
+    session = server.run()
+    branches = ["From turn 2, with frames 16, 48", ""]
+    until(lambda: [row["branch"] for row in server.history.rows(ANNA)] == branches)
+    session.run.stop()
+    server.close()
+    assert [row["branch"] for row in Server(tmp_path).history.rows(ANNA)] == branches
 
 
 def test_a_vote_is_kept_with_the_run(tmp_path: Path) -> None:

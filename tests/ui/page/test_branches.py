@@ -13,10 +13,11 @@ import pytest
 from tests.ui.conftest import PHONE, Server, write_script
 from tests.ui.page.test_accessibility import axe, serious_violations  # noqa: F401 - a fixture
 from tests.ui.page.test_page import wait_for
-from tests.ui.page.test_saved_runs import open_trace
+from tests.ui.page.test_saved_runs import open_trace, tab
 from tests.ui.support.saved_examples import ANSWER, PROMPT, ask, write_example
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.ui.branches import branch_words
+from vrthinker_core.ui.history import history_words
 from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -98,6 +99,8 @@ def test_a_branch_with_frames_from_the_rail_stands_beside_its_origin(
     expect(page.get_by_role("button", name=words.CHECK_ORDER)).to_be_enabled()
     assert (page.locator(".vrt-turns").inner_text(), page.locator(".vrt-verdict").inner_text()) == (origin, verdict)
     assert columns(page) == ["Origin", name], "nothing is lost by going back"
+    tab(page, history_words.TAB)
+    expect(page.locator(".vrt-run-branch")).to_have_text([name])
 
 
 def test_another_judge_is_compared_from_turn_1(server: Server, open_page: Open) -> None:

@@ -13,6 +13,7 @@ from typing import TypedDict
 from vrthinker_core.errors import TraceError
 from vrthinker_core.text import encodable
 from vrthinker_core.types.events import Trace
+from vrthinker_core.types.wording import branch_name
 from vrthinker_core.ui.history import history_words
 from vrthinker_core.ui.history.run_record import MAX_TEXT, RunRecord, record_of
 from vrthinker_core.ui.history.run_store import KEEP_SECONDS, MAX_BYTES, RunStore
@@ -35,6 +36,7 @@ class RunRowJson(TypedDict):
     name: str
     prompt: str
     judge: str
+    branch: str  # where a branch leaves its origin and what differs; "" for a run that is none
     outcome: str
     begun: float  # seconds since 1970
     over: bool
@@ -205,9 +207,15 @@ def _ended_turn_count(state: RunState) -> int:
 
 
 def _row(name: str, record: RunRecord, hidden: bool) -> RunRowJson:
-    prompt, judge = record.prompt, words.judge_line(record.judge)
-    what = vote_words.HIDDEN if hidden else history_words.outcome(record)
-    return {"name": name, "prompt": prompt, "judge": judge, "outcome": what, "begun": record.begun, "over": True}
+    return {
+        "name": name,
+        "prompt": record.prompt,
+        "judge": words.judge_line(record.judge),
+        "branch": _sentence_case(record.branch),
+        "outcome": vote_words.HIDDEN if hidden else history_words.outcome(record),
+        "begun": record.begun,
+        "over": True,
+    }
 
 
 def _live_row(session: Session) -> RunRowJson:
@@ -218,10 +226,15 @@ def _live_row(session: Session) -> RunRowJson:
         "name": session.kept,
         "prompt": encodable(prompt)[:MAX_TEXT],
         "judge": words.judge_line(judge) if judge else "",
+        "branch": _sentence_case(branch_name(started)[:MAX_TEXT]) if started else "",
         "outcome": history_words.GOES_ON,
         "begun": _begun(session),
         "over": False,
     }
+
+
+def _sentence_case(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _begun(session: Session) -> float:

@@ -8,9 +8,10 @@ from pathlib import Path
 from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.types import Preference
 from vrthinker_core.types.events import StopReason, Trace
+from vrthinker_core.types.wording import branch_name
 
 MAX_RECORD_BYTES = 64 * 2**10
-MAX_TEXT = 400  # characters of the prompt, and of the judge's name
+MAX_TEXT = 400  # characters of the prompt, of the judge's name, and of the branch's
 
 NAME = re.compile(r"[0-9a-f]{24}")  # of a run; it cannot be guessed
 VIDEO = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]{1,8})?")  # the SHA-256 of its content and the ending of its name
@@ -32,6 +33,7 @@ class RunRecord:
     videos: tuple[str, ...] = ()  # names of the kept files that it compared
     origin: str = ""  # of a link: the run that it shows
     voted: bool = False  # there is a vote on it
+    branch: str = ""  # what a branch is called; "" for a run that is none
 
 
 def record_of(owner: str, trace: Trace, begun: float, until: float, origin: str = "") -> RunRecord:
@@ -40,8 +42,8 @@ def record_of(owner: str, trace: Trace, begun: float, until: float, origin: str 
     verdict, ending = (finished.verdict, finished.stop) if finished else (None, None)
     judged, overall = verdict is not None, verdict.OA if verdict else None
     prompt, judge = started.prompt[:MAX_TEXT], started.judge[:MAX_TEXT]
-    voted = trace.vote is not None
-    return RunRecord(owner, prompt, judge, begun, until, ending, judged, overall, origin=origin, voted=voted)
+    voted, branch = trace.vote is not None, branch_name(started)[:MAX_TEXT]
+    return RunRecord(owner, prompt, judge, begun, until, ending, judged, overall, origin=origin, voted=voted, branch=branch)
 
 
 def record_json(record: RunRecord) -> bytes:
@@ -67,6 +69,7 @@ def _can_be(record: RunRecord) -> bool:
         _OWNER.fullmatch(record.owner) is not None
         and len(record.prompt) <= MAX_TEXT
         and len(record.judge) <= MAX_TEXT
+        and len(record.branch) <= MAX_TEXT
         and all(0 <= number < math.inf for number in (record.begun, record.until))
         and len(record.videos) <= 2
         and all(VIDEO.fullmatch(name) for name in record.videos)
