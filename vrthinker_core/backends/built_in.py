@@ -8,4 +8,10 @@ NANO_NAME = "nano (built in)"
 NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
 """Part of every note about it."""
 
+BETTER_JUDGE = (
+    "For the published 7B start the page as python app.py --judge hf:qunwang13/vrthinker where there is a GPU, "
+    "or as python app.py --judge server:URL#MODEL with a server that runs it."
+)
+"""Said beside such a note where a person could choose a judge."""
+
 NANO_NOTE = f"This is the built-in judge. {NANO_LIMITS}"

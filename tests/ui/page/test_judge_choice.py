@@ -131,7 +131,7 @@ def test_a_judge_that_cannot_be_opened_says_why_and_leaves_the_others_alone(serv
     page = open_settings(open_page, server)
     choose(page, "judge", "missing")
     expect(page.locator(".vrt-judge")).to_have_text(words.UNOPENED_LINE.format("missing"))
-    expect(page.locator(".vrt-ending")).to_have_text("There is no folder missing.")
+    expect(page.locator(".vrt-ending")).to_have_text(f"There is no folder missing. {words.CHOOSE_IN_SETTINGS}")
     assert page.locator(".vrt-notes li").count() == 0
     start(page, clips)
     wait_for(page, "Failed before the first turn")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,14 +14,17 @@ import pytest
 
 from tests.support.waiting import until
 from tests.ui.support import handmade_runs
-from vrthinker_core.backends import ScriptedBackend, open_backend
+from vrthinker_core.backends import BETTER_JUDGE, Backend, ScriptedBackend, open_backend
+from vrthinker_core.backends.built_in import NANO_NOTE
 from vrthinker_core.branching.plan import Changes, plan_branch
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.types import Settings, VideoPair, Vote
 from vrthinker_core.types.events import Event, Finished, Opening, Started, StopReason, Swapped, Voted
+from vrthinker_core.ui.page.handlers.judge_banner import banner_values
 from vrthinker_core.ui.sessions.background_run import RunJob
 from vrthinker_core.ui.sessions.judge_loader import TRACE_NOT_KEPT, JudgeLoader
 from vrthinker_core.ui.sessions.zero_gpu import gpu_seconds
+from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.page_json import view_json
 from vrthinker_core.ui.view.run_state import fold_all
 from vrthinker_core.ui.view.tiles import ImageSource
@@ -36,6 +40,23 @@ def test_a_job_yields_the_judges_notes_and_writes_a_trace(pair: VideoPair, tmp_p
     assert isinstance(last, Finished)
     assert last.stop is StopReason.ANSWERED
     assert (tmp_path / "trace.json").exists()
+
+
+def fail_to_open() -> Backend:
+    raise CheckpointError("There is no folder missing.")
+
+
+def test_the_banner_says_how_to_get_a_better_judge_and_what_to_do_about_one_that_cannot_be_opened() -> None:
+    built_in, other = (lambda note=note: ScriptedBackend([ANSWER], notes=(note,)) for note in (NANO_NOTE, "A script."))
+    for openers, notes in (({"a": built_in}, (NANO_NOTE, BETTER_JUDGE)), ({"a": other, "b": built_in}, ("A script.",))):
+        with closing(JudgeLoader(openers, in_thread=False)) as judges:
+            assert banner_values(judges, "")[1]["notes"] == notes
+            assert banner_values(judges, judges.names[-1])[1]["notes"][1:] == notes[1:], (
+                "no advice where a better one is the default"
+            )
+    for openers, advice in (({"a": fail_to_open}, ""), ({"a": fail_to_open, "b": built_in}, f" {words.CHOOSE_IN_SETTINGS}")):
+        with closing(JudgeLoader(openers, in_thread=False)) as judges:
+            assert banner_values(judges, "")[1]["ending"] == f"There is no folder missing.{advice}"
 
 
 def test_a_trace_that_cannot_be_written_is_noted_without_its_path(

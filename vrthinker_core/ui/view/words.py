@@ -71,6 +71,7 @@ MAX_NAME = 80  # characters of a file's or a judge's name that a sentence holds
 NO_FILE = "That file did not arrive. Choose it again."
 
 UNOPENED_LINE = "{} cannot be opened."  # the reason is shown apart from it
+CHOOSE_IN_SETTINGS = "Choose another judge in the settings."
 JUDGE_HELP = "Who compares the videos. A change counts for the next run."
 
 
@@ -205,9 +206,8 @@ def clip_notes(clips: tuple[ClipInfo | None, ClipInfo | None]) -> list[str]:
     """Health notes on the two files; one that holds for both is given once."""
     first, second = (clip.notes if clip else () for clip in clips)
     both = [f"Both videos: {note}" for note in first if note in second]
-    only_first = [f"Video 1: {note}" for note in first if note not in second]
-    only_second = [f"Video 2: {note}" for note in second if note not in first]
-    return [*both, *only_first, *only_second]
+    sides = ((1, first, second), (2, second, first))
+    return [*both, *(f"Video {side}: {note}" for side, notes, other in sides for note in notes if note not in other)]
 
 
 SNAPSHOT = "Snapshot"

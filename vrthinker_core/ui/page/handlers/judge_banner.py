@@ -7,10 +7,12 @@ from typing import Any
 
 import gradio as gr
 
+from vrthinker_core.backends import BETTER_JUDGE, NANO_LIMITS
 from vrthinker_core.errors import BadInput, VrThinkerError
 from vrthinker_core.ui.page.layout import PageComponents, Updates
 from vrthinker_core.ui.page.services import Services, linked_trace, session_id_of
 from vrthinker_core.ui.sessions import settings_form
+from vrthinker_core.ui.sessions.judge_loader import JudgeLoader
 from vrthinker_core.ui.view import words
 
 POLL_SECONDS = 0.25  # between two looks at a judge that is still being loaded
@@ -56,13 +58,18 @@ class JudgeBanner:
         while not self._services.judges.is_loaded(self._chosen.get(session_id, "")):
             yield {self._parts.head: words.LOADING}
             await asyncio.sleep(POLL_SECONDS)
-        line, trace = self._banner_values(self._chosen.get(session_id, ""))
+        line, trace = banner_values(self._services.judges, self._chosen.get(session_id, ""))
         shows_run = opens_trace or self._services.sessions.get(session_id) is not None
         yield {self._parts.head: line} | ({} if shows_run else {self._parts.trace: trace})
 
-    def _banner_values(self, name: str) -> tuple[str, dict[str, Any]]:
-        try:
-            backend = self._services.judges.get(name)
-        except VrThinkerError as error:
-            return words.UNOPENED_LINE.format(name or self._services.judges.names[0]), {**BANNER_ONLY, "ending": str(error)}
-        return words.judge_line(backend.name), {**BANNER_ONLY, "notes": backend.notes}
+
+def banner_values(judges: JudgeLoader, name: str) -> tuple[str, dict[str, Any]]:
+    """The line and the trace for the judge of that name, "" for the default: what to do about one that is no good is said, too."""
+    default, *others = judges.names
+    try:
+        backend = judges.get(name)
+    except VrThinkerError as error:
+        advice = f" {words.CHOOSE_IN_SETTINGS}" if others and "another judge" not in str(error) else ""
+        return words.UNOPENED_LINE.format(name or default), {**BANNER_ONLY, "ending": f"{error}{advice}"}
+    is_best = name in ("", default) and any(NANO_LIMITS in note for note in backend.notes)
+    return words.judge_line(backend.name), {**BANNER_ONLY, "notes": (*backend.notes, *([BETTER_JUDGE] if is_best else []))}
