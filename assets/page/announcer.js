@@ -12,6 +12,7 @@ VRThinker.Announcer = class {
 
   status(line) {
     VRThinker.say(this.line, line.split(" · ")[0]);
+    document.dispatchEvent(new CustomEvent("vrt:status", { detail: line }));
   }
 
   trace() {

@@ -68,23 +68,22 @@ VRThinker.Follow = class {
     return this.root.querySelector(".vrt-turn:last-child");
   }
 
-  /** Height of what stays above the turns on a narrow page. */
-  covered() {
-    const line = document.querySelector("#rail .vrt-line");
-    if (!line || getComputedStyle(line).position !== "sticky") return 8;
-    return parseFloat(getComputedStyle(line).top) + line.offsetHeight + 8;
+  bringToTop(node) {
+    const covered = VRThinker.coveredHeight();
+    const top = node.getBoundingClientRect().top - covered;
+    if (top > 0 && (node.getBoundingClientRect().bottom > window.innerHeight || covered > 8)) this.scroll(top);
   }
 
-  bringToTop(node) {
-    const top = node.getBoundingClientRect().top - this.covered();
-    if (top > 0 && (node.getBoundingClientRect().bottom > window.innerHeight || this.covered() > 8)) this.scroll(top);
+  /** Height of what stays below the turns. */
+  coveredBelow() {
+    return Math.max(VRThinker.stopBar.height, parseFloat(getComputedStyle(this.button).bottom) + this.button.offsetHeight) + 8;
   }
 
   /** Scroll down just as far as the end of the newest turn needs. */
   showNewest() {
     const node = this.newest();
     if (!node || !this.live) return;
-    const below = node.getBoundingClientRect().bottom + 56 - window.innerHeight;
+    const below = node.getBoundingClientRect().bottom + this.coveredBelow() - window.innerHeight;
     if (below > 0) this.scroll(below);
   }
 
@@ -97,7 +96,7 @@ VRThinker.Follow = class {
   /** A run that has ended, or that was opened, begins with its verdict. */
   showOutcome() {
     const head = (document.getElementById("run") || this.root).getBoundingClientRect().top;
-    const top = head - this.covered();
+    const top = head - VRThinker.coveredHeight();
     if (top < -8 || head > window.innerHeight * 0.5) this.scroll(top);
   }
 
@@ -117,6 +116,13 @@ VRThinker.Follow = class {
     this.on = this.wanted && near && moved > 0;
     this.button.setAttribute("aria-pressed", String(this.on));
   }
+};
+
+/** Height of what stays above the turns on a narrow page. */
+VRThinker.coveredHeight = () => {
+  const line = document.querySelector("#rail .vrt-line");
+  if (!line || getComputedStyle(line).position !== "sticky") return 8;
+  return parseFloat(getComputedStyle(line).top) + line.offsetHeight + 8;
 };
 
 /** Open the tab in which a run is shown and followed. */

@@ -77,6 +77,7 @@ VRThinker.Buttons = class {
     this.number = number;
     this.running = running;
     this.place.classList.toggle("vrt-running", running);
+    document.dispatchEvent(new CustomEvent("vrt:running"));
     // They take each other's place: the focus goes along.
     if (["go", "stop"].includes(focused)) document.getElementById(running ? "stop" : "go").focus({ preventScroll: true });
   }

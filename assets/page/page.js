@@ -126,5 +126,6 @@ VRThinker.mountExamples = (root, props, trigger) => {
 
 VRThinker.address = new VRThinker.Address();
 VRThinker.inputs = new VRThinker.Inputs();
+VRThinker.stopBar = new VRThinker.StopBar();
 VRThinker.closer = new VRThinker.Closer();
 VRThinker.uploads = new VRThinker.Uploads();
