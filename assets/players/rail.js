@@ -2,6 +2,9 @@
 VRThinker.SPEEDS = [0.25, 0.5, 1, 2];
 VRThinker.STEP = 1 / 40;
 
+/** [as `aria-keyshortcuts` has it, as a person reads it] of the key that does the same as a button (`VRThinker.KEYS`). */
+VRThinker.SHORTCUTS = { play: ["Space", "Space"], earlier: ["ArrowLeft", "←"], later: ["ArrowRight", "→"] };
+
 VRThinker.Rail = class {
   constructor(root, players, onSwap) {
     this.players = players;
@@ -24,6 +27,8 @@ VRThinker.Rail = class {
     this.track.tabIndex = 0;
     this.track.setAttribute("role", "slider");
     this.track.setAttribute("aria-label", "Moment in both videos");
+    this.track.setAttribute("aria-keyshortcuts", ", . Home End");
+    this.track.title = "Comma and full stop move by one frame, Home and End to either end";
     this.track.setAttribute("aria-valuemin", "0");
     this.track.setAttribute("aria-valuemax", "100");
     this.fill = element("div", "vrt-fill");
@@ -45,8 +50,17 @@ VRThinker.Rail = class {
   button(action, label, text) {
     const button = VRThinker.button("", text);
     button.dataset.action = action;
-    button.setAttribute("aria-label", label);
+    this.name(button, label);
     return button;
+  }
+
+  /** What a button does, and the key that does the same. */
+  name(button, label) {
+    const [key, written] = VRThinker.SHORTCUTS[button.dataset.action] || [];
+    button.setAttribute("aria-label", label);
+    if (!key) return;
+    button.setAttribute("aria-keyshortcuts", key);
+    button.title = `${label} (${written})`;
   }
 
   listen(root) {
@@ -208,7 +222,7 @@ VRThinker.Rail = class {
     if (!players.playing) this.track.setAttribute("aria-valuetext", where || "no videos yet");
     this.swapButton.disabled = this.live || players.showStills;
     say(this.playButton, players.playing ? "❚❚" : "▶");
-    this.playButton.setAttribute("aria-label", players.playing ? "Pause both" : "Play both");
+    this.name(this.playButton, players.playing ? "Pause both" : "Play both");
     say(this.speedButton, `${players.speed}×`);
     this.speedButton.setAttribute("aria-label", `Speed ${players.speed}×`);
     this.loopButton.setAttribute("aria-pressed", String(players.loop));

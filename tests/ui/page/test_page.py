@@ -203,6 +203,9 @@ def test_keys_move_the_players(server: Server, open_page: Open, clips: Clips) ->
     page = open_page(server.url)
     start(page, clips)
     wait_for(page, "Finished")
+    keys = page.evaluate("[...document.querySelectorAll('#rail [aria-keyshortcuts]')].map((e) => [e.ariaKeyShortcuts, e.title])")
+    assert [key for key, _ in keys] == [", . Home End", "Space", "ArrowLeft", "ArrowRight"]
+    assert all(re.search(sign, title) for (_, title), sign in zip(keys, ("Comma", "Space", "←", "→"), strict=True))
     page.locator("h1").click()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
