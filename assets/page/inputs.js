@@ -37,7 +37,8 @@ VRThinker.Inputs = class {
     const letters = [...prompt];
     const { MOST_QUOTED } = VRThinker;
     const quoted = letters.length > MOST_QUOTED ? `${letters.slice(0, MOST_QUOTED - 1).join("")}…` : prompt;
-    return [" This run judged the prompt “", VRThinker.element("bdi", "", quoted), "”."];
+    const end = /[.!?]\s*$/.test(quoted) ? "”" : "”."; // the prompt's own full stop ends the sentence
+    return [" This run judged the prompt “", VRThinker.element("bdi", "", quoted), end];
   }
 
   say(parts) {

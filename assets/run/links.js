@@ -1,6 +1,7 @@
 /* A judge's text in which the two videos have their colours and every frame number leads to its frame. */
 VRThinker.NAMED = /(\bvideo\s?[12]\b)|(?:\bframes?|\bind(?:ex|ices)|#|select_frames\(\[)\s*(?:\d{1,9}(?:\s*(?:,|and|to|-|–|&|#)\s*)*)+/gi;
 VRThinker.MOST_LINKS = 400;
+VRThinker.CLOSING = /^[,.;:!?)\]}”…]*/; // punctuation that no line begins with
 
 /** Write `text` into `node`. Pieces that stand there already are left alone, so that a selection outlives a stream. */
 VRThinker.link = (node, text) => {
@@ -17,7 +18,10 @@ VRThinker.link = (node, text) => {
   node.append(...pieces.slice(same).map(VRThinker.drawPiece));
 };
 
-/** [kind, text] of each piece: "text", "v1", "v2", or "frame" for a number, with its "#": no line ends between them. */
+/**
+ * [kind, text] of each piece: "text", "v1", "v2", or "frame" for a number, with its "#", and behind it the punctuation that follows:
+ * no line ends between them.
+ */
 VRThinker.pieces = (text) => {
   const pieces = [];
   let end = 0;
@@ -40,18 +44,24 @@ VRThinker.joined = (pieces) => {
   const joined = [];
   for (const [kind, text] of pieces) {
     const last = joined.at(-1);
+    const kept = kind === "text" && last && last[0] === "frame" ? text.match(VRThinker.CLOSING)[0] : "";
+    if (kept) last[2] = (last[2] || "") + kept;
     if (last && kind === "text" && last[0] === "text") last[1] += text;
-    else joined.push([kind, text]);
+    else if (kept !== text) joined.push([kind, text.slice(kept.length)]);
   }
   return joined;
 };
 
-VRThinker.isPiece = (child, [kind, text]) => child.textContent === text && (kind === "text") === (child.nodeType === 3);
+VRThinker.isPiece = (child, [kind, text, kept = ""]) => child.textContent === text + kept && (kind === "text") === (child.nodeType === 3);
 
-VRThinker.drawPiece = ([kind, text]) => {
+VRThinker.drawPiece = ([kind, text, kept]) => {
   if (kind === "text") return document.createTextNode(text);
   if (kind !== "frame") return VRThinker.element("b", `vrt-${kind}`, text);
-  return VRThinker.frameLink(text.replace("#", ""), text);
+  const link = VRThinker.frameLink(text.replace("#", ""), text);
+  if (!kept) return link;
+  const both = VRThinker.element("span", "vrt-kept");
+  both.append(link, kept);
+  return both;
 };
 
 /** A number that leads to the tile of that frame. Where no such tile is shown it is plain text (`Trace.markLinks`). */

@@ -154,9 +154,41 @@ def test_the_verdict_gives_its_reasons_and_their_frames(server: Server, open_pag
 
 def test_a_number_and_its_sign_are_one_link_so_that_no_line_ends_between_them(server: Server, open_page: Open) -> None:
     page = open_page(server.url)
-    pieces = page.evaluate("VRThinker.pieces('blocky at #16, #48 and frame 3')")
-    assert [text for kind, text in pieces if kind == "frame"] == ["#16", "#48", "3"]
+    pieces = page.evaluate("VRThinker.pieces('blocky at #16, #48 and frame 3).')")
+    assert [text for kind, text, *_ in pieces if kind == "frame"] == ["#16", "#48", "3"]
+    assert [kept for _, _, *kept in pieces if kept] == [[","], [")."]]
     assert page.evaluate("VRThinker.drawPiece(['frame', '#16']).dataset.frame") == "16"
+
+
+LINES_THAT_BEGIN_WITH_PUNCTUATION = """() => {
+    const host = document.createElement("div"), place = document.createElement("p");
+    host.className = "vrt";
+    host.append(place);
+    document.body.append(host);
+    const found = [];
+    for (let width = 60; width < 300; width += 3) {
+        place.style.width = `${width}px`;
+        place.replaceChildren();
+        VRThinker.link(place, "The ball at #16, then at #48. It is (frame 80), and again at #112; so it goes on.");
+        const walker = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+        for (let before = null, node = walker.nextNode(); node; before = node, node = walker.nextNode()) {
+            if (!before || !/^[,.;)]/.test(node.data)) continue;
+            const [last, first] = [[before, before.length - 1], [node, 0]].map(([text, at]) => {
+                const range = document.createRange();
+                range.setStart(text, at);
+                range.setEnd(text, at + 1);
+                return range.getBoundingClientRect();
+            });
+            if (first.top > last.bottom - 4) found.push(`${width}: ${before.data} | ${node.data}`);
+        }
+    }
+    host.remove();
+    return found;
+}"""
+
+
+def test_no_line_begins_with_the_punctuation_behind_a_frame(server: Server, open_page: Open) -> None:
+    assert open_page(server.url).evaluate(LINES_THAT_BEGIN_WITH_PUNCTUATION) == []
 
 
 def test_an_edited_prompt_says_that_the_run_judged_another(server: Server, open_page: Open, clips: Clips) -> None:
@@ -165,7 +197,7 @@ def test_an_edited_prompt_says_that_the_run_judged_another(server: Server, open_
     wait_for(page, "Finished")
     assert not page.locator(".vrt-changed").is_visible()
     page.locator("#prompt textarea").fill("Something else.")
-    assert "A white block glides to the right." in page.locator(".vrt-changed").inner_text()
+    assert page.locator(".vrt-changed").inner_text().endswith("judged the prompt “A white block glides to the right.”")
     page.locator("#prompt textarea").fill("A white block glides to the right.")
     assert not page.locator(".vrt-changed").is_visible()
 

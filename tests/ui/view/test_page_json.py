@@ -137,6 +137,14 @@ def test_an_unreadable_reply_is_shown_as_it_came() -> None:
     assert view_of(Trace(handmade_runs.started(), (turn,)))["turns"][0]["parts"] == [["Reply as it came", "mumble"]]
 
 
+def test_what_a_stopped_turn_had_written_is_shown_once() -> None:
+    text = "<Snapshot>A ball.</Snapshot><Think>It ro"
+    turn = replace(
+        handmade_runs.three_turns().turns[0], completion=Completion(text, "cancelled"), reply=Reply(text, "A ball.", "It ro")
+    )
+    assert view_of(Trace(handmade_runs.started(), (turn,)))["turns"][0]["parts"] == [["Snapshot", "A ball."], ["Think", "It ro"]]
+
+
 def test_ignored_requests_are_remarks_of_their_turn() -> None:
     wants = FrameSelection((5,), dropped=(140, 151, "x"), asked=6)
     turn = replace(handmade_runs.three_turns().turns[0], reply=Reply("", wants=wants))

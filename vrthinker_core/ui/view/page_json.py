@@ -228,6 +228,6 @@ def _parts(turn_state: TurnState, reply: Reply) -> list[list[str]]:
     call = f"select_frames([{', '.join(map(str, indices))}])" if indices else ""
     read = [(words.SNAPSHOT, reply.snapshot), (words.THINK, reply.think), (words.TOOL_CALL, call)]
     parts = [[heading, passage] for heading, passage in read if passage]
-    if text and (not parts or (turn is not None and turn.reply.kind == "invalid")):
+    if text and (not parts or (turn is not None and turn.reply.kind == "invalid" and not turn.cut_short)):
         parts.append([words.RAW if turn else words.WRITING, text])
     return parts
