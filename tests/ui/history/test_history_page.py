@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.ui.conftest import Server, write_script
-from tests.ui.page.test_page import ENDLESS, fill, start, wait_for, wait_until_said
+from tests.ui.page.test_page import ENDLESS, start, wait_for, wait_until_said
 from tests.ui.page.test_saved_runs import choose, link, open_trace, saved, show_example, tab, video_files
 from tests.ui.support import handmade_runs
 from tests.ui.support.saved_examples import PROMPT, write_example
