@@ -56,6 +56,13 @@ def test_the_first_screen_says_what_to_do_and_offers_examples(
 CUT_SHORT = "node => node.scrollWidth > node.clientWidth || node.scrollHeight > node.clientHeight"
 
 
+def test_on_a_wide_screen_the_page_stands_in_the_middle(server: Server, open_page: Open) -> None:
+    page = open_page(server.url, viewport={"width": 1920, "height": 900})
+    box = page.locator("#stage").bounding_box()
+    assert box is not None
+    assert box["x"] == 1920 - box["x"] - box["width"] > 200
+
+
 def test_a_card_says_all_that_tells_it_from_others(server: Server, open_page: Open) -> None:
     page = open_page(server.url, viewport={"width": 1280, "height": 900})
     expect(page.locator(".vrt-card").first).to_be_visible()

@@ -72,7 +72,7 @@ def test_a_video_without_a_copy_is_counted(
 
 
 def test_a_video_without_a_copy_is_held_for_its_page(uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.KEEP_SECONDS", -1.0)
+    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.UNUSED_SECONDS", -1.0)
     large_copies(monkeypatch, uploads)
     folder = tmp_path / "uploads" / "a hash"
     folder.mkdir(parents=True)
