@@ -182,6 +182,15 @@ def test_a_waiting_visitor_can_leave_the_queue(endless: Server, open_page: Open,
     assert second.locator(".vrt-turn").count() == 0
 
 
+def test_many_pages_of_one_browser_leave_room_for_their_requests(server: Server, open_page: Open) -> None:
+    context = open_page(server.url).context
+    for _ in range(7):  # a browser keeps six connections open to a server
+        page = context.new_page()
+        page.goto(server.url)
+        page.wait_for_selector("#rail .vrt-track", state="attached")
+    assert page.evaluate("fetch('/gradio_api/info').then((answer) => answer.ok)")
+
+
 def test_a_missing_video_or_prompt_is_named(server: Server, open_page: Open, clips: Clips) -> None:
     page = open_page(server.url)
     page.locator("#go").click()

@@ -32,7 +32,7 @@ from vrthinker_core.ui.server.download_routes import DownloadRoutes
 from vrthinker_core.ui.server.gradio_blocks import MAX_UPLOAD_BYTES, CheckedBlocks, ForgottenUploads
 from vrthinker_core.ui.server.housekeeping import Housekeeping, give_back_memory
 from vrthinker_core.ui.server.link_preview import LinkPreviewMiddleware, LinkPreviews
-from vrthinker_core.ui.server.open_pages import OpenPages, OpenPagesMiddleware
+from vrthinker_core.ui.server.open_pages import HeartbeatSocketMiddleware, OpenPages, OpenPagesMiddleware
 from vrthinker_core.ui.server.origin_guard import OriginGuardMiddleware
 from vrthinker_core.ui.server.request_limits import RequestLimitsMiddleware
 from vrthinker_core.ui.server.upload_route import UploadRoute
@@ -116,10 +116,11 @@ class Page:
 
         `in_frame`: the page stands in a frame of another site, as that of a Hugging Face Space does.
         """
-        guards = [Middleware(OriginGuardMiddleware, names=names), Middleware(RequestLimitsMiddleware)]
+        origin_guard = Middleware(OriginGuardMiddleware, names=names)
+        guards = [origin_guard, Middleware(HeartbeatSocketMiddleware), Middleware(RequestLimitsMiddleware)]
         mcp_calls = Middleware(McpCallMiddleware, tokens=self._mcp_tokens)
         cookies = Middleware(VisitorCookieMiddleware, in_frame=in_frame)
-        previews = Middleware(LinkPreviewMiddleware, previews=self._previews)
+        previews = Middleware(LinkPreviewMiddleware, previews=self._previews, script=assets.joined(assets.HEARTBEAT))
         open_pages = Middleware(OpenPagesMiddleware, pages=self._open_pages)
         return {
             "theme": theme(),

@@ -104,11 +104,12 @@ class LinkPreviews:
 
 
 class LinkPreviewMiddleware:
-    """ASGI middleware: the tags of the page's head are those of the link by which it was opened."""
+    """ASGI middleware: the tags of the page's head are those of the link by which it was opened. `script` runs before Gradio's."""
 
-    def __init__(self, app: ASGIApp, previews: LinkPreviews) -> None:
+    def __init__(self, app: ASGIApp, previews: LinkPreviews, script: str = "") -> None:
         self._app = app
         self._previews = previews
+        self._script = f"<script>{script}</script>\n" if script else ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on; where it asks for the page, the tags in the answer are replaced."""
@@ -119,7 +120,7 @@ class LinkPreviewMiddleware:
         if votes_first(Request(scope).cookies):
             name = ""  # the tags of the page itself: those of a link tell its verdict
         preview = await asyncio.to_thread(self._previews.find, name)
-        tags = "".join(_tags(preview, _base_url(Request(scope))))
+        tags = "".join(_tags(preview, _base_url(Request(scope)))) + self._script
         started: Message = {}
         body = b""
 

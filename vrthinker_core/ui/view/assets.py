@@ -24,6 +24,7 @@ PAGE = (
     *(f"runs/{name}.js" for name in ("choice", "row", "list", "bar")),
     "page/page.js",
 )
+HEARTBEAT = "page/heartbeat.js"  # Stands in the head, before Gradio's scripts; all others come after them
 PAGE_STYLES = (
     *("page/page.css", "branches/branches.css", "players/stills.css", "page/gradio.css"),
     *("history/history.css", "runs/runs.css"),
