@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.support.decoders import halting_decoders
 from tests.test_judge import ANSWER, CALL
-from tests.test_stream_ends import decoders
 from vrthinker_core.backends import ScriptedBackend, open_backend
 from vrthinker_core.branching.plan import JUDGE_FROM_1, OTHER_VIDEOS, PROMPT_FROM_1, Changes, plan_branch
 from vrthinker_core.errors import BadInput, TraceError
@@ -263,16 +261,12 @@ def test_a_video_that_cannot_be_read_ends_a_branch_as_any_run(pair: VideoPair, t
 def test_a_branch_that_is_stopped_while_it_takes_turns_over_is_cancelled(pair: VideoPair) -> None:
     plan = plan_branch(run(pair), 3)
     stopped, halted, events = threading.Event(), [], []
-    for event in judge_branch(plan, replace(pair, prompt=plan.prompt), ScriptedBackend(Talker()), cancelled=stopped.is_set):
-        events.append(event)
-        if isinstance(event, Started):
-            halted += decoders()
-            for process in halted:
-                process.suspend()
-            stopped.set()
-    for process in halted:
-        with suppress(psutil.NoSuchProcess):
-            process.resume()
+    with halting_decoders() as halt:
+        for event in judge_branch(plan, replace(pair, prompt=plan.prompt), ScriptedBackend(Talker()), cancelled=stopped.is_set):
+            events.append(event)
+            if isinstance(event, Started):
+                halted += halt()
+                stopped.set()
     end = events[-1]
     assert halted
     assert isinstance(end, Finished)

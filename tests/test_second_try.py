@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
@@ -14,8 +13,9 @@ import psutil
 import pytest
 from rich.console import Console
 
+from tests.support.decoders import halting_decoders
 from tests.test_judge import ANSWER, CALL
-from tests.test_stream_ends import Driver, OddBackend, OddBatch, OddConversation, alone, among_others, decoders
+from tests.test_stream_ends import Driver, OddBackend, OddBatch, OddConversation, alone, among_others
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.commands.console import ConsoleRenderer
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput, ContextFull, JudgeError, TooManyPictures, VideoError
@@ -200,20 +200,16 @@ def test_a_run_ends_in_order_where_the_frames_it_needs_again_cannot_be_had(
     times: list[float] = []
 
     def full() -> Iterator[str | Completion]:
-        for decoder in decoders():
-            decoder.suspend() if stopped else decoder.kill()
-            gone.append(decoder)
+        gone.extend(halt())
+        for decoder in () if stopped else gone:
+            decoder.kill()
         times.append(time.monotonic())
         raise ContextFull("Too long.")
         yield
 
     backend = kind([CALL], tries=(calling_an_old_frame, full, answering))
-    try:
+    with halting_decoders() as halt:
         end = end_of(run(driver, backend, pair, tmp_path / "run.json", lambda: stopped and waited(times)))
-    finally:
-        for decoder in gone:
-            with suppress(psutil.NoSuchProcess):
-                decoder.resume()
     assert gone
     assert end.stop is (StopReason.CANCELLED if stopped else StopReason.FAILED)
     assert stopped or "decod" in end.error

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.support.decoders import halting_decoders
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import Backend, GenerationRequest, StreamItem, not_cancelled
@@ -96,30 +95,19 @@ DRIVERS += [pytest.param(among_others, OddBatch, id="judge_many, in a batch")]
 every_driver = pytest.mark.parametrize(("driver", "kind"), DRIVERS)
 
 
-def decoders() -> list[psutil.Process]:
-    """The processes that decode for this one."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it has ended meanwhile
-            found += [process] if "vrthinker_core.video.processes" in " ".join(process.cmdline()) else []
-    return found
-
-
 @every_driver
 def test_a_run_is_stopped_while_its_frames_are_decoded(
     driver: Driver, kind: type[OddBackend], pair: VideoPair, tmp_path: Path
 ) -> None:
     stopped, events, halted = threading.Event(), [], []
-    for event in driver(pair, kind([CALL]), tmp_path / "run.json", stopped.is_set):
-        events.append(event)
-        if "".join(each.text for each in events if isinstance(each, TextArrived)) == CALL and not halted:  # which nobody answers
-            halted += decoders()
-            for process in halted:
-                process.suspend()
-            stopped.set()
-    for process in halted:
-        with suppress(psutil.NoSuchProcess):
-            process.resume()
+    with halting_decoders() as halt:
+        for event in driver(pair, kind([CALL]), tmp_path / "run.json", stopped.is_set):
+            events.append(event)
+            if (
+                "".join(each.text for each in events if isinstance(each, TextArrived)) == CALL and not halted
+            ):  # which nobody answers
+                halted += halt()
+                stopped.set()
     assert halted, "frames were being decoded when it was stopped"
     end = events[-1]
     assert isinstance(end, Finished)

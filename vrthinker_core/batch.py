@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
@@ -45,8 +46,7 @@ def judge_many(
     `trace_of(position)` names the file that a pair's trace is kept in, None for none. Raises BadInput for a `live`
     that is no whole number from 1 up.
     """
-    if not isinstance(live, SupportsIndex) or live < 1:
-        raise BadInput(f"live={live} is no number of pairs: give a whole number from 1 up.")
+    check_pairs_in_hand("live", live)
     stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
     with DecoderPool() as decoder_pool:
         rows = (
@@ -54,6 +54,12 @@ def judge_many(
             for position, pair in enumerate(pairs)
         )
         yield from _run_rows(rows, stream_batch, live)
+
+
+def check_pairs_in_hand(name: str, many: object) -> None:
+    """Raises BadInput where the parameter of that name is no number of pairs."""
+    if not isinstance(many, SupportsIndex) or operator.index(many) < 1:
+        raise BadInput(f"{name}={many} is no number of pairs: give a whole number from 1 up.")
 
 
 def as_they_end(submit: Callable[[Item], Future[Result]], items: Iterable[Item], many: int) -> Iterator[Result]:

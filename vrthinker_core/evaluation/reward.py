@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import SupportsIndex, TypeVar
+from typing import TypeVar
 
 from vrthinker_core.backends import Backend, open_backend
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.batch import judge_many
+from vrthinker_core.batch import check_pairs_in_hand, judge_many
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking.outcomes import labels_said, pair_score, win_rates
 from vrthinker_core.files.open_files import allow_pairs
@@ -113,8 +113,7 @@ def reward_many(
     Raises as `reward` does, and BadInput for a `concurrency` that is no whole number from 1 up, or more than open files allow.
     """
     groups, folder = list(groups), None if traces is None else Path(traces)
-    if not isinstance(concurrency, SupportsIndex) or concurrency < 1:
-        raise BadInput(f"concurrency={concurrency} is no number of pairs: give a whole number from 1 up.")
+    check_pairs_in_hand("concurrency", concurrency)
     if any(isinstance(videos, str | Path) for _, videos in groups):
         raise BadInput("The videos of a prompt are a list of paths, not one path.")
     asked = [(prompt, tuple(map(str, videos))) for prompt, videos in groups]

@@ -69,8 +69,8 @@ def _result_file(out: Path) -> Iterator[Callable[[PairResult], PairResult]]:
     try:
         yield keep
     finally:
-        with writing_to(out), file:
-            pass
+        with writing_to(out):
+            file.close()
 
 
 def write_final_table(out: Path, pairs: Iterable[EvaluationPair]) -> list[PairResult]:

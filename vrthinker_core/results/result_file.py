@@ -73,5 +73,9 @@ class ResultFile:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Flush what there is to the disk, and end. Raises OSError."""
         with self._lines:
             self._lines.sync()

@@ -18,6 +18,7 @@ from vrthinker_core.ui.view import words
 TITLE = f"<h1>{words.TITLE}</h1><p>{words.CLAIM}</p><p class='vrt-judge'></p>"
 
 Updates = dict[Any, Any]  # component to its new value, as Gradio takes it; a component that is left out stays as it is
+FormValues = Mapping[Any, Any]  # component to its value, as a browser sends them
 
 
 class PageComponents:

@@ -1,9 +1,8 @@
 """Event handlers of Compare: what the form says is checked before it takes a place in the waiting room, and when its run begins."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
 
@@ -13,13 +12,11 @@ from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.settings import parse_settings
 from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.page.handlers.run_handlers import Handlers
-from vrthinker_core.ui.page.layout import PageComponents, Updates
+from vrthinker_core.ui.page.layout import FormValues, PageComponents, Updates
 from vrthinker_core.ui.page.services import Services, session_id_of
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.votes.disclosure import votes_first
-
-FormValues = Mapping[Any, Any]  # by component
 
 
 @dataclass(frozen=True, slots=True)

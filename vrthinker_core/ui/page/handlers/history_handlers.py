@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import gradio as gr
 
@@ -12,15 +11,13 @@ from vrthinker_core.errors import VrThinkerError
 from vrthinker_core.types import ProtocolName, Settings
 from vrthinker_core.ui.history.visitors import owner_of
 from vrthinker_core.ui.page.handlers.run_handlers import Handlers
-from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
+from vrthinker_core.ui.page.layout import FormValues, PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.saved_run import SavedRun
 from vrthinker_core.ui.page.services import Services, linked_run, session_id_of
 from vrthinker_core.ui.page_values import PageValues
 from vrthinker_core.ui.sessions import settings_form
 from vrthinker_core.ui.sessions.background_run import BackgroundRun
 from vrthinker_core.ui.sessions.session import Session
-
-Form = dict[Any, Any]  # the judge and every setting by component, as a browser sends them
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +28,16 @@ class HistoryHandlers:
     services: Services
     handlers: Handlers
     _opened: PageValues[str] = field(default_factory=PageValues)  # the run that a page has opened and is to follow
-    _brought: PageValues[tuple[Form, Form]] = field(default_factory=PageValues)  # by an own run, and what stood there before
+    # The form that an own run has brought, and what stood there before.
+    _brought: PageValues[tuple[FormValues, FormValues]] = field(default_factory=PageValues)
 
-    async def open(self, form: Form, event: gr.EventData, request: gr.Request) -> Updates:
+    async def open(self, form: FormValues, event: gr.EventData, request: gr.Request) -> Updates:
         """The run that was chosen in the list, or whatever the browser went back or forward to."""
         name = str(getattr(event, "run", ""))
         opened = await self._show(name, request) if name else await self.handlers.show_saved(event, request)
         return self._with_form(opened, form, request)
 
-    async def open_trace(self, values: Form, request: gr.Request) -> Updates:
+    async def open_trace(self, values: FormValues, request: gr.Request) -> Updates:
         """The run in an uploaded trace."""
         form = {part: value for part, value in values.items() if part is not self.parts.open_button}
         return self._with_form(await self.handlers.open_trace(values[self.parts.open_button], request), form, request)
@@ -89,7 +87,7 @@ class HistoryHandlers:
         inputs: Updates = {parts.first: first, parts.second: second, parts.prompt: run.pair.prompt}
         return {**inputs, **self.handlers.run_updates(session, session_id), **parts.running_buttons(number)}
 
-    def _with_form(self, opened: Updates, form: Form, request: gr.Request) -> Updates:
+    def _with_form(self, opened: Updates, form: FormValues, request: gr.Request) -> Updates:
         """What opens a run or the empty page, with what changes in the form.
 
         An own run brings its settings, which go with it, unless the visitor has changed some of them: then the form is theirs.
@@ -104,7 +102,7 @@ class HistoryHandlers:
             self._brought.put(session_id, (wanted, chosen))
         return {**opened, **{part: value for part, value in wanted.items() if value != form[part]}}
 
-    def _form_of(self, session: Session) -> Form:
+    def _form_of(self, session: Session) -> FormValues:
         """The settings of a run, and its judge where that is offered here: Compare asks for the same again."""
         run, started, judges = session.run, session.run.state.started, self.services.judges
         settings = started.settings if started else run.job.settings if isinstance(run, BackgroundRun) else Settings()
@@ -114,5 +112,5 @@ class HistoryHandlers:
             with suppress(VrThinkerError):
                 trained = judges.get(judge).protocols
         values = settings_form.form_values(settings, trained)
-        chosen: Form = {part: values[name] for name, part in self.parts.settings.items()}
+        chosen: FormValues = {part: values[name] for name, part in self.parts.settings.items()}
         return {**chosen, self.parts.judge: judge} if judge else chosen
