@@ -5,12 +5,13 @@ that moment is answered on no stream at all: a run that was begun then would nev
 open, and behind it the server's own is opened again whenever an event still waits for its answer.
 
 What the server had sent of an event before it heard that the page cancels it goes nowhere: it would stand in the place of what the
-page shows by then. */
+page shows by then. So would the end of an event that has come in parts: it says the last part once more. */
 VRThinker.EventStream = class {
   constructor(fetched) {
     this.fetched = fetched;
     this.waiting = new Set(); // Events that are not completed
     this.cancelled = new Set(); // Events that the page has cancelled
+    this.begun = new Set(); // Events of which parts have come
     this.completed = new Set(); // Those whose completion came before the answer to their request
     this.ask = null; // Opens the server's stream once more; null until Gradio has opened it
     this.open = false; // The server's stream
@@ -77,7 +78,11 @@ VRThinker.EventStream = class {
     if (msg === "close_stream" || (cancelled && msg !== "process_completed")) return;
     if (msg === "unexpected_error") this.waiting.clear(); // Gradio tells all events
     if (msg === "process_completed" && !this.waiting.delete(event_id)) this.completed.add(event_id);
-    const said = cancelled ? `data: ${JSON.stringify({ ...message, output: {} })}` : text; // As the server says of what it cancels
+    if (msg === "process_generating") this.begun.add(event_id);
+    const again = msg === "process_completed" && this.begun.delete(event_id) && message.success;
+    if (cancelled) message.output = {}; // As the server says of what it cancels
+    else if (again) message.output.data = message.output.data.map(() => ({ __type__: "update" })); // Changes nothing
+    const said = cancelled || again ? `data: ${JSON.stringify(message)}` : text;
     if (this.page) this.page.enqueue(VRThinker.EventStream.ENCODER.encode(`${said}\n\n`));
   }
 

@@ -17,6 +17,7 @@ from tests.support.small_clips import write_clip
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import fill, start, wait_for
 from tests.ui.page.test_saved_runs import tab
+from tests.ui.support.held_stream import hold_when, open_held, release
 from vrthinker_core.ui.view import words
 
 expect = pytest.importorskip("playwright.sync_api").expect
@@ -148,10 +149,27 @@ def test_a_run_whose_videos_were_replaced_says_what_it_judged(server: Server, op
     page.locator("#go").click()
     expect(page.locator(".vrt-changed")).to_be_hidden()
     wait_for(page, "Finished")
+    expect(page.locator("#go")).to_be_visible()  # it is kept as well: until then what is said of its end is not the last word
     page.locator("#first button[aria-label='Clear']").click()
     wait_for(page, "videos have changed")
     expect(page.locator(".vrt-changed")).to_contain_text("another video 1: one.mp4")
     expect(page.locator(".vrt-headline")).to_have_count(1)
+
+
+def test_the_end_of_a_run_does_not_take_back_what_its_page_says_since(server: Server, new_page: Open, clips: Clips) -> None:
+    page = open_held(new_page, server.url)
+    hold_when(page, "VRThinker.trace.over")
+    start(page, clips)
+    wait_for(page, "Finished")
+    page.wait_for_function("heldStream.held.some(([text]) => text.includes('process_completed'))")
+    page.locator("#first button[aria-label='Clear']").click()
+    wait_for(page, "videos have changed")
+    release(page)
+    page.wait_for_function("heldStream.held.length === 0")
+    page.wait_for_timeout(300)
+    wait_for(page, "videos have changed")
+    expect(page.locator(".vrt-changed")).to_contain_text("another video 1: one.mp4")
+    expect(page.locator("#go")).to_be_visible()
 
 
 def test_uploading_the_videos_of_an_open_trace_keeps_its_verdict(

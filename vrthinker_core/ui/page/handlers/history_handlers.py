@@ -55,13 +55,13 @@ class HistoryHandlers:
 
         It never sends the videos: in an event that streams, a player that is left out would hold the mark for that as its file.
         """
+        yield no_updates()  # an event that yields nothing empties what it may change
         session_id = session_id_of(request)
         opened, session = self._opened.take(session_id), self.services.session_of(request)
         if session is not None and session.name == opened:
             progress = self.handlers.run_progress(session_id, session, self.services.waiting_room.next_number())
             async for updates in self.handlers.followers.follow(session_id, progress):
                 yield updates
-        yield no_updates()  # Gradio sends the last update again at the end: by then another run may be shown
 
     async def _show(self, name: str, request: gr.Request) -> Updates:
         owner, history = owner_of(request.cookies), self.services.history

@@ -69,6 +69,7 @@ class Handlers:
 
         BUSY when it has not come there, and GONE when it has left without beginning: Gradio did not find the files that were sent.
         """
+        yield no_updates()  # an event that yields nothing empties what it may change
         session_id, shown, looks = session_id_of(request), words.WAITING, 0
         room, queue = self._services.waiting_room, self._blocks.limited_queue
         number = room.number(session_id)
@@ -84,7 +85,6 @@ class Handlers:
                 shown = line
                 yield {self._parts.status: line}
             await asyncio.sleep(PLACE_SECONDS)
-        yield no_updates()  # Gradio sends the last update again at the end: by then the run has its own
 
     async def show_run(self, session_id: str, session: Session, number: int) -> AsyncIterator[Updates]:
         """Show a run that has been started, that of the place with that number, as it goes.
@@ -211,7 +211,7 @@ class Handlers:
             updates = self.run_updates(session, session_id)
             buttons = self._parts.idle_buttons if over else self._parts.running_buttons
             yield {**updates, **buttons(number)}
-            if not over:  # Gradio sends the last update again at the end: nothing may come in between
+            if not over:
                 await _next_change(session, lambda: self._services.sessions.get(session_id) is session)
 
     async def _show_linked(self, request: gr.Request, name: str) -> Updates:
