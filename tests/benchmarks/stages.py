@@ -1,13 +1,13 @@
-"""python -m tests.benchmarks.stages [NAME=CHECKPOINT ...] [--run DIR ...] [--pairs N] [--samples K] [--jobs N] [--quick]
+"""python -m tests.benchmarks.stages [NAME=CHECKPOINT ...] [--run DIR ...] [--pairs N] [--samples K] [--conditions WHOSE] [--jobs N]
 
 What each training stage adds, and what looking is worth.
 
 Every checkpoint judges the same unseen drawn pairs, greedily: labels, format, frames and tokens, with Wilson's 95 % intervals; then
-K samples a pair at temperature 1. The last checkpoint is also measured with the first frames alone, with random frames and with
-twelve evenly spread ones in the place of those it asked for, with memory windows of 1 and 2 rounds, with the sides swapped, and
-over video files. `--run DIR` takes the stages of a folder of `train all`, with their wall times; of several such runs, trained from
-different seeds, each stage is also counted over all of them. Rows are measured side by side, `--jobs` at once, each on its share
-of the processors. The last line is JSON.
+K samples a pair at temperature 1. The last checkpoint (`--conditions all`: each of them) is also measured with the first frames
+alone, with random frames and with twelve evenly spread ones in the place of those it asked for, with memory windows of 1 and 2
+rounds, with the sides swapped, and over video files. `--run DIR` takes the stages of a folder of `train all`, with their wall
+times; of several such runs, trained from different seeds, each stage is also counted over all of them. Rows are measured side by
+side, `--jobs` at once, each on its share of the processors. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def main() -> None:
     pairs = unseen_pairs(count, options.seed, WorldOptions(second=options.second_world, photos=options.photos))
     samples = 2 if options.quick else options.samples
     tasks: list[Task] = [partial(_measured, judge, pairs, samples) for judge in judges]
-    tasks += [partial(_looking, judges[-1], pairs, name) for name in (CONDITIONS if options.conditions else ())]
+    named = {"all": judges, "last": judges[-1:], "none": []}[options.conditions]
+    tasks += [partial(_looking, judge, pairs, name, options.conditions == "all") for judge in named for name in CONDITIONS]
     found = _side_by_side(tasks, min(options.jobs, len(tasks)))
     for measured in chain(islice(found, len(judges)), _over_all_runs(rows, len(options.run)), found):
         rows.append(measured)
@@ -153,9 +154,10 @@ def _measured(judge: Named, pairs: UnseenPairs, samples: int) -> Measured:
     return replace(measured, extra={**measured.extra, **_training_time(folder)})
 
 
-def _looking(judge: Named, pairs: UnseenPairs, condition: str) -> Measured:
-    opened = TransformersBackend.load(str(judge[1]))
-    measured = CONDITIONS[condition](Study(pairs, opened), condition)
+def _looking(judge: Named, pairs: UnseenPairs, condition: str, named: bool) -> Measured:
+    name, folder = judge
+    opened = TransformersBackend.load(str(folder))
+    measured = CONDITIONS[condition](Study(pairs, opened), f"{name}, {condition}" if named else condition)
     opened.close()
     return measured
 
@@ -262,7 +264,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--second-world", action="store_true", help="two things, counts, photographs")
     parser.add_argument("--photos", type=Path, help="a folder of photographs, for the second world")
     parser.add_argument("--jobs", type=int, default=min(JOBS, cpu_count()), help="rows measured side by side")
-    parser.add_argument("--no-conditions", dest="conditions", action="store_false", help="leave out how else the last one may look")
+    parser.add_argument("--conditions", choices=("last", "all", "none"), default="last", help="who is measured in other ways, too")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path, help="write the table here")
     options = parser.parse_args()
