@@ -19,7 +19,7 @@ from vrthinker_core.errors import BackendFailed
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import StopReason, VideoPair
-from vrthinker_core.types.events import Event, Finished, TextArrived, TurnEnded
+from vrthinker_core.types.events import Event, Finished, Started, TextArrived, TurnEnded
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
 Stream = Callable[[], Iterator[str | Completion]]
@@ -226,3 +226,49 @@ def test_a_count_of_tokens_that_cannot_be_is_left_out(
     read = last_turn(events).turn.completion
     assert (read.prompt_tokens, read.reused_tokens, read.new_tokens) == (None, None, None)
     assert load(tmp_path / "run.json").finished == events[-1]
+
+
+def streamed(text: str, size: int, error: Exception | None = None) -> Stream:
+    """The text in pieces of that size; then the error, or how it was written."""
+
+    def stream() -> Iterator[str | Completion]:
+        pieces = [text[start : start + size] for start in range(0, len(text), size)]
+        yield from pieces
+        if error is not None:
+            raise error
+        yield Completion(text, pieces=tuple(map(len, pieces)))
+
+    return stream
+
+
+LONG_STREAMS = {
+    "a character at a time": streamed(f"<Think>{'so ' * 23_000}</Think>{CALL}", 1),
+    "commas": streamed(f"<Think>{'a,' * 250_000}</Think>{CALL}", 300),
+    "a character at a time, and broken off": streamed("so " * 23_000, 1, BackendFailed("The machine is gone.")),
+    "without end": streamed(f"<Think>{'look ' * 200_000}</Think>{CALL}", 5000),
+    "all at once": lambda: iter([Completion("x" * 2_000_000)]),
+    "in pieces that do not make it up": lambda: iter([ANSWER[:20], Completion(ANSWER)]),
+}
+
+
+@every_driver
+@pytest.mark.parametrize("stream", LONG_STREAMS.values(), ids=LONG_STREAMS)
+def test_whatever_a_run_wrote_is_read_back_whole(
+    driver: Driver, kind: type[OddBackend], stream: Stream, pair: VideoPair, tmp_path: Path
+) -> None:
+    events = list(driver(pair, odd(kind, stream), tmp_path / "run.json"))
+    trace = load(tmp_path / "run.json")
+    ended = [event for event in events if isinstance(event, Started | TurnEnded | Finished)]
+    assert [event for event in trace.events() if isinstance(event, Started | TurnEnded | Finished)] == ended
+
+
+@every_driver
+def test_a_judge_that_writes_without_end_is_stopped(
+    driver: Driver, kind: type[OddBackend], pair: VideoPair, tmp_path: Path
+) -> None:
+    events = list(driver(pair, odd(kind, LONG_STREAMS["without end"]), tmp_path / "run.json"))
+    end = events[-1]
+    assert isinstance(end, Finished)
+    assert (end.stop, end.fault) == (StopReason.FAILED, "BackendRefused")
+    assert "more than 1,572,864 characters" in end.error
+    assert 1_500_000 < sum(len(event.text) for event in events if isinstance(event, TextArrived)) <= 1_572_864

@@ -151,9 +151,15 @@ def test_a_list_of_wrong_items_takes_no_memory(stored: Path, where: list[Any], i
     assert peak < 8 * 2**20
 
 
-@pytest.mark.parametrize("item", [b"0,", b"{},", b"[],", b"[[[[[[[[]]]]]]]],"])
+@pytest.mark.parametrize("item", [b"0,", b"{},", b"[],", b"[[[[[[[[]]]]]]]],", b'"",', b'{"":"\\""},'])
 def test_a_file_of_very_many_values_is_not_even_parsed(item: bytes) -> None:
     check_refused(b'{"started": [' + item * (30 * 2**20 // len(item)) + b"0]}")
+
+
+@pytest.mark.parametrize("text", ["a," * 900_000, "[{" * 900_000, '\\",["' * 300_000], ids=["commas", "brackets", "quotes"])
+def test_what_stands_in_a_text_is_no_value(stored: Path, text: str) -> None:
+    data = changed(stored, ["finished", "error"], text)
+    assert from_json(data).finished == replace(load(stored).finished, error=text)
 
 
 def test_the_frames_of_all_turns_and_the_texts_have_bounds_too(stored: Path) -> None:

@@ -204,7 +204,7 @@ class _Row:
         self._pending = self.comparison.next_request()
         if self._pending is None:
             return [*done, self._record(self.comparison.finish()), *self._go_on_swapped()]
-        self.reply = ReplyCollector(self._pending.shown.turn)
+        self.reply = ReplyCollector(self._pending.shown.turn, self.reply.room)
         return [*done, self._record(self._pending.shown)]
 
     def _go_on_swapped(self) -> list[JudgeEvent]:
@@ -212,7 +212,7 @@ class _Row:
         swapped = self.comparison.swapped()
         if swapped is None:
             return []
-        self.comparison, self._second = swapped, True
+        self.comparison, self._second, self.reply = swapped, True, ReplyCollector(0)
         return self._go_on(swapped.start)
 
     def _marked(self, event: RunEvent) -> JudgeEvent:

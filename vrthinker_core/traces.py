@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import stat
 import tempfile
 import time
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
     from pydantic_core import SchemaValidator
 
 MAX_BYTES = 64 * 2**20
-MAX_ITEMS = 500_000  # commas in a file, and a fifth of it brackets: what its size says nothing of is what parsing it takes
+MAX_ITEMS = 1_000_000  # commas between values, and a fifth of it brackets: what a size says nothing of is what parsing takes
 MAX_CHARACTERS = 12 * 2**20  # of all texts of a trace
 MAX_FRAMES = 2048  # of all turns
 _PER_TOKEN = ("tokens", "pieces", "abandoned", "label_tokens")
 MAX_LENGTHS: Mapping[str, int] = {"turns": 64, "frames": 256, **dict.fromkeys(_PER_TOKEN, 65_536)}  # Of lists, by their name
 MAX_LENGTH = 1024  # of every other list
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?', re.DOTALL)  # One that has no end goes to the end of the file
 NOT_SAVED = "The trace could not be saved"  # How the note on a run begins whose record went elsewhere
 MAX_NUMBER = 2**53  # from there on a float is no longer exact, nor is a number on the page
 
@@ -71,7 +73,8 @@ def from_json(data: bytes) -> Trace:
 
     if len(data) > MAX_BYTES:
         raise TraceError(f"This trace has more than {MAX_BYTES // 2**20} MB, which is more than is read.")
-    if data.count(b",") > MAX_ITEMS or data.count(b"[") + data.count(b"{") > MAX_ITEMS // 5:
+    # Those in texts do not count; very many texts are very many values, too.
+    if _has_many_items(data) and _has_many_items(_STRING.sub(b"", data, count=3 * MAX_ITEMS)):
         raise TraceError("This is not a VR-Thinker trace: it holds far more values than any run has.")
     try:
         trace: Trace = _validator().validate_json(data)
@@ -83,6 +86,10 @@ def from_json(data: bytes) -> Trace:
         raise TraceError("This is not a VR-Thinker trace: it is nested too deeply.") from None
     _check(trace)
     return trace
+
+
+def _has_many_items(data: bytes) -> bool:
+    return data.count(b",") > MAX_ITEMS or data.count(b"[") + data.count(b"{") > MAX_ITEMS // 5
 
 
 def _check(trace: Trace) -> None:

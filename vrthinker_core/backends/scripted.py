@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import JudgeError
 from vrthinker_core.types import ProtocolName
-from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
+from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion, Message, Sampling
 
 ScriptedReply = str | Completion | JudgeError  # One reply: its text, a whole completion, or the error to raise in its place
 
@@ -75,10 +75,11 @@ class ScriptedConversation:
         completion = reply if isinstance(reply, Completion) else Completion(reply)
         text = completion.text
         pieces: list[int] = []
-        for start in range(0, len(text), PIECE_CHARACTERS):
+        size = max(PIECE_CHARACTERS, -(-len(text) // MAX_PIECES))
+        for start in range(0, len(text), size):
             if cancelled():
                 break
-            piece = text[start : start + PIECE_CHARACTERS]
+            piece = text[start : start + size]
             pieces.append(len(piece))
             yield piece
             if self._backend.pause:

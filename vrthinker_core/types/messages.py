@@ -117,4 +117,7 @@ class Completion:
             start += length
 
 
+MAX_PIECES = 2048  # Of one reply, as a run keeps it: neighbours are joined where more arrived
+
+
 Cancelled = Callable[[], bool]  # Asked often while a judge works; True means stop now
