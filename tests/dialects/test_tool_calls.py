@@ -37,6 +37,8 @@ def frames(value: str) -> FrameSelection:
         '{"arguments": "[10, 30]"}',
         '{"frame_indices": "10, 30"}',
         '{"frame_indices": " 10, 30, "}',
+        '{"arguments": {"frame_indices": [10], "frame_indices": 30}}',
+        '{"frame_indices": [10], "frame_indices ": [30]}',
         '{"Frame Indices": ["10", " 30 "]}',
         '{"name": null, "frame_indices": [10, 30]}',
         '[{"frame_indices": [10]}, {"frame_indices": [30]}]',
@@ -114,7 +116,8 @@ def test_only_one_bracket_is_ever_supplied() -> None:
         ("[1_2, 10]", (10,), ("1_2",)),
         ("[5%, +6, 7-, 8e, 10]", (10,), ("5%", "+6", "7-", "8e")),
         ("[½, ², 10]", (10,), ("½", "²")),
-        ("{'frame_indices': [10 to 30]}", (10, 30), ("to",)),
+        ("{'frame_indices': [10 to 30, 5]}", (5,), ("10 to 30",)),
+        ("[- 5, 6 7, 5 / 2, 1. 5]", (6, 7), ("- 5", "5 / 2", "1. 5")),
         ("{'frame_indices': [10, …, 30]}", (10, 30), ("…",)),
         ("{'frame_indices': [10]} {'frame_indices': [30]}", (10, 30), ()),
     ],
@@ -161,6 +164,7 @@ def test_a_strange_tool_name_is_quoted_without_its_brackets() -> None:
         ("[200, 200, 5, 5]", (5,), (200,)),
         ("42", (42,), ()),
         ('"42"', (42,), ()),
+        ('"-1; 5 0.5"', (5,), ("-1", "0.5")),
         ("true", (), ("true",)),
         ('{"start": 10}', (), ("{…}",)),
         ("[[10, 30], [60]]", (), ("[10, 30]", "[60]")),
@@ -175,6 +179,13 @@ def test_integers_are_read_and_everything_else_is_dropped_and_reported(
     assert request.indices == indices
     assert request.dropped == dropped
     assert not request.truncated
+
+
+@pytest.mark.parametrize("said", ["every 5 frames", "- 5", "[10, 12", '{"frame_indices": [10, 12'])
+def test_no_frame_is_taken_out_of_a_sentence_or_a_list_without_end(said: str) -> None:
+    for argument in ("arguments", "frame_indices"):
+        request = wanted(json.dumps({argument: said}))
+        assert (request.indices, request.dropped) == ((), (said,))
 
 
 def test_a_number_of_5000_digits_is_dropped() -> None:

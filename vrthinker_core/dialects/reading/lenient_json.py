@@ -15,6 +15,7 @@ a refusal or a report.
 import json
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -88,11 +89,25 @@ def without_strings(text: str) -> str:
 
 def _decode(text: str, start: int) -> tuple[object, int]:
     """(value, where it ends); it ends at `start` where there is none."""
-    decoder = json.JSONDecoder(parse_int=_parse_int, parse_float=_parse_float, parse_constant=str)
+    decoder = json.JSONDecoder(parse_int=_parse_int, parse_float=_parse_float, parse_constant=str, object_pairs_hook=_object)
     try:
         return decoder.raw_decode(text, start)
     except (ValueError, RecursionError):
         return None, start
+
+
+def _object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """The object of these members. Lists and numbers under the same key follow one another; of anything else the last counts."""
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        before = found.get(key)
+        if not isinstance(before, list | int | float) or not isinstance(value, list | int | float):
+            found[key] = value
+            continue
+        both = before if isinstance(before, list) else [before]
+        both += value if isinstance(value, list) else [value]
+        found[key] = both
+    return found
 
 
 def _parse_int(digits: str) -> int | str:
@@ -126,11 +141,16 @@ class _StrictWriter:
 
     written: list[str] = field(default_factory=list)
     open: list[str] = field(default_factory=list)  # The closing brackets that are still to come, the innermost last
+    words: list[str] = field(default_factory=list)  # Bare words beside each other that are still to be written
     repaired: bool = False  # The one bracket too many or too few has been met
 
     def add(self, kind: str, token: str) -> bool:
         """Write one token; False where reading must end."""
-        if kind != "mark":
+        if kind == "word":
+            self.words.append(token)
+            return True
+        self._write_words()
+        if kind == "quoted":
             self._write_scalar(_scalar(kind, token))
         elif token in _CLOSING:
             self._open(token)
@@ -145,6 +165,7 @@ class _StrictWriter:
 
     def close_last_object(self) -> None:
         """Supply the one closing brace that is missing at the end. Never a bracket: its list may have been about to go on."""
+        self._write_words()
         if self.open == ["}"] and not self.repaired:
             self._close("}")
 
@@ -156,6 +177,15 @@ class _StrictWriter:
         """One comma, where a value or a key ended right before."""
         if self.written and self.written[-1] not in ("{", "[", ":", ","):
             self.written.append(",")
+
+    def _write_words(self) -> None:
+        """The bare words before this token: in a list one text, as `- 5` or `5 / 2`, unless each of them is a number."""
+        values = [_scalar("word", word) for word in self.words]
+        if self.open[-1:] == ["]"] and len(values) > 1 and not all(isinstance(value, int | float) for value in values):
+            values = [" ".join(self.words)]
+        for value in values:
+            self._write_scalar(value)
+        self.words = []
 
     def _write_scalar(self, value: object) -> None:
         if self.open:

@@ -23,6 +23,10 @@ _ARGUMENTS: Final = ("arguments", "parameters", "args")
 _FRAMES: Final = ("frameindices", "targetframes")
 """The argument's name in either protocol: both are read in both, always with the numbers of the protocol in use."""
 
+_NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
+_NUMBERS: Final = re.compile(rf"[\s,;]*{_NUMBER.pattern}(?:[\s,;]+{_NUMBER.pattern})*[\s,;]*")
+"""The only text that is split into numbers: any other is one entry, so that no frame is taken out of a sentence."""
+
 Entry = int | float | str | None
 
 
@@ -91,28 +95,26 @@ class _CallReader:
         return parse_repaired(text)
 
     def _collect(self, value: dict[str, object]) -> None:
-        call = _plain_keys(value)
-        function = call.get("function")
-        if isinstance(function, dict):
-            call = _plain_keys(function)
-        name = next((call[key] for key in _NAMES if call.get(key)), None)
+        fields = _plain_fields(value)
+        fields = next((_plain_fields(inner) for key, inner in fields if key == "function" and isinstance(inner, dict)), fields)
+        name = next((each for wanted in _NAMES for key, each in fields if key == wanted and each), None)
         if name is not None and _plain_name(name).rpartition(".")[2] != _TOOL:
             self.problems.append(_unknown_tool(name))
             return
         self.readable = True
-        for key in _ARGUMENTS:
-            self.entries += self._argument_entries(call.get(key))
-        self.entries += self._frame_entries(call)
+        for wanted in _ARGUMENTS:
+            self.entries += [entry for key, each in fields if key == wanted for entry in self._argument_entries(each)]
+        self.entries += self._frame_entries(fields)
 
     def _argument_entries(self, arguments: object) -> list[object]:
         """The entries in a call's arguments, whatever shape they have."""
         if isinstance(arguments, str):
             values = parse_strict(arguments) or self._repair(arguments) or [arguments]
             arguments = values[0]
-        return self._frame_entries(_plain_keys(arguments)) if isinstance(arguments, dict) else self._entries(arguments)
+        return self._frame_entries(_plain_fields(arguments)) if isinstance(arguments, dict) else self._entries(arguments)
 
-    def _frame_entries(self, fields: dict[str, object]) -> list[object]:
-        return [entry for key, value in fields.items() if key in _FRAMES for entry in self._entries(value)]
+    def _frame_entries(self, fields: Sequence[tuple[str, object]]) -> list[object]:
+        return [entry for key, value in fields if key in _FRAMES for entry in self._entries(value)]
 
     def _entries(self, value: object) -> list[object]:
         """The entries of one argument."""
@@ -120,7 +122,9 @@ class _CallReader:
             return value
         if isinstance(value, str):
             values = [found for found in parse_strict(value) or self._repair(value) if isinstance(found, list)]
-            return list(values[0]) if values else re.findall(r"[^\s,;]+", value)
+            if values or not value.strip():
+                return list(values[0]) if values else []
+            return _NUMBER.findall(value) if _NUMBERS.fullmatch(value) else [value]
         return [] if value is None else [value]
 
 
@@ -141,8 +145,9 @@ def _call_objects(values: Iterable[object]) -> Iterator[dict[str, object]]:
             yield {_FRAMES[0]: value}
 
 
-def _plain_keys(fields: dict[str, object]) -> dict[str, object]:
-    return {_plain_name(key): value for key, value in fields.items()}
+def _plain_fields(fields: dict[str, object]) -> list[tuple[str, object]]:
+    """The fields with their plain names, of which several may be equal."""
+    return [(_plain_name(key), value) for key, value in fields.items()]
 
 
 def _plain_name(name: object) -> str:
