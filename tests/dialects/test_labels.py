@@ -46,6 +46,9 @@ def read(body: str) -> Reply:
         "META=2, TA=1, TA=1, XMQ=1, MQ=0, VQ=2, OA=1",
         "Text Alignment (TA): 1, Motion Quality (MQ): 0, Visual Quality (VQ): 2, Overall (OA): 1",
         "TA (Text Alignment): 1, MQ (Motion) = 0, **VQ** (Visual Quality): 2, OA (overall, of both)=1",
+        "文本TA=1，动作MQ=0，画面VQ=2，总体OA=1",
+        "TA=1 or so; MQ=0 or tie; VQ=2 (video 2); OA=1 - video 1 is better",
+        "TA=1? · MQ=0 / draw · VQ=2 // 2 frames blur · OA=1 | video 1",
         "T\u200bA=1, MQ=\u00a00, VQ=2\x00, OA=1\u00ad",
     ],
 )
@@ -104,6 +107,23 @@ NUMBERS = [
     "1…2",
     "1_2",
     "_1__2_",
+    '"1"/"2"',
+    '"1" or "2"',
+    "**1** or **2**",
+    "`1` or `2`",
+    "1//2",
+    "1||2",
+    r"1\/2",
+    "1⁄2",
+    "1∕2",
+    "1‐2",
+    "1‑2",
+    "1?2",
+    "1/tie",
+    "1 or a tie",
+    "1 或 2",
+    "{1}",
+    "<0/1/2>",
     "1e0",
     "0x1",
 ]
@@ -132,7 +152,7 @@ def test_anything_else_is_a_bad_value_and_the_others_are_kept(value: str) -> Non
     assert reply.verdict.labels == {"MQ": 0, "VQ": 1, "OA": 1}
 
 
-@pytest.mark.parametrize("value", ["0, 1 or 2", "0, 1, or 2", "1, 2.", "1 ; 2", "0, 1, and 2", "0、1、2"])
+@pytest.mark.parametrize("value", ["0, 1 or 2", "0, 1, or 2", "1, 2.", "1 ; 2", "0, 1, and 2", "0、1、2", "{0|1|2}"])
 def test_a_template_that_is_copied_is_no_tie(value: str) -> None:
     reply = read(f"TA={value}, MQ={value}, VQ={value}, OA={value}")
     assert reply.kind == "invalid"
@@ -142,7 +162,8 @@ def test_a_template_that_is_copied_is_no_tie(value: str) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    ["MQ=0, VQ=1, OA=1", "TA=, MQ=0, VQ=1, OA=1", "TA 1, MQ=0, VQ=1, OA=1", "X_TA=1, MQ=0, VQ=1, OA=1", "TA1=1, MQ=0, VQ=1, OA=1"],
+    ["MQ=0, VQ=1, OA=1", "TA=, MQ=0, VQ=1, OA=1", "TA 1, MQ=0, VQ=1, OA=1", "X_TA=1, MQ=0, VQ=1, OA=1", "TA1=1, MQ=0, VQ=1, OA=1"]
+    + [f"{written}, MQ=0, VQ=1, OA=1" for written in ("DATA=1", "éTA=1", "TA=<label>", "TA={}", 'TA={"label": 1}')],
 )
 def test_a_dimension_without_a_value_is_missing(body: str) -> None:
     reply = read(body)

@@ -10,20 +10,27 @@ from vrthinker_core.types import Dimension, Preference, Problem, ProblemKind, Ve
 
 MAX_MENTIONS: Final = 1000  # Mentions of a name that are looked at in one answer
 
-_NAME: Final = r"""(?<!\w)_{0,3}(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*(?:\([^()\n=:]{1,40}\)[\s"'*_`]*)?[=:]+"""
+_NAME: Final = r"""(?<![A-Za-z\u00c0-\u024f0-9_])_{0,3}(TA|MQ|VQ|OA|CF)[\s"'*_`)\]]*(?:\([^()\n=:]{1,40}\)[\s"'*_`]*)?[=:]+"""
+"""A name, not within a Latin word; a sign of a script without spaces may stand right before it."""
 _LABEL: Final = re.compile(_NAME + r"""[\s"'*_`]*""", re.IGNORECASE)
-_NO_VALUE: Final = re.compile(rf"[,;{{}}<]|\Z|{_NAME}", re.IGNORECASE)
+_MARKS: Final = r"""["'*_`]{0,8}"""
+_NO_VALUE: Final = re.compile(rf"[,;}}]|[{{<](?!\s{{0,8}}{_MARKS}\d)|\Z|{_NAME}", re.IGNORECASE)
+"""What an empty place is followed by; a template that was copied, as `{0|1|2}` or `<1>`, is a value and a wrong one."""
 _NEXT_ENTRY: Final = rf"""\d{{1,2}}[ \t]?[.):-]?[^\d,;\n]{{0,60}}?{_NAME}"""
 """`2. MQ=`, `2) motion quality (MQ):`: the number of the next entry of a list, and no value."""
 _NUMBERED_ENTRY: Final = rf"""[2-9][ \t]?[.):-][^\d,;\n]{{0,60}}?{_NAME}"""
 """The same where only a mark tells the number from a value, as behind "and": `0 and 1 MQ=` holds two values."""
 _ALONE: Final = rf"""\.?[ \t]{{0,8}}(?:\Z|[,;\n)]|(?:or|to|and)\b|{_NAME})"""
+_TIE: Final = r"(?:a[ \t]{1,8})?(?:tie|draw)\b"
 _SECOND: Final = "|".join(
     (
-        r"_{0,8}[^\W_]|%|[.:]\d|[ \t]{0,8}\.{2,8}[ \t]{0,8}\d",
+        r"_{0,8}[^\W_]|%|[.:?]\d|[/|\\⁄∕]{2}\d|[ \t]{0,8}\.{2,8}[ \t]{0,8}\d",
         rf",(?!{_NEXT_ENTRY})\d",
-        r"[ \t]{0,8}(?:[/|\\~=&+→⇒…−–—-]|[-=]>)[ \t]{0,8}\d",
-        r"[ \t]{0,8}[,;/]?[ \t]{0,8}\b(?:and/or|or|to|vs\.?|versus)[ \t]{1,8}\d",
+        r"[ \t]{0,8}(?:[/|\\⁄∕~=&+→⇒…−‐‑‒–—―-]|[-=]>)[ \t]{0,8}\d",
+        rf"{_MARKS}[ \t]{{0,8}}[/|\\⁄∕][ \t]{{0,8}}{_MARKS}(?!{_NEXT_ENTRY})\d",
+        rf"{_MARKS}[ \t]{{0,8}}[,;/]?[ \t]{{0,8}}\b(?:and/or|or|to|vs\.?|versus)[ \t]{{1,8}}{_MARKS}\d",
+        rf"(?<=[12]){_MARKS}[ \t]{{0,8}}(?:/[ \t]{{0,8}}|\bor[ \t]{{1,8}}){_MARKS}{_TIE}",
+        r"[ \t]{1,8}(?:或者?|还是|到|至)[ \t]{0,8}\d",
         rf"[ \t]{{0,8}}(?:/[ \t]{{0,8}}|\b)and[ \t]{{1,8}}(?!{_NUMBERED_ENTRY})\d",
         rf"[ \t]{{0,8}}[,;][ \t]{{0,8}}and[ \t]{{1,8}}(?!{_NUMBERED_ENTRY})[0-2]{_ALONE}",
         rf"[ \t]{{0,8}}[、､][ \t]{{0,8}}(?!{_NUMBERED_ENTRY})\d",
