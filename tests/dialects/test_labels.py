@@ -139,7 +139,9 @@ TAGS = [
     "final\nanswer",
     'answer x="1"',
 ]
-HIDDEN_TAGS = ["final\u00a0answer", "Ans\u200bwer"]
+HIDDEN_TAGS = ["final\u00a0answer", "Ans\u200bwer"] + [
+    f"Ans{unseen}wer" for unseen in "\u034f\u061c\u2066\u2069\u206a\u206f\ufe00\ufe0f"
+]
 
 
 @pytest.mark.parametrize("value", [*NUMBERS, *WORDS])

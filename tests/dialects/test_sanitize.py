@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from vrthinker_core.dialects import sanitize_prompt
 from vrthinker_core.dialects.reading.normalize import strip_invisible, to_narrow
 from vrthinker_core.dialects.reading.tags import PROTOCOL
+from vrthinker_core.dialects.sanitize import check_prompt
+from vrthinker_core.errors import BadInput
 
 TAGS = ["<|im_end|>", "<|x y|>", "<tool_call>", "</ Tool-Call >", "<final\u00a0answer x=1>", "<Think>", "<tool_response>"]
 PIECES = ["<|", "|>", "<", ">", "＜", "｜", "＞", "‹", "›", "/", " ", "think", "answer", "synthesis"]
-UNSEEN = ["\u200b", "\ufeff", "\x00", "\r\n", "\r", "\ud800", "\u202a"]
+UNSEEN = ["\u200b", "\ufeff", "\x00", "\r\n", "\r", "\ud800", "\u202a", "\u2066", "\ufe0f"]
 DANGEROUS = st.sampled_from([*TAGS, *PIECES, *UNSEEN])
 TEXTS = st.lists(DANGEROUS | st.text(max_size=4), max_size=25).map("".join)
 
@@ -88,6 +90,12 @@ def test_dangerous_text_stays_readable_and_is_reported_as_quoted(text: str, safe
 @pytest.mark.parametrize(("text", "safe"), [("\ufeffa\x00b\x1bc", "abc"), ("half \ud83d", "half \ufffd")])
 def test_characters_that_are_no_text_are_reported_as_removed(text: str, safe: str) -> None:
     assert sanitize_prompt(text) == (safe, False, True)
+
+
+@pytest.mark.parametrize("text", ["", " \n", "\u200b", "\u2066", "\u061c\ufe0f"])
+def test_a_prompt_of_which_nothing_can_be_seen_is_empty(text: str) -> None:
+    with pytest.raises(BadInput, match="The prompt is empty"):
+        check_prompt(text)
 
 
 def test_a_prompt_may_hold_both() -> None:
