@@ -43,6 +43,15 @@ def example_rows(judge: Path) -> list[TokenRow]:
     return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
 
 
+def rows_of_several_lengths(judge: Path) -> list[TokenRow]:
+    """Four rows, each with more frames that were asked for than the one before."""
+    loaded = TransformersBackend.load(str(judge)).loaded
+    looks = ([], [look(3)], [look(3), look(9)], [look(3), look(9), look(1, 2)])
+    pairs = [PAIRS.pair(number) for number in range(len(looks))]
+    rollouts = [scripted_rollout(pair, *replies, answer(pair.truth)) for pair, replies in zip(pairs, looks, strict=True)]
+    return [row for rollout in rollouts for row in token_rows(rollout, loaded)]
+
+
 def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

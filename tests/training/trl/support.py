@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import Trainer
 
 from tests.backends.support.random_model import small_config, write_random_checkpoint
 from tests.support.by_heart import learn_by_heart
@@ -55,6 +58,25 @@ def taught_judge(source: Path, rollouts: Sequence[Rollout], folder: Path, slack:
     folder.mkdir(parents=True, exist_ok=True)
     save_judge(model, str(source), folder)
     return folder
+
+
+@contextmanager
+def kept_gradients() -> Iterator[list[torch.Tensor]]:
+    """Of all that learns, as they were before the last step of a transformers trainer that ran within."""
+    gradients: list[torch.Tensor] = []
+    create = Trainer.create_optimizer
+
+    def keep(model: torch.nn.Module) -> None:
+        gradients[:] = [each.grad.clone() for each in model.parameters() if each.grad is not None]
+
+    def created(trainer: Any, *more: Any) -> Any:
+        optimizer = create(trainer, *more)
+        optimizer.register_step_pre_hook(lambda *_: keep(trainer.model))
+        return optimizer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "create_optimizer", created)
+        yield gradients
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -16,8 +16,8 @@ import torch
 from safetensors import SafetensorError
 
 from tests.training.trl import killed_trainings
-from tests.training.trl.killed_trainings import MOMENTS, OPTIONS, PAIRS, example_rows
-from tests.training.trl.support import needs_trl, random_judge, weights
+from tests.training.trl.killed_trainings import MOMENTS, OPTIONS, PAIRS, example_rows, rows_of_several_lengths
+from tests.training.trl.support import kept_gradients, needs_trl, random_judge, weights
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.factory import open_backend
 from vrthinker_core.errors import BadInput
@@ -25,7 +25,7 @@ from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.run.config import OptimizerConfig
 from vrthinker_core.training.token_rows import TokenRow
 from vrthinker_core.training.trl import grpo, sft, sharding
-from vrthinker_core.training.trl.sft import train_sft
+from vrthinker_core.training.trl.sft import SftOptions, train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace, train_from
 from vrthinker_core.types import Settings
 
@@ -187,6 +187,26 @@ def test_kept_features_give_the_loss_of_the_tower(
     paces: list[TrainerPace] = []
     train_sft(rows, tiny, replace(OPTIONS, features=False, save_minutes=60), tmp_path, paces.append)
     assert losses(paces) == pytest.approx(losses(trained[1]), rel=1e-3)
+
+
+@pytest.mark.parametrize("with_trl", [pytest.param(True, marks=needs_trl), False], ids=["TRL", "without TRL"])
+def test_how_rows_are_divided_into_passes_changes_no_gradient(
+    with_trl: bool, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sft, "has_trl", lambda: with_trl)
+    rows = rows_of_several_lengths(tiny)
+    assert len({row.learnt for row in rows}) == len(rows)
+    found: list[tuple[list[float], torch.Tensor]] = []
+    for batch in (4, 2, 1):
+        paces: list[TrainerPace] = []
+        options = SftOptions(steps=1, batch=batch, accumulation=4 // batch, optimizer=OptimizerConfig(1e-4, 0.0, max_grad_norm=1e9))
+        with kept_gradients() as gradients:
+            train_sft(rows, tiny, options, tmp_path / str(batch), paces.append)
+        found.append((losses(paces), torch.cat([each.flatten() for each in gradients])))
+    (loss, gradient), *divided = found
+    for other_loss, other in divided:
+        assert other_loss == pytest.approx(loss, rel=1e-4)
+        assert float((other - gradient).norm() / gradient.norm()) < 1e-4
 
 
 class LostRequest(OSError):

@@ -175,12 +175,17 @@ def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, options: SftOptions, 
     if options.muon:
         common["optimizers"] = (_muon(opened.model, options.optimizer), None)
     numbers = [{"row": number} for number in range(len(rows))]
-    if not has_trl():
-        return Trainer(train_dataset=numbers, **common)
-    from datasets import Dataset
-    from trl import SFTTrainer
+    made: Trainer
+    if has_trl():
+        from datasets import Dataset
+        from trl import SFTTrainer
 
-    made: Trainer = SFTTrainer(train_dataset=Dataset.from_list(numbers), processing_class=tokenizer_of(opened), **common)
+        made = SFTTrainer(train_dataset=Dataset.from_list(numbers), processing_class=tokenizer_of(opened), **common)
+    else:
+        made = Trainer(train_dataset=numbers, **common)
+    made.model_accepts_loss_kwargs = (
+        True  # The mean over all learnt tokens of a step; this model says no, and each pass counts alike
+    )
     return made
 
 
