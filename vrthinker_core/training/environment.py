@@ -2,7 +2,8 @@
 
 Where TRL's loop still differs from `play`: a call on the last turn is not redirected to an answer (the sentence that asks for it is
 there); frames never leave the conversation, so a memory window must be "all"; past the token limit of a rollout TRL ends it where
-the product would let the oldest frames go. Such a rollout has no answer and is rewarded as one.
+the product would let the oldest frames go; a reply that is cut at `max_new_tokens` ends it, too, where the product would once ask
+again. Such a rollout has no answer and is rewarded as one.
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,12 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.groups import Group, StepReport
 from vrthinker_core.training.grpo_loop import Learner, train_step
 from vrthinker_core.training.rewards import advantages
-from vrthinker_core.training.rollouts import Rollout
+from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.training.run.config import OptimizerConfig, preset_config
 from vrthinker_core.training.token_rows import IGNORED, token_rows
 from vrthinker_core.training.trl.grpo import TrlGrpoOptions, train_grpo
 from vrthinker_core.training.trl.rollout_rewards import mixed_share
-from vrthinker_core.types import Settings
+from vrthinker_core.types import Settings, StopReason
 
 pytestmark = needs_trl
 
@@ -151,6 +151,30 @@ def test_adapters_are_merged_into_layers_of_the_language_model(unsure: Path, rol
     moved = [name for name in before if not torch.equal(before[name], after[name])]
     assert moved
     assert all("language_model.layers" in name and name.endswith("_proj.weight") for name in moved)
+
+
+def test_a_reply_is_cut_where_the_product_cuts_it_and_ends_the_rollout(unsure: Path, tmp_path: Path) -> None:
+    groups: list[Group] = []
+    settings = Settings(window="all", max_new_tokens=8)
+    train_grpo(
+        PAIRS, unsure, replace(OPTIONS, settings=settings, tokens=400), tmp_path, lambda one: groups.extend(one.report.groups)
+    )
+    (played,) = play([PAIRS.pair(0)], open_backend(f"hf:{unsure}"), replace(settings, temperature=1.0))
+    assert (played.run.turns[0].completion.stop, played.run.turns[0].completion.new_tokens) == ("length", 8)
+    for rollout, reward in groups[0].rewarded:
+        assert [(turn.completion.stop, turn.completion.new_tokens) for turn in rollout.run.turns] == [("length", 8)]
+        assert rollout.run.finished is not None
+        assert rollout.run.finished.stop is StopReason.TOKEN_LIMIT
+        assert reward.format == 0
+
+
+@pytest.mark.parametrize(("where", "name"), [("", "max_new_tokens"), ("colocate", "max_tokens"), ("server", "max_tokens")])
+def test_the_length_of_a_reply_is_told_as_who_generates_it_names_it(where: Any, name: str) -> None:
+    options = replace(OPTIONS, vllm=where, settings=Settings(window="all", max_new_tokens=300))
+    assert options.generation()["generation_kwargs"] == {name: 300}
+    assert replace(options, tokens=200).generation()["generation_kwargs"] == {name: 200}
+    trl = pytest.importorskip("trl")
+    assert options.generation().keys() <= {each.name for each in fields(trl.GRPOConfig)}
 
 
 def test_groups_of_equal_rewards_teach_nothing(step: tuple[Path, StepReport, Watched]) -> None:

@@ -82,6 +82,14 @@ class TrlGrpoOptions:
     weights: RewardWeights = field(default_factory=RewardWeights)
     settings: Settings = field(default_factory=lambda: Settings(window="all"))
 
+    def generation(self) -> dict[str, Any]:
+        """Where replies are generated and how long one may be, as `GRPOConfig` is told it."""
+        most = min(self.settings.max_new_tokens, self.tokens)
+        told: dict[str, Any] = {"generation_kwargs": {"max_tokens" if self.vllm else "max_new_tokens": most}}
+        told |= {"use_vllm": True, "vllm_mode": self.vllm} if self.vllm else {}
+        told |= {"vllm_gpu_memory_utilization": self.vllm_memory} if self.vllm == "colocate" else {}
+        return told | ({"vllm_server_base_url": self.vllm_url} if self.vllm == "server" else {})
+
 
 @dataclass(frozen=True, slots=True)
 class TrlStep:
@@ -228,15 +236,8 @@ def _arguments(options: TrlGrpoOptions, passes: int, folder: Path) -> Any:
         dataloader_pin_memory=not cpu,
         remove_unused_columns=False,
         disable_tqdm=True,
-        **_vllm(options),
+        **options.generation(),
     )
-
-
-def _vllm(options: TrlGrpoOptions) -> dict[str, Any]:
-    """Where the rollouts are generated, as TRL is told it."""
-    told: dict[str, Any] = {"use_vllm": True, "vllm_mode": options.vllm} if options.vllm else {}
-    told |= {"vllm_gpu_memory_utilization": options.vllm_memory} if options.vllm == "colocate" else {}
-    return told | ({"vllm_server_base_url": options.vllm_url} if options.vllm == "server" else {})
 
 
 def _adapters(rank: int) -> Any:

@@ -9,7 +9,7 @@ from vrthinker_core.types.messages import Completion
 def read_replies(ids: Sequence[int], tokenizer: SafeTokenizer) -> list[Completion]:
     """The judge's replies in the tokens of a rollout after its first prompt: replies and, between them, one message each.
 
-    A reply ends at its first end token; one that has none was cut by the token limit (`stop` is "length").
+    A reply ends at its first end token; one that has none was cut by a token limit (`stop` is "length").
     """
     control, ids = tokenizer.control, list(ids)
     header = len(tokenizer.encode("\n")) + 1 + len(tokenizer.encode("assistant\n"))
