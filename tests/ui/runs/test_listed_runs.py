@@ -16,6 +16,7 @@ from tests.ui.runs.drawn_results import kinds, read_all, result, write_results
 from tests.ui.support.handmade_runs import three_turns
 from vrthinker_core.errors import TraceError
 from vrthinker_core.results.result_file import RESULTS, to_line
+from vrthinker_core.results.trace_files import CHECKPOINTS, CONFIG, RESULT, STATE
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Preference, Verdict, Vote
 from vrthinker_core.ui.history.run_store import RunStore
@@ -110,6 +111,28 @@ def test_a_folder_of_traces_is_listed_with_its_votes_as_labels(tmp_path: Path) -
     (tmp_path / "a.json").unlink()
     (tmp_path / "d.json").write_bytes(to_json(three_turns()))
     assert read_on(runs) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("opened", [".", "rollouts"])
+def test_a_folder_of_a_training_is_listed_with_its_rollouts_alone(tmp_path: Path, opened: str) -> None:
+    """Whatever else a training keeps as JSON is no trace; a broken trace is a row all the same."""
+    others = (CONFIG, STATE, f"{RESULT}/tokenizer.json", f"{CHECKPOINTS}/model/config.json")
+    for file in (*others, "rollouts/step-1.json", "rollouts/step-2.json"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("{}")
+    (tmp_path / "rollouts" / "step-1.json").write_bytes(to_json(three_turns()))
+    runs = read_all(tmp_path / opened)
+    assert [(run.row, Path(run.source).name, bool(run.error)) for run in runs.runs()] == [
+        (1, "step-1.json", False),
+        (2, "step-2.json", True),
+    ]
+
+
+def test_a_training_without_rollouts_yet_says_so(tmp_path: Path) -> None:
+    for file in (CONFIG, STATE):
+        (tmp_path / file).write_text("{}")
+    runs = read_all(tmp_path)
+    assert (list(runs.runs()), "no trace yet" in runs.said) == ([], True)
 
 
 def test_only_rows_of_the_list_open(tmp_path: Path) -> None:

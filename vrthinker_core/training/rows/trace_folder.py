@@ -1,19 +1,16 @@
 """Traces from files and folders, each once, with the pair that an evaluation or a teacher was given."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result_file import RESULTS, read_results
-from vrthinker_core.results.run_file import RUN
+from vrthinker_core.results.trace_files import json_files
 from vrthinker_core.traces import load
 from vrthinker_core.training.rows.filters import Outcome
 from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_outcomes
 from vrthinker_core.training.rows.teaching import TraceFile
-from vrthinker_core.training.run.config import CONFIG
-from vrthinker_core.training.run.run_folder import CHECKPOINTS, RESULT, STATE
 from vrthinker_core.types import Preference, Verdict
 
 
@@ -49,19 +46,9 @@ def _files(places: Sequence[Path], but: Path | None) -> Iterator[tuple[Path, boo
 def _traces_below(place: Path) -> list[tuple[Path, bool]]:
     """The JSON files of a folder; anything else is taken for a trace, and reading it says what it is."""
     try:
-        return sorted(_json_files(place)) if place.is_dir() else [(place, True)]
+        return sorted(json_files(place)) if place.is_dir() else [(place, True)]
     except OSError:
         return [(place, True)]
-
-
-def _json_files(place: Path) -> Iterator[tuple[Path, bool]]:
-    """Any name may be that of a trace that a person saved, also those that evaluations and trainings give to other files."""
-    for folder, subfolders, names in os.walk(place):
-        evaluation, training = {RUN, RESULTS} <= set(names), {STATE, CONFIG} <= set(names)  # A ranking is an evaluation, too
-        if training:
-            subfolders[:] = [name for name in subfolders if name not in (RESULT, CHECKPOINTS)]
-        paths = map(Path(folder).joinpath, names)
-        yield from ((path, not (evaluation or training)) for path in paths if path.suffix == ".json" and path.is_file())
 
 
 def _judged_pairs(folder: Path) -> dict[Path, EvaluationPair]:

@@ -16,15 +16,16 @@ from safetensors import SafetensorError
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import hold_folder, remove_parts, write_atomically
 from vrthinker_core.files.type_adapter import type_adapter
+from vrthinker_core.results.trace_files import CHECKPOINTS as CHECKPOINTS
+from vrthinker_core.results.trace_files import MADE
+from vrthinker_core.results.trace_files import RESULT as RESULT
+from vrthinker_core.results.trace_files import STATE as STATE
 from vrthinker_core.text import encodable
 from vrthinker_core.training.run.config import CONFIG, TrainConfig, read_config, write_config
 from vrthinker_core.training.run.config_difference import config_difference
 from vrthinker_core.training.run.processes import ALONE, Processes
 
-STATE = "state.json"  # In the folder of a training run: which one it is, and how far it has come
-CHECKPOINTS = "checkpoints"  # Folder from which the stage goes on after a stop
 ROLLOUTS = "rollouts"  # Folder of rollouts kept as traces, to look at
-RESULT = "checkpoint"  # What the stage trained, once it is done: a checkpoint that the product opens
 
 TrainedStage = Literal["cold-start", "rejection", "grpo"]
 StageName = Literal["base", TrainedStage, "all"]
@@ -151,7 +152,7 @@ def _timed(folder: RunFolder) -> Iterator[None]:
 @contextmanager
 def new_checkpoint(folder: RunFolder) -> Iterator[Path]:
     """An empty folder for the files of the result; it becomes the result when the block ends without an exception."""
-    made = folder.path / f"{RESULT}.part"
+    made = folder.path / MADE
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir()
     try:

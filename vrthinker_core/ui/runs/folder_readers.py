@@ -1,6 +1,7 @@
 """What is new in a folder since it was read last: lines of `results.jsonl`, or traces. Nothing is read twice."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -9,6 +10,7 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import result_of
 from vrthinker_core.results.result_file import RESULTS, read_line
+from vrthinker_core.results.trace_files import json_files
 from vrthinker_core.text import encodable
 from vrthinker_core.traces import load
 from vrthinker_core.types import Verdict
@@ -102,12 +104,15 @@ def _whole_line(file: BinaryIO) -> bytes | None:
 
 @dataclass(slots=True)
 class TraceFiles:
-    """Reads every JSON file below a folder as a trace. People's labels are those of its vote."""
+    """Reads every JSON file below a folder as a trace. People's labels are those of its vote.
+
+    What else evaluations and trainings keep as JSON in their folders is no trace, and no row.
+    """
 
     folder: Path
     said: str = ""
-    _read: dict[str, tuple[int, int]] = field(default_factory=dict)  # by the file's path below the folder: when written, size
-    _rows: dict[str, int] = field(default_factory=dict)  # numbers, in the order in which files were found
+    _read: dict[str, "_FileState"] = field(default_factory=dict)  # by the file's path below the folder
+    _rows: dict[str, int] = field(default_factory=dict)  # numbers, in the order in which files were found; none is given twice
 
     def fits(self) -> bool:
         """It is no folder of an evaluation by now."""
@@ -119,33 +124,42 @@ class TraceFiles:
         for file in [file for file in self._read if file not in found]:
             del self._read[file]
             yield row_name(_key(file)), None
-        for file, written in found.items():
-            if self._read.get(file) != written:
-                run = self._run(file)
-                self._read[file] = written
-                yield run.name, run
-        self.said = "" if found else runs_words.EMPTY.format(encodable(str(self.folder)))
+        for file, state in found.items():
+            if self._read.get(file) != state:
+                run = self._run(file, state)
+                self._read[file] = state
+                yield row_name(_key(file)), run
+        self.said = "" if self._rows.keys() & found.keys() else runs_words.EMPTY.format(encodable(str(self.folder)))
 
-    def _found(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        for path in sorted(self.folder.rglob("*.json")):
-            try:
+    def _found(self) -> Iterator[tuple[str, "_FileState"]]:
+        for path, named in sorted(json_files(self.folder)):
+            with suppress(OSError):  # it has just gone
                 status = path.stat()
-            except OSError:
-                continue  # it has just gone, or is a link to nothing
-            if path.is_file():
-                yield path.relative_to(self.folder).as_posix(), (status.st_mtime_ns, status.st_size)
+                yield path.relative_to(self.folder).as_posix(), _FileState(status.st_mtime_ns, status.st_size, named)
 
-    def _run(self, file: str) -> ListedRun:
-        row = self._rows.setdefault(file, len(self._rows) + 1)
+    def _run(self, file: str, state: "_FileState") -> ListedRun | None:
+        """The row of a file; None for one that is no trace and need not be one."""
         source = one_line(file, MAX_SOURCE)
         try:
             trace = load(self.folder / file)
         except TraceError as error:
-            return unreadable_run(_key(file), row, str(error), source)
+            return unreadable_run(_key(file), self._row(file), str(error), source) if state.named else None
         labels = trace.vote.labels if trace.vote else Verdict()
         first, second = (clip.name if clip else "" for clip in trace.started.clips)
-        pair = EvaluationPair(_key(file), row, trace.started.prompt, first, second, labels)
+        pair = EvaluationPair(_key(file), self._row(file), trace.started.prompt, first, second, labels)
         return listed_run(result_of(pair, trace, file), source)
+
+    def _row(self, file: str) -> int:
+        return self._rows.setdefault(file, len(self._rows) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileState:
+    """A file that was read."""
+
+    written: int  # when, in nanoseconds
+    size: int
+    named: bool  # whether it is a row where it is no trace
 
 
 def _key(file: str) -> str:
