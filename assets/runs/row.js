@@ -1,23 +1,27 @@
 /* One row of the runs of a folder, in the list and above the viewer. */
 VRThinker.RunRow = {
   LABELS: ["tie", "1", "2"],
+  KNOWN: ["data_set", "people"],
 
-  /** People's labels beside the judge's; null where there are neither. */
+  /** The judge's labels beside the data set's and people's; null where there are none. */
   labels(run, texts) {
     const { element } = VRThinker;
-    if (!run.people.some((label) => label !== null) && !run.judge.length) return null;
+    const known = this.KNOWN.filter((who) => run[who].some((label) => label !== null));
+    if (!known.length && !run.judge.length) return null;
+    if (!known.length) known.push("people"); // who said nothing
     const table = element("table", "vrt-row-labels");
     const head = element("tr");
     const columns = texts.dimensions.map(([key]) => key);
     head.append(element("td"), ...texts.dimensions.map(([key, name]) => this.column(key, name)));
     table.append(head);
-    const said = { judge: this.by(run.judge), people: this.by(run.people) };
-    const differ = columns.filter((key) => this.differ(said.judge[key], said.people[key]));
-    for (const who of ["judge", "people"]) {
+    const judge = this.by(run.judge);
+    const others = known.map((who) => [who, this.by(run[who])]);
+    for (const [who, said] of [["judge", judge], ...others]) {
       const row = element("tr");
       const name = element("th", "", texts[who]);
+      const compared = who === "judge" ? others.map(([, other]) => other) : [judge];
       name.scope = "row";
-      row.append(name, ...columns.map((key) => this.cell(said[who][key], differ.includes(key))));
+      row.append(name, ...columns.map((key) => this.cell(said[key], compared.some((other) => this.differ(said[key], other[key])))));
       table.append(row);
     }
     return table;
@@ -49,6 +53,9 @@ VRThinker.RunRow = {
   /** All that is known beside the labels, in one line. */
   facts(run) {
     const parts = [];
+    const known = run.judge.length ? run.data_set.filter((label) => label !== null).length : 0;
+    const right = run.judge.filter((label, place) => label !== null && label === run.data_set[place]).length;
+    if (known) parts.push(`${right} of ${known} labels right`);
     if (run.confidence !== null) parts.push(`confidence ${run.confidence} of 5 (concat)`);
     if (run.probability !== null) parts.push(`probability ${run.probability.toFixed(2)}`);
     if (run.turns) parts.push(`${run.turns} ${run.turns === 1 ? "turn" : "turns"}`);

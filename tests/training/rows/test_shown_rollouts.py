@@ -15,6 +15,7 @@ from vrthinker_core.training.rows.shown_rollouts import ShownRollouts
 from vrthinker_core.training.run.run_folder import ROLLOUTS
 from vrthinker_core.types import Settings
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
+from vrthinker_core.ui.runs.listed_run import Trait
 
 
 def judge(step: int) -> ScriptedBackend:
@@ -39,6 +40,8 @@ def test_the_page_lists_a_judge_that_learns(tmp_path: Path) -> None:
     assert [row.judge[-1] for row in rows[::2]] != [PAIRS.drawn(0).verdict.OA] * 3
     assert rows[-1].judge[-1] == PAIRS.drawn(0).verdict.OA
     assert load(paths[-1]).started.judge == "scripted, grpo, step 10"
+    assert {row.data_set for row in rows} == {tuple(label for _, label in PAIRS.drawn(0).verdict)}
+    assert [bool(row.traits & Trait.OVERALL) for row in rows] == [True, True, True, True, False, False]
 
 
 def test_the_pictures_are_those_that_the_judge_was_shown(tmp_path: Path) -> None:

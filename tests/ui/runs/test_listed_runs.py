@@ -13,8 +13,9 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from tests.ui.runs.drawn_results import kinds, read_all, result, write_results
-from tests.ui.support.handmade_runs import three_turns
+from tests.ui.support.handmade_runs import WHOLE, three_turns
 from vrthinker_core.errors import TraceError
+from vrthinker_core.results.known_labels import LABELS, add_labels
 from vrthinker_core.results.result_file import RESULTS, to_line
 from vrthinker_core.results.trace_files import CHECKPOINTS, CONFIG, RESULT, STATE
 from vrthinker_core.traces import from_json, to_json
@@ -135,6 +136,28 @@ def test_a_training_without_rollouts_yet_says_so(tmp_path: Path) -> None:
     assert (list(runs.runs()), "no trace yet" in runs.said) == ([], True)
 
 
+def test_labels_beside_traces_are_those_of_the_data_set(tmp_path: Path) -> None:
+    """They come before a vote where right and wrong are told apart; a broken line, and a file of anything else, is passed over."""
+    wrong, vote = replace(WHOLE, OA=Preference.SECOND), Vote(datetime(2026, 11, 22, tzinfo=UTC), WHOLE)
+    for file, trace in (
+        ("right.json", three_turns()),
+        ("wrong.json", replace(three_turns(), vote=vote)),
+        ("none.json", three_turns()),
+    ):
+        (tmp_path / file).write_bytes(to_json(trace))
+    add_labels(tmp_path, {"right.json": WHOLE, "none.json": Verdict()})
+    with (tmp_path / LABELS).open("ab") as file:
+        file.write(b"{broken\n")
+    add_labels(tmp_path, {"wrong.json": WHOLE})
+    add_labels(tmp_path, {"wrong.json": wrong})
+    page = client(read_all(tmp_path)).get("/evaluation?sort=disagreement").json()
+    rows = {run["source"]: (run["data_set"], run["people"]) for run in page["runs"]}
+    nobody, known = [None] * 4, [WHOLE.TA, WHOLE.MQ, WHOLE.VQ]
+    assert rows == {"wrong.json": ([*known, 2], [*known, 1]), "none.json": ([], nobody), "right.json": ([*known, 1], nobody)}
+    assert next(iter(rows)) == "wrong.json"
+    assert page["counts"]["overall"] == 1
+
+
 def test_only_rows_of_the_list_open(tmp_path: Path) -> None:
     runs = read_all(write_results(tmp_path / "out", [*kinds(), result(8, trace="../secret.json"), result(9, id="../../etc")]))
     (tmp_path / "secret.json").write_bytes(to_json(three_turns()))
@@ -157,7 +180,7 @@ def test_whoever_votes_first_is_told_no_label(tmp_path: Path) -> None:
     one = asked.get(f"/evaluation/{page['runs'][0]['name']}").json()["run"]
     assert "Vote first" in page["said"]
     for run in (*page["runs"], one):
-        assert (run["people"], run["judge"], run["confidence"], run["order"]) == ([], [], None, "")
+        assert (run["people"], run["data_set"], run["judge"], run["confidence"], run["order"]) == ([], [], [], None, "")
 
 
 def test_videos_are_found_by_what_the_results_or_traces_name(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
+from vrthinker_core.results.known_labels import add_labels
 from vrthinker_core.traces import to_json
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.training.rows.rollout_trace import to_trace
@@ -36,11 +37,14 @@ class ShownRollouts:
 def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollout]) -> list[Path]:
     """Keep rollouts with their pictures, named by stage and step; the list of runs shows them in the order of steps.
 
-    The judge's name in each says the step as well. Raises BadInput where they cannot be written.
+    The judge's name in each says the step as well, and the labels of the data set stand beside them. Raises BadInput where they
+    cannot be written.
     """
     paths = [folder / ROLLOUTS / f"{stage}-step-{step:05d}-sample-{number}.json" for number in range(len(rollouts))]
     try:
         (folder / ROLLOUTS).mkdir(parents=True, exist_ok=True)
+        truths = (rollout.pair.truth for rollout in rollouts)
+        add_labels(folder / ROLLOUTS, {path.name: truth for path, truth in zip(paths, truths, strict=True)})
         for path, rollout in zip(paths, rollouts, strict=True):
             trace = to_trace(rollout)
             named = replace(trace.started, judge=f"{trace.started.judge}, {stage}, step {step}")

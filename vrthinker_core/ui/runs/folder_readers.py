@@ -1,12 +1,14 @@
 """What is new in a folder since it was read last: lines of `results.jsonl`, or traces. Nothing is read twice."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from vrthinker_core.errors import BadInput, TraceError
+from vrthinker_core.results.known_labels import read_labels
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import result_of
 from vrthinker_core.results.result_file import RESULTS, read_line
@@ -104,7 +106,7 @@ def _whole_line(file: BinaryIO) -> bytes | None:
 
 @dataclass(slots=True)
 class TraceFiles:
-    """Reads every JSON file below a folder as a trace. People's labels are those of its vote.
+    """Reads every JSON file below a folder as a trace. People's labels are those of its vote, the data set's stand beside the file.
 
     What else evaluations and trainings keep as JSON in their folders is no trace, and no row.
     """
@@ -124,9 +126,10 @@ class TraceFiles:
         for file in [file for file in self._read if file not in found]:
             del self._read[file]
             yield row_name(_key(file)), None
+        labels_in = functools.cache(read_labels)  # no sooner than the traces were found, whose labels are written first
         for file, state in found.items():
             if self._read.get(file) != state:
-                run = self._run(file, state)
+                run = self._run(file, state, labels_in)
                 self._read[file] = state
                 yield row_name(_key(file)), run
         self.said = "" if self._rows.keys() & found.keys() else runs_words.EMPTY.format(encodable(str(self.folder)))
@@ -137,17 +140,17 @@ class TraceFiles:
                 status = path.stat()
                 yield path.relative_to(self.folder).as_posix(), _FileState(status.st_mtime_ns, status.st_size, named)
 
-    def _run(self, file: str, state: "_FileState") -> ListedRun | None:
+    def _run(self, file: str, state: "_FileState", labels_in: Callable[[Path], Mapping[str, Verdict]]) -> ListedRun | None:
         """The row of a file; None for one that is no trace and need not be one."""
-        source = one_line(file, MAX_SOURCE)
+        path, source = self.folder / file, one_line(file, MAX_SOURCE)
         try:
-            trace = load(self.folder / file)
+            trace = load(path)
         except TraceError as error:
             return unreadable_run(_key(file), self._row(file), str(error), source) if state.named else None
         labels = trace.vote.labels if trace.vote else Verdict()
         first, second = (clip.name if clip else "" for clip in trace.started.clips)
         pair = EvaluationPair(_key(file), self._row(file), trace.started.prompt, first, second, labels)
-        return listed_run(result_of(pair, trace, file), source)
+        return listed_run(result_of(pair, trace, file), source, labels_in(path.parent).get(path.name))
 
     def _row(self, file: str) -> int:
         return self._rows.setdefault(file, len(self._rows) + 1)

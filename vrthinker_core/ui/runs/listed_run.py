@@ -42,6 +42,7 @@ class ListedRun:
     prompt: str
     source: str = ""  # the two generators, or the trace's own file
     people: tuple[Preference | None, ...] = ()
+    data_set: tuple[Preference | None, ...] = ()  # empty where it gives none, or people gave them
     judge: tuple[Preference | None, ...] = ()  # empty for a run without a verdict
     confidence: int | None = None
     probability: float | None = None  # of the overall label
@@ -50,7 +51,7 @@ class ListedRun:
     order: str = ""  # what the order of the videos does to the labels
     error: str = ""
     traits: int = 0
-    distance: tuple[int, int] = (0, 0)  # between people's and the judge's labels: overall, and of all dimensions
+    distance: tuple[int, int] = (0, 0)  # between the judge's labels and the data set's or people's: overall, and of all dimensions
     trace: str = ""  # the trace's file, relative to the folder
     videos: tuple[str, ...] = ()  # as the result names them
 
@@ -63,6 +64,7 @@ class RowJson(TypedDict):
     prompt: str
     source: str
     people: list[int | None]
+    data_set: list[int | None]
     judge: list[int | None]
     confidence: int | None
     probability: float | None
@@ -73,13 +75,14 @@ class RowJson(TypedDict):
     opens: bool
 
 
-def listed_run(result: PairResult, source: str = "") -> ListedRun:
-    """The row of a result."""
+def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = None) -> ListedRun:
+    """The row of a result, whose labels are people's; `data_set` are labels that nobody gave, but that are known."""
     pair, verdict = result.pair, result.verdict
     people, judge = _labels(pair.labels), _labels(verdict) if verdict else ()
+    known = _labels(data_set) if data_set else ()
     probability = _probability(result)
     effects = _effects(result)
-    distances = _distances(people, judge)
+    distances = _distances(known or people, judge)
     generators = " · ".join(filter(None, (pair.first_generator, pair.second_generator)))
     unsure = (result.confidence or 5) <= LOW_CONFIDENCE or (probability is not None and probability < LOW_PROBABILITY)
     traits = {
@@ -95,6 +98,7 @@ def listed_run(result: PairResult, source: str = "") -> ListedRun:
         one_line(pair.prompt, MAX_PROMPT),
         sys.intern(source or one_line(generators, MAX_SOURCE)),
         people,
+        known,
         judge,
         result.confidence,
         probability,
@@ -128,6 +132,7 @@ def row_json(run: ListedRun) -> RowJson:
         "prompt": one_line(run.prompt, MAX_SHOWN),
         "source": run.source,
         "people": list(run.people),
+        "data_set": list(run.data_set),
         "judge": list(run.judge),
         "confidence": run.confidence,
         "probability": None if run.probability is None else round(run.probability, 3),
@@ -140,8 +145,8 @@ def row_json(run: ListedRun) -> RowJson:
 
 
 def without_labels(row: RowJson) -> RowJson:
-    """The row for who votes first: nothing of what people and judge said."""
-    return {**row, "people": [], "judge": [], "confidence": None, "probability": None, "order": ""}
+    """The row for who votes first: nothing of what people and judge said, or is known."""
+    return {**row, "people": [], "data_set": [], "judge": [], "confidence": None, "probability": None, "order": ""}
 
 
 def one_line(text: str, most: int) -> str:

@@ -24,8 +24,8 @@ DIMENSIONS = [(each.value, DIMENSION_NAMES[each]) for each in (Dimension.OA, *SU
 """In the order of the columns: the whole first."""
 
 FILTERS = {
-    "overall": ("Disagrees overall", "People and judge gave different overall labels."),
-    "any": ("Disagrees anywhere", "People and judge gave different labels in at least one dimension."),
+    "overall": ("Disagrees overall", "The judge gave another overall label than people, or than the data set."),
+    "any": ("Disagrees anywhere", "The judge gave another label than people, or than the data set, in at least one dimension."),
     "failed": ("Failed", "No verdict: the pair could not be judged, or the run ended without one."),
     "unsure": ("Low confidence", "The judge said a confidence of 1 or 2, or its overall label has a probability below 0.6."),
     "flips": ("Flips when swapped", "With the sides swapped the judge prefers the other video, in at least one dimension."),
@@ -45,6 +45,7 @@ LIST = {
     "noPrompt": "No prompt",
     "judge": "Judge",
     "people": "People",
+    "data_set": "Data set",
     "first": "First",
     "previous": "Previous",
     "next": "Next",
