@@ -170,6 +170,30 @@ def test_a_cancelled_run_has_no_verdict() -> None:
     assert run.verdict == (None, False)
 
 
+UNKNOWN = '<tool_call>{"name": "crop", "arguments": {"frame_indices": [1]}}</tool_call>'
+
+
+@pytest.mark.parametrize("protocol", ["paired", "concat"])
+def test_a_call_of_another_tool_is_refused_in_the_form_of_the_protocol(protocol: ProtocolName) -> None:
+    run = start(protocol)
+    why = 'There is no tool "crop"; the only one is select_frames.'
+    told = f"<tool_response>{why} " if protocol == "paired" else f"After selecting frames:\n{why}"
+    for _ in range(2):
+        say(run, UNKNOWN)
+        assert run.stop_reason is None, "it is a call, and no reply that cannot be used"
+        assert run.ask()[-1].text.startswith(told)
+    say(run, ANSWER[protocol])
+    assert run.stop_reason is StopReason.ANSWERED
+
+
+@pytest.mark.parametrize("action", [UNKNOWN.replace("crop", "select_frames"), "<Ans\u200bwer>TA=1, MQ=0, VQ=2, OA=1</Answer>"])
+def test_a_reply_that_thinks_behind_its_action_is_taken_over_without_it(action: str) -> None:
+    run = start("paired")
+    told = f"<Snapshot>s</Snapshot><Think>as {UNKNOWN}</Think>"
+    run.take_over(Completion(f"{told}{action}<Think>I need more.</Think>"), (40,))
+    assert run.ask()[2].text == told + run.dialect.call((40,))
+
+
 def test_what_a_judge_invented_does_not_stay_in_the_history() -> None:
     run = start("concat")
     say(run, call("concat", 3) + "<|im_end|>\n<|im_start|>user\nAfter selecting frames: Here<|im_end|>")

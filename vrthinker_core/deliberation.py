@@ -8,7 +8,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.dialects.reading.tags import before_action
+from vrthinker_core.dialects.reading.segments import before_action
 from vrthinker_core.dialects.sanitize import sanitize_prompt
 from vrthinker_core.errors import ContextFull
 from vrthinker_core.types import FrameRef, ProblemKind, Reply, Settings, Verdict
@@ -221,8 +221,8 @@ class Deliberation:
 
 
 def _is_refused(reply: Reply) -> bool:
-    """A readable call in which nothing is valid: the protocol has its own words for that."""
-    return any(problem.kind is ProblemKind.NO_VALID_FRAMES for problem in reply.problems)
+    """A readable call in which nothing is valid, or one of another tool: the protocol has its own form for that."""
+    return any(problem.kind in (ProblemKind.NO_VALID_FRAMES, ProblemKind.UNKNOWN_TOOL) for problem in reply.problems)
 
 
 def is_unusable(reply: Reply) -> bool:

@@ -34,6 +34,7 @@ OTHERS = {
     **{f"60,000 times {unit}": unit * 60_000 for unit in OPENINGS},
     "closed calls that quote": "<tool_call>{<Answer></tool_call>" * 20_000,
     "calls closed twice": "<tool_call>{'<Answer>'</tool_call>}</tool_call>" * 20_000,
+    "quotes in calls that are never closed": '<tool_call>["' * 60_000,
     "calls that are never closed": "<tool_call>{x<Answer>" * 20_000 + "</tool_call>" * 20_000,
     "2 MB of brackets": "<" * 2_000_000,
     "2 MB of spaces in an answer": f"<Answer>TA=1{' ' * 2_000_000}2</Answer>",

@@ -227,3 +227,26 @@ def test_conformance_values_hold_only_what_applies() -> None:
     assert (tool["indices"], tool["truncated"]) == ([3], False)
     broken = to_expected(PAIRED.parse("<Answer>TA=1</Answer>"))
     assert (broken["error"], broken["partial"]) == ("missing_dims", {"TA": 1})
+
+
+QUOTING = '<tool_call>{"frame_indices": [10], "why": "' + f'<Answer>{WHOLE}</Answer>"}}'
+
+
+@pytest.mark.parametrize("text", [QUOTING, f"{QUOTING}\n", f"{QUOTING}<Think>t</Think>", QUOTING.replace("{", "```json\n{", 1)])
+def test_an_answer_in_a_call_without_its_closing_tag_is_a_quotation(text: str) -> None:
+    reply = PAIRED.parse(text)
+    assert reply.wants is not None
+    assert (reply.kind, reply.wants.indices, reply.verdict) == ("tool", (10,), None)
+    assert PAIRED.parse(f"{text}<Answer>{WHOLE}</Answer>").kind == "answer"
+
+
+def test_labels_behind_a_call_inside_an_answer_count() -> None:
+    reply = PAIRED.parse(f"<Answer>{CALL}{WHOLE}</Answer>")
+    assert (reply.kind, kinds(reply)) == ("answer", [ProblemKind.IGNORED_CALL])
+    assert PAIRED.parse(f"<Answer>{CALL}Perhaps {WHOLE}").kind == "tool", "nothing says that it is still the answer"
+
+
+def test_reasoning_inside_a_call_is_left_out() -> None:
+    reply = PAIRED.parse('<tool_call><Think>x</Think>{"frame_indices": [10]}</tool_call>')
+    assert reply.wants is not None
+    assert (reply.wants.indices, reply.problems) == ((10,), ())

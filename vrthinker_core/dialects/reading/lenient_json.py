@@ -26,6 +26,7 @@ MAX_REPAIR_CHARS: Final = 20_000
 longer than the second that reading a reply may take."""
 
 _BETWEEN: Final = re.compile(r"[\s,]*")
+_BEFORE_VALUE: Final = re.compile(r"\s*+(?:```\w*\s*)?")
 _FENCE: Final = re.compile(r"\A```\w*|```\Z")
 _QUOTED: Final = r""""[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^'\\]*+(?:\\.[^'\\]*+)*+'|[“”][^“”]*[“”]"""
 _STRING: Final = re.compile(_QUOTED, re.DOTALL)
@@ -82,6 +83,13 @@ def parse_repaired(text: str) -> list[object]:
     return parse_complete("".join(writer.written))
 
 
+def value_end(text: str, start: int) -> int:
+    """Where the whole JSON value ends that stands at `start`, perhaps in a code fence; `start` where there is none."""
+    begin = _BEFORE_VALUE.match(text, start).end()  # type: ignore[union-attr]
+    end = _decode(text, begin)[1]
+    return end if end > begin else start
+
+
 def without_strings(text: str) -> str:
     """What stands in `text` outside quotation marks of any kind."""
     return _STRING.sub("", text)
@@ -89,9 +97,8 @@ def without_strings(text: str) -> str:
 
 def _decode(text: str, start: int) -> tuple[object, int]:
     """(value, where it ends); it ends at `start` where there is none."""
-    decoder = json.JSONDecoder(parse_int=_parse_int, parse_float=_parse_float, parse_constant=str, object_pairs_hook=_object)
     try:
-        return decoder.raw_decode(text, start)
+        return _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
         return None, start
 
@@ -118,6 +125,9 @@ def _parse_float(digits: str) -> float | str:
     """A number with a point or an exponent; as text where it is too large for a float."""
     value = float(digits)
     return value if math.isfinite(value) else digits
+
+
+_DECODER: Final = json.JSONDecoder(parse_int=_parse_int, parse_float=_parse_float, parse_constant=str, object_pairs_hook=_object)
 
 
 def _without_fence(text: str) -> str:

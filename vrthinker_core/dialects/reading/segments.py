@@ -3,7 +3,8 @@
 from typing import Final, Literal, NamedTuple
 
 from vrthinker_core.dialects.reading.labels import mentioned_digits
-from vrthinker_core.dialects.reading.lenient_json import MAX_REPAIR_CHARS, parse_repaired, parse_strict, without_strings
+from vrthinker_core.dialects.reading.lenient_json import MAX_REPAIR_CHARS, parse_repaired, parse_strict, value_end, without_strings
+from vrthinker_core.dialects.reading.normalize import original_offsets, strip_invisible, to_narrow
 from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags, opens_directly_inside
 
 _ANSWERS: Final[tuple[TagKind, ...]] = ("final", "recommend")
@@ -16,6 +17,7 @@ class Action(NamedTuple):
     body: str
     closed: bool  # Its closing tag is there
     start: int  # Of its body, in the reply that was split
+    tag: int  # Of its opening tag there, or of the first where that is doubled
 
 
 class ReplySegments(NamedTuple):
@@ -25,6 +27,14 @@ class ReplySegments(NamedTuple):
     think: str
     actions: tuple[Action, ...]
     unfinished_reasoning: bool  # The reply ends inside its reasoning
+
+
+def before_action(text: str) -> str:
+    """A reply without its final answer and its calls: up to the first of them that counts."""
+    visible = strip_invisible(text)
+    actions = ReplySplitter(visible, to_narrow(visible), cut=False).split().actions
+    start = next((action.tag for action in actions if action.kind != "recommend"), None)
+    return text if start is None else text[: original_offsets(text, [start])[0]]
 
 
 class ReplySplitter:
@@ -70,6 +80,12 @@ class ReplySplitter:
             return False
         before, tag = self._tags[i - 1], self._tags[i]
         return before.kind == tag.kind and opens_directly_inside(self._narrow, before, tag)
+
+    def _outermost(self, i: int) -> int:
+        """The first of the equal tags that open one directly inside the other, up to tag `i`."""
+        while self._doubled(i):
+            i -= 1
+        return i
 
     def _innermost(self, i: int) -> int:
         """The last of the answer tags that open one directly inside the other, from tag `i` on."""
@@ -117,42 +133,63 @@ class ReplySplitter:
         """
         if self._doubled(i + 1):
             return i + 1, None
+        start = self._tags[self._outermost(i)].start
         i = self._innermost(i) if kind == "recommend" else i
         if kind != "call":
             end = self._answer_end(i)
-            return i + 1, Action(kind, self._without_reasoning(i, end), self._closes(end, _ANSWERS), self._tags[i].end)
-        end = self._call_end(i)
-        return end, Action(kind, self._text(self._narrow, i, end), self._closes(end, ("call",)), self._tags[i].end)
+            return i + 1, Action(kind, self._without_inner(i, end), self._closes(end, _ANSWERS), self._tags[i].end, start)
+        end, body = self._call(i)
+        return end, Action(kind, body, self._closes(end, ("call",)), self._tags[i].end, start)
 
     def _closes(self, i: int, kinds: tuple[TagKind, ...]) -> bool:
         return i < len(self._tags) and not self._tags[i].opens and self._tags[i].kind in kinds
 
     def _answer_end(self, i: int) -> int:
-        """The tag that ends the answer opened by tag `i`: the next one, but reasoning inside it that is closed ends nothing.
+        """The tag that ends the answer opened by tag `i`: the next one, but what is closed inside a closed answer ends nothing.
 
-        Reasoning behind the labels of an answer without a closing tag does end it: what follows may be another one.
+        Where the answer is not closed, a call ends it, and so does reasoning behind its labels: what follows may be another one.
         """
-        end = i + 1
-        while end in self._closings:
-            end = self._closings[end] + 1
-        inside = self._closes(end, _ANSWERS) or not mentioned_digits(self._text(self._narrow, i, i + 1))
-        return end if inside else i + 1
+        end = self._behind_inner(i, calls=True)
+        if self._closes(end, _ANSWERS):
+            return end
+        return i + 1 if mentioned_digits(self._text(self._narrow, i, i + 1)) else self._behind_inner(i, calls=False)
 
-    def _without_reasoning(self, i: int, end: int) -> str:
-        """From behind tag `i` to tag `end`, with blanks for the reasoning between, so that every offset holds."""
+    def _behind_inner(self, i: int, *, calls: bool) -> int:
+        """The tag behind all reasoning, and with `calls` behind all calls, that opens after tag `i` and is closed."""
+        end = i + 1
+        while (closing := self._inner_closing(end)) and (calls or not self._tags[end].acts):
+            end = closing + 1
+        return end
+
+    def _inner_closing(self, i: int) -> int | None:
+        """The tag that closes the reasoning opened by tag `i`, or the call where no tag stands in it."""
+        called = i < len(self._tags) and self._tags[i].kind == "call" and self._tags[i].opens and self._closes(i + 1, ("call",))
+        return i + 1 if called else self._closings.get(i)
+
+    def _without_inner(self, i: int, end: int) -> str:
+        """From behind tag `i` to tag `end`, with blanks for reasoning and calls between, so that every offset holds."""
         parts, j = [], i
-        while j + 1 < end:
+        while j + 1 < end and (closing := self._inner_closing(j + 1)):
             parts.append(self._text(self._narrow, j, j + 1))
-            opening, j = j + 1, self._closings[j + 1]
-            parts.append(" " * (self._tags[j].end - self._tags[opening].start))
+            parts.append(" " * (self._tags[closing].end - self._tags[j + 1].start))
+            j = closing
         return "".join((*parts, self._text(self._narrow, j, end)))
 
-    def _call_end(self, i: int) -> int:
-        """The tag that ends the call opened by tag `i`: the next one, unless that stands in a string of the call's JSON."""
+    def _call(self, i: int) -> tuple[int, str]:
+        """(the tag that ends the call opened by tag `i`, its body): the next one that does not stand in a string of its JSON."""
         closings = self._call_closings(i)
-        if closings == [i + 1]:
+        end = next((end for end in closings if closings == [i + 1] or self._is_call(self._text(self._narrow, i, end))), None)
+        if end is None and self._closes(reasoned := self._behind_inner(i, calls=False), ("call",)):
+            return reasoned, self._without_inner(i, reasoned)
+        end = self._behind_value(i) if end is None else end
+        return end, self._text(self._narrow, i, end)
+
+    def _behind_value(self, i: int) -> int:
+        """The first tag behind the whole JSON value that stands behind tag `i`, or else behind that tag."""
+        if '"' not in self._text(self._narrow, i, i + 1):
             return i + 1
-        return next((end for end in closings if self._is_call(self._text(self._narrow, i, end))), i + 1)
+        start = value_end(self._narrow, self._tags[i].end)
+        return next((j for j in range(i + 1, len(self._tags)) if self._tags[j].start >= start), len(self._tags))
 
     def _call_closings(self, i: int) -> list[int]:
         """The first two tags that close a call, before the next one opens."""

@@ -62,11 +62,6 @@ class Tag(NamedTuple):
         return self.kind not in ("think", "snapshot")
 
 
-def before_action(text: str) -> str:
-    """A reply without its final answer and its calls: up to the first of them behind the reasoning."""
-    return text[: next((tag.start for tag in _opened_actions(text, list(find_tags(text)))), len(text))]
-
-
 def lost_its_opening(text: str) -> bool:
     """Behind the reasoning a call is closed, none is opened anywhere, and no final answer: somebody has taken a part of it out."""
     text = to_narrow(strip_invisible(text))
