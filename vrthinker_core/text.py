@@ -12,6 +12,11 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+def filled_lines(text: str) -> list[str]:
+    """The lines that hold anything. A line feed alone ends one, since the text in a line of JSON may hold every other line end."""
+    return [line for line in text.removeprefix("\ufeff").split("\n") if line.strip()]
+
+
 def printable(text: str) -> str:
     """Text that a terminal shows and does not obey: control characters other than line feeds and tabs become visible."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", encodable(text))

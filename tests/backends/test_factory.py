@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from vrthinker_core.backends import DEFAULT_CHECKPOINT, open_backend
+from vrthinker_core.backends import DEFAULT_CHECKPOINT, ScriptedBackend, open_backend
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import PUBLISHED_PROTOCOLS
 from vrthinker_core.errors import BadInput
 
@@ -55,3 +56,12 @@ def test_script_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str) -
     assert "script.jsonl" in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85", "\x1c"], ids=ascii)
+def test_a_script_may_hold_every_character_that_ends_a_line_elsewhere(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "script.jsonl"
+    path.write_text(f"\ufeff{json.dumps({'reply': 'one' + end + 'two'}, ensure_ascii=False)}\n\n", "utf-8")
+    backend = open_backend(f"scripted:{path}")
+    assert isinstance(backend, ScriptedBackend)
+    assert backend.script == [f"one{end}two"]

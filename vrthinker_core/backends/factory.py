@@ -9,6 +9,7 @@ from vrthinker_core.backends.base import Backend
 from vrthinker_core.backends.built_in import NANO_LIMITS, NANO_NAME, NANO_NOTE
 from vrthinker_core.backends.scripted import ScriptedBackend
 from vrthinker_core.errors import BadInput, CheckpointError
+from vrthinker_core.text import filled_lines
 from vrthinker_core.types import ProtocolName
 
 DEFAULT_CHECKPOINT = "qunwang13/vrthinker"  # Hub id of the published 7B checkpoint: the default where there is a GPU
@@ -75,7 +76,7 @@ def _open_server(address: str, name: str | None) -> Backend:
 def _open_script(path: Path, name: str | None) -> ScriptedBackend:
     """A scripted backend from a JSONL file; `protocol`, `pause` and `name` in any line set those fields of the backend."""
     try:
-        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [json.loads(line) for line in filled_lines(path.read_text(encoding="utf-8"))]
         replies = [str(line["reply"]) for line in lines if "reply" in line]
         options: dict[str, Any] = {key: line[key] for line in lines for key in ("protocol", "pause", "name") if key in line}
     except RecursionError:

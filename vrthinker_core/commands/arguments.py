@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vrthinker_core.errors import BadInput
-from vrthinker_core.text import printable
+from vrthinker_core.text import filled_lines, printable
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -45,10 +45,10 @@ def read_numbers(option: str, text: str) -> tuple[int, ...]:
 def read_lines(file: str) -> list[str]:
     """The lines of a file that hold anything; "-" is standard input. Raises BadInput."""
     try:
-        text = (sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")).removeprefix("\ufeff")
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"Cannot read {file}: {error}.") from None
-    return [line for line in text.split("\n") if line.strip()]
+    return filled_lines(text)
 
 
 def read_reply(line: str, number: int) -> tuple[str, bool]:
