@@ -111,3 +111,8 @@ def test_the_redirect_holds_the_beginnings_of_a_call_and_of_an_answer() -> None:
     call, answer = CONCAT.redirect
     assert CONCAT.parse(f"{answer}TA=1, VQ=1, MQ=0, OA=1").kind == "answer"
     assert CONCAT.parse(f'{call}{{"target_frames": [1]}}').kind == "tool"
+
+
+def test_the_first_frames_of_the_card_are_said_to_be_the_nearest_in_the_list() -> None:
+    rule = Concat(opening_rule="card").rules[1]
+    assert rule == "First frames: 1, 17, 32, 48, 49, 65, 80, 96 (the nearest in the list to four spread evenly over each video)."

@@ -43,7 +43,7 @@ class Concat:
         """What the card leaves open and how it was decided."""
         half = self.total // 2
         numbers = ", ".join(self.frame_number(ref) for ref in self.opening_refs)
-        chosen, packed = "four spread evenly over each video", "two video items of four frames"
+        chosen, packed = "the nearest in the list to four spread evenly over each video", "two video items of four frames"
         if self.opening_rule == "training":
             chosen = f"every {self.total / OPENING_COUNT:g}th of the list"
             packed = "one video item of eight frames; two items of four where the videos differ in shape"

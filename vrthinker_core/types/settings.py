@@ -193,7 +193,8 @@ SETTINGS = (
     Setting(
         "opening",
         "First frames",
-        "How the first frames are chosen and packed: as the judge was trained, or as its model card does.",
+        "How the first frames are chosen and packed: as the judge was trained, or as its model card does, with the nearest frames "
+        "of the list.",
         {"training": "As trained", "card": "As on the card"},
         protocol="concat",
     ),
