@@ -19,7 +19,7 @@ from vrthinker_core.ui.view.api_json import run_json
 from vrthinker_core.ui.view.page_json import status_line, view_json
 from vrthinker_core.ui.view.run_state import RunState, fold_all
 from vrthinker_core.ui.view.tiles import ImageSource
-from vrthinker_core.ui.view.words import CHECK_BRANCH, CONFIDENCE_HELP
+from vrthinker_core.ui.view.words import CHECK_BRANCH, CONFIDENCE_HELP, OWN_CONFIDENCE_HELP
 
 ATTACKS = [
     "<img src=x onerror=alert(1)>",
@@ -189,8 +189,11 @@ def test_a_note_on_both_files_is_given_once() -> None:
 def test_confidence_comes_with_its_meaning() -> None:
     trace = handmade_runs.three_turns()
     sure = replace(trace.turns[0], reply=replace(trace.turns[0].reply, confidence=4))
-    turns = view_of(replace(trace, turns=(sure, *trace.turns[1:])))["turns"]
-    assert [turn["confidence"] for turn in turns] == [["confidence 4 (concat)", CONFIDENCE_HELP], [], []]
+    said = replace(trace, turns=(sure, *trace.turns[1:]))
+    told = {"paired": ["confidence 4 (the judge's own)", OWN_CONFIDENCE_HELP], "concat": ["confidence 4 (concat)", CONFIDENCE_HELP]}
+    for dialect, confidence in told.items():
+        turns = view_of(replace(said, started=handmade_runs.started(dialect=dialect)))["turns"]
+        assert [turn["confidence"] for turn in turns] == [confidence, [], []]
 
 
 def test_the_grid_of_each_dialect_is_given_as_data() -> None:

@@ -12,7 +12,7 @@ from vrthinker_core.types.wording import BRANCH, TAKEN_OVER, branch_name
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
 from vrthinker_core.ui.view.run_state import RunState, TurnState, frames_in_view
-from vrthinker_core.ui.view.tiles import Clips, ImageSources, TileJson, group_tiles
+from vrthinker_core.ui.view.tiles import ImageSources, TileJson, group_tiles
 from vrthinker_core.ui.view.verdict import beside_words
 from vrthinker_core.ui.view.verdict.order_json import OrderViewJson, order_json
 from vrthinker_core.ui.view.verdict.verdict_json import LabelJson, VerdictJson, labels_json, verdict_json
@@ -113,8 +113,8 @@ def _branch_notes(started: Started) -> list[str]:
 
 
 def _turns(state: RunState, images: ImageSources, read_reply: ReplyReader | None) -> list[TurnViewJson]:
-    in_view, clips = frames_in_view(state), state.started.clips if state.started else (None, None)
-    views = [_turn(turn, state.finished is None, clips, in_view, images, read_reply) for turn in state.turns]
+    in_view = frames_in_view(state)
+    views = [_turn(turn, state.finished is None, state.started, in_view, images, read_reply) for turn in state.turns]
     return [_marked_taken(view) if state.started and state.started.is_taken_over(view["number"]) else view for view in views]
 
 
@@ -167,19 +167,24 @@ def _ended(state: RunState, finished: Finished) -> str:
 
 
 def _turn(
-    turn_state: TurnState, running: bool, clips: Clips, in_view: Set[FrameRef], images: ImageSources, read_reply: ReplyReader | None
+    turn_state: TurnState,
+    running: bool,
+    started: Started | None,
+    in_view: Set[FrameRef],
+    images: ImageSources,
+    read_reply: ReplyReader | None,
 ) -> TurnViewJson:
+    clips = started.clips if started else (None, None)
     tiles = group_tiles(turn_state.frames)
     pairs = sum(len(tile.halves) == 2 for tile in tiles)
     summary = [words.frames_summary(pairs, len(tiles) - pairs)] if tiles or turn_state.number > 1 else []
     turn = turn_state.turn
-    sure = turn.reply.confidence if turn else None
     reply = _reply(turn_state, read_reply)
     return {
         "number": turn_state.number,
         "state": " · ".join([*summary, words.turn_summary(turn)] if turn else summary),
         "foot": turn_figures(turn) if turn else "",
-        "confidence": [] if sure is None else [words.CONFIDENCE.format(sure), words.CONFIDENCE_HELP],
+        "confidence": _confidence(turn, started),
         "labels": labels_json(turn.reply.verdict, label_probabilities(turn.completion, turn.reply.verdict)) if turn else [],
         "live": turn is None and running,
         "taken": False,
@@ -189,6 +194,15 @@ def _turn(
         "facts": _facts(reply, [tile.label.removeprefix("#") for tile in tiles]),
         "remarks": remarks(turn_state),
     }
+
+
+def _confidence(turn: Turn | None, started: Started | None) -> list[str]:
+    """[how sure the judge said it was, what that means]; [] where it did not say."""
+    if turn is None or turn.reply.confidence is None:
+        return []
+    scale = started is not None and started.dialect == "concat"
+    line, meaning = (words.CONFIDENCE, words.CONFIDENCE_HELP) if scale else (words.OWN_CONFIDENCE, words.OWN_CONFIDENCE_HELP)
+    return [line.format(turn.reply.confidence), meaning]
 
 
 def remarks(turn_state: TurnState) -> list[str]:

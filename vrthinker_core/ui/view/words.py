@@ -219,6 +219,8 @@ ALREADY_SHOWN = "Already shown: {}."
 _MOTIONS = {"go": "moves on", "stay": "stands still", "leap": "jumps", "odd": "moves oddly"}
 WRITING = "Writing"
 CONFIDENCE = "confidence {} (concat)"
+OWN_CONFIDENCE = "confidence {} (the judge's own)"
+OWN_CONFIDENCE_HELP = "How sure the judge said it was. The protocol paired has no scale for it."
 CONFIDENCE_HELP = "How sure the judge said it was, on the scale of concat: 1 low, 2 medium, 3 high, 4 very high, 5 confirmed."
 
 
