@@ -165,11 +165,10 @@ def _own(judge: TaughtJudge, seed: int) -> float:
 
 
 def _estimated(judge: TaughtJudge, options: TrlGrpoOptions) -> float:
-    """GiB on one GPU as `train --estimate` reckons them; TRL generates with the weights it trains, and keeps no second ones."""
+    """GiB on one GPU as `train --estimate` reckons them."""
     tokens = {"prompt_tokens": judge.prompt_tokens, "reply_tokens": judge.more_tokens, "picture_tokens": 0}
     shape = model_shape(judge.folder)
-    plan = TrainingPlan("grpo", 1, lora=options.lora, live=SAMPLES, **tokens)
-    return sum(size for what, size in estimate(shape, plan).memory if what != "weights for rollouts")
+    return estimate(shape, TrainingPlan("grpo", 1, rollouts=SAMPLES, lora=options.lora, vllm="", **tokens)).gib
 
 
 def _options() -> argparse.Namespace:

@@ -14,7 +14,7 @@ from safetensors import safe_open
 import vrthinker_core.training.trl as room
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.training.run.config import changed_config, preset_config
-from vrthinker_core.training.trl.estimate import TrainingPlan, config_plan, estimate, model_shape, stage_plan
+from vrthinker_core.training.trl.estimate import TrainingEstimate, TrainingPlan, config_plan, estimate, model_shape, stage_plan
 
 SHAPE = model_shape()
 RECIPES = sorted((Path(room.__file__).parent / "recipes").glob("*.yaml"))
@@ -66,9 +66,48 @@ def test_weights_gradients_and_optimizer_are_sixteen_bytes_a_weight() -> None:
     assert (found["weights"] + found["gradients"] + found["optimizer"]) * 2**30 == pytest.approx(16 * SHAPE.weights)
 
 
+def planned(*changes: str, gpus: int = 8) -> TrainingEstimate:
+    """Of GRPO with the paper's sizes."""
+    return estimate(SHAPE, config_plan("grpo", changed_config(preset_config("7b"), changes), gpus))
+
+
+def test_vllm_takes_its_share_of_a_gpu_beside_the_training_and_a_server_none() -> None:
+    server = planned("grpo.trl.vllm=server")
+    for share in (0.3, 0.5):
+        beside = planned("grpo.trl.vllm=colocate", f"grpo.trl.vllm_memory={share}")
+        assert beside.gib == pytest.approx(server.gib + share * 80)
+    assert not planned("grpo.trl.vllm=colocate", "grpo.trl.vllm_memory=0.9").fits
+    assert planned("grpo.trl.vllm=colocate").verdict == "fits"
+    assert "Not counted: the GPUs of the vLLM server." in server.lines()
+    assert "Not counted: the GPUs of the vLLM server." not in planned("grpo.trl.vllm=colocate").lines()
+
+
+def test_a_share_too_small_for_the_weights_and_one_conversation_does_not_fit() -> None:
+    little = planned("grpo.trl.vllm=colocate", "grpo.trl.vllm_memory=0.2")
+    assert little.gib < planned("grpo.trl.vllm=colocate").gib
+    assert (little.fits, "raise grpo.trl.vllm_memory" in little.verdict) == (False, True)
+    room = planned("grpo.trl.vllm=colocate").plan.longest
+    longer = planned("grpo.trl.vllm=colocate", f"grpo.trl.tokens={16_384 + 100_000}")
+    assert longer.plan.longest == room + 100_000
+    assert (longer.fits, "raise grpo.trl.vllm_memory" in longer.verdict) == (False, True)
+
+
+def test_without_vllm_a_gpu_generates_all_its_rollouts_of_a_step_at_once() -> None:
+    alone = planned("grpo.trl.lora=64")
+    sizes = dict(alone.memory)
+    assert sizes["KV cache of rollouts"] * 2**30 == 64 * alone.plan.tokens * 28 * 1024 * 2
+    assert "weights for rollouts" not in sizes
+    assert (alone.fits, "set grpo.trl.vllm" in alone.verdict, "fewer grpo.pairs" in alone.verdict) == (False, True, True)
+    fewer = planned("grpo.trl.lora=64", "grpo.pairs=8")
+    assert fewer.fits
+    assert dict(fewer.memory)["KV cache of rollouts"] == pytest.approx(sizes["KV cache of rollouts"] / 8)
+    assert planned("grpo.trl.lora=64", "grpo.trl.vllm=colocate").fits
+
+
 def test_a_person_reads_memory_hours_and_assumptions() -> None:
-    text = "\n".join(estimate(SHAPE, stage_plan("grpo", gpus=1)).lines())
+    text = "\n".join(planned(gpus=1).lines())
     assert all(word in text for word in ("GiB", "hours", "does not fit", "KV cache of rollouts", "Assumed:"))
+    assert "share of vLLM" in "\n".join(estimate(SHAPE, stage_plan("grpo")).lines())
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

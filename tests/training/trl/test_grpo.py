@@ -171,10 +171,16 @@ def test_a_reply_is_cut_where_the_product_cuts_it_and_ends_the_rollout(unsure: P
 @pytest.mark.parametrize(("where", "name"), [("", "max_new_tokens"), ("colocate", "max_tokens"), ("server", "max_tokens")])
 def test_the_length_of_a_reply_is_told_as_who_generates_it_names_it(where: Any, name: str) -> None:
     options = replace(OPTIONS, vllm=where, settings=Settings(window="all", max_new_tokens=300))
-    assert options.generation()["generation_kwargs"] == {name: 300}
-    assert replace(options, tokens=200).generation()["generation_kwargs"] == {name: 200}
+    assert options.generation(8192)["generation_kwargs"] == {name: 300}
+    assert replace(options, tokens=200).generation(8192)["generation_kwargs"] == {name: 200}
     trl = pytest.importorskip("trl")
-    assert options.generation().keys() <= {each.name for each in fields(trl.GRPOConfig)}
+    assert options.generation(8192).keys() <= {each.name for each in fields(trl.GRPOConfig)}
+
+
+def test_vllm_keeps_room_for_a_conversation_and_not_for_the_context_of_the_model() -> None:
+    options = replace(OPTIONS, vllm="colocate", tokens=16_384)
+    assert options.generation(128_000)["vllm_max_model_length"] == preset_config("7b").grpo.trl.longest == 32_768
+    assert options.generation(8192)["vllm_max_model_length"] == 8192
 
 
 def test_groups_of_equal_rewards_teach_nothing(step: tuple[Path, StepReport, Watched]) -> None:

@@ -220,7 +220,10 @@ class LostRequest(OSError):
     [
         (LostRequest("Connection refused"), "vLLM server cannot be reached"),
         (ConnectionError("Connection refused"), "vLLM server cannot be reached"),
-        (torch.OutOfMemoryError("CUDA out of memory."), "too little memory for a step"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory."),
+            "too little memory for a step.*with grpo.trl.vllm, or with fewer grpo.pairs",
+        ),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED in `cublasCreate`"), "too little memory for a step"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."), "too little memory"),
         (OSError(28, "No space left on device"), "the disk is full; none is there yet: make room"),

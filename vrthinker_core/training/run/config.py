@@ -20,6 +20,8 @@ from vrthinker_core.text import encodable
 from vrthinker_core.training.rewards import RewardWeights
 from vrthinker_core.types.settings import SETTINGS, Settings
 
+FIRST_PROMPT = 16_384  # Tokens at most: eight frames, the system prompt, and a prompt of as many characters as are read
+
 Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
 Share = Annotated[float, Ge(0), Le(1)]
@@ -94,6 +96,11 @@ class TrlConfig:
     vllm: Literal["", "colocate", "server"] = ""  # Where rollouts are generated; "" by the trainer itself
     vllm_memory: Share = 0.3  # Of each GPU, with colocate
     vllm_url: str = "http://127.0.0.1:8000"  # With server
+
+    @property
+    def longest(self) -> int:
+        """Tokens of a whole conversation at most."""
+        return FIRST_PROMPT + self.tokens
 
 
 @dataclass(frozen=True, slots=True)

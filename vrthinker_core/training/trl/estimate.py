@@ -7,16 +7,17 @@ gradients and optimizer evenly, while with adapters each GPU holds the model; la
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.training.run.config import TrainConfig
+from vrthinker_core.training.run.config import TrainConfig, TrlConfig
 from vrthinker_core.training.run.run_folder import TrainedStage
 
 GIB = 2**30
 FLOAT, HALF = 4, 2  # Bytes
+VLLM_WORKING = 2.0  # GiB that vLLM takes of its share for one pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ class TrainingPlan:
     lora: int = 0  # Rank of adapters in the language model; 0 trains all weights
     bf16: bool = True  # With adapters, the number type of the weights beside them
     reference: bool = True  # With `grpo` and without adapters: a second model, which the KL term compares with
-    live: int = 32  # Rollouts that one GPU generates at a time
+    vllm: Literal["", "colocate", "server"] = "colocate"  # Who generates rollouts; "" the trainer, all of a GPU at once
+    vllm_memory: float = 0.3  # Share of each GPU that vLLM takes, with colocate
+    longest: int = TrlConfig().longest  # Tokens of a conversation that vLLM must have room for
     flops: float = 989e12  # Of a GPU in bfloat16, as its maker says
     share: float = 0.3  # Of them that training reaches
     written: float = 1200.0  # Tokens a GPU writes in a second, all its rollouts together
@@ -79,7 +82,9 @@ def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> Training
     if stage == "grpo":
         grpo = config.grpo
         plan = replace(plan, rollouts=grpo.pairs * grpo.samples, steps=grpo.steps)
-        return replace(plan, batch=grpo.micro_batch, reference=grpo.kl > 0, lora=grpo.trl.lora, bf16=grpo.bf16)
+        trl = grpo.trl
+        plan = replace(plan, vllm=trl.vllm, vllm_memory=trl.vllm_memory, longest=trl.longest)
+        return replace(plan, batch=grpo.micro_batch, reference=grpo.kl > 0, lora=trl.lora, bf16=grpo.bf16)
     if stage == "cold-start":
         sft = config.cold_start.sft
         return replace(plan, rollouts=round(config.cold_start.traces * sft.epochs), batch=sft.batch)
@@ -97,6 +102,7 @@ class TrainingEstimate:
     plan: TrainingPlan
     memory: tuple[tuple[str, float], ...]  # What, GiB
     hours: tuple[tuple[str, float], ...]  # What, hours
+    vllm_gib: float = 0.0  # That vLLM needs of its share: the weights, and one conversation of the longest kind
 
     @property
     def gib(self) -> float:
@@ -105,8 +111,23 @@ class TrainingEstimate:
 
     @property
     def fits(self) -> bool:
-        """A tenth of the GPU is left for what a library keeps for itself."""
-        return self.gib <= 0.9 * self.plan.gpu_gib
+        """A tenth of the GPU is left for what a library keeps for itself, and vLLM's share is enough for it."""
+        return self.gib <= 0.9 * self.plan.gpu_gib and self._vllm_fits
+
+    @property
+    def _vllm_fits(self) -> bool:
+        return self.vllm_gib <= self.plan.vllm_memory * self.plan.gpu_gib
+
+    @property
+    def verdict(self) -> str:
+        """Whether it fits, and what to do where it does not."""
+        if self.fits:
+            return "fits"
+        if not self._vllm_fits:
+            return f"does not fit: vLLM needs {self.vllm_gib:.1f} GiB, raise grpo.trl.vllm_memory"
+        if self.plan.stage == "grpo" and not self.plan.vllm:
+            return "does not fit: set grpo.trl.vllm, or take more GPUs or fewer grpo.pairs"
+        return "does not fit: take more GPUs, a smaller batch or adapters"
 
     @property
     def total_hours(self) -> float:
@@ -118,8 +139,7 @@ class TrainingEstimate:
         plan = self.plan
         yield f"{plan.stage} on {plan.gpus} GPUs of {plan.gpu_gib:g} GiB"
         yield from (f"  {what:<32}{size:8.1f} GiB" for what, size in self.memory)
-        verdict = "fits" if self.fits else "does not fit: take more GPUs, a smaller batch or adapters"
-        yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB, {verdict}"
+        yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB, {self.verdict}"
         yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
         yield f"  {'together':<32}{self.total_hours:8.1f} hours"
         rows, speed = plan.rollouts * plan.steps, f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS"
@@ -127,6 +147,8 @@ class TrainingEstimate:
         yield f"Assumed: {rows:,} rows of {plan.tokens:,} tokens with {plan.pictures} pictures; {kept} and AdamW in float32,"
         yield f"arithmetic in bfloat16 at {speed}, layers computed again in the backward pass;"
         yield f"{plan.written:g} tokens written a second on each GPU, all its rollouts together."
+        if plan.stage == "grpo" and plan.vllm == "server":
+            yield "Not counted: the GPUs of the vLLM server."
 
 
 def model_shape(checkpoint: Path | None = None) -> ModelShape:
@@ -144,7 +166,7 @@ def model_shape(checkpoint: Path | None = None) -> ModelShape:
 
 def estimate(shape: ModelShape, plan: TrainingPlan) -> TrainingEstimate:
     """Memory on each GPU, and hours."""
-    return TrainingEstimate(plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)))
+    return TrainingEstimate(plan, tuple(_memory(shape, plan)), tuple(_hours(shape, plan)), _vllm_gib(shape, plan))
 
 
 def _learning(shape: ModelShape, plan: TrainingPlan) -> int:
@@ -170,9 +192,18 @@ def _memory(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]
     one_layer = (12 * shape.hidden + 4 * shape.inner) * HALF  # That is computed again
     yield "activations", tokens * (inputs + one_layer) / GIB
     yield "one layer in bfloat16, twice", 2 * HALF * shape.language / shape.layers / GIB
-    if plan.stage == "grpo":
-        yield "weights for rollouts", shape.weights * HALF / GIB
-        yield "KV cache of rollouts", plan.live * plan.tokens * shape.layers * shape.kv * HALF / GIB
+    if plan.stage == "grpo" and not plan.vllm:
+        live = max(1, plan.rollouts // plan.gpus) * plan.tokens
+        yield "KV cache of rollouts", live * shape.layers * shape.kv * HALF / GIB
+        yield "prefill of rollouts", live * (2 * shape.hidden + 3 * shape.inner) * HALF / GIB
+    if plan.stage == "grpo" and plan.vllm == "colocate":
+        yield "share of vLLM", plan.vllm_memory * plan.gpu_gib
+
+
+def _vllm_gib(shape: ModelShape, plan: TrainingPlan) -> float:
+    if plan.stage != "grpo" or plan.vllm != "colocate":
+        return 0.0
+    return (shape.weights + plan.longest * shape.layers * shape.kv) * HALF / GIB + VLLM_WORKING
 
 
 def _hours(shape: ModelShape, plan: TrainingPlan) -> Iterator[tuple[str, float]]:

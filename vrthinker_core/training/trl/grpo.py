@@ -27,7 +27,7 @@ from vrthinker_core.training.environment import FrameEnvironment, prompt_row
 from vrthinker_core.training.groups import StepReport
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rewards import RewardWeights
-from vrthinker_core.training.run.config import OptimizerConfig
+from vrthinker_core.training.run.config import FIRST_PROMPT, OptimizerConfig
 from vrthinker_core.training.run.processes import world_size
 from vrthinker_core.training.run.saved_judge import stored_dtype
 from vrthinker_core.training.trl.chat_template import picture_processor
@@ -82,12 +82,14 @@ class TrlGrpoOptions:
     weights: RewardWeights = field(default_factory=RewardWeights)
     settings: Settings = field(default_factory=lambda: Settings(window="all"))
 
-    def generation(self) -> dict[str, Any]:
-        """Where replies are generated and how long one may be, as `GRPOConfig` is told it."""
+    def generation(self, context: int) -> dict[str, Any]:
+        """Where replies are generated and how long they may be, as `GRPOConfig` is told it. `context`: tokens the model reads."""
         most = min(self.settings.max_new_tokens, self.tokens)
         told: dict[str, Any] = {"generation_kwargs": {"max_tokens" if self.vllm else "max_new_tokens": most}}
         told |= {"use_vllm": True, "vllm_mode": self.vllm} if self.vllm else {}
-        told |= {"vllm_gpu_memory_utilization": self.vllm_memory} if self.vllm == "colocate" else {}
+        if self.vllm == "colocate":  # where it is told no length, vLLM keeps room for the whole context of the model
+            told["vllm_gpu_memory_utilization"] = self.vllm_memory
+            told["vllm_max_model_length"] = min(context, FIRST_PROMPT + self.tokens)
         return told | ({"vllm_server_base_url": self.vllm_url} if self.vllm == "server" else {})
 
 
@@ -132,7 +134,7 @@ def train_grpo(
     with loading, heads_in_root():
         opened = open_whole(checkpoint, dtype)
         opened.model.model.visual.requires_grad_(not options.frozen_vision)
-        arguments = _arguments(options, passes, folder / "trainer")
+        arguments = _arguments(options, passes, opened.model.config.get_text_config().max_position_embeddings, folder / "trainer")
         try:
             trainer, rewards = _trainer(pairs, opened, options, arguments, adapters, say)
         except ConnectionError as error:
@@ -209,7 +211,7 @@ def _passes(options: TrlGrpoOptions) -> int:
     return rollouts // share
 
 
-def _arguments(options: TrlGrpoOptions, passes: int, folder: Path) -> Any:
+def _arguments(options: TrlGrpoOptions, passes: int, context: int, folder: Path) -> Any:
     from trl import GRPOConfig
 
     cpu = not torch.cuda.is_available()
@@ -236,7 +238,7 @@ def _arguments(options: TrlGrpoOptions, passes: int, folder: Path) -> Any:
         dataloader_pin_memory=not cpu,
         remove_unused_columns=False,
         disable_tqdm=True,
-        **options.generation(),
+        **options.generation(context),
     )
 
 

@@ -30,7 +30,8 @@ MARK = "whole.json"
 NO_SERVER = "The vLLM server cannot be reached: start it at grpo.trl.vllm_url, and go on with --resume."
 NO_MEMORY = (
     "There is too little memory for a step. The last whole checkpoint is there: go on with --resume where there is more, "
-    "or begin anew with a smaller batch, gradient_checkpointing=true or grpo.trl.lora."
+    "or begin anew with a smaller batch or gradient_checkpointing=true; GRPO also with grpo.trl.lora, with grpo.trl.vllm, or with "
+    "fewer grpo.pairs, since without vLLM the rollouts of a step are generated all at once."
 )
 
 
