@@ -41,7 +41,7 @@ def test_one_node_holds_every_stage_and_one_gpu_none() -> None:
 
 def test_the_7b_learns_from_as_many_of_its_own_runs_as_help() -> None:
     config = preset_config("7b")
-    assert config_plan("rejection", config, 8) == replace(stage_plan("rejection"), batch=1)
+    assert config_plan("rejection", config, 8) == replace(stage_plan("rejection"), batch=1, optimizer_steps=79, step_rows=256)
     assert config_plan("rejection", changed_config(config, ["rejection.most=null"]), 8).rollouts == 40_000
 
 
@@ -64,6 +64,16 @@ def test_with_adapters_each_gpu_holds_the_model() -> None:
 def test_weights_gradients_and_optimizer_are_sixteen_bytes_a_weight() -> None:
     found = dict(estimate(SHAPE, TrainingPlan("cold-start", gpus=1, frozen_vision=False)).memory)
     assert (found["weights"] + found["gradients"] + found["optimizer"]) * 2**30 == pytest.approx(16 * SHAPE.weights)
+
+
+@pytest.mark.parametrize(("gpus", "steps"), [(1, 38), (8, 5), (32, 2)])
+def test_more_gpus_mean_fewer_and_larger_optimizer_steps_and_the_estimate_says_so(gpus: int, steps: int) -> None:
+    config = preset_config("7b")
+    lines = list(estimate(SHAPE, config_plan("cold-start", config, gpus)).lines())
+    (line,) = [each.split() for each in lines if "optimizer steps" in each]
+    assert line == ["optimizer", "steps", str(steps), "of", f"{32 * gpus:,}", "rows", "each"]
+    (line,) = [each.split() for each in planned(gpus=gpus).lines() if "optimizer steps" in each]
+    assert line == ["optimizer", "steps", "300", "of", "512", "rows", "each"]
 
 
 def planned(*changes: str, gpus: int = 8) -> TrainingEstimate:

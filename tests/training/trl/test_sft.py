@@ -22,7 +22,7 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.factory import open_backend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rollouts import play
-from vrthinker_core.training.run.config import OptimizerConfig
+from vrthinker_core.training.run.config import OptimizerConfig, SftConfig
 from vrthinker_core.training.token_rows import TokenRow
 from vrthinker_core.training.trl import grpo, sft, sharding
 from vrthinker_core.training.trl.sft import SftOptions, train_sft
@@ -207,6 +207,17 @@ def test_how_rows_are_divided_into_passes_changes_no_gradient(
     for other_loss, other in divided:
         assert other_loss == pytest.approx(loss, rel=1e-4)
         assert float((other - gradient).norm() / gradient.norm()) < 1e-4
+
+
+@pytest.mark.parametrize(("batch", "accumulation", "epochs"), [(1, 1, 1.0), (1, 2, 2.0), (2, 3, 1.5), (4, 4, 0.5)])
+def test_so_many_optimizer_steps_are_done_as_are_told_before(
+    batch: int, accumulation: int, epochs: float, tiny: Path, rows: list[TokenRow], tmp_path: Path
+) -> None:
+    paces: list[TrainerPace] = []
+    optimizer = OptimizerConfig(1e-4, 0.0)
+    options = SftOptions(epochs, optimizer=optimizer, batch=batch, accumulation=accumulation, features=True)
+    train_sft(rows, tiny, options, tmp_path, paces.append)
+    assert {pace.steps for pace in paces} == {sft.optimizer_steps(len(rows), SftConfig(optimizer, batch, accumulation, epochs), 1)}
 
 
 class LostRequest(OSError):

@@ -58,7 +58,7 @@ class SftConfig:
 
     optimizer: OptimizerConfig
     batch: Count  # Rows in one forward pass, on one processor or GPU
-    accumulation: Count  # Forward passes in one optimizer step
+    accumulation: Count  # Forward passes in one optimizer step, on each processor or GPU
     epochs: Positive
     bf16: bool = True  # Arithmetic in bfloat16; on a processor the weights stay float32
     muon: bool = False  # Muon for the matrices of layers, AdamW for the rest: for small models, neither FSDP nor DeepSpeed

@@ -19,7 +19,7 @@ from vrthinker_core.training.run.config import SftConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.stages.stage_record import stage_record
-from vrthinker_core.training.trl.sft import SftOptions, train_sft
+from vrthinker_core.training.trl.sft import SftOptions, optimizer_steps, rows_a_step, train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 
 
@@ -63,7 +63,9 @@ def fine_tune(rows: RowSet, source: str, sft: SftConfig, config: TrainConfig, fo
     A `source` that names no protocol makes a judge of those that the rows speak.
     """
     options = sft_options(sft, config, folder.processes.count)
-    stage = folder.state.stage
+    stage, processes = folder.state.stage, folder.processes.count
+    steps, each = optimizer_steps(len(rows), sft, processes), rows_a_step(sft, processes)
+    sitting.say(f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}.")
     with stage_record(folder, config, sitting) as record:
 
         def report(pace: TrainerPace) -> bool:

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import torch
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.training.run.config import TrainConfig, TrlConfig
+from vrthinker_core.training.run.config import SftConfig, TrainConfig, TrlConfig
 from vrthinker_core.training.run.run_folder import TrainedStage
+from vrthinker_core.training.trl.sft import optimizer_steps, rows_a_step
 
 GIB = 2**30
 FLOAT, HALF = 4, 2  # Bytes
@@ -46,6 +47,8 @@ class TrainingPlan:
     gpu_gib: float = 80.0
     rollouts: int = 1200  # Rows that are trained, or played and trained: of one step with `grpo`
     steps: int = 1  # With `grpo`
+    optimizer_steps: int = 0  # In all; 0 where that is not known
+    step_rows: int = 0  # Rows of an optimizer step, on all GPUs together
     played: int = 0  # Rollouts that are played for the rows, with `rejection`
     pictures: int = 40  # Of a rollout: 8 at first, then two calls of 8 pairs
     picture_tokens: int = 256  # 448 x 448 pixels
@@ -81,18 +84,23 @@ def config_plan(stage: TrainedStage, config: TrainConfig, gpus: int) -> Training
     plan = replace(stage_plan(stage, gpus), frozen_vision=config.frozen_vision)
     if stage == "grpo":
         grpo = config.grpo
-        plan = replace(plan, rollouts=grpo.pairs * grpo.samples, steps=grpo.steps)
+        rollouts = grpo.pairs * grpo.samples
+        plan = replace(plan, rollouts=rollouts, steps=grpo.steps, optimizer_steps=grpo.steps, step_rows=rollouts)
         trl = grpo.trl
         plan = replace(plan, vllm=trl.vllm, vllm_memory=trl.vllm_memory, longest=trl.longest)
         return replace(plan, batch=grpo.micro_batch, reference=grpo.kl > 0, lora=trl.lora, bf16=grpo.bf16)
     if stage == "cold-start":
-        sft = config.cold_start.sft
-        return replace(plan, rollouts=round(config.cold_start.traces * sft.epochs), batch=sft.batch)
-    rejection, sft = config.rejection, config.rejection.sft
+        return _learning_from(plan, config.cold_start.traces, config.cold_start.sft)
+    rejection = config.rejection
     played = rejection.pairs * rejection.samples
     kept = min(played, rejection.pairs * rejection.per_pair, rejection.most or played)
-    rows = round(kept * sft.epochs)
-    return replace(plan, rollouts=rows, played=played, batch=sft.batch)
+    return _learning_from(replace(plan, played=played), kept, rejection.sft)
+
+
+def _learning_from(plan: TrainingPlan, rows: int, sft: SftConfig) -> TrainingPlan:
+    """The plan with so many rows."""
+    plan = replace(plan, optimizer_steps=optimizer_steps(rows, sft, plan.gpus), step_rows=rows_a_step(sft, plan.gpus))
+    return replace(plan, rollouts=round(rows * sft.epochs), batch=sft.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +148,8 @@ class TrainingEstimate:
         yield f"{plan.stage} on {plan.gpus} GPUs of {plan.gpu_gib:g} GiB"
         yield from (f"  {what:<32}{size:8.1f} GiB" for what, size in self.memory)
         yield f"  {'on each GPU':<32}{self.gib:8.1f} GiB, {self.verdict}"
+        if plan.optimizer_steps:
+            yield f"  {'optimizer steps':<32}{plan.optimizer_steps:6,d}   of {plan.step_rows:,} rows each"
         yield from (f"  {what:<32}{time:8.1f} hours" for what, time in self.hours)
         yield f"  {'together':<32}{self.total_hours:8.1f} hours"
         rows, speed = plan.rollouts * plan.steps, f"{plan.share:.0%} of {plan.flops / 1e12:g} TFLOPS"

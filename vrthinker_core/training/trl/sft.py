@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.frozen_vision import KeptFeatures, collate_features, freeze_vision
 from vrthinker_core.training.rows.row_set import without_pixels
 from vrthinker_core.training.run.arithmetic import multiplies_bfloat16
-from vrthinker_core.training.run.config import OptimizerConfig
+from vrthinker_core.training.run.config import OptimizerConfig, SftConfig
 from vrthinker_core.training.run.muon import MuonWithAdamW
 from vrthinker_core.training.run.processes import world_size
 from vrthinker_core.training.run.saved_judge import save_judge
@@ -69,6 +70,17 @@ class SftOptions:
     gradient_checkpointing: bool = False
     save_minutes: float = 5.0
     seed: int = 0
+
+
+def rows_a_step(sft: SftConfig, processes: int) -> int:
+    """Rows that one optimizer step learns from, in all processes together."""
+    return sft.batch * sft.accumulation * processes
+
+
+def optimizer_steps(rows: int, sft: SftConfig, processes: int) -> int:
+    """Optimizer steps over so many rows, as a transformers trainer counts them."""
+    passes = ceil(rows / (sft.batch * processes))
+    return ceil(sft.epochs * ceil(passes / sft.accumulation))
 
 
 @quiet_libraries()
