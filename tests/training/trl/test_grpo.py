@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import sys
 from dataclasses import fields, replace
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+import vrthinker_core
 from tests.support.drawn_rollouts import DrawnPairs, look, right_and_wrong
 from tests.training.trl.support import VOCABULARIES, needs_trl, random_judge, taught_judge
 from vrthinker_core.backends import open_backend
@@ -183,6 +186,14 @@ def test_vllm_keeps_room_for_a_conversation_and_not_for_the_context_of_the_model
     assert options.generation(8192)["vllm_max_model_length"] == 8192
 
 
+def test_the_readme_starts_a_vllm_server_with_room_for_a_conversation() -> None:
+    from trl.scripts.vllm_serve import make_parser
+
+    (line,) = re.findall(r"^trl vllm-serve (.+)$", (Path(vrthinker_core.__file__).parent / "README.md").read_text("utf-8"), re.M)
+    told = make_parser().parse_args(shlex.split(line))
+    assert (told.max_model_len, told.port) == (preset_config("7b").grpo.trl.longest, 8000)
+
+
 def test_groups_of_equal_rewards_teach_nothing(step: tuple[Path, StepReport, Watched]) -> None:
     rollout, reward = step[1].groups[0].rollouts[0], step[1].groups[0].rewards[0]
     assert mixed_share([Group((rollout,) * 2, (reward,) * 2, (0.0, 0.0))]) == 0
@@ -196,7 +207,7 @@ def test_groups_of_equal_rewards_teach_nothing(step: tuple[Path, StepReport, Wat
         (TrlGrpoOptions(settings=Settings(window=1)), "memory window all"),
         (TrlGrpoOptions(settings=Settings(window="all", protocol="concat")), "concat opens with a video"),
         (TrlGrpoOptions(lora=4), "run pip install -e '.\\[train\\]'"),
-        (TrlGrpoOptions(vllm="server"), "run pip install vllm"),
+        (TrlGrpoOptions(vllm="server"), "run pip install 'trl\\[vllm\\]'"),
     ],
 )
 def test_what_trl_cannot_do_is_one_sentence(

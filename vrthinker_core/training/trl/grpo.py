@@ -124,7 +124,7 @@ def train_grpo(
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     check_launch(adapters=options.lora > 0)
     if options.vllm and find_spec("vllm") is None:
-        raise BadInput("Rollouts by vLLM take vLLM: run pip install vllm, or leave grpo.trl.vllm empty.")
+        raise BadInput("Rollouts by vLLM take vLLM: run pip install 'trl[vllm]', or leave grpo.trl.vllm empty.")
     options = replace(options, bf16=options.bf16 or launched_in_bf16())
     passes = _passes(options)
     adapters = _adapters(options.lora) if options.lora else None
