@@ -91,3 +91,26 @@ def test_what_is_no_configuration_is_refused(text: str, tmp_path: Path) -> None:
 def test_the_first_difference_is_named() -> None:
     config = preset_config("nano")
     assert config_difference(config, changed_config(config, ["grpo.kl=0.5", "seed=1"])) == "grpo.kl 0.01 instead of 0.5"
+
+
+@pytest.mark.parametrize(
+    ("change", "may"),
+    [
+        ("grpo.trl.vllm=server", True),
+        ("grpo.trl.vllm_url=http://10.0.0.2:8000", True),
+        ("grpo.trl.vllm_memory=0.5", True),
+        ("grpo.micro_batch=2", True),
+        ("grpo.shown_every=5", True),
+        ("grpo.steps=600", True),
+        ("base.minutes=300", True),
+        ("shares.grpo=0.5", True),
+        ("gates.format=0.5", True),
+        ("gates.pairs=5", False),
+        ("grpo.trl.tokens=8192", False),
+        ("grpo.samples=4", False),
+        ("cold_start.sft.epochs=6", False),
+    ],
+)
+def test_a_run_may_go_on_elsewhere_and_longer_but_not_learn_otherwise(change: str, may: bool) -> None:
+    config = preset_config("7b")
+    assert (config_difference(config, changed_config(config, [change])) == "") == may

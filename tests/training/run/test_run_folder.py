@@ -58,7 +58,7 @@ def test_all_starts_count_until_the_run_is_done(tmp_path: Path) -> None:
         (replace(RUN, model="other"), [], "with model 'nano' instead of 'other'"),
         (replace(RUN, data="rows.csv"), [], "with data 'drawn' instead of 'rows.csv'"),
         (replace(RUN, digest="2"), [], "drawn holds other pairs than when the run"),
-        (RUN, ["grpo.steps=7"], "with grpo.steps 120 instead of 7"),
+        (RUN, ["grpo.samples=7"], "with grpo.samples 8 instead of 7"),
     ],
 )
 def test_the_folder_of_another_run_is_refused(run: TrainingRun, changes: list[str], said: str, tmp_path: Path) -> None:
@@ -103,6 +103,20 @@ def test_a_damaged_state_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(text)
     with pytest.raises(BadInput, match="is damaged"), open_run_folder(tmp_path, RUN, CONFIG, resume=True):
         raise AssertionError
+
+
+def test_a_run_that_is_done_has_no_further_steps(tmp_path: Path) -> None:
+    longer = changed_config(CONFIG, ["grpo.steps=200"])
+    begin(tmp_path)
+    with open_run_folder(tmp_path, RUN, longer, resume=True) as folder:
+        assert read_config(tmp_path).grpo.steps == 200
+        with new_checkpoint(folder):
+            pass
+    said = "a run that is done, with grpo.steps=200: begin another one from its result"
+    with pytest.raises(BadInput, match=said), open_run_folder(tmp_path, RUN, CONFIG, resume=True):
+        raise AssertionError
+    with open_run_folder(tmp_path, RUN, longer, resume=True) as folder:
+        assert folder.state.done
 
 
 def make_result(folder: RunFolder, *, broken: bool) -> None:

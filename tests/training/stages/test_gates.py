@@ -12,7 +12,8 @@ from vrthinker_core.backends.base import not_cancelled
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.run.config import GateConfig, TimeShares
+from vrthinker_core.training.run.config import GateConfig, TimeShares, changed_config, preset_config
+from vrthinker_core.training.run.config_difference import config_difference
 from vrthinker_core.training.run.sitting import begin_sitting
 from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_start, measure_judge, pass_gate
 from vrthinker_core.training.stages.pair_parts import PARTS, part_of
@@ -74,20 +75,29 @@ def test_no_form_no_passage() -> None:
     figures = measure_judge(judge, DrawnPairSet(0), Settings(max_turns=2), GATES)
     assert figures.format == 0
     with pytest.raises(BadInput, match=r"0\.00 of the rollouts keep to the format on 3 held-out pairs, and 0\.95 are needed"):
-        check_cold_start(figures, GATES)
+        check_cold_start(figures, GATES, "base")
 
 
 def test_a_judge_that_sampling_does_not_help_stops_the_run() -> None:
     with pytest.raises(BadInput, match=r"pass@8 is 0\.31 and mean@1 0\.30"):
-        check_cold_start(HeldOutFigures(64, 8, 1.0, 0.30, 0.31), GATES)
-    check_cold_start(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES)
+        check_cold_start(HeldOutFigures(64, 8, 1.0, 0.30, 0.31), GATES, "base")
+    check_cold_start(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "base")
+
+
+@pytest.mark.parametrize(("figures", "gate"), [((0.5, 0.3, 0.8), "format"), ((1.0, 0.3, 0.31), "headroom")])
+def test_what_a_gate_stops_says_how_to_begin_again_and_how_to_go_on(figures: tuple[float, float, float], gate: str) -> None:
+    with pytest.raises(BadInput, match=r"--model out/base/checkpoint --out") as caught:
+        check_cold_start(HeldOutFigures(64, 8, *figures), GATES, "out/base/checkpoint")
+    assert f"go on with --resume and a lower gate (--set gates.{gate}=…)" in str(caught.value)
+    config = preset_config("nano")
+    assert config_difference(config, changed_config(config, [f"gates.{gate}=0.1"])) == ""
 
 
 def test_a_gate_stops_a_run_but_one_with_a_time_limit() -> None:
     heard: list[str] = []
 
     def check() -> None:
-        check_cold_start(HeldOutFigures(64, 8, 0.5, 0.3, 0.8), GATES)
+        check_cold_start(HeldOutFigures(64, 8, 0.5, 0.3, 0.8), GATES, "base")
 
     with pytest.raises(BadInput, match=r"0\.50 of the rollouts"):
         pass_gate(begin_sitting(not_cancelled, None, say=heard.append), check)

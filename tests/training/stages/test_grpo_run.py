@@ -44,9 +44,12 @@ def short_config() -> TrainConfig:
     return changed_config(preset_config("nano"), SHORT)
 
 
-def train(out: Path, sitting: Sitting, *, resume: bool = True, shown: LabelledPair | None = None) -> Path | None:
-    with open_run_folder(out, RUN, short_config(), resume=resume) as folder:
-        return run_grpo(str(NANO), PAIRS, short_config(), folder, sitting, shown)
+def train(
+    out: Path, sitting: Sitting, *, resume: bool = True, shown: LabelledPair | None = None, config: TrainConfig | None = None
+) -> Path | None:
+    config = config or short_config()
+    with open_run_folder(out, RUN, config, resume=resume) as folder:
+        return run_grpo(str(NANO), PAIRS, config, folder, sitting, shown)
 
 
 def weights(checkpoint: Path | None) -> dict[str, torch.Tensor]:
@@ -119,6 +122,15 @@ def test_who_stops_it_finds_a_checkpoint_and_no_result(tmp_path: Path) -> None:
     assert train(tmp_path, sitting) is None
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-00000001.pt"]
     assert not (tmp_path / "checkpoint").exists()
+
+
+def test_who_stops_it_may_give_it_more_steps(whole: Path, tmp_path: Path) -> None:
+    heard: list[StepMetrics] = []
+    fewer = changed_config(short_config(), ["grpo.steps=9", "grpo.shown_every=1"])
+    assert train(tmp_path, Sitting(lambda: bool(heard), tell=lambda step, _: heard.append(step)), config=fewer) is None
+    after = weights(train(tmp_path, Sitting()))
+    assert [step.step for step in read_metrics(tmp_path)] == [1, 2]
+    assert all(torch.equal(value, after[name]) for name, value in weights(whole / "checkpoint").items())
 
 
 def test_when_the_time_is_over_it_is_done_with_what_it_has(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from vrthinker_core.training.rewards import advantages
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.training.run.config import OptimizerConfig, preset_config
 from vrthinker_core.training.token_rows import IGNORED, token_rows
-from vrthinker_core.training.trl.grpo import TrlGrpoOptions, train_grpo
+from vrthinker_core.training.trl.grpo import TrlGrpoOptions, TrlStep, train_grpo
 from vrthinker_core.training.trl.rollout_rewards import mixed_share
 from vrthinker_core.types import Settings, StopReason
 
@@ -144,6 +144,28 @@ def test_advantages_and_gradients_are_those_of_the_loop_on_a_processor(
             gradient = before[name] - each.detach()
             assert torch.nn.functional.cosine_similarity(gradient.flatten(), watched.gradients[name].flatten(), dim=0) > 0.999, name
             assert gradient.norm() == pytest.approx(float(watched.gradients[name].norm()), rel=0.01)
+
+
+def test_a_run_goes_on_to_more_steps_and_so_does_one_of_an_earlier_version(
+    unsure: Path, rollouts: list[Rollout], tmp_path: Path
+) -> None:
+    numbers: list[int] = []
+
+    def until_one(step: TrlStep) -> bool:
+        numbers.append(step.number)
+        return True
+
+    one = long_enough(rollouts[0], unsure)
+    train_grpo(PAIRS, unsure, one, tmp_path, until_one)
+    train_grpo(PAIRS, unsure, replace(one, steps=2, batch=3), tmp_path, until_one)
+    assert numbers == [1, 2]
+    with pytest.raises(BadInput, match="other data or options"):
+        train_grpo(PAIRS, unsure, replace(one, steps=3, samples=3, batch=3), tmp_path)
+    for mark in tmp_path.glob("trainer/*/whole.json"):
+        values = json.loads(mark.read_text("utf-8"))
+        mark.write_text(json.dumps(values | {"subject": values["subject"].replace("[", "[2, ", 1)}), "utf-8")  # with the steps
+    train_grpo(PAIRS, unsure, replace(one, steps=2), tmp_path, lambda step: numbers.append(step.number))
+    assert numbers == [1, 2]
 
 
 def test_adapters_are_merged_into_layers_of_the_language_model(unsure: Path, rollouts: list[Rollout], tmp_path: Path) -> None:

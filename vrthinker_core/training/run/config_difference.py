@@ -4,8 +4,11 @@ import json
 
 from vrthinker_core.training.run.config import TrainConfig, config_json, flat
 
-MAY_CHANGE = ("base.minutes", "cold_start.judged_minutes", "checkpoint_minutes", "gates.", "trackio")
-"""Beginnings of the names of settings that a run may go on with changed: how long, how often, and what is enough."""
+MAY_CHANGE = (
+    *("base.minutes", "cold_start.judged_minutes", "grpo.steps", "shares.", "checkpoint_minutes", "gates.", "trackio"),
+    *("grpo.shown_every", "grpo.micro_batch", "grpo.trl.vllm"),
+)
+"""Beginnings of the names of settings that a run may go on with changed: how long, how often, what is enough, where GRPO plays."""
 
 MAY_NOT = ("gates.pairs",)
 """Those among them that it may not: of a finite set, what is not held out is learnt from, and would be other pairs."""

@@ -178,6 +178,14 @@ def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -
     before = read_state(out)
     if not before.done and not _has_kept(out):
         return replace(run, seconds=before.seconds, starts=before.starts)
+    _check_same(out, before, run, config)
+    if not resume:
+        raise BadInput(f"{out} holds this run already: go on with --resume, or name a new folder with --out.")
+    return before
+
+
+def _check_same(out: Path, before: TrainingRun, run: TrainingRun, config: TrainConfig) -> None:
+    """Raises BadInput where the run that is in the folder is another one, or may not go on with this configuration."""
     if before.stage != run.stage:
         raise BadInput(f"{out} holds a run of the stage {before.stage}, not {run.stage}: name a new folder with --out.")
     for what in ("model", "data", "teacher"):
@@ -188,11 +196,12 @@ def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -
     if before.digest != run.digest and None not in (before.digest, run.digest):
         changed = f"{encodable(run.data)} holds other pairs than when the run in {out} began"
         raise BadInput(f"{changed}: give them as they were, or name a new folder with --out.")
-    if difference := config_difference(read_config(out), config):
+    config_before = read_config(out)
+    if difference := config_difference(config_before, config):
         raise BadInput(f"{out} holds a run with {difference}: give the same, or name a new folder with --out.")
-    if not resume:
-        raise BadInput(f"{out} holds this run already: go on with --resume, or name a new folder with --out.")
-    return before
+    if before.done and run.stage in ("grpo", "all") and config.grpo.steps != config_before.grpo.steps:
+        done = f"{out} holds a run that is done, with grpo.steps={config_before.grpo.steps}"
+        raise BadInput(f"{done}: begin another one from its result, with --model {out / RESULT} and a new folder with --out.")
 
 
 def _has_kept(out: Path) -> bool:

@@ -6,6 +6,7 @@ from statistics import fmean
 
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BadInput
+from vrthinker_core.text import encodable
 from vrthinker_core.training.base.train_base import TrainedBase
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rewards import format_reward
@@ -75,15 +76,22 @@ def _figures(trained: TrainedBase, part: str) -> str:
     return ", ".join(f"{name} {trained.reports[part].get(name, 0.0):.2f}" for name in trained.missed[part])
 
 
-def check_cold_start(figures: HeldOutFigures, gates: GateConfig) -> None:
-    """Raises BadInput where the form is not kept, or sampling finds hardly more than one try: then there is nothing to build on."""
+def check_cold_start(figures: HeldOutFigures, gates: GateConfig, source: str) -> None:
+    """Raises BadInput where the form is not kept, or sampling finds hardly more than one try: then there is nothing to build on.
+
+    `source`: the checkpoint that the cold start began with, with which it can be made again.
+    """
+    again = (
+        f"train again in a new folder (--model {encodable(source)} --out …) with more cold_start.traces or cold_start.sft.epochs"
+    )
     if figures.format < gates.format:
         raise BadInput(
             f"After the cold start {figures.format:.2f} of the rollouts keep to the format on {figures.pairs} held-out pairs, and "
-            f"{gates.format:.2f} are needed: give it more traces or epochs before the next stage."
+            f"{gates.format:.2f} are needed: {again}, or go on with --resume and a lower gate (--set gates.format=…)."
         )
     if figures.pass_at_k - figures.mean_at_1 < gates.headroom:
         raise BadInput(
             f"After the cold start pass@{figures.samples} is {figures.pass_at_k:.2f} and mean@1 {figures.mean_at_1:.2f} on "
-            f"{figures.pairs} held-out pairs, and {gates.headroom:.2f} between them are needed: later stages would find nothing."
+            f"{figures.pairs} held-out pairs, and {gates.headroom:.2f} between them are needed, or later stages find nothing: "
+            f"{again}, or go on with --resume and a lower gate (--set gates.headroom=…)."
         )

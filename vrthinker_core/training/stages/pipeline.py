@@ -114,7 +114,7 @@ def train_all(source: str, data: TrainingData, config: TrainConfig, folder: RunF
                 return None
             if stage == "cold-start":
                 figures = _held_out(inner, data.pairs, config)
-                pass_gate(sitting, partial(check_cold_start, figures, config.gates))
+                pass_gate(sitting, partial(check_cold_start, figures, config.gates, model))
         model, begun_with = str(done), f"the result of {stage}"
     if folder.processes.main:
         with new_checkpoint(folder) as made:

@@ -7,7 +7,7 @@ becomes.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -139,9 +139,9 @@ def train_grpo(
             trainer, rewards = _trainer(pairs, opened, options, arguments, adapters, say)
         except ConnectionError as error:
             raise BadInput(NO_SERVER) from error
-        subject = f"{checkpoint.name} {[getattr(options, name) for name in options.__slots__ if name not in _MAY_CHANGE]}"
+        subject, earlier = (_subject(checkpoint, options, names) for names in (_MAY_CHANGE, _MIGHT_CHANGE))
         with trainer.args.main_process_first(local=False):  # what is not whole is removed once, in a folder that all nodes share
-            begun = last_whole(folder / "trainer", subject)
+            begun = last_whole(folder / "trainer", subject, earlier)
         for callback in (TimedCheckpoints(folder / "trainer", subject, options.save_minutes), StepReports(rewards, report)):
             trainer.add_callback(callback)
         trainer.remove_callback(PrinterCallback)
@@ -250,4 +250,10 @@ def _adapters(rank: int) -> Any:
     return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=LORA_LAYERS, task_type="CAUSAL_LM")
 
 
-_MAY_CHANGE = ("save_minutes", "vllm", "vllm_memory", "vllm_url", "batch")
+def _subject(checkpoint: Path, options: TrlGrpoOptions, may_change: Sequence[str]) -> str:
+    """What a training is of: it is gone on with only where all of this is the same."""
+    return f"{checkpoint.name} {[getattr(options, name) for name in options.__slots__ if name not in may_change]}"
+
+
+_MIGHT_CHANGE = ("save_minutes", "vllm", "vllm_memory", "vllm_url", "batch")  # In the checkpoints of earlier versions
+_MAY_CHANGE = (*_MIGHT_CHANGE, "steps")

@@ -57,17 +57,17 @@ class TrainerPace:
     entropy: float | None = None  # Of the learnt tokens, in nats, where the trainer knows it
 
 
-def last_whole(folder: Path, subject: str) -> Path | None:
+def last_whole(folder: Path, *subjects: str) -> Path | None:
     """The newest whole checkpoint in `folder`, after those that are not whole were removed.
 
-    `subject` names the rows and the options. Raises BadInput where a checkpoint belongs to others.
+    Each of `subjects` names the rows and the options, as one version writes them. Raises BadInput where a checkpoint is of others.
     """
     whole = []
     for path in folder.glob("checkpoint-*"):
         mark = _read_mark(path)
         if mark is None:
             shutil.rmtree(path)
-        elif mark["subject"] != subject:
+        elif mark["subject"] not in subjects:
             raise BadInput(
                 f"The checkpoints in {folder.parent} are of a training with other data or options: give these as they were, or "
                 "name a new folder with --out."
