@@ -54,9 +54,10 @@ def test_what_goes_wrong_is_told_once_in_a_sentence(
         ({"first_accuracy": 0.6, "reward_gain": 0.01}, {"first_accuracy": 0.8, "reward_gain": 0.08}),
         ({"first_accuracy": 0.6, "reward_gain": 0.05}, {"first_accuracy": 0.3, "reward_gain": 0.01}),
         ({"reward_format": 0.5, "entropy": 0.4}, {"reward_format": 0.99, "entropy": 0.3}),
+        ({"reward_format": None, "entropy": 6.7}, {"reward_format": None, "entropy": 0.1}),
         ({"first_accuracy": None, "reward_gain": None, "entropy": None}, {"first_accuracy": 1, "reward_gain": 1, "entropy": 1}),
     ],
-    ids=["looking pays", "worse all over", "learning", "not known"],
+    ids=["looking pays", "worse all over", "learning", "fine-tuning, which has no samples", "not known"],
 )
 def test_nothing_is_told_where_nothing_is_wrong(first: dict[str, float | None], last: dict[str, float | None]) -> None:
     assert told(course(first, last)) == []

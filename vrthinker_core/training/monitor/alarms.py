@@ -56,8 +56,8 @@ def collapsed_format(steps: Sequence[StepMetrics]) -> str:
 
 
 def collapsed_entropy(steps: Sequence[StepMetrics]) -> str:
-    """The judge hardly tries anything any more. "" where that is not so."""
-    entropy = _change(steps, lambda step: step.entropy)
+    """The judge hardly tries anything any more. "" where that is not so, and where nothing was sampled: there it should fall."""
+    entropy = _change(steps, lambda step: None if step.reward_format is None else step.entropy)
     if entropy is None or entropy.before <= 0 or entropy.now > ENTROPY_LEFT * entropy.before:
         return ""
     return (
