@@ -35,6 +35,11 @@ class LineFile(AbstractContextManager["LineFile"]):
             self._file.truncate(end)
             raise
 
+    def keep(self, count: int) -> None:
+        """Cut off all lines but the first ones. Raises OSError."""
+        self._file.seek(0)
+        self._file.truncate(sum(len(line) + 1 for line in self._file.read().split(b"\n")[:count]))
+
     def sync(self) -> None:
         """Flush all lines to the disk. Raises OSError."""
         os.fsync(self._file.fileno())

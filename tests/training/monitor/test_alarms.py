@@ -71,5 +71,10 @@ def test_an_alarm_that_went_and_comes_again_is_told_again_and_a_stage_begins_ane
     assert len(told([*down, *other])) == 1
 
 
+def test_a_step_that_is_made_again_counts_once() -> None:
+    steps = course({"reward_format": 1.0}, {"reward_format": 0.0}, steps=2 * WINDOW - 1)
+    assert told([*steps, *steps[-3:]]) == []
+
+
 def test_a_few_steps_say_nothing() -> None:
     assert told(course({"reward_format": 1.0}, {"reward_format": 0.0}, steps=2 * WINDOW - 1)) == []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -35,12 +36,25 @@ def test_half_a_line_of_a_killed_process_is_cut_off_and_a_step_made_again_counts
     with MetricsWriter(tmp_path) as writer:
         writer.write(STEP)
         writer.write(replace(STEP, step=2))
+        writer.write(replace(STEP, step=3))
     file = tmp_path / METRICS
     file.write_bytes(file.read_bytes() + b'{"stage": "gr')
-    assert [each.step for each in read_metrics(tmp_path)] == [1, 2]
+    assert [each.step for each in read_metrics(tmp_path)] == [1, 2, 3]
     with MetricsWriter(tmp_path) as writer:
-        writer.write(replace(STEP, step=2, loss=9.0))
-    assert [(each.step, each.loss) for each in read_metrics(tmp_path)] == [(1, 0.25), (2, 9.0)]
+        assert len(file.read_bytes().splitlines()) == 3, "nothing is lost before it is made again"
+        for step in (2, 3, 4):
+            writer.write(replace(STEP, step=step, loss=9.0))
+    lines = [json.loads(line) for line in file.read_bytes().splitlines()]
+    assert [(line["step"], line["loss"]) for line in lines] == [(1, 0.25), (2, 9.0), (3, 9.0), (4, 9.0)]
+    assert [each.loss for each in read_metrics(tmp_path)] == [line["loss"] for line in lines]
+
+
+def test_of_a_file_of_an_earlier_version_a_step_that_was_made_again_counts_once(tmp_path: Path) -> None:
+    steps = [replace(STEP, step=step, loss=loss) for step, loss in ((1, 1.0), (2, 1.0), (2, 2.0))]
+    (tmp_path / METRICS).write_text("".join(json.dumps(asdict(each)) + "\n" for each in steps), "utf-8")
+    with MetricsWriter(tmp_path) as writer:
+        writer.write(replace(STEP, step=3))
+    assert [(each.step, each.loss) for each in read_metrics(tmp_path)] == [(1, 1.0), (2, 2.0), (3, 0.25)]
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"{}\n", b"no json\n"])
@@ -83,7 +97,7 @@ def test_the_first_labels_are_weighed_as_the_last_ones_are() -> None:
 def test_curves_without_trackio_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "trackio", None)
     with pytest.raises(BadInput, match="or train without --set trackio=true"):
-        MetricsWriter(tmp_path, trackio=True)
+        MetricsWriter(tmp_path, "run")
 
 
 def test_curves_are_kept_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,9 +107,12 @@ def test_curves_are_kept_on_this_machine(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path / "curves")
     for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL"):
         monkeypatch.delenv(name, raising=False)
-    for loss in (0.25, 0.125):  # the second time it is resumed
-        with MetricsWriter(tmp_path / "out", trackio=True) as writer:
-            writer.write(replace(STEP, step=1 + (loss < 0.2), loss=loss))
+    for steps in ((1, 2), (2, 3)):  # it was killed after step 2, and goes on after step 1
+        with MetricsWriter(tmp_path / "out", "run") as writer:
+            for step in steps:
+                writer.write(replace(STEP, step=step, loss=0.5**step))
     (run,) = storage.SQLiteStorage.get_runs("vr-thinker")
     logs = storage.SQLiteStorage.get_logs("vr-thinker", run)
-    assert [(entry["step"], entry["grpo/loss"], entry["grpo/right_TA"]) for entry in logs] == [(1, 0.25, 0.5), (2, 0.125, 0.5)]
+    assert [(entry["step"], entry["grpo/loss"], entry["grpo/right_TA"]) for entry in logs] == [
+        (step, 0.5**step, 0.5) for step in (1, 2, 3)
+    ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -31,9 +33,28 @@ def end_badly(out: Path) -> None:
 def test_a_new_folder_says_what_it_is(tmp_path: Path) -> None:
     out = tmp_path / "deep" / "run"
     with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
-        assert folder.state == replace(RUN, starts=1)
+        curves = folder.state.curves
+        assert folder.state == replace(RUN, starts=1, curves=curves)
     with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
-        assert folder.state == replace(RUN, starts=2, seconds=folder.state.seconds)
+        assert folder.state == replace(RUN, starts=2, seconds=folder.state.seconds, curves=curves)
+
+
+def test_no_other_run_has_its_curves_and_it_keeps_them(tmp_path: Path) -> None:
+    names = set()
+    for out in (tmp_path / "a" / "run", tmp_path / "b" / "run"):
+        begin(out)
+        names.add(read_state(out).curves)
+        shutil.rmtree(out)
+        begin(out)
+        names.add(read_state(out).curves)
+        with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
+            assert folder.state.curves in names
+    assert len(names) == 4
+    state = json.loads((out / "state.json").read_bytes())
+    del state["curves"]  # as a run of an earlier version left it, which has the curves that its folder names
+    (out / "state.json").write_text(json.dumps(state))
+    with open_run_folder(out, RUN, CONFIG, resume=True) as folder:
+        assert folder.state.curves is None
 
 
 def test_all_starts_count_until_the_run_is_done(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.errors import BadInput, CheckpointError
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
-from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
+from vrthinker_core.training.monitor.metrics import METRICS, StepMetrics, read_metrics
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.run import training_memory
 from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig, changed_config, preset_config
@@ -79,6 +79,7 @@ def test_a_killed_run_ends_with_the_same_weights(whole: Path, tmp_path: Path) ->
     assert all(torch.equal(value, after[name]) for name, value in weights(whole / "checkpoint").items())
     figures = [replace(each, seconds=0) for each in read_metrics(tmp_path)]
     assert figures == [replace(each, seconds=0) for each in read_metrics(whole)]
+    assert len((tmp_path / METRICS).read_bytes().splitlines()) == 2
 
 
 def test_it_learns_with_a_frozen_tower(whole: Path) -> None:

@@ -223,7 +223,7 @@ def test_an_alarm_is_told_and_kept_once_also_after_a_stop(tmp_path: Path) -> Non
     said: list[str] = []
     sitting = Sitting(say=said.append)
     for part in (range(1, 16), range(16, 31)):
-        with StageRecord(RunFolder(tmp_path), CONFIG, sitting, part.start - 1) as record:
+        with StageRecord(RunFolder(tmp_path), CONFIG, sitting) as record:
             for step in part:
                 record.add(StepMetrics("grpo", step, 1.0, 0.1, reward_format=1.0 if step < 12 else 0.3), 30)
     assert len(said) == 1

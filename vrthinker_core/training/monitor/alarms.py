@@ -23,9 +23,14 @@ class Alarms:
         self._told: set[str] = set()
 
     def add(self, metrics: StepMetrics) -> list[str]:
-        """Take the next step; gives the sentences of alarms that begin with it. A new stage begins anew."""
+        """Take the next step; gives the sentences of alarms that begin with it. A new stage begins anew.
+
+        A step that is made again after a stop takes the place of what it was, and of those that came after.
+        """
         if self._steps and self._steps[-1].stage != metrics.stage:
             self._steps, self._told = [], set()
+        while self._steps and self._steps[-1].step >= metrics.step:
+            self._steps.pop()
         self._steps.append(metrics)
         sounding = {name: sentence for name, check in CHECKS.items() if (sentence := check(self._steps))}
         new = [sentence for name, sentence in sounding.items() if name not in self._told]

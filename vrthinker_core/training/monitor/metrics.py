@@ -95,26 +95,36 @@ def _right(rollouts: Sequence[Rollout]) -> dict[str, float]:
 class MetricsWriter(AbstractContextManager["MetricsWriter"]):
     """Appends the records of a training run to a file in its folder, a line each, and gives them to trackio where that is wanted.
 
-    Each line is handed to the system at once, so it outlives this process. What a killed process left of a line is cut off first.
+    Each line is handed to the system at once, so it outlives this process. What a killed process left of a line is cut off first,
+    and so are, with the first record, the lines of steps that are made again. A curve keeps the point that it has of such a step.
     """
 
-    def __init__(self, folder: Path, trackio: bool = False) -> None:
-        """Raises BadInput where the file cannot be written, or trackio is wanted and not installed."""
+    def __init__(self, folder: Path, curves: str = "") -> None:
+        """`curves`: the name of the run in trackio, "" where there are to be none.
+
+        Raises BadInput where the file cannot be read or written, or trackio is wanted and not installed.
+        """
         self._path = folder / METRICS
-        self._curves = TrackioCurves(folder) if trackio else None
+        self._curves = TrackioCurves(curves) if curves else None
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._lines = LineFile(self._path)
         except OSError as error:
             raise _unwritable(self._path, error) from None
+        self._there = [(each.stage, each.step) for each in _read_lines(self._path)]  # Lines of earlier starts
+        self._drawn = frozenset(self._there)
 
     def write(self, metrics: StepMetrics) -> None:
         """Add a record. Raises BadInput where the disk is full, and then leaves none of it."""
+        again = (number for number, (stage, step) in enumerate(self._there) if stage == metrics.stage and step >= metrics.step)
         try:
+            if (first := next(again, None)) is not None:
+                self._lines.keep(first)
+            self._there = []
             self._lines.append(json.dumps(asdict(metrics), allow_nan=True).encode())
         except OSError as error:
             raise _unwritable(self._path, error) from None
-        if self._curves:
+        if self._curves and (metrics.stage, metrics.step) not in self._drawn:
             self._curves.add(metrics.step, {f"{metrics.stage}/{name}": value for name, value in metrics.figures.items()})
 
     def close(self) -> None:

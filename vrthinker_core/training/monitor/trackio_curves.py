@@ -11,20 +11,25 @@ from vrthinker_core.errors import BadInput
 PROJECT = "vr-thinker"
 
 
+def name_of(folder: Path) -> str:
+    """What a folder and the one above it call its run; folders elsewhere may have the same name."""
+    absolute = folder.absolute()
+    return f"{absolute.parent.name}-{absolute.name}".strip("-")
+
+
 class TrackioCurves:
     """The curves of one training run; a run that is resumed goes on with its own."""
 
-    def __init__(self, folder: Path) -> None:
-        """`folder` gives the run its name. Raises BadInput where trackio is not installed."""
+    def __init__(self, name: str) -> None:
+        """`name`: of the run. Raises BadInput where trackio is not installed."""
         try:
             trackio = import_module("trackio")
         except ImportError:
             raise BadInput("Curves take trackio: run pip install -e '.[train]', or train without --set trackio=true.") from None
-        absolute = folder.absolute()
         with redirect_stdout(sys.stderr):
             self._run: Any = trackio.init(
                 PROJECT,
-                name=f"{absolute.parent.name}-{absolute.name}".strip("-"),
+                name=name,
                 resume="allow",
                 embed=False,
                 auto_log_gpu=False,

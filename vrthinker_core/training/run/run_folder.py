@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import ClassVar, Literal
 
 from safetensors import SafetensorError
@@ -21,6 +22,7 @@ from vrthinker_core.results.trace_files import MADE
 from vrthinker_core.results.trace_files import RESULT as RESULT
 from vrthinker_core.results.trace_files import STATE as STATE
 from vrthinker_core.text import encodable
+from vrthinker_core.training.monitor.trackio_curves import name_of
 from vrthinker_core.training.run.config import CONFIG, TrainConfig, read_config, write_config
 from vrthinker_core.training.run.config_difference import config_difference
 from vrthinker_core.training.run.processes import ALONE, Processes
@@ -45,6 +47,7 @@ class TrainingRun:
     seconds: float = 0.0  # Of all starts until it was done, but for those that were killed
     starts: int = 0
     digest: str | None = None  # Of the pairs; None where they never end, nobody asks for them, or an earlier state does not say
+    curves: str | None = None  # Its name in trackio, which no other run has; None where an earlier state does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,7 @@ def open_run_folder(
             remove_parts(out)
             before = _run_there(out, run, config, resume)
             write_config(out, config)
-            state = before or run
+            state = before or replace(run, curves=f"{name_of(out)}-{token_hex(4)}")
             teacher = run.teacher if state.teacher is None else state.teacher
             _write_state(out, replace(state, teacher=teacher, digest=state.digest or run.digest, starts=state.starts + 1))
             folder = RunFolder(out, processes)
@@ -177,7 +180,7 @@ def _run_there(out: Path, run: TrainingRun, config: TrainConfig, resume: bool) -
         return None
     before = read_state(out)
     if not before.done and not _has_kept(out):
-        return replace(run, seconds=before.seconds, starts=before.starts)
+        return replace(run, seconds=before.seconds, starts=before.starts, curves=before.curves)
     _check_same(out, before, run, config)
     if not resume:
         raise BadInput(f"{out} holds this run already: go on with --resume, or name a new folder with --out.")

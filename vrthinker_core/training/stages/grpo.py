@@ -81,7 +81,7 @@ def _train_here(
     files = CheckpointFiles(folder.checkpoints, config.checkpoint_minutes)
     files.restore(state)
     last_saved = state.step
-    with StageRecord(folder, config, sitting, state.step) as record:
+    with StageRecord(folder, config, sitting) as record:
         if state.step == 0:
             _show(shown, state, learner, config, folder)
         while state.step < config.grpo.steps and not sitting.over:

@@ -12,6 +12,7 @@ from vrthinker_core.files.line_file import LineFile
 from vrthinker_core.training.groups import Group, StepReport
 from vrthinker_core.training.monitor.alarms import Alarms
 from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics, read_metrics
+from vrthinker_core.training.monitor.trackio_curves import name_of
 from vrthinker_core.training.run.config import GrpoConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting
@@ -22,17 +23,13 @@ ALARMS = "alarms.jsonl"  # In the folder of a training run
 class StageRecord(AbstractContextManager["StageRecord"]):
     """Keeps the steps of one stage in its folder."""
 
-    def __init__(self, folder: RunFolder, config: TrainConfig, sitting: Sitting, done: int | None = None) -> None:
-        """`done`: steps that the stage goes on after, where it is known; what was made beyond them is made again.
-
-        Raises BadInput where nothing can be written.
-        """
+    def __init__(self, folder: RunFolder, config: TrainConfig, sitting: Sitting) -> None:
+        """Raises BadInput where nothing can be written."""
         self._folder, self._sitting = folder.path, sitting
-        self._writer = MetricsWriter(folder.path, config.trackio)
+        self._writer = MetricsWriter(folder.path, folder.state.curves or name_of(folder.path) if config.trackio else "")
         self._alarms, self._lap = Alarms(), time.monotonic()
         for before in read_metrics(folder.path):
-            if done is None or before.step <= done:
-                self._alarms.add(before)
+            self._alarms.add(before)
 
     def add(self, metrics: StepMetrics, total: int) -> None:
         """A step of `total` is done. Raises BadInput where the disk is full."""
