@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_cli import ROOT
 from tests.test_cli import run as run_command
 from tests.training.labelled_pairs.support import PAIRED, write_table
 from tests.training.test_token_rows import look, nano
@@ -24,7 +26,7 @@ from vrthinker_core.traces import load
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
-from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
+from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs, taught_pairs
 from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.training.rows.filters import Outcome, Reason
@@ -245,6 +247,26 @@ def test_the_command_says_what_can_be_learnt_from(tmp_path: Path) -> None:
     assert run_command(*asked).stdout == done.stdout
     refused = run_command("teacher", "--judge", f"scripted:{script}", "--data", "drawn:1", "--out", tmp_path / "other")
     assert (refused.returncode, refused.stderr.strip()) == (2, "Drawn pairs never end: say how many with --pairs.")
+
+
+def test_a_teachers_folder_is_learnt_from_wherever_it_was_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, out = tmp_path / "script.jsonl", tmp_path / "out"
+    script.write_text(json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"}))
+    table = os.path.relpath(write_table(tmp_path, [("a.mp4", "b.mp4", "p", "1", "0", "2", "1")]), ROOT)
+    asked = ("teacher", "--judge", f"scripted:{script}", "--data", table, "--out", out)
+    assert run_command(*asked).returncode == 0
+    deep = tmp_path.joinpath(*ROOT.parts[1:])  # From where that path leads nowhere
+    deep.mkdir(parents=True)
+    monkeypatch.chdir(deep)
+    assert taught_pairs(str(out)) == str(ROOT / table)
+    head, rest = (out / OUTCOMES).read_text("utf-8").split("\n", 1)
+    earlier = json.dumps(json.loads(head) | {"data": table})  # as it was typed
+    (out / OUTCOMES).write_text(f"{earlier}\n{rest}", "utf-8")
+    assert run_command(*asked).returncode == 0
+    with pytest.raises(
+        BadInput, match=f"The runs in {out} are of the pairs in {table}, and .* start where the teacher was started"
+    ):
+        taught_pairs(str(out))
 
 
 def test_rows_of_a_teachers_folder_have_the_labels_and_the_videos_of_its_pairs(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.training.labelled_pairs.open_pairs import kind_of, open_pairs, read_pairs
+from vrthinker_core.training.labelled_pairs.open_pairs import absolute_data, kind_of, open_pairs, path_of, read_pairs
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
 from vrthinker_core.training.labelled_pairs.row_file import prompt_in
 from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
@@ -239,3 +239,20 @@ def test_pairs_that_people_could_not_judge_are_left_out() -> None:
     with pytest.raises(IndexError):
         pairs.pair(1)
     pairs.close()
+
+
+@pytest.mark.parametrize("data", ["drawn:1", "drawn2:1", ""])
+def test_what_is_drawn_has_no_place(data: str) -> None:
+    assert (absolute_data(data), path_of(data)) == (data, None)
+
+
+@pytest.mark.parametrize("kind", ["", "csv:", "traces:", "drawn2:1:"])
+def test_a_place_is_known_by_its_whole_path_or_as_it_was_named_before(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute_data(f"{kind}here") == f"{kind}{tmp_path / 'here'}"
+    assert path_of(f"{kind}here") == Path("here")
+    (tmp_path / "link").symlink_to("here")
+    assert absolute_data(f"{kind}link", f"{kind}here") == f"{kind}here"
+    assert absolute_data(f"{kind}here", "drawn:1") == absolute_data(f"{kind}here", f"{kind}there") == f"{kind}{tmp_path / 'here'}"

@@ -20,7 +20,7 @@ from tests.training.test_teacher import answer
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.cli import main
-from vrthinker_core.commands.training.training_data import chosen_teacher, open_training_data
+from vrthinker_core.commands.training.training_data import chosen_teacher, named_places, open_training_data
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
@@ -185,11 +185,14 @@ def test_a_chosen_protocol_is_the_only_one_of_the_teacher() -> None:
     assert {data.teacher.judge(number).protocols for number in range(3)} == {("concat",)}
 
 
-def test_a_run_that_goes_on_keeps_its_teacher(clips: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_run_that_goes_on_keeps_its_teacher_and_knows_its_data_from_anywhere(
+    clips: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script, table, out = tmp_path / "script.jsonl", tmp_path / "pairs.csv", tmp_path / "run"
     script.write_text(json.dumps({"reply": answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1}), "protocol": "paired"}))
     table.write_text("video1,video2,prompt,OA\n" + "".join(f"{clips[0]},{clips[1]},A ball {n}.,1\n" for n in range(2)))
-    begun = ("cold-start", "--model", "nano", "--data", table, "--out", out)
+    monkeypatch.chdir(tmp_path)
+    begun = ("cold-start", "--model", "nano", "--data", "pairs.csv", "--out", out)
     chosen = [word for change in (*FEW, "settings.max_new_tokens=24") for word in ("--set", change)]
     code, lines = train(*begun, "--teacher", f"scripted:{script}", *chosen)
     assert code == 0, lines
@@ -198,14 +201,28 @@ def test_a_run_that_goes_on_keeps_its_teacher(clips: tuple[Path, Path], tmp_path
     table.write_text(f"{before}{clips[0]},{clips[1]},A third ball.,1\n")
     assert "holds other pairs than when the run" in refused("cold-start", "--out", out, "--resume")
     table.write_text(before)
+    monkeypatch.chdir(clips[0].parent)
     assert train("cold-start", "--out", out, "--resume") == done
+    monkeypatch.chdir(tmp_path)
     assert "instead of 'nano'" in refused(*begun, "--resume", "--teacher", "nano")
     state = json.loads((out / "state.json").read_text())
+    assert state["data"] == str(table)
     del state["teacher"]  # as a run of an earlier version left it
+    state["data"] = "pairs.csv"
     (out / "state.json").write_text(json.dumps(state))
     assert "name it with --teacher" in refused(*begun, "--resume")
     assert train(*begun, "--resume", "--teacher", f"scripted:{script}") == done
     assert train("cold-start", "--out", out, "--resume") == done
+
+
+def test_a_model_in_a_folder_is_known_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cold").mkdir()
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "run"
+    known = [named_places(model, "", out)[0] for model in ("cold", "nano", "Qwen/Qwen2.5-VL-7B-Instruct", "")]
+    assert known == [str(tmp_path / "cold"), "nano", "Qwen/Qwen2.5-VL-7B-Instruct", ""]
+    with open_run_folder(out, TrainingRun("grpo", "cold", "drawn:1"), preset_config("nano"), resume=False):
+        assert named_places(str(tmp_path / "cold"), "drawn:1", out) == ("cold", "drawn:1")  # as an earlier version began it
 
 
 def test_the_scripted_teacher_knows_drawn_pairs_alone(clips: tuple[Path, Path], tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def teacher(
     choice = judge or default_choice()
     pair_set, backend = _open(choice, data, settings)
     numbers = range(_how_many(pair_set, pairs))
-    job = TeacherJob(choice, data, settings, samples)
+    job = TeacherJob(choice, _named_data(data, out), settings, samples)
     with stop_on_signal() as stopped, progress("runs") as advance:
         for made, _ in enumerate(run_teacher(pair_set, numbers, backend, job, out, stopped), start=1):
             advance(made, len(numbers) * samples)
@@ -52,6 +52,14 @@ def teacher(
         print_error("Stopped; call the command again to go on.")
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if report.kept else NOTHING_JUDGED)
+
+
+def _named_data(data: str, out: Path) -> str:
+    """What the folder says its pairs are: with their whole path, or as an earlier version began it. Raises BadInput."""
+    from vrthinker_core.training.labelled_pairs.open_pairs import absolute_data
+    from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_job
+
+    return absolute_data(data, str(read_job(out).get("data", "")) if (out / OUTCOMES).is_file() else None)
 
 
 def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend | BackendOfPair]":

@@ -10,7 +10,7 @@ import typer
 
 from vrthinker_core.commands.arguments import INTERRUPTED, print_error, stop_on_signal
 from vrthinker_core.commands.training.step_progress import StepPace, step_progress
-from vrthinker_core.commands.training.training_data import chosen_teacher, open_training_data, resolved_model
+from vrthinker_core.commands.training.training_data import chosen_teacher, named_places, open_training_data, resolved_model
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable, printable
 from vrthinker_core.training.run.config import CONFIG, PresetName, TrainConfig, changed_config, preset_config, read_config
@@ -66,7 +66,8 @@ def train(
     if resume:
         model, data, teacher = _as_before(out, model, data, teacher)
     _check_given(stage, model, data)
-    run = TrainingRun(stage, model or "", data or "", chosen_teacher(stage, data or "", teacher) or "")
+    places = named_places(model or "", data or "", out)
+    run = TrainingRun(stage, *places, chosen_teacher(stage, data or "", teacher) or "")
     raise typer.Exit(_train(run, config, out, Start(minutes, resume)))
 
 

@@ -25,6 +25,21 @@ def resolved_model(model: str) -> str:
     return str(asset("nano")) if model == "nano" else model
 
 
+def named_places(model: str, data: str, out: Path) -> tuple[str, str]:
+    """Model and data as a run in `out` is said to have them: with their whole paths, or as an earlier version began it.
+
+    Raises BadInput for a damaged state.
+    """
+    from vrthinker_core.training.labelled_pairs.open_pairs import absolute_data
+    from vrthinker_core.training.run.run_folder import STATE, read_state
+
+    before = read_state(out) if (out / STATE).is_file() else None
+    if model not in ("", "nano") and Path(model).is_dir():
+        same = before is not None and Path(before.model).resolve() == Path(model).resolve()
+        model = before.model if before is not None and same else str(Path(model).absolute())
+    return model, absolute_data(data, before.data if before is not None else None)
+
+
 def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:
     """The one that was named; of drawn pairs the scripted one, where none is: nobody knows them better."""
     drawn = data.partition(":")[0] in ("drawn", "drawn2") and stage in ("cold-start", "all")

@@ -51,6 +51,34 @@ def _drawn_pairs(kind: str, rest: str) -> DrawnPairSet:
     return DrawnPairSet(int(seed), draw=partial(draw_pair, options=world))
 
 
+def path_of(data: str) -> Path | None:
+    """The file or folder that `data` names; None for drawn pairs, but for their photographs."""
+    path = _divided(data)[1]
+    return Path(path) if path else None
+
+
+def absolute_data(data: str, before: str | None = None) -> str:
+    """`data` with its whole path, so that it is found from any working directory.
+
+    Where `before` names the same place, it is that: what a folder of an earlier version was begun with, as it was typed.
+    """
+    kind, path = _divided(data)
+    if not path:
+        return data
+    if before and _divided(before)[0] == kind and Path(_divided(before)[1]).resolve() == Path(path).resolve():
+        return before
+    return f"{kind}{Path(path).absolute()}"
+
+
+def _divided(data: str) -> tuple[str, str]:
+    """What stands before a path with its colon, and the path, "" where there is none."""
+    kind, _, rest = data.partition(":")
+    if kind in ("drawn", "drawn2"):
+        seed, colon, photos = rest.partition(":")
+        return f"{kind}:{seed}{colon}", photos
+    return (f"{kind}:", rest) if kind in READERS and rest else ("", data)
+
+
 def read_pairs(data: str) -> list[EvaluationPair]:
     """The rows of a data set, broken ones among them. Raises BadInput where nothing can be read."""
     kind, _, rest = data.partition(":")

@@ -15,7 +15,7 @@ from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.traces import load
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
-from vrthinker_core.training.labelled_pairs.open_pairs import kind_of, open_pairs
+from vrthinker_core.training.labelled_pairs.open_pairs import kind_of, open_pairs, path_of
 from vrthinker_core.training.labelled_pairs.row_file import read_json_rows
 from vrthinker_core.training.labelled_pairs.sft_file import SftFile
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
@@ -95,6 +95,10 @@ def _job_data(folder: Path) -> str:
     data = read_job(folder).get("data")
     if not isinstance(data, str) or not data:
         raise BadInput(f"{folder} does not say which pairs its teacher was given: give a folder that the command teacher made.")
+    path = path_of(data)
+    if path is not None and not path.exists():
+        where = "" if path.is_absolute() else ", or start where the teacher was started"
+        raise BadInput(f"The runs in {folder} are of the pairs in {path}, and nothing is there: put them back{where}.")
     return data
 
 
