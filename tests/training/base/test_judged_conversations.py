@@ -109,11 +109,12 @@ def test_a_cold_start_can_begin_with_them(tmp_path: Path) -> None:
     told: list[StepMetrics] = []
     taught: list[Path] = []
 
-    def for_judge(checkpoint: Path) -> BackendOfPair:
+    def for_judge(checkpoint: Path | None) -> BackendOfPair:
+        assert checkpoint is not None
         taught.append(checkpoint)
         return SCRIPTED
 
-    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", SCRIPTED, for_judge=for_judge))
+    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", for_judge))
     with open_run_folder(tmp_path, RUN, config, resume=True) as folder:
         made = train_stage("cold-start", str(NANO), data, config, folder, Sitting(tell=lambda step, _: told.append(step)))
     assert made == tmp_path / "checkpoint"

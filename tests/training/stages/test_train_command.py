@@ -19,6 +19,7 @@ import vrthinker_core
 from tests.training.test_teacher import answer
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
+from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.cli import main
 from vrthinker_core.commands.training.training_data import chosen_teacher, named_places, open_training_data
 from vrthinker_core.errors import BadInput
@@ -89,6 +90,7 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
             "nowhere holds no picture",
         ),
         (("all", "--model", "nano", "--data", "drawn:1", "--teacher", "scripted:nowhere.jsonl"), "nowhere.jsonl"),
+        (("all", "--model", "nano", "--data", "drawn:1", "--teacher", "hf:./nowhere"), "nowhere"),
         (("grpo", "--data", "drawn:1"), "--model is missing"),
         (("base", "--model", "nano"), "leave --model and --data out"),
         (("base", "--data", "drawn:1"), "leave --model and --data out"),
@@ -159,7 +161,7 @@ def test_the_scripted_teacher_is_kept_on_drawn_pairs(tmp_path: Path) -> None:
     assert data.pairs is not None
     assert data.teacher is not None
     job = TeacherJob("scripted", "drawn:1")
-    made = list(run_teacher(data.pairs, range(3), data.teacher.judge, job, tmp_path))
+    made = list(run_teacher(data.pairs, range(3), data.teacher.open(None), job, tmp_path))
     assert [(outcome.pair, outcome.kept) for outcome in made] == [(0, True), (1, True), (2, True)]
 
 
@@ -167,7 +169,7 @@ def test_from_nothing_the_scripted_teacher_speaks_both_protocols_in_turn(tmp_pat
     data = open_training_data(TrainingRun("all", "", "drawn2:1", "scripted"), preset_config("nano"))
     assert data.teacher is not None
     assert data.teacher.pairs is not None
-    made = list(run_teacher(data.teacher.pairs, range(8), data.teacher.judge, TeacherJob("scripted", "drawn2:1"), tmp_path))
+    made = list(run_teacher(data.teacher.pairs, range(8), data.teacher.open(None), TeacherJob("scripted", "drawn2:1"), tmp_path))
     kept = [outcome for outcome in made if outcome.kept]
     assert len(kept) >= 5
     for outcome, stored in zip(kept, kept_rollouts(tmp_path, data.teacher.pairs, keep_tokens=False), strict=True):
@@ -177,12 +179,23 @@ def test_from_nothing_the_scripted_teacher_speaks_both_protocols_in_turn(tmp_pat
         assert last >= FRAMES // 2, "the first frames are spread over the whole clip"
 
 
+def test_a_checkpoint_that_teaches_is_not_read_before_it_plays(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(TransformersBackend, "load", lambda source, **_: opened.append(source))
+    data = open_training_data(TrainingRun("cold-start", "nano", "drawn:1", "nano"), preset_config("nano"))
+    assert data.teacher is not None
+    assert not opened
+    data.teacher.open(NANO)
+    assert opened == [str(NANO)]
+
+
 def test_a_chosen_protocol_is_the_only_one_of_the_teacher() -> None:
     config = changed_config(preset_config("nano"), ["settings.protocol=concat"])
     data = open_training_data(TrainingRun("all", "", "drawn2:1", "scripted"), config)
     assert data.teacher is not None
-    assert callable(data.teacher.judge)
-    assert {data.teacher.judge(number).protocols for number in range(3)} == {("concat",)}
+    judge = data.teacher.open(None)
+    assert callable(judge)
+    assert {judge(number).protocols for number in range(3)} == {("concat",)}
 
 
 def test_a_run_that_goes_on_keeps_its_teacher_and_knows_its_data_from_anywhere(

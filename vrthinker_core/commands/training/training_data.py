@@ -123,7 +123,10 @@ def _ready_runs(run: "TrainingRun") -> "ReadyRuns | None":
 
 
 def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
-    """The judge of that name; the scripted one speaks all these protocols in turn. Raises BadInput and CheckpointError."""
+    """The judge of that name; the scripted one speaks all these protocols in turn. Raises BadInput and CheckpointError.
+
+    A checkpoint is only looked at: its weights are read by the process that lets it play, when it does.
+    """
     from vrthinker_core.backends import open_backend
     from vrthinker_core.training.base.seen_lessons import lessons_for
     from vrthinker_core.training.drawn_teacher.replies import write_lesson
@@ -131,9 +134,14 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     from vrthinker_core.training.stages.cold_start import Teacher
     from vrthinker_core.training.teacher import scripted_teacher
 
-    if name != SCRIPTED:
-        return Teacher(name, open_backend(name))
-    if not isinstance(pairs, DrawnPairSet):
-        raise BadInput("The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another judge.")
-    own = replace(pairs, grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items()))
-    return Teacher(name, scripted_teacher(own, write_lesson), own, lambda judge: scripted_teacher(own, lessons_for(judge)))
+    if name == SCRIPTED:
+        if not isinstance(pairs, DrawnPairSet):
+            raise BadInput("The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another judge.")
+        own = replace(pairs, grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items()))
+        return Teacher(name, lambda judge: scripted_teacher(own, lessons_for(judge) if judge else write_lesson), own)
+    kind, _, source = name.partition(":")
+    if name == "nano" or (kind == "hf" and source):
+        _spoken(resolved_model(source or name))
+        return Teacher(name, lambda _: open_backend(name))
+    backend = open_backend(name)
+    return Teacher(name, lambda _: backend)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
+import torch
+
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
 from vrthinker_core.training.base.judged_conversations import MODEL, learn_to_judge, minutes_of, minutes_spent
@@ -37,9 +39,9 @@ class Teacher:
     """Who writes the runs of the cold start."""
 
     name: str  # As it was chosen
-    judge: Backend | BackendOfPair
+    open: Callable[[Path | None], Backend | BackendOfPair]
+    """Opens it, where it is to play: for the checkpoint that it teaches, None where it teaches none."""
     pairs: PairSet | None = None  # That it is given in the place of the stage's: with the frames of the protocols it speaks
-    for_judge: Callable[[Path], BackendOfPair] | None = None  # Its runs for the checkpoint it teaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ def cold_start(source: str, lessons: Lessons | ReadyRuns, config: TrainConfig, f
     out, teaching = folder.path / TEACHER, sitting.part(TEACHER_SHARE)
     if folder.processes.main and not begun:
         _let_teach(lessons, source, config, out, teaching)
+        torch.cuda.empty_cache()  # a teacher may have lain on the GPUs of the other processes, too
     if folder.processes.agreed(sitting.stopped()):
         return None
     outcomes = read_outcomes(out)
@@ -112,14 +115,14 @@ def conversation_photos(config: TrainConfig) -> str:
 
 
 def _let_teach(lessons: Lessons, source: str, config: TrainConfig, out: Path, sitting: Sitting) -> None:
-    """Play pairs until enough runs are kept, no pair is left, or the sitting is over."""
+    """Play pairs until enough runs are kept, no pair is left, or the sitting is over; the teacher is there only meanwhile."""
     wanted = config.cold_start.traces
     known = read_outcomes(out) if (out / OUTCOMES).exists() else []
     kept = sum(outcome.kept for outcome in known)
     if kept >= wanted:
         return
     pairs, teacher = lessons.pairs, lessons.teacher
-    judge = teacher.for_judge(locate(source)) if teacher.for_judge else teacher.judge
+    judge = teacher.open(locate(source))
     settings = replace(config.settings, seed=config.seed)
     job = TeacherJob(teacher.name, "", settings, live=min(LIVE, wanted), keep_all=False)
     numbers = count() if pairs.size is None else range(pairs.size)
