@@ -11,9 +11,12 @@ from tests.test_branches import Talker, trace_of
 from tests.test_cli import run
 from tests.test_judge import ANSWER
 from vrthinker_core.backends import ScriptedBackend
-from vrthinker_core.judge import judge
+from vrthinker_core.branching.plan import plan_branch
+from vrthinker_core.errors import JudgeError
+from vrthinker_core.judge import judge, judge_branch
 from vrthinker_core.traces import load, to_json
-from vrthinker_core.types import VideoPair
+from vrthinker_core.types import StopReason, VideoPair
+from vrthinker_core.types.events import Finished
 
 Clips = tuple[Path, Path]
 
@@ -57,3 +60,22 @@ def test_other_videos_than_those_of_the_trace_are_refused(origin: Path, clips: C
     done = run("branch", origin, *clips[::-1], "--turn", 2, "--judge", judge_name, "--json")
     assert (done.returncode, done.stdout) == (2, "")
     assert "not the videos" in done.stderr
+
+
+def test_a_branch_never_replaces_the_run_that_it_goes_on_from(origin: Path, clips: Clips) -> None:
+    before = origin.read_bytes()
+    done = run("branch", origin, *clips, "--turn", 2, "--frames", "4", "--judge", "hf:no/such/judge", "--trace", origin)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{origin} is the run that the branch goes on from, and would be lost: name another file with --trace.\n"
+    assert origin.read_bytes() == before
+
+
+def test_a_branch_that_is_refused_or_fails_replaces_no_earlier_trace(origin: Path, clips: Clips, tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier.json"
+    earlier.write_bytes(origin.read_bytes())
+    gone, plan = ScriptedBackend([JudgeError("The server is gone.")]), plan_branch(load(origin), 2)
+    for videos in (clips[::-1], clips):
+        *_, end = judge_branch(plan, VideoPair(plan.prompt, *videos), gone, trace=earlier)
+        assert isinstance(end, Finished)
+        assert end.stop is StopReason.FAILED
+        assert earlier.read_bytes() == origin.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.test_cli import run
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.batch import judge_many
+from vrthinker_core.errors import JudgeError
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import StopReason, VideoPair
@@ -191,3 +193,19 @@ def test_a_trace_that_a_killed_run_left_is_replaced(folder: Path) -> None:
     assert load(folder / "killed.json").finished is None
     *_, end = judge(own_pair(folder), ScriptedBackend([ANSWER]), trace=folder / "killed.json")
     assert load(folder / "killed.json").finished == end
+
+
+def test_a_run_in_which_the_judge_wrote_nothing_replaces_no_run_in_which_it_did(folder: Path) -> None:
+    earlier = (folder / "earlier.json").read_bytes()
+    missing = VideoPair("p", folder / "no.mp4", folder / "two.mp4")
+    gone = ScriptedBackend([JudgeError("The server is gone.")])
+    for pair, backend, cancelled in (
+        (missing, ScriptedBackend([ANSWER]), False),
+        (own_pair(folder), ScriptedBackend([ANSWER]), True),
+        (own_pair(folder), gone, False),
+    ):
+        *_, end = judge(pair, backend, trace=folder / "earlier.json", cancelled=partial(bool, cancelled))
+        assert isinstance(end, Finished)
+        assert end.verdict is None
+        assert end.notes == (f"{folder / 'earlier.json'} still holds the earlier run: in this one the judge wrote nothing.",)
+        assert (folder / "earlier.json").read_bytes() == earlier

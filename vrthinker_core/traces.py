@@ -190,18 +190,17 @@ def load(file: Path | str) -> Trace:
     return from_json(data)
 
 
-def check_replaceable(path: Path) -> None:
-    """Raises BadInput unless nothing is there yet, or a trace, so that no other file is ever lost. No link is followed."""
+def check_replaceable(path: Path) -> Trace | None:
+    """The trace that is there; None for nothing. Raises BadInput for anything else: no other file is ever lost. Follows no link."""
     try:
         is_file = stat.S_ISREG(path.lstat().st_mode)
     except OSError:  # nothing is there, or the place cannot be reached, which shows when the trace is written
-        return
+        return None
     except ValueError:
         raise BadInput("The name of the trace holds a NUL character: name another file.") from None
     with suppress(TraceError):
         if is_file:
-            load(path)
-            return
+            return load(path)
     raise BadInput(f"{encodable(str(path))} is there already and is no trace: name a new file for the trace, or an earlier trace.")
 
 
@@ -212,19 +211,26 @@ def check_trace_option(path: Path) -> None:
         raise BadInput(f"There is no folder {encodable(str(path.parent))}: make it first, or name another file for the trace.")
 
 
+def _has_own_text(trace: Trace | None) -> bool:
+    """A judge wrote something in a turn that was not taken over."""
+    return trace is not None and any(turn.completion.text and not trace.started.is_taken_over(turn.number) for turn in trace.turns)
+
+
 class TraceWriter:
     """Builds the trace of a run from its events, and keeps it on the disk when a path is given. Whoever makes one closes it.
 
     When the path cannot be written the trace goes to the system's temporary folder instead, and the last event says so: a run never
-    ends because its record could not be kept. A path that must not be replaced is refused: then nothing is written at all.
+    ends because its record could not be kept. A path that must not be replaced is refused: then nothing is written at all. A trace
+    that is there, and in which a judge wrote something, stays until the judge has written something in this run, too.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
         self.refused: BadInput | None = None  # Why the run must not begin
         self._path = None if path is None else Path(path)
+        self._keeps_earlier = False  # until there is something to keep of this run
         try:
             if self._path is not None:
-                check_replaceable(self._path)
+                self._keeps_earlier = _has_own_text(check_replaceable(self._path))
         except BadInput as error:
             self.refused, self._path = error, None
         self._trace: Trace | None = None
@@ -242,7 +248,7 @@ class TraceWriter:
     def record(self, event: JudgeEvent) -> JudgeEvent:
         """Keep an event and give it back; the last one with what became of the record.
 
-        The file is written when the run starts, at each turn's end and when the run has ended.
+        The file is written when the run starts (unless an earlier trace is kept), at each turn's end and when the run has ended.
         """
         before = self._trace
         self._trace = add_event(before, event)
@@ -262,6 +268,10 @@ class TraceWriter:
         if self._path is None:
             return
         wanted = encodable(str(self._path))  # the sentences below stand in the trace
+        self._keeps_earlier = self._keeps_earlier and not _has_own_text(trace)
+        if self._keeps_earlier:
+            self._warning = f"{wanted} still holds the earlier run: in this one the judge wrote nothing." if trace.finished else ""
+            return
         try:
             data = to_json(trace)
         except ValueError as error:  # of pydantic, whatever a text or a number is that JSON cannot hold

@@ -29,4 +29,6 @@ def branch_events(
     plan = plan_branch(load(origin), turn, changes)
     if trace is not None:
         check_trace_option(trace)
+        if trace.exists() and trace.samefile(origin):
+            raise BadInput(f"{trace} is the run that the branch goes on from, and would be lost: name another file with --trace.")
     return judge_branch(plan, VideoPair(plan.prompt, *videos), open_backend(judge), trace=trace)
