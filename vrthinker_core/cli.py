@@ -106,8 +106,8 @@ def branch(
     turn: Annotated[int, typer.Option(help="First turn that is generated anew; those before it are taken over.")],
     frames: Annotated[str, typer.Option(help="Frames to show in that turn, by the judge's numbers, with commas between.")] = "",
     no_tool: Annotated[bool, typer.Option("--no-tool", help="Ask for the answer in that turn.")] = False,
-    window: Annotated[str | None, typer.Option(help="Memory window from that turn on. [default: that of the run]")] = None,
-    prompt: Annotated[str | None, typer.Option(help="Another prompt, with --turn 1. [default: that of the run]")] = None,
+    window: Annotated[str | None, typer.Option(help="Memory window from that turn on. (default: that of the run)")] = None,
+    prompt: Annotated[str | None, typer.Option(help="Another prompt, with --turn 1. (default: that of the run)")] = None,
     judge: JudgeOption = None,
     trace: TraceOption = None,
     json_only: JsonOption = False,
@@ -231,7 +231,7 @@ def scenes(
     seed: Annotated[int, typer.Option(help="Equal seeds give equal pairs.")] = 0,
     size: Annotated[int, typer.Option(help="Pixels per side.")] = 448,
     second: Annotated[bool, typer.Option("--second", help="The second world: two things, counts, places, more faults.")] = False,
-    photos: Annotated[Path | None, typer.Option(help="Folder of photographs for the second world. [default: clouds]")] = None,
+    photos: Annotated[Path | None, typer.Option(help="Folder of photographs for the second world. (default: clouds)")] = None,
 ) -> None:
     """Write pairs of the drawn world as video files, with their true labels."""
     from vrthinker_core.training.drawn_world.scenes import WorldOptions
@@ -245,7 +245,7 @@ def scenes(
 @app.command()
 def examples(
     judge: JudgeOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the examples. [default: assets/examples]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the examples. (default: assets/examples)")] = None,
 ) -> None:
     """Record all examples of the project anew with a judge."""
     from vrthinker_core.__about__ import asset

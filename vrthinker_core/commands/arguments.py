@@ -24,7 +24,7 @@ LINE_SECONDS = 5.0  # between two lines that say how far a command is
 
 JudgeOption = Annotated[
     str | None,
-    typer.Option(help="nano (built in), hf:ID_OR_PATH, server:URL#MODEL, or scripted:FILE. [default: the best one here]"),
+    typer.Option(help="nano (built in), hf:ID_OR_PATH, server:URL#MODEL, or scripted:FILE. (default: the best one here)"),
 ]
 
 

@@ -25,7 +25,7 @@ def rank(
     videos: Annotated[Path, typer.Argument(help="Folder of generators with prompts.csv, or CSV with generator, prompt, video.")],
     *,
     judge: JudgeOption = None,
-    budget: Annotated[int | None, typer.Option(help="Judge at most so many pairs, the most telling ones. [default: all]")] = None,
+    budget: Annotated[int | None, typer.Option(help="Judge at most so many pairs, the most telling ones. (default: all)")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")] = Path("ranking"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the results that the folder holds.")] = False,
     concurrency: Annotated[int, typer.Option(help="Pairs in hand at a time.")] = CONCURRENCY,

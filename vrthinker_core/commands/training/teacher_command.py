@@ -23,7 +23,7 @@ def teacher(
     data: Annotated[str, typer.Option(help="drawn:SEED, a data set, a table, rows, or a folder of traces.")],
     out: Annotated[Path, typer.Option(help="Folder of the runs: a new one, or one to go on with.")],
     judge: JudgeOption = None,
-    pairs: Annotated[int | None, typer.Option(help="How many pairs, from the first on. [default: all of the data]")] = None,
+    pairs: Annotated[int | None, typer.Option(help="How many pairs, from the first on. (default: all of the data)")] = None,
     samples: Annotated[int, typer.Option(help="Runs of each pair.")] = 1,
     settings: Settings,
 ) -> None:

@@ -43,10 +43,10 @@ def train(
     teacher: Annotated[
         str | None, typer.Option(help="Judge whose runs the cold start learns from, as --judge elsewhere; scripted on drawn pairs.")
     ] = None,
-    preset: Annotated[PresetName | None, typer.Option(help="The figures of a size. [default: nano]")] = None,
+    preset: Annotated[PresetName | None, typer.Option(help="The figures of a size. (default: nano)")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in --out was stopped or killed.")] = False,
     minutes: Annotated[float | None, typer.Option(help="End after so many minutes, with what there is then.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Equal seeds train equal judges. [default: 0]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Equal seeds train equal judges. (default: 0)")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: grpo.steps=30. May come again.")] = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Only say what it takes on GPUs in memory and hours.")] = False,
     gpus: Annotated[int, typer.Option(help="With --estimate: how many, of 80 GiB each.")] = 8,
