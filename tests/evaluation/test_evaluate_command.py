@@ -20,7 +20,7 @@ from vrthinker_core.cli import main
 from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress, time_left
 from vrthinker_core.results.result import broken_row
 from vrthinker_core.results.result_file import RESULTS, final_results, read_results
-from vrthinker_core.results.run_file import read_run
+from vrthinker_core.results.run_file import read_run, write_run
 from vrthinker_core.traces import load
 from vrthinker_core.training.drawn_world.video_files import write_pairs
 from vrthinker_core.types import StopReason
@@ -82,6 +82,30 @@ def test_each_row_has_its_end_and_a_second_call_asks_for_resume(evaluate: Evalua
     assert (status, told) == (0, "")
     assert printed_again == printed
     assert read_run(evaluate.out).settings.max_turns == 2
+
+
+def test_a_judge_in_a_file_is_the_same_from_every_folder_and_its_name_in_another_folder_is_not(
+    evaluate: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = write_table(tmp_path / "set", 2)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "script.jsonl").write_text(json.dumps({"reply": answer("other")}))
+    monkeypatch.chdir(tmp_path)
+    assert evaluate("csv", table, judge="scripted:script.jsonl")[0] == 0
+    monkeypatch.chdir(tmp_path / "other")
+    status, _, told = evaluate("csv", table, "--resume", judge="scripted:script.jsonl")
+    assert (status, f"holds another evaluation, with the judge scripted:{evaluate.script}: " in told) == (2, True)
+    assert evaluate("csv", table, "--resume", judge="scripted:../script.jsonl")[0] == 0
+
+
+def test_a_folder_in_which_the_judges_path_was_kept_relative_goes_on(
+    evaluate: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = write_table(tmp_path / "set", 2)
+    monkeypatch.chdir(tmp_path)
+    assert evaluate("csv", table, judge="scripted:script.jsonl")[0] == 0
+    write_run(evaluate.out, replace(read_run(evaluate.out), judge="scripted:script.jsonl"))
+    assert evaluate("csv", table, "--resume", judge="scripted:script.jsonl")[0] == 0
 
 
 def test_pairs_without_a_verdict_are_told_from_those_with_one(evaluate: Evaluate, tmp_path: Path) -> None:

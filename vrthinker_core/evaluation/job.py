@@ -14,7 +14,7 @@ from vrthinker_core.files.open_files import allow_pairs
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.results.result_table import check_pyarrow
-from vrthinker_core.results.run_file import EvaluationRun, RunStart, installed_versions, pairs_digest
+from vrthinker_core.results.run_file import EvaluationRun, RunStart, installed_versions, pairs_digest, resolved_judge
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings
 
@@ -42,8 +42,8 @@ class EvaluationJob:
         """The run as its folder tells it; `pairs` are those of the whole data set."""
         at = datetime.now(UTC).isoformat(timespec="seconds")
         start = RunStart(at, self.engine, self.concurrency, limit, installed_versions())
-        where = encodable(str(path))
-        return EvaluationRun(dataset, where, len(pairs), pairs_digest(pairs), self.judge, self.settings, (start,))
+        where, judge = encodable(str(path)), resolved_judge(self.judge)
+        return EvaluationRun(dataset, where, len(pairs), pairs_digest(pairs), judge, self.settings, (start,))
 
     def open_engine(self, stopped: Callable[[], bool]) -> tuple[str, Engine]:
         """The judge's name and the engine that asks it. Raises BadInput, and CheckpointError for a judge that cannot be opened."""

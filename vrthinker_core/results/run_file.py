@@ -11,6 +11,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.text import encodable
 from vrthinker_core.types import Settings
 
 RUN = "run.json"  # Beside the results
@@ -36,7 +37,7 @@ class EvaluationRun:
     path: str  # Where it lay
     pairs: int  # Of the whole data set
     digest: str  # Of all pairs with people's labels, whatever the order of the rows and wherever the videos lie
-    judge: str  # As it was chosen
+    judge: str  # As it was chosen, a path in it absolute
     settings: Settings
     starts: tuple[RunStart, ...] = ()
     format: Literal["vr-thinker-evaluation/1"] = "vr-thinker-evaluation/1"
@@ -46,13 +47,20 @@ class EvaluationRun:
         if self.dataset != other.dataset or self.digest != other.digest:
             changed = (self.dataset, self.path) == (other.dataset, other.path)
             return f"the data set {self.path} ({self.dataset}, {self.pairs:,} rows){' as it was before its rows changed' * changed}"
-        if self.judge != other.judge:
+        if resolved_judge(self.judge) != resolved_judge(other.judge):  # earlier versions kept a relative path
             return f"the judge {self.judge}"
         mine, its = asdict(self.settings), asdict(other.settings)
         others = [
             f"{name} {'left to the protocol' if value is None else value}" for name, value in mine.items() if value != its[name]
         ]
         return f"the settings {', '.join(others)}" if others else ""
+
+
+def resolved_judge(choice: str) -> str:
+    """The same for the same judge, whichever folder it is named from: a path behind `hf:` or `scripted:` becomes absolute."""
+    kind, _, rest = choice.partition(":")
+    path = Path(rest)
+    return f"{kind}:{encodable(str(path.resolve()))}" if kind in ("hf", "scripted") and rest and path.exists() else choice
 
 
 def read_run(folder: Path) -> EvaluationRun:
