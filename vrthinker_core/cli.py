@@ -1,7 +1,7 @@
 """The command line: `python -m vrthinker_core COMMAND`.
 
 Exit status: 0 with a verdict (or when a command did its work), 3 without one (or without a row to write), 2 for bad input with one
-line on standard error.
+line on standard error, 130 after Ctrl+C or SIGTERM.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vrthinker_core.commands.arguments import LINE_SECONDS, JudgeOption, print_error, progress, read_lines, read_numbers, read_reply
+from vrthinker_core.commands.arguments import (
+    INTERRUPTED,
+    LINE_SECONDS,
+    JudgeOption,
+    print_error,
+    progress,
+    read_lines,
+    read_numbers,
+    read_reply,
+    stop_on_signal,
+)
 from vrthinker_core.commands.evaluation_commands import evaluate, report
 from vrthinker_core.commands.rank_command import rank
 from vrthinker_core.commands.setting_options import with_setting_options
@@ -28,6 +38,7 @@ from vrthinker_core.types import ProtocolName, Settings
 
 if TYPE_CHECKING:
     from vrthinker_core.types.events import Event, Finished
+    from vrthinker_core.types.messages import Cancelled
 
 app = typer.Typer(
     name="python -m vrthinker_core",
@@ -93,8 +104,10 @@ def compare(
 
     if trace is not None:
         check_trace_option(trace)
-    events = run_judge(VideoPair(prompt, video1, video2), open_backend(judge), settings, trace=trace)
-    raise typer.Exit(_print_live(events, json_only))
+    pair, backend = VideoPair(prompt, video1, video2), open_backend(judge)
+    with stop_on_signal() as stopped:
+        events = run_judge(pair, backend, settings, cancelled=stopped, trace=trace)
+        raise typer.Exit(_print_live(events, json_only, stopped))
 
 
 @app.command()
@@ -113,10 +126,17 @@ def branch(
     json_only: JsonOption = False,
 ) -> None:
     """Go on from a turn of a stored run with something changed."""
-    from vrthinker_core.commands.branch_run import branch_events, read_changes
+    from vrthinker_core.backends import open_backend
+    from vrthinker_core.commands.branch_run import read_changes, read_plan
+    from vrthinker_core.judge import judge_branch
+    from vrthinker_core.types import VideoPair
 
     changes = read_changes(read_numbers("--frames", frames) if frames else (), no_tool, window, prompt)
-    raise typer.Exit(_print_live(branch_events(origin, turn, changes, (video1, video2), judge, trace), json_only))
+    plan = read_plan(origin, turn, changes, trace)
+    pair, backend = VideoPair(plan.prompt, video1, video2), open_backend(judge)
+    with stop_on_signal() as stopped:
+        events = judge_branch(plan, pair, backend, cancelled=stopped, trace=trace)
+        raise typer.Exit(_print_live(events, json_only, stopped))
 
 
 app.command()(evaluate)
@@ -137,13 +157,14 @@ def replay(
     raise typer.Exit(_print_run(load(file).events(), json_only))
 
 
-def _print_live(events: Iterable[Event], json_only: bool) -> int:
-    """Print a run as it goes; gives the exit status."""
+def _print_live(events: Iterable[Event], json_only: bool, stopped: Cancelled) -> int:
+    """Print a run as it goes, up to where it was `stopped`; gives the exit status."""
     from rich.console import Console
 
     from vrthinker_core.commands.console import telling_openings
 
-    return _print_run(telling_openings(events, Console(stderr=True), LINE_SECONDS), json_only)
+    code = _print_run(telling_openings(events, Console(stderr=True), LINE_SECONDS), json_only)
+    return INTERRUPTED if stopped() else code
 
 
 def _print_run(events: Iterable[Event], json_only: bool) -> int:
