@@ -31,6 +31,7 @@ VRThinker.Address = class {
    * time, and of those that are wanted meanwhile for the latest. `lost`: the address names none, but a run was shown there.
    */
   open(query, lost) {
+    VRThinker.uploads.drop(); // else their files would take the place of that run's
     if (this.asked !== null) {
       this.next = query === this.asked ? null : [query, lost];
       return;

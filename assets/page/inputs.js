@@ -57,29 +57,3 @@ VRThinker.Inputs = class {
     setTimeout(() => go.checkVisibility() && go.click(), 50);
   }
 };
-
-/** Compare and Stop, one of which is shown. Each run has a number, and what is said of an earlier one comes too late. */
-VRThinker.Buttons = class {
-  constructor(root) {
-    this.place = root.closest("#ask");
-    this.number = 0;
-    this.running = false;
-  }
-
-  /** For the server: which run's Stop is pressed. A late answer has left another value in Gradio's hands. */
-  shown() {
-    return { number: this.number, running: this.running };
-  }
-
-  show({ number, running }) {
-    const late = number < this.number || (number === this.number && !this.running);
-    if (late) return;
-    const focused = document.activeElement && document.activeElement.id;
-    this.number = number;
-    this.running = running;
-    this.place.classList.toggle("vrt-running", running);
-    document.dispatchEvent(new CustomEvent("vrt:running"));
-    // They take each other's place: the focus goes along.
-    if (["go", "stop"].includes(focused)) document.getElementById(running ? "stop" : "go").focus({ preventScroll: true });
-  }
-};

@@ -103,8 +103,8 @@ VRThinker.mountHead = (root, props, watch) => {
 };
 
 /** Which of Compare and Stop is shown. */
-VRThinker.mountButtons = (root, props, watch) => {
-  VRThinker.buttons = new VRThinker.Buttons(root);
+VRThinker.mountButtons = (root, props, watch, trigger) => {
+  VRThinker.buttons = new VRThinker.Buttons(root, () => trigger("click"));
   watch("value", () => VRThinker.buttons.show(props.value));
 };
 
@@ -129,3 +129,4 @@ VRThinker.inputs = new VRThinker.Inputs();
 VRThinker.stopBar = new VRThinker.StopBar();
 VRThinker.closer = new VRThinker.Closer();
 VRThinker.uploads = new VRThinker.Uploads();
+document.addEventListener("click", (event) => VRThinker.buttons && VRThinker.buttons.onClick(event), true);

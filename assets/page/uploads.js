@@ -4,6 +4,9 @@ VRThinker.FILES = "video/*, image/gif, image/apng, image/avif";
 
 VRThinker.Uploads = class {
   constructor() {
+    this.sending = new Set(); // what breaks off each upload that goes on
+    const fetched = window.fetch;
+    window.fetch = (address, options) => (this.sendsVideos(options) ? this.send(fetched, address, options) : fetched(address, options));
     document.addEventListener("change", (event) => this.onChange(event), true);
     document.addEventListener("drop", (event) => this.onDrop(event), true);
     // The server makes a copy that browsers play, or says what is wrong with the file: both better than "not playable".
@@ -16,6 +19,34 @@ VRThinker.Uploads = class {
       childList: true,
       subtree: true,
     });
+  }
+
+  /** Gradio uploads the file of a player, which by `asVideos` always is a video. */
+  sendsVideos({ body } = {}) {
+    return body instanceof FormData && body.getAll("files").some(({ type = "" }) => type.startsWith("video/"));
+  }
+
+  async send(fetched, address, options) {
+    const sending = new AbortController();
+    this.sending.add(sending);
+    try {
+      return await fetched(address, { ...options, signal: sending.signal });
+    } catch (error) {
+      if (!sending.signal.aborted) throw error;
+      return new Response("[]"); // Gradio leaves the player as it is
+    } finally {
+      this.sending.delete(sending);
+    }
+  }
+
+  /** A video is on its way to the server. */
+  get going() {
+    return this.sending.size > 0;
+  }
+
+  /** What is still on its way is no longer wanted: something else is to be shown. */
+  drop() {
+    for (const sending of this.sending) sending.abort();
   }
 
   isPlayer(node) {

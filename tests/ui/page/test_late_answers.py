@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +130,23 @@ def test_the_end_of_what_follows_a_run_that_is_shown_is_not_the_answer_to_the_ne
     answers.release()
     expect(page.locator(".vrt-turn")).to_have_count(2)
     expect(page).to_have_url(f"{server.url}?trace=a-block")
+
+
+def test_videos_that_are_still_on_their_way_do_not_take_the_place_of_those_of_an_opened_run(
+    server: Server, open_page: Open, clips: Clips
+) -> None:
+    page, uploads = open_page(server.url), list[Any]()
+    page.route("**/gradio_api/upload?*", lambda route: uploads.append(route))
+    page.locator("#first input[type=file]").set_input_files(str(clips[0]))
+    until(lambda: page.wait_for_timeout(20) or uploads)
+    show_example(page, 1)
+    before = page.locator("#first video").get_attribute("src")
+    with suppress(Exception):  # the page has left it
+        uploads[0].continue_()
+    page.wait_for_timeout(1000)
+    assert page.locator("#first video").get_attribute("src") == before
+    assert status(page).startswith("Replaying")
+    expect(page.locator(".vrt-changed")).to_be_hidden()
 
 
 def is_stop(body: dict[str, Any]) -> bool:

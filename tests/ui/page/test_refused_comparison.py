@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.waiting import until
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ENDLESS, fill, start, wait_for
 from vrthinker_core.dialects.sanitize import MAX_PROMPT
@@ -81,6 +82,62 @@ def test_videos_that_are_deleted_are_to_be_added_again(server: Server, open_page
     start(page, clips)
     wait_for(page, "writing")
     page.locator("#stop").click()
+
+
+KEEP_RUNS = """() => {
+    window.runs = new Set();
+    document.addEventListener("vrt:trace", ({ detail }) => detail.run && runs.add(detail.run));
+}"""
+
+
+@pytest.fixture
+def answered_page(answering: Server, open_page: Open) -> Page:
+    """A page that keeps the names of the runs that it has shown."""
+    page = open_page(answering.url)
+    page.evaluate(KEEP_RUNS)
+    return page
+
+
+def test_compare_waits_for_no_upload_and_says_so(answered_page: Page, clips: Clips) -> None:
+    page, uploads = answered_page, list[Any]()
+    page.route("**/gradio_api/upload?*", lambda route: uploads.append(route))
+    for name, clip in zip(("first", "second"), clips, strict=True):
+        page.locator(f"#{name} input[type=file]").set_input_files(str(clip))
+    page.locator("#prompt textarea").fill("A white block glides to the right.")
+    until(lambda: page.wait_for_timeout(20) or len(uploads) == 2)
+    for _ in range(3):
+        page.locator("#go").click()
+    wait_for(page, words.UPLOADING)
+    page.locator("#prompt textarea").press("Control+Enter")
+    for upload in uploads:
+        upload.continue_()
+    wait_for(page, words.READY_TO_COMPARE)
+    page.wait_for_timeout(1000)
+    assert page.evaluate("runs.size") == 0
+    page.locator("#go").click()
+    wait_for(page, "Finished")
+
+
+def test_compare_begins_one_run_however_often_it_is_pressed(answered_page: Page, clips: Clips) -> None:
+    page = answered_page
+    fill(page, clips)
+    page.evaluate("() => { for (let press = 0; press < 3; press += 1) document.querySelector('#go').click(); }")
+    wait_for(page, "Finished")
+    page.wait_for_timeout(1500)
+    assert page.evaluate("runs.size") == 1
+    page.locator("#go").click()
+    page.wait_for_function("runs.size === 2")
+    wait_for(page, "Finished")
+
+
+def test_compare_can_be_pressed_again_after_an_answer_that_is_an_error(answered_page: Page, clips: Clips) -> None:
+    page = answered_page
+    fill(page, clips)
+    page.route("**/run/predict*", lambda route: route.fulfill(status=500, json={"error": "It failed."}), times=1)
+    page.locator("#go").click()
+    wait_for(page, words.GONE)
+    page.locator("#go").click()
+    wait_for(page, "Finished")
 
 
 @pytest.mark.parametrize("requests", ["**/{run/predict,queue/join}*", "**/queue/join*"], ids=["at once", "as it would begin"])

@@ -61,7 +61,7 @@ class PageComponents:
             with gr.Column(scale=1, min_width=140):
                 self.compare_button = gr.Button("Compare", variant="primary", elem_id="go")
                 self.stop_button = gr.Button("Stop", elem_id="stop")
-                self.buttons = _html("mountButtons(host, props, watch)", {"number": 0, "running": False}, "buttons")
+                self.buttons = _html("mountButtons(host, props, watch, trigger)", {"number": 0, "running": False}, "buttons")
         _html("mountVoteFirst(host)", None, "vote-first")
         self.status = gr.Textbox(words.READY, label="Status", elem_id="status", interactive=False, lines=1, max_lines=3)
         with gr.Accordion(words.ADDRESSES, open=False, elem_id="addresses"), gr.Row():

@@ -1,0 +1,52 @@
+/* Compare and Stop, one of which is shown, and which presses of them count. */
+VRThinker.MOST_ASKED = 10_000; // milliseconds for which the server may owe an answer to Compare before it can be pressed again
+
+/** Each run has a number, and what is said of an earlier one comes too late. */
+VRThinker.Buttons = class {
+  /** `sayUploading()`: Compare was pressed while videos are on their way. */
+  constructor(root, sayUploading) {
+    this.place = root.closest("#ask");
+    this.sayUploading = sayUploading;
+    this.number = 0;
+    this.running = false;
+    this.asked = -Infinity; // when Compare was pressed, until the server has answered
+  }
+
+  /** For the server: which run's Stop is pressed. A late answer has left another value in Gradio's hands. */
+  shown() {
+    return { number: this.number, running: this.running };
+  }
+
+  show({ number, running }) {
+    const late = number < this.number || (number === this.number && !this.running);
+    if (late) return;
+    const focused = document.activeElement && document.activeElement.id;
+    this.number = number;
+    this.running = running;
+    this.place.classList.toggle("vrt-running", running);
+    document.dispatchEvent(new CustomEvent("vrt:running"));
+    // They take each other's place: the focus goes along.
+    if (["go", "stop"].includes(focused)) document.getElementById(running ? "stop" : "go").focus({ preventScroll: true });
+  }
+
+  /** The server has taken what Compare asked for, or refused it. */
+  answered() {
+    this.asked = -Infinity;
+  }
+
+  /** Gradio would take each press of Compare for one more run, and put off all of them until the videos have arrived. */
+  onClick(event) {
+    if (!event.target.closest("#go") || this.mayCompare(event.timeStamp)) return;
+    event.stopImmediatePropagation();
+  }
+
+  mayCompare(now) {
+    if (VRThinker.uploads.going) {
+      this.sayUploading();
+      return false;
+    }
+    if (now - this.asked < VRThinker.MOST_ASKED) return false;
+    this.asked = now;
+    return true;
+  }
+};
