@@ -1,5 +1,6 @@
 /* Compare and Stop, one of which is shown, and which presses of them count. */
 VRThinker.MOST_ASKED = 10_000; // milliseconds for which the server may owe an answer to Compare before it can be pressed again
+VRThinker.DOUBLE_CLICK = 300; // milliseconds within which a second click on the same place belongs to the first
 
 /** Each run has a number, and what is said of an earlier one comes too late. */
 VRThinker.Buttons = class {
@@ -10,6 +11,7 @@ VRThinker.Buttons = class {
     this.number = 0;
     this.running = false;
     this.asked = -Infinity; // when Compare was pressed, until the server has answered
+    this.clicked = { time: -Infinity }; // the button that a pointer pressed last, and when
   }
 
   /** For the server: which run's Stop is pressed. A late answer has left another value in Gradio's hands. */
@@ -34,12 +36,26 @@ VRThinker.Buttons = class {
     this.asked = -Infinity;
   }
 
-  /** Gradio would take each press of Compare for one more run, and put off all of them until the videos have arrived. */
   onClick(event) {
-    if (!event.target.closest("#go") || this.mayCompare(event.timeStamp)) return;
-    event.stopImmediatePropagation();
+    const button = event.target.closest("#go, #stop");
+    if (!button) return;
+    const counts = !this.isSecond(button, event) && (button.id === "stop" || this.mayCompare(event.timeStamp));
+    if (!counts) event.stopImmediatePropagation();
   }
 
+  /**
+   * The second click of a double click, by which the other button may have come under the pointer. Browsers count the clicks
+   * (keys and scripts make none), but some begin anew at another button.
+   */
+  isSecond(button, { detail, timeStamp }) {
+    if (!detail) return false;
+    const { clicked } = this;
+    if (detail > 1 || (button !== clicked.button && timeStamp - clicked.time < VRThinker.DOUBLE_CLICK)) return true;
+    this.clicked = { button, time: timeStamp };
+    return false;
+  }
+
+  /** Gradio would take each press of Compare for one more run, and put off all of them until the videos have arrived. */
   mayCompare(now) {
     if (VRThinker.uploads.going) {
       this.sayUploading();

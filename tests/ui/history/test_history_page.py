@@ -178,6 +178,7 @@ def test_the_pair_of_a_run_that_was_followed_can_be_judged_again(server: Server,
     wait_for(page, "^Sides swapped: Turn 1")
     page.locator("#stop").click()
     expect(page.locator("#go")).to_be_visible()
+    page.wait_for_timeout(300)  # so soon after Stop it would be the second half of a double click
     page.locator("#go").click()
     wait_for(page, "^Turn 1 of 3 · writing")
     page.locator("#stop").click()

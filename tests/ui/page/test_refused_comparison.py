@@ -1,4 +1,4 @@
-"""A comparison that cannot be made says why at once, and Compare can be pressed again."""
+"""Which presses of Compare and Stop count; a comparison that cannot be made says why at once, and Compare can be pressed again."""
 
 from __future__ import annotations
 
@@ -138,6 +138,57 @@ def test_compare_can_be_pressed_again_after_an_answer_that_is_an_error(answered_
     wait_for(page, words.GONE)
     page.locator("#go").click()
     wait_for(page, "Finished")
+
+
+def double_click(page: Page, button: str, other: str) -> None:
+    """Its second click comes when the other button has taken the place of that one."""
+    box = page.locator(button).bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    for count in (1, 2):
+        page.mouse.down(click_count=count)
+        page.mouse.up(click_count=count)
+        expect(page.locator(other)).to_be_visible()
+
+
+def test_a_double_click_on_compare_does_not_stop_the_run(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    fill(page, clips)
+    double_click(page, "#go", "#stop")
+    page.wait_for_timeout(1000)
+    wait_for(page, "writing")
+    page.locator("#stop").click()
+    wait_for(page, "Stopped")
+
+
+def test_a_double_click_on_stop_begins_no_run(server: Server, open_page: Open, clips: Clips) -> None:
+    page = open_page(server.url)
+    start(page, clips)
+    wait_for(page, "writing")
+    page.evaluate(KEEP_RUNS)
+    double_click(page, "#stop", "#go")
+    wait_for(page, "Stopped")
+    page.wait_for_timeout(1000)
+    assert page.evaluate("runs.size") == 1
+    wait_for(page, "Stopped")
+
+
+def test_a_click_on_the_other_button_counts_when_it_comes_later_than_a_double_click(answered_page: Page) -> None:
+    presses = [
+        ("go", 1, 1000),
+        ("stop", 1, 1200),
+        ("stop", 0, 1210),
+        ("stop", 1, 1400),
+        ("go", 1, 1500),
+        ("go", 2, 1900),
+        ("go", 1, 2900),
+    ]
+    counted = answered_page.evaluate(
+        """presses => presses.map(([name, detail, timeStamp]) =>
+            !VRThinker.buttons.isSecond(document.getElementById(name), { detail, timeStamp }))""",
+        [list(press) for press in presses],
+    )
+    assert counted == [True, False, True, True, False, False, True]
 
 
 @pytest.mark.parametrize("requests", ["**/{run/predict,queue/join}*", "**/queue/join*"], ids=["at once", "as it would begin"])
