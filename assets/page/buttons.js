@@ -22,13 +22,14 @@ VRThinker.Buttons = class {
   show({ number, running }) {
     const late = number < this.number || (number === this.number && !this.running);
     if (late) return;
-    const focused = document.activeElement && document.activeElement.id;
+    const focused = document.activeElement;
     this.number = number;
     this.running = running;
     this.place.classList.toggle("vrt-running", running);
     document.dispatchEvent(new CustomEvent("vrt:running"));
-    // They take each other's place: the focus goes along.
-    if (["go", "stop"].includes(focused)) document.getElementById(running ? "stop" : "go").focus({ preventScroll: true });
+    // They take each other's place.
+    const left = focused && focused.id === (running ? "go" : "stop");
+    if (left) VRThinker.pointerFocus.pass(focused, document.getElementById(running ? "stop" : "go"));
   }
 
   /** The server has taken what Compare asked for, or refused it. */

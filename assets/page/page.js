@@ -11,6 +11,8 @@ VRThinker.KEYS = {
   End: "end",
 };
 
+VRThinker.PRESSED_BY_SPACE = "button, [role=button], a, summary, label";
+
 /** The rail under the players. `trigger` tells the server. */
 VRThinker.mountRail = (root, trigger) => {
   let rail = null;
@@ -35,10 +37,12 @@ VRThinker.onKey = (event, rail) => {
   const action = VRThinker.KEYS[event.key];
   const target = event.target;
   if (!action || event.ctrlKey || event.metaKey || event.altKey || !rail.players.ready) return;
-  const busy = target.closest("input, textarea, select, [contenteditable=true], [role=tab], [role=listbox], [role=option]");
-  const button = event.key === " " && target.closest("button, [role=button], a, summary, label");
-  const pressed = button && !button.matches(".vrt-mark, .vrt-ref, [aria-current=true]"); // those have done what they do
-  if (busy || pressed) return;
+  const busy = target.closest("input, textarea, select, [contenteditable=true], [role=listbox], [role=option]");
+  const space = event.key === " ";
+  const button = target.closest(space ? VRThinker.PRESSED_BY_SPACE : "[role=tab]");
+  // What a pointer pressed, or shows a frame, has done what it does.
+  const done = space && button && (button === VRThinker.pointerFocus.pressed || button.matches(".vrt-mark, .vrt-ref, [aria-current=true]"));
+  if (busy || (button && !done)) return;
   event.preventDefault();
   rail.act(action);
 };
@@ -124,6 +128,7 @@ VRThinker.mountExamples = (root, props, trigger) => {
   examples.draw(props.value || []);
 };
 
+VRThinker.pointerFocus = new VRThinker.PointerFocus();
 VRThinker.address = new VRThinker.Address();
 VRThinker.inputs = new VRThinker.Inputs();
 VRThinker.stopBar = new VRThinker.StopBar();

@@ -24,10 +24,10 @@ VRThinker.StopBar = class {
     const hidden = !running || this.stopIsInSight();
     if (hidden === this.node.hidden) return;
     if (!this.node.isConnected) document.getElementById("run").prepend(this.node);
-    const focused = this.node.contains(document.activeElement);
+    const focused = this.node.contains(document.activeElement) && document.activeElement;
     this.node.hidden = hidden;
     document.documentElement.style.setProperty("--stop-bar", `${this.height}px`);
-    if (focused) document.getElementById(running ? "stop" : "go").focus({ preventScroll: true });
+    if (focused) VRThinker.pointerFocus.pass(focused, document.getElementById(running ? "stop" : "go"));
   }
 
   stopIsInSight() {

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.waiting import until
 from tests.ui.conftest import Server
+from tests.ui.page.test_page import wait_for
 from tests.ui.support.barcode_clips import steady, write_bars
 from tests.ui.support.saved_examples import ANSWER
 
@@ -27,7 +28,7 @@ LIVE = "document.querySelector('.vrt-time').getAttribute('aria-live')"
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server]) -> Server:
-    return serve([ANSWER], protocol="paired")
+    return serve([ANSWER], protocol="paired", pause=0.02)
 
 
 def upload(page: Page, side: str, clip: Path) -> None:
@@ -64,6 +65,37 @@ def test_a_player_that_is_paused_by_itself_pauses_the_other(page: Page) -> None:
         until(lambda: page.evaluate(PAUSED) == [True, True])
         page.get_by_role("button", name="Play both").wait_for()
         assert page.evaluate(LIVE) == "polite"
+
+
+PLAYING = "VRThinker.rail.players.playing"
+
+
+def test_space_plays_after_a_pointer_has_pressed_a_button(page: Page) -> None:
+    for button in (page.get_by_role("button", name="Later frame that the judge saw"), page.get_by_role("tab", name="Frames")):
+        button.click()
+        page.keyboard.press("Space")
+        assert page.evaluate(PLAYING)
+        page.keyboard.press("Space")
+        assert not page.evaluate(PLAYING)
+    loop = page.get_by_role("button", name="Loop")
+    page.get_by_role("button", name="Speed").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert loop.get_attribute("aria-pressed") == "false", "keys have led to it: Space presses it"
+    assert not page.evaluate(PLAYING)
+
+
+def test_space_presses_neither_stop_nor_compare_after_a_click_on_compare(page: Page) -> None:
+    page.locator("#prompt textarea").fill("A white block glides to the right.")
+    page.locator("#go").click()
+    page.wait_for_function("VRThinker.buttons.running")
+    assert page.evaluate("document.activeElement === document.body")
+    wait_for(page, "Finished")
+    run = page.evaluate("VRThinker.trace.run")
+    page.keyboard.press("Space")
+    assert page.evaluate(PLAYING)
+    page.wait_for_timeout(500)
+    assert page.evaluate("VRThinker.trace.run") == run
 
 
 def test_a_player_that_goes_keeps_no_video_in_memory(page: Page, tmp_path: Path) -> None:

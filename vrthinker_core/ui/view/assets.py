@@ -19,7 +19,7 @@ PAGE = (
     *VIEW,
     *(f"players/{name}.js" for name in ("stills", "players", "rail")),
     *(f"page/{name}.js" for name in ("event_stream", "intro", "save", "follow", "scroll_anchor", "announcer")),
-    *(f"page/{name}.js" for name in ("inputs", "buttons", "stop_bar", "uploads", "address", "examples")),
+    *(f"page/{name}.js" for name in ("pointer_focus", "inputs", "buttons", "stop_bar", "uploads", "address", "examples")),
     *("history/history.js", "votes/ballot.js", "votes/vote_first.js", "branches/form.js", "branches/strip.js"),
     *(f"runs/{name}.js" for name in ("choice", "row", "list", "bar")),
     "page/page.js",
