@@ -13,6 +13,7 @@ import pytest
 from tests.support.waiting import PATIENCE_S, until, until_equal
 from tests.ui.conftest import PHONE, Server, within
 from tests.ui.sessions.test_sessions import files
+from vrthinker_core.ui.view import words
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -176,6 +177,7 @@ def test_a_waiting_visitor_can_leave_the_queue(endless: Server, open_page: Open,
     wait_for(second, "You are second")
     second.locator("#stop").click()
     second.locator("#go").wait_for(state="visible")
+    wait_for(second, words.READY_TO_COMPARE)
     first.locator("#stop").click()
     wait_for(first, "Stopped")
     second.wait_for_timeout(500)

@@ -42,8 +42,14 @@ def connect_events(blocks: CheckedBlocks, parts: PageComponents, services: Servi
     )
     runs, places = zip(*connected, strict=True)
     cancels, outputs = [*runs, *places], [*parts.run_outputs, parts.buttons]
-    pressed: dict[str, Any] = {"js": "() => VRThinker.buttons.shown()", "queue": False, "cancels": cancels, **QUIET_EVENT}
-    parts.stop_button.click(handlers.stop, parts.buttons, outputs, **pressed)
+    pressed: dict[str, Any] = {
+        "js": "(_, prompt) => [VRThinker.buttons.shown(), prompt]",
+        "queue": False,
+        "cancels": cancels,
+        **QUIET_EVENT,
+    }
+    # Not the players: their values would be waited for as long as a video is uploaded.
+    parts.stop_button.click(handlers.stop, [parts.buttons, parts.prompt], outputs, **pressed)
     _connect_uploads(parts, services, handlers)
     _connect_saved(blocks, parts, HistoryHandlers(parts, services, handlers), cancels)
     parts.trace.submit(VoteHandlers(parts, services, handlers).on_submit, None, parts.run_outputs, queue=False, **QUIET_EVENT)

@@ -121,7 +121,7 @@ class Handlers:
             return {self._parts.status: words.NO_RUN}
         return {**self.run_updates(session, session_id), self._parts.trace: self._view(session, session_id, refusal)}
 
-    async def stop(self, shown: object, request: gr.Request) -> Updates:
+    async def stop(self, shown: object, prompt: str | None, request: gr.Request) -> Updates:
         """Stop the run whose Stop button was pressed, none that came after it; everything the judge had seen and written stays.
 
         `shown` is what the browser holds of the buttons.
@@ -135,7 +135,7 @@ class Handlers:
         room.leave(session_id, number)
         session = self._services.session_of(request)
         if session is None:
-            return {self._parts.status: words.READY, **idle}
+            return {self._parts.status: words.next_step(*self._services.player_files.get(session_id), prompt), **idle}
         await asyncio.to_thread(session.run.stop)
         return {**self.run_updates(session, session_id), **idle}
 
