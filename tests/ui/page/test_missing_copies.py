@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.small_clips import write_clip
 from tests.ui.support.saved_examples import PROMPT, write_old
+from vrthinker_core.errors import VideoUnavailable
 from vrthinker_core.types import Side
 from vrthinker_core.ui.fetch.disk_budget import MAX_BYTES, NOBODY
 from vrthinker_core.ui.fetch.uploads import Uploads
@@ -85,4 +86,17 @@ def test_a_file_that_is_no_video_is_not_counted(uploads: Uploads, tmp_path: Path
     (tmp_path / "text.mp4").write_text("This is no video. " * 100)
     refused = "text.mp4 is a text file, not a video."
     said = upload(uploads, tmp_path / "text.mp4", write_clip(tmp_path / "good.mp4", 6))
-    assert said == [refused, f"{refused} {words.ONE_VIDEO}"]
+    assert said == [f"{refused} {words.OTHER_VIDEO}", f"{refused} {words.ONE_VIDEO}"]
+
+
+def test_a_video_that_cannot_be_read_now_may_be_compared_later(
+    uploads: Uploads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = "old.avi cannot be opened now: Too many open files. Compare again later."
+
+    def unavailable(*_: object) -> None:
+        raise VideoUnavailable(busy)
+
+    monkeypatch.setattr("vrthinker_core.ui.fetch.uploads.playable_copy", unavailable)
+    said = upload(uploads, write_old(tmp_path / "old.avi"), write_clip(tmp_path / "good.mp4", 6))
+    assert said == [f"{busy} {words.ONE_VIDEO}", f"{busy} {words.READY_TO_COMPARE}"]

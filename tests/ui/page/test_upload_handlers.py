@@ -100,9 +100,12 @@ def test_the_next_step_counts_no_file_that_was_refused_and_follows_the_prompt(
     text.write_text("This is no video. " * 100)
     refused = "text.mp4 is a text file, not a video."
     page.locator("#first input[type=file]").set_input_files(str(text))
-    expect(line).to_have_value(refused)
+    expect(line).to_have_value(f"{refused} {words.OTHER_VIDEO}")
     page.locator("#second input[type=file]").set_input_files(str(clips[1]))
     expect(line).to_have_value(f"{refused} {words.ONE_VIDEO}")
+    page.locator("#go").click()
+    expect(line).to_have_value(f"{refused} {words.OTHER_VIDEO}")
+    assert words.WAITING not in page.evaluate("window.statusSaid")
     page.locator("#first button[aria-label='Clear']").click()
     expect(line).to_have_value(words.ONE_VIDEO)
     page.locator("#first input[type=file]").set_input_files(str(clips[0]))

@@ -92,6 +92,16 @@ def test_the_end_says_what_the_run_took() -> None:
     assert status_line(none, 99) == "Stopped before the first turn"
 
 
+@pytest.mark.parametrize(
+    ("fault", "advice"), [("VideoError", f" {words.OTHER_VIDEO}"), ("VideoUnavailable", ""), ("JudgeError", "")]
+)
+def test_a_run_that_failed_by_its_video_says_what_to_do(fault: str, advice: str) -> None:
+    cause = "Video 2: talk.mp4 holds sound only, no video."
+    finished = Finished(StopReason.FAILED, error=cause, fault=fault)
+    for state in (RunState(finished=finished), RunState(handmade_runs.started(), finished=finished)):
+        assert view_json(state, lambda _: ImageSource("", 1, 1))["ending"] == cause + advice
+
+
 def test_a_frame_has_one_time_wherever_it_is_shown() -> None:
     trace = handmade_runs.three_turns()
     view = view_json(fold_all(trace.events()), lambda _: ImageSource("", 1, 1))

@@ -91,7 +91,7 @@ def view_json(state: RunState, images: ImageSources, read_reply: ReplyReader | N
     """What the page shows of a run. Without `read_reply`, a reply that is still being written is shown raw."""
     started = state.started
     if started is None:
-        return {"turns": [], "ending": state.finished.error if state.finished else ""}
+        return {"turns": [], "ending": words.end_notice(state.finished) if state.finished and state.finished.error else ""}
     return {
         "prompt": started.prompt,
         "judge": words.judge_line(started.judge),

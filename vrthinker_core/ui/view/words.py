@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from vrthinker_core.errors import VideoError
 from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference, ProblemKind, Reply, Side
 from vrthinker_core.types.events import Finished, StopReason, Turn
 from vrthinker_core.types.order import OrderEffect
@@ -35,6 +36,7 @@ LOADING = "Loading the judge. This happens once."
 WAITING = "Waiting"
 OPENING = "Opening both videos."
 MISSING_VIDEOS = "A comparison needs two videos. Add the missing one and compare again."
+OTHER_VIDEO = "Choose another file, or convert this one to MP4."
 BUSY = "Too many people are waiting. Try again in a minute."
 GONE = "The server no longer has these videos. Add them again; if that does not help, reload the page."
 INTRODUCTION: Mapping[str, Any] = {
@@ -84,7 +86,7 @@ def judge_line(name: str) -> str:
 def next_step(first: object, second: object, prompt: object, refusals: Sequence[str] = ()) -> str:
     """What a person does next, by which of the three inputs are there, behind why a file in a player is refused."""
     both = READY_TO_COMPARE if str(prompt or "").strip() else TWO_VIDEOS
-    step = both if first and second else ONE_VIDEO if first or second else "" if refusals else READY
+    step = both if first and second else ONE_VIDEO if first or second else OTHER_VIDEO if refusals else READY
     return " ".join(filter(None, [*dict.fromkeys(refusals), step]))
 
 
@@ -188,7 +190,8 @@ def end_notice(finished: Finished) -> str:
         return ""
     if finished.stop is StopReason.CANCELLED and finished.verdict is not None:
         return "Stopped. What the judge had seen and written is kept."
-    return finished.error or END_NOTICES[finished.stop]
+    unusable = finished.fault == VideoError.__name__
+    return " ".join(filter(None, [finished.error or END_NOTICES[finished.stop], OTHER_VIDEO if unusable else ""]))
 
 
 def verdict_caveats(finished: Finished) -> list[str]:

@@ -30,7 +30,7 @@ class CompareHandlers:
     async def join_queue(self, values: FormValues, request: gr.Request) -> Updates:
         """Take a place in the waiting room. Raises a silent gr.Error where that cannot be; `refused` says why."""
         try:
-            self._wanted(values)
+            self._wanted(values, session_id_of(request))
         except BadInput as bad:
             self.handlers.refuse(request, str(bad))
         return self.handlers.take_place(request)
@@ -44,7 +44,7 @@ class CompareHandlers:
         session_id = session_id_of(request)
         with self.services.waiting_room.active(session_id) as number:
             try:
-                pair, settings, judge = self._wanted(values)
+                pair, settings, judge = self._wanted(values, session_id)
             except BadInput as bad:
                 yield {self.parts.status: str(bad), **self.parts.idle_buttons(number)}
                 return
@@ -53,14 +53,18 @@ class CompareHandlers:
             async for updates in self.handlers.show_run(session_id, session, number):
                 yield updates
 
-    def _wanted(self, values: FormValues) -> tuple[VideoPair, Settings, str]:
-        """Pair, settings and judge. Raises BadInput for a missing video, a prompt missing or too long, or a choice not offered."""
+    def _wanted(self, values: FormValues, session_id: str) -> tuple[VideoPair, Settings, str]:
+        """Pair, settings and judge. Raises BadInput for a missing video, or one that was refused, a prompt missing or too long, or
+        a choice not offered.
+        """
         parts, shown = self.parts, [values[part] for part in self.parts.videos]
         if not all(shown):
             raise BadInput(words.MISSING_VIDEOS)
         first, second = (self.services.uploads.original_of(Path(path)) for path in shown)
         if not first.is_file() or not second.is_file():
             raise BadInput(words.GONE)
+        if refusals := list(filter(None, self.services.player_files.refusals(session_id))):
+            raise BadInput(words.next_step(None, None, None, refusals))
         prompt = values[parts.prompt] or ""
         check_prompt(prompt)
         judge = settings_form.parse_judge(values[parts.judge], self.services.judges.names)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from vrthinker_core.errors import NoCopy, VrThinkerError
+from vrthinker_core.errors import NoCopy, VideoUnavailable, VrThinkerError
 from vrthinker_core.types import Side
 from vrthinker_core.ui.page.layout import PageComponents, Updates, no_updates
 from vrthinker_core.ui.page.services import Services, session_id_of
@@ -51,6 +51,8 @@ class UploadHandlers:
         if isinstance(shown, NoCopy):
             self.services.uploads.hold(session_id, self.side, Path(path), Path(path))
             return {self.parts.status: f"{shown} {words.NO_COPY} {self._line(prompt, first, second, request)}"}
+        if isinstance(shown, VideoUnavailable):  # it can be compared later
+            return {self.parts.status: f"{shown} {self._line(prompt, first, second, request)}"}
         players.refuse(session_id, digest, str(shown))
         return {self.parts.status: self._line(prompt, first, second, request)}
 
