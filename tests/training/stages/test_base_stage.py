@@ -61,7 +61,7 @@ def test_a_run_goes_on_with_more_minutes_and_lower_gates_and_nothing_else_change
     longer = changed_config(config, ["base.minutes=300", "gates.language.rare_motion=0.8"])
     with open_run_folder(tmp_path / "run", RUN, longer, resume=True) as folder:
         assert folder.state.starts == 2
-    for change in ("grpo.steps=3", "gates.pairs=3"):  # with others held out, a stage would learn from other pairs
+    for change in ("grpo.samples=3", "gates.pairs=3"):  # with others held out, a stage would learn from other pairs
         with (
             pytest.raises(BadInput, match=change.partition("=")[0]),
             open_run_folder(tmp_path / "run", RUN, changed_config(longer, [change]), resume=True),
