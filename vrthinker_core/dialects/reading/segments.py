@@ -8,6 +8,8 @@ from vrthinker_core.dialects.reading.normalize import original_offsets, strip_in
 from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags, opens_directly_inside
 
 _ANSWERS: Final[tuple[TagKind, ...]] = ("final", "recommend")
+_MAX_UNCLOSED: Final = 100
+"""Calls without a closing tag whose JSON is looked at: what is wrong in one is told by its line, so all before it is read again."""
 
 
 class Action(NamedTuple):
@@ -44,6 +46,7 @@ class ReplySplitter:
         """Reasoning comes from `visible`, all else from `narrow` (`to_narrow(visible)`). `cut`: the token limit ended it."""
         self._visible, self._narrow, self._cut = visible, narrow, cut
         self._repairable = MAX_REPAIR_CHARS  # Characters that may still be repaired
+        self._unclosed = _MAX_UNCLOSED  # Calls of that kind that may still be looked at
         self._tags = list(find_tags(narrow))
         self._closings = self._pair_reasoning()
         self._last_close = {tag.kind: i for i, tag in enumerate(self._tags) if not tag.opens}
@@ -186,8 +189,9 @@ class ReplySplitter:
 
     def _behind_value(self, i: int) -> int:
         """The first tag behind the whole JSON value that stands behind tag `i`, or else behind that tag."""
-        if '"' not in self._text(self._narrow, i, i + 1):
+        if not self._unclosed or '"' not in self._text(self._narrow, i, i + 1):
             return i + 1
+        self._unclosed -= 1
         start = value_end(self._narrow, self._tags[i].end)
         return next((j for j in range(i + 1, len(self._tags)) if self._tags[j].start >= start), len(self._tags))
 
