@@ -17,9 +17,10 @@ VRThinker.Closer = class {
     return Boolean(this.node && this.node.open);
   }
 
-  /** Show the pair of `tile`, in the turn at that position. On closing, `node` has the focus again. */
-  open({ tile, node, turn }) {
+  /** Show the pair of `tile`, in the turn at that position, of the run that is shown or of `other`. On closing, `node` has the focus again. */
+  open({ tile, node, turn, other = null }) {
     if (!this.node) this.build();
+    this.other = other;
     this.collect();
     const key = VRThinker.tileKey(tile);
     const position = this.pairs.findIndex((pair) => pair.turn === turn && pair.key === key);
@@ -32,9 +33,9 @@ VRThinker.Closer = class {
     this.lenses.focus({ preventScroll: true });
   }
 
-  /** The pairs of the run that is shown now. */
+  /** The pairs of the run that is shown now, or of the other one. */
   collect() {
-    const { run = "", turns = [], shownOrder = "" } = VRThinker.shown || {};
+    const { run = "", turns = [], shownOrder = "" } = this.other || VRThinker.shown || {};
     if (this.exact.run !== run || this.exact.order !== shownOrder) this.exact = new VRThinker.ExactFrames(run, shownOrder);
     this.pairs = turns.flatMap(({ tiles }, turn) => tiles.map((tile) => ({ tile, turn, key: VRThinker.tileKey(tile) })));
   }
@@ -191,7 +192,7 @@ VRThinker.Closer = class {
     const next = this.position + direction;
     if (!this.pairs[next]) return;
     this.show(next);
-    VRThinker.showTile(this.pairs[next].tile);
+    if (!this.other) VRThinker.showTile(this.pairs[next].tile);
   }
 
   show(position) {
@@ -203,7 +204,7 @@ VRThinker.Closer = class {
     this.drawMode();
     this.drawHalves(tile);
     if (this.exact.run) this.sharpen(this.pairs[position]);
-    else VRThinker.say(this.note, VRThinker.NO_LARGER);
+    else VRThinker.say(this.note, this.other ? this.other.noLarger : VRThinker.NO_LARGER);
   }
 
   /** Show the exact frames of the pair, once they are there, and say what is shown. */

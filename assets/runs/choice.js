@@ -24,12 +24,17 @@ VRThinker.RunChoice = class {
   }
 
   /** The list, or one row with its neighbours. Raises a sentence. */
-  async ask(name, texts) {
-    const answer = await fetch(`evaluation${name && `/${encodeURIComponent(name)}`}?${this.query}`).catch(() => null);
-    if (!answer) throw texts.unreachable;
-    if (!answer.ok) throw answer.status === 400 || answer.status === 404 ? await answer.text() : texts.unreachable;
-    return answer.json();
+  ask(name, texts) {
+    return VRThinker.askRuns(`${name && `/${encodeURIComponent(name)}`}?${this.query}`, texts);
   }
+};
+
+/** What the server says to that path below `evaluation`. Raises a sentence. */
+VRThinker.askRuns = async (path, texts) => {
+  const answer = await fetch(`evaluation${path}`).catch(() => null);
+  if (!answer) throw texts.unreachable;
+  if (!answer.ok) throw answer.status === 400 || answer.status === 404 ? await answer.text() : texts.unreachable;
+  return answer.json();
 };
 
 VRThinker.runChoice = new VRThinker.RunChoice();

@@ -19,7 +19,8 @@ VRThinker.RunsList = class {
     this.list.setAttribute("aria-label", "Rows");
     this.pager = element("nav", "vrt-row-pages");
     this.pager.setAttribute("aria-label", "Pages");
-    root.replaceChildren(this.chips(), this.controls(), line, this.said, this.list, this.pager);
+    this.picked = new VRThinker.PickedRows(this.list, texts);
+    root.replaceChildren(this.chips(), this.controls(), line, this.said, this.list, this.picked.node, this.pager);
     this.buildPager();
     document.addEventListener("vrt:choice", () => this.load());
     document.addEventListener("vrt:trace", ({ detail }) => this.mark((detail || {}).address));
@@ -127,11 +128,13 @@ VRThinker.RunsList = class {
     const key = JSON.stringify([runs, total > 0]);
     if (this.drawn === key) return;
     this.drawn = key;
-    const focused = this.list.contains(document.activeElement) && document.activeElement.closest("li").dataset.run;
+    const { activeElement } = document;
+    const focused = this.list.contains(activeElement) && activeElement.closest("li").dataset.run;
     const none = total ? [VRThinker.element("li", "vrt-none", this.texts.none)] : [];
     this.list.replaceChildren(...(runs.length ? runs.map((run) => this.row(run)) : none));
+    this.picked.update(runs);
     this.mark((VRThinker.trace || {}).address);
-    const again = focused && this.list.querySelector(`[data-run="${CSS.escape(focused)}"] button`);
+    const again = focused && this.list.querySelector(`[data-run="${CSS.escape(focused)}"] ${activeElement.tagName}`);
     if (again) again.focus({ preventScroll: true });
   }
 
@@ -150,7 +153,7 @@ VRThinker.RunsList = class {
       if (line) text.append(element("span", `vrt-row-${kind}`, line));
     }
     const labels = RunRow.labels(run, this.texts);
-    item.append(text, ...(labels ? [labels] : []));
+    item.append(this.picked.box(run), text, ...(labels ? [labels] : []));
     return item;
   }
 

@@ -16,12 +16,14 @@ VRThinker.RunRow = {
     table.append(head);
     const judge = this.by(run.judge);
     const others = known.map((who) => [who, this.by(run[who])]);
+    const truth = this.by(run.data_set);
     for (const [who, said] of [["judge", judge], ...others]) {
       const row = element("tr");
       const name = element("th", "", texts[who]);
       const compared = who === "judge" ? others.map(([, other]) => other) : [judge];
       name.scope = "row";
       row.append(name, ...columns.map((key) => this.cell(said[key], compared.some((other) => this.differ(said[key], other[key])))));
+      if (who === "judge") columns.forEach((key, place) => this.mark(row.children[place + 1], judge[key], truth[key], texts));
       table.append(row);
     }
     return table;
@@ -48,6 +50,16 @@ VRThinker.RunRow = {
   cell(label, differs) {
     const text = this.LABELS[label] || "–";
     return VRThinker.element("td", `${label ? `vrt-v${label}` : ""} ${differs ? "vrt-label-differs" : ""}`.trim(), text);
+  },
+
+  /** Whether the judge's label is the one that the data set gives. */
+  mark(cell, label, truth, texts) {
+    if (!Number.isInteger(label) || !Number.isInteger(truth)) return;
+    const right = label === truth;
+    const mark = VRThinker.element("span", "vrt-label-mark", right ? "✓" : "✗");
+    mark.setAttribute("role", "img");
+    mark.setAttribute("aria-label", right ? texts.right : texts.wrong);
+    cell.append(" ", mark);
   },
 
   /** All that is known beside the labels, in one line. */

@@ -183,6 +183,24 @@ def test_whoever_votes_first_is_told_no_label(tmp_path: Path) -> None:
         assert (run["people"], run["data_set"], run["judge"], run["confidence"], run["order"]) == ([], [], [], None, "")
 
 
+def test_a_row_is_given_as_the_page_draws_it_with_its_pictures(tmp_path: Path) -> None:
+    """And to whoever votes first without a word of the judge."""
+    asked = client(read_all(write_results(tmp_path, kinds())))
+    name, unjudged = (run["name"] for run in asked.get("/evaluation").json()["runs"][::6])
+    whole = asked.get(f"/evaluation/{name}/view.json").json()
+    assert whole["run"] == asked.get(f"/evaluation/{name}").json()["run"]
+    assert [len(turn["tiles"]) for turn in whole["view"]["turns"]] == [4, 4, 6]
+    assert "What stood out in turn 1." in str(whole["view"])
+    assert whole["view"]["turns"][0]["tiles"][0]["halves"][0]["src"].startswith("data:image/jpeg;base64,/9j/")
+    asked.cookies.set(COOKIE, ON)
+    hidden = asked.get(f"/evaluation/{name}/view.json").json()
+    assert hidden["run"]["judge"] == []
+    assert "What stood out" not in str(hidden["view"])
+    assert [len(turn["tiles"]) for turn in hidden["view"]["turns"]] == [4, 4, 6]
+    assert asked.get(f"/evaluation/{unjudged}/view.json").text == "There is no file a.mp4."
+    assert asked.get("/evaluation/row-0/view.json").status_code == 404
+
+
 def test_videos_are_found_by_what_the_results_or_traces_name(tmp_path: Path) -> None:
     """Relative paths mean the folder or one above it; a trace names no folder, so that its videos stand beside or above it."""
     names = ("pairs/a.mp4", "b.mp4", "inside.mp4", "a.mp4", "out/deep/b.mp4", "other.mp4")

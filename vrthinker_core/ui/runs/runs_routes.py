@@ -1,4 +1,6 @@
-"""The routes of the list: its rows, page by page, one row with its neighbours, and its trace. For the page and for programs."""
+"""The routes of the list: its rows, page by page, one row with its neighbours, its trace and its view. For page and programs."""
+
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -7,10 +9,14 @@ from starlette.routing import Route
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.traces import to_json
 from vrthinker_core.ui.runs import runs_words
-from vrthinker_core.ui.runs.listed_run import ListedRun, without_labels
+from vrthinker_core.ui.runs.listed_run import ListedRun, row_json, without_labels
 from vrthinker_core.ui.runs.listed_runs import ListedRuns
 from vrthinker_core.ui.runs.selection import neighbours_json, page_json, read_choice
+from vrthinker_core.ui.view.html_report import inline_image
+from vrthinker_core.ui.view.page_json import view_json
+from vrthinker_core.ui.view.run_state import fold_all
 from vrthinker_core.ui.votes.disclosure import votes_first
+from vrthinker_core.ui.votes.hidden_view import hide_view
 
 
 class RunsRoutes:
@@ -25,6 +31,7 @@ class RunsRoutes:
             Route("/evaluation", self.list_rows),
             Route("/evaluation/{name}", self.row),
             Route("/evaluation/{name}/trace.json", self.trace),
+            Route("/evaluation/{name}/view.json", self.view),
         ]
 
     def list_rows(self, request: Request) -> Response:
@@ -59,6 +66,19 @@ class RunsRoutes:
             return Response(to_json(self._runs.trace(run)), media_type="application/json")
         except TraceError as error:
             return PlainTextResponse(str(error), 404)
+
+    def view(self, request: Request) -> Response:
+        """One row with its first run as the page draws it beside others, all pictures inside."""
+        if (run := self._find(request)) is None:
+            return PlainTextResponse(runs_words.NO_SUCH_ROW, 404)
+        try:
+            trace = replace(self._runs.trace(run), swapped=None, vote=None)
+        except TraceError as error:
+            return PlainTextResponse(str(error), 404)
+        row, view = row_json(run), view_json(fold_all(trace.events()), inline_image)
+        if votes_first(request.cookies):
+            return _json({"run": without_labels(row), "view": hide_view(view), "said": runs_words.RUN_HIDDEN})
+        return _json({"run": row, "view": view, "said": ""})
 
     def _find(self, request: Request) -> ListedRun | None:
         return self._runs.find(str(request.path_params["name"]))

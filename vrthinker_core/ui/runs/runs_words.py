@@ -11,6 +11,7 @@ NO_RESULT_YET = "No pair has been judged yet. Refresh when the evaluation has go
 UNREADABLE = "{} cannot be read: {}."
 NO_RESULTS = "{} holds no result of an evaluation: name the --out folder of `evaluate`, or remove the file."
 LABELS_HIDDEN = "“Vote first” is on, so labels are hidden here."
+RUN_HIDDEN = "“Vote first” is on, so labels and the judge's words are hidden here."
 BROKEN_LINES = "{} of {} cannot be read: each stands as a row with its reason."
 NO_SUCH_ROW = "This row is not in the list any more. Choose another one."
 NO_TRACE = "This pair has no trace: it was never judged."
@@ -53,6 +54,19 @@ LIST = {
     "previousRow": "Previous row",
     "nextRow": "Next row",
     "read": "read at {}",
+    "pick": "Pick row {} for side by side",
+    "picked": "{} of at most {} rows picked",
+    "mostPicked": "{} rows are picked, which is the most.",
+    "sideBySide": "Side by side",
+    "allOfPrompt": "All {} of this prompt",
+    "someOfPrompt": "{} of {} of this prompt",
+    "clear": "Clear",
+    "close": "Close",
+    "alone": "Open alone",
+    "loading": "Reading the trace.",
+    "noLarger": "Thumbnail: open this row alone to see a larger picture.",
+    "right": "right",
+    "wrong": "wrong",
     "unreachable": "The server did not answer. Try again.",
     "dimensions": DIMENSIONS,
     "kinds": [(name, *said) for name, said in FILTERS.items()],

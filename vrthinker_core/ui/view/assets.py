@@ -21,13 +21,13 @@ PAGE = (
     *(f"page/{name}.js" for name in ("event_stream", "intro", "save", "follow", "scroll_anchor", "announcer")),
     *(f"page/{name}.js" for name in ("pointer_focus", "inputs", "buttons", "stop_bar", "uploads", "address", "examples")),
     *("history/history.js", "votes/ballot.js", "votes/vote_first.js", "branches/form.js", "branches/strip.js"),
-    *(f"runs/{name}.js" for name in ("choice", "row", "list", "bar")),
+    *(f"runs/{name}.js" for name in ("choice", "row", "side_by_side", "picked", "list", "bar")),
     "page/page.js",
 )
 HEARTBEAT = "page/heartbeat.js"  # Stands in the head, before Gradio's scripts; all others come after them
 PAGE_STYLES = (
     *("page/page.css", "branches/branches.css", "players/stills.css", "page/gradio.css"),
-    *("history/history.css", "runs/runs.css"),
+    *("history/history.css", "runs/runs.css", "runs/side_by_side.css"),
 )
 
 
