@@ -42,8 +42,11 @@ def named_places(model: str, data: str, out: Path) -> tuple[str, str]:
 
 def chosen_teacher(stage: str, data: str, teacher: str | None) -> str | None:
     """The one that was named; of drawn pairs the scripted one, where none is: nobody knows them better."""
-    drawn = data.partition(":")[0] in ("drawn", "drawn2") and stage in ("cold-start", "all")
-    return SCRIPTED if teacher is None and drawn else teacher
+    return SCRIPTED if teacher is None and _is_drawn(data) and stage in ("cold-start", "all") else teacher
+
+
+def _is_drawn(data: str) -> bool:
+    return data.partition(":")[0] in ("drawn", "drawn2")
 
 
 def open_training_data(run: "TrainingRun", config: "TrainConfig", out: Path | None = None) -> "TrainingData":
@@ -109,12 +112,15 @@ def _spoken(model: str) -> "tuple[ProtocolName, ...]":
 
 def _ready_runs(run: "TrainingRun") -> "ReadyRuns | None":
     """The runs that the data hold, where the stage wants some and nobody is to write them. Raises BadInput where there are none."""
+    from vrthinker_core.training.labelled_pairs.open_pairs import find_data
     from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
 
     if run.teacher or run.stage not in ("cold-start", "all"):
         return None
     ready = open_ready_runs(run.data)
     if ready is None:
+        if not _is_drawn(run.data):
+            find_data(run.data)
         raise BadInput(
             "The cold start learns from the runs of another judge: name it with --teacher, or give its runs with --data, a folder "
             "of traces or a file of SFT rows."

@@ -81,16 +81,22 @@ def _divided(data: str) -> tuple[str, str]:
 
 def read_pairs(data: str) -> list[EvaluationPair]:
     """The rows of a data set, broken ones among them. Raises BadInput where nothing can be read."""
+    kind, path = find_data(data)
+    rows = READERS[kind](path.absolute())
+    if not rows:
+        raise BadInput(f"{path} holds no pair.")
+    return rows
+
+
+def find_data(data: str) -> tuple[str, Path]:
+    """Which reader `data`, which is not drawn, is for, and where it lies. Raises BadInput where nothing is there."""
     kind, _, rest = data.partition(":")
     if kind not in READERS or not rest:
         kind, rest = kind_of(Path(data)), data
     path = Path(rest)
     if not path.exists():
         raise BadInput(f"There is no file or folder {path}: name the training data as {CHOICES}.")
-    rows = READERS[kind](path.absolute())
-    if not rows:
-        raise BadInput(f"{path} holds no pair.")
-    return rows
+    return kind, path
 
 
 def kind_of(path: Path) -> str:
