@@ -101,8 +101,8 @@ def _print(ranking: "Ranking", out: Path) -> None:
 
 
 def _figures(row: "GeneratorStrength") -> tuple[str, str, str]:
-    strength = "–" if row.strength is None else f"{row.strength:+.2f}"
-    interval = "–" if row.interval is None else f"{row.interval[0]:+.2f} to {row.interval[1]:+.2f}"
+    strength = "–" if row.strength is None else f"{row.strength:+z.2f}"
+    interval = "–" if row.interval is None else f"{row.interval[0]:+z.2f} to {row.interval[1]:+z.2f}"
     rate = row.all_pairs.rate
     return strength, interval, "–" if rate is None else f"{rate:.0%}"
 

@@ -185,6 +185,15 @@ def test_a_run_goes_on_and_a_folder_of_another_run_is_refused(two_generators: Pa
     assert (out / RESULTS).read_bytes() == before
 
 
+def test_equal_generators_have_no_minus_nought(two_generators: Path, tmp_path: Path, rank: RankCommand) -> None:
+    (tmp_path / "script.jsonl").write_text(json.dumps({"reply": ANSWER.format(0, 0, 0)}))
+    status, printed, _ = rank(two_generators, "--judge", f"scripted:{tmp_path / 'script.jsonl'}", "--out", tmp_path / "out")
+    assert status == 0
+    assert printed.count("+0.00") >= 2
+    assert "-0.00" not in printed
+    assert "-0.00" not in (tmp_path / "out" / "ranking.html").read_text("utf-8")
+
+
 def test_bad_input_is_one_sentence(two_generators: Path, tmp_path: Path, rank: RankCommand) -> None:
     (tmp_path / "file").write_text("x")
     for arguments, sentence in (

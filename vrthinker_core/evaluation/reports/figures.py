@@ -36,7 +36,7 @@ def share_cell(estimate: IntervalEstimate | None) -> Cell:
 
 def points(value: float) -> str:
     """A difference of shares, as in `+4.2`."""
-    return f"{100 * value:+.1f}"
+    return f"{100 * value:+z.1f}"
 
 
 def points_with_interval(estimate: IntervalEstimate) -> str:

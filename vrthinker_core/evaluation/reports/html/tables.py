@@ -54,8 +54,8 @@ def percent(value: float | None) -> Cell:
 
 
 def number(value: float | None, decimals: int = 0, unit: str = "") -> Cell:
-    """A number as a cell."""
-    return Cell("–") if value is None else Cell(f"{value:,.{decimals}f}{unit and ' ' + unit}", value)
+    """A number as a cell, never minus nought."""
+    return Cell("–") if value is None else Cell(f"{value:z,.{decimals}f}{unit and ' ' + unit}", value)
 
 
 def labelled(*names: str) -> list[TableColumn]:
