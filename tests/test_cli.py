@@ -238,6 +238,10 @@ def test_a_character_that_the_output_cannot_hold_is_no_error(clips: tuple[Path, 
     assert b"\\u7ea2" in done.stdout
 
 
+def test_replay_of_a_folder_names_it() -> None:
+    assert run("replay", ".").stderr == "Cannot read the trace .: Is a directory.\n"
+
+
 def test_replay_of_a_deeply_nested_file_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "deep.json").write_text('{"started": ' + "[" * 100_000 + "]" * 100_000 + "}")
     done = run("replay", tmp_path / "deep.json")

@@ -186,7 +186,7 @@ def load(file: Path | str) -> Trace:
         with path.open("rb") as opened:
             data = opened.read(MAX_BYTES + 1)  # a device has no size and no end
     except OSError as error:
-        raise TraceError(f"Cannot read the trace {path.name}: {error.strerror or error}.") from None
+        raise TraceError(f"Cannot read the trace {path.name or path}: {error.strerror or error}.") from None
     return from_json(data)
 
 

@@ -45,7 +45,7 @@ def test_paths_that_are_no_regular_file(tmp_path: Path) -> None:
     assert reason(tmp_path / "loop.mp4").startswith("loop.mp4 cannot be opened")
     assert reason(tmp_path / "a\0b.mp4").startswith("a\N{REPLACEMENT CHARACTER}b.mp4 cannot be opened")
     assert reason(tmp_path / ("x" * 300)).endswith("name too long.")
-    assert reason("") == "No video file was given."
+    assert reason("") == "No video file was given: . is a folder."
 
 
 def test_a_file_without_read_permission(make_clip: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,6 +73,14 @@ def test_what_says_nothing_about_the_file_may_pass(
 def test_names_are_printable_and_without_folders_in_errors(tmp_path: Path) -> None:
     assert reason(tmp_path / "<b>\n\x1b[31m.mp4") == "<b>\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}[31m.mp4 does not exist."
     assert str(tmp_path) not in reason(tmp_path / "gone.mp4")
+
+
+def test_a_relative_path_that_is_not_there_is_told_as_it_was_given() -> None:
+    assert reason("vidoes/one.mp4") == "vidoes/one.mp4 does not exist."
+
+
+def test_an_address_is_told_as_it_was_given() -> None:
+    assert reason("https://example.com/a.mp4").startswith("https://example.com/a.mp4 is an address, not a file: ")
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp", ".bmp", ".tiff"])

@@ -27,8 +27,16 @@ _PASSING = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno
 
 def shown_name(path: Path) -> str:
     """The file's name without its folders, every unprintable character replaced."""
-    name = encodable(path.name)
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name)
+    return _shown(path.name)
+
+
+def _shown_place(path: Path) -> str:
+    """The path where it is relative, as only a person or a program names one; else the name: nobody sees a server's folders."""
+    return shown_name(path) if path.is_absolute() else _shown(str(path))
+
+
+def _shown(name: str) -> str:
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in encodable(name))
 
 
 def open_local(path: Path) -> BufferedReader:
@@ -38,14 +46,15 @@ def open_local(path: Path) -> BufferedReader:
     playlist, text or audio. It is VideoUnavailable where the same file may well be opened later.
     """
     if not path.name:
-        raise VideoError("No video file was given.")
+        raise VideoError(f"No video file was given: {path} is a folder.")
     name = shown_name(path)
     if _ADDRESS.match(os.fspath(path)):
-        raise VideoError(f"{path} is an address, not a file: download the video first and give its path on this machine.")
+        address = re.sub(r"^([a-z][a-z0-9+.-]+:)/(?!/)", r"\1//", str(path), flags=re.IGNORECASE)  # a path has no two slashes
+        raise VideoError(f"{address} is an address, not a file: download the video first and give its path on this machine.")
     try:
         file = _open_regular(path.resolve(strict=True), name)
     except FileNotFoundError:
-        raise VideoError(f"{name} does not exist.") from None
+        raise VideoError(f"{_shown_place(path)} does not exist.") from None
     except PermissionError:
         raise VideoError(f"{name} cannot be read: permission denied.") from None
     except (OSError, RuntimeError, ValueError) as error:
