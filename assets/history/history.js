@@ -1,4 +1,4 @@
-/* The visitor's runs: one click opens one, another deletes it. The list is read when it can be seen, and never otherwise. */
+/* The visitor's runs: one click opens one, another asks whether to delete it. The list is read when it can be seen, and never otherwise. */
 VRThinker.MILLISECONDS_BETWEEN_LISTS = 3000; // while a run goes on and the list is in sight
 
 VRThinker.History = class {
@@ -19,6 +19,7 @@ VRThinker.History = class {
     root.replaceChildren(this.help, this.list, this.all, this.said);
     this.drawAll(false);
     this.shown = (VRThinker.trace || {}).kept;
+    this.asking = null; // the name of the run that may be deleted
     document.addEventListener("vrt:trace", (event) => this.onTrace(event.detail || {}));
     document.addEventListener("vrt:votefirst", () => this.load());
     new IntersectionObserver(() => this.load()).observe(root);
@@ -66,7 +67,7 @@ VRThinker.History = class {
   }
 
   draw(runs) {
-    const key = JSON.stringify([runs, this.shown]);
+    const key = JSON.stringify([runs, this.shown, this.asking]);
     if (this.drawn === key) return;
     const focused = document.activeElement && this.list.contains(document.activeElement) ? document.activeElement : null;
     const place = focused && { name: focused.closest("li").dataset.run, kind: focused.className };
@@ -79,9 +80,13 @@ VRThinker.History = class {
 
   /** The focus stays where it was, whatever was added or removed above. */
   focus({ name, kind }) {
-    const row = [...this.list.children].find((item) => item.dataset.run === name);
+    const row = this.find(name);
     const same = row && row.querySelector(`.${kind}`);
     if (same) same.focus({ preventScroll: true });
+  }
+
+  find(name) {
+    return [...this.list.children].find((item) => item.dataset.run === name);
   }
 
   row(run) {
@@ -98,11 +103,33 @@ VRThinker.History = class {
     prompt.dir = "auto";
     const branch = run.branch ? [element("span", "vrt-run-branch", run.branch)] : [];
     open.append(prompt, ...branch, line, element("span", "vrt-run-judge", run.judge));
-    const away = VRThinker.button("vrt-delete-run", this.texts.delete, () => this.remove(item, run));
-    const names = [prompt.textContent.slice(0, 80), run.branch].filter(Boolean);
-    away.setAttribute("aria-label", this.texts.deleteRun.replace("{}", () => names.join(" · ")));
-    item.append(open, away);
+    item.append(open, run.name === this.asking ? this.question(run) : this.away(run, prompt.textContent));
     return item;
+  }
+
+  away(run, prompt) {
+    const away = VRThinker.button("vrt-delete-run", this.texts.delete, () => this.askWhether(run.name, "vrt-keep-run"));
+    const names = [prompt.slice(0, 80), run.branch].filter(Boolean);
+    away.setAttribute("aria-label", this.texts.deleteRun.replace("{}", () => names.join(" · ")));
+    return away;
+  }
+
+  /** In the place of the button that asks it. */
+  question(run) {
+    const { button, element } = VRThinker;
+    const node = element("div", "vrt-delete-question");
+    const text = element("p", "", this.texts.deleteQuestion);
+    text.setAttribute("role", "alert");
+    const keep = button("vrt-keep-run", this.texts.keepIt, () => this.askWhether(null, "vrt-delete-run", run.name));
+    node.append(text, keep, button("vrt-delete-it", this.texts.deleteIt, () => this.remove(run)));
+    return node;
+  }
+
+  /** Whether to delete the run `asking`, if any; the focus goes to a button in the row of the run `name`. */
+  askWhether(asking, kind, name = asking) {
+    this.asking = asking;
+    this.draw(this.runs);
+    this.focus({ name, kind });
   }
 
   /** Today's runs by the hour, others with their day. */
@@ -113,12 +140,21 @@ VRThinker.History = class {
   }
 
   /** The focus goes to the next run, or to the one before. */
-  async remove(item, run) {
-    const neighbour = item.nextElementSibling || item.previousElementSibling;
-    if (!(await this.ask(`history/${run.name}`, "DELETE"))) return;
-    VRThinker.say(this.said, this.texts.deleted);
+  async remove(run) {
+    const item = this.find(run.name);
+    const neighbour = item && (item.nextElementSibling || item.previousElementSibling);
+    if (!(await this.delete(`history/${run.name}`))) return;
     if (neighbour) this.focus({ name: neighbour.dataset.run, kind: "vrt-delete-run" });
     else this.said.focus();
+  }
+
+  /** The page goes on showing a run that was deleted, but its address does not name it any more. */
+  async delete(address) {
+    const done = await this.ask(address, "DELETE");
+    if (!done) return false;
+    VRThinker.say(this.said, this.texts.deleted);
+    if (this.shown && !this.find(this.shown)) VRThinker.address.forget();
+    return true;
   }
 
   /** The button, or the question that it asks. */
@@ -134,7 +170,7 @@ VRThinker.History = class {
     const question = element("p", "", texts.question);
     question.setAttribute("role", "alert");
     const yes = async () => {
-      if (await this.ask("history", "DELETE")) VRThinker.say(this.said, texts.deleted);
+      await this.delete("history");
       change(false);
     };
     return this.all.replaceChildren(question, button("", texts.no, () => change(false)), button("", texts.yes, yes));

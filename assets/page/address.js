@@ -77,6 +77,11 @@ VRThinker.Address = class {
     history.replaceState({ ...history.state, run: this.run }, "", this.of(`trace=${address}`));
   }
 
+  /** The run that is shown can be opened by no address any more. */
+  forget() {
+    history.replaceState(history.state, "", this.of(""));
+  }
+
   of(query) {
     const url = new URL(location.href);
     const [kind, name] = query.split("=");

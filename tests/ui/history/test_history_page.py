@@ -82,6 +82,12 @@ def delete_by_keyboard(page: Page) -> None:
     page.locator(".vrt-open-run").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
+    expect(page.get_by_role("alert").filter(has_text=history_words.LIST["deleteQuestion"])).to_be_visible()
+    page.keyboard.press("Enter")  # Keep it
+    expect(page.get_by_role("button", name="Delete this run")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
     expect(page.locator(".vrt-none")).to_be_visible()
 
 
@@ -107,8 +113,11 @@ def test_no_run_is_lost(servers: Callable[[], Server], open_page: Open, clips: C
         expect(visitor.locator(".vrt-ending")).to_contain_text("Stopped.")
         expect(visitor.locator(".vrt-tile")).to_have_count(4)
         assert all(video_files(visitor))
+    address = page.url
     delete_by_keyboard(page)
-    page.reload()
+    expect(page).to_have_url(again.url)  # which a reload shows
+    expect(page.locator(".vrt-said")).to_be_focused()
+    page.goto(address)
     wait_for(page, "not here any more")
     stranger.reload()  # the link has ended, too
     wait_for(stranger, "leads nowhere")
@@ -178,7 +187,6 @@ def test_the_pair_of_a_run_that_was_followed_can_be_judged_again(server: Server,
     wait_for(page, "^Sides swapped: Turn 1")
     page.locator("#stop").click()
     expect(page.locator("#go")).to_be_visible()
-    page.wait_for_timeout(300)  # so soon after Stop it would be the second half of a double click
     page.locator("#go").click()
     wait_for(page, "^Turn 1 of 3 · writing")
     page.locator("#stop").click()
