@@ -152,6 +152,10 @@ def test_forced_colours_leave_the_verdict_and_the_chosen_tab_to_be_seen(server: 
     first, tie = ([colour(mark, 4, 4) for mark in page.locator(f".vrt-says{value} .vrt-glyph i").all()[:2]] for value in (1, 0))
     assert first[0] != first[1]
     assert tie == [first[0], first[0]]
+    mark = page.locator(".vrt-mark").first
+    filled = colour(mark, 6, 24)
+    mark.evaluate("(mark) => mark.classList.add('gone')")
+    assert filled != colour(mark, 6, 24), "a frame that left the judge's view has a hollow mark"
     chosen, another = (page.get_by_role("tab", name=name).first for name in ("Trace", "Frames"))
     assert colour(chosen, 20, 1) != colour(another, 20, 1)
 
