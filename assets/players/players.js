@@ -3,7 +3,8 @@
 VRThinker.DRIFT = { CATCH_UP: 0.2, MOST_CHANGE: 0.5, TOO_FAR: 0.25 };
 
 /** Browsers play at a sixteenth to sixteen times the speed. */
-VRThinker.possibleRate = (rate) => Math.min(16, Math.max(0.0625, rate));
+VRThinker.RATES = [0.0625, 16];
+VRThinker.possibleRate = (rate) => Math.min(VRThinker.RATES[1], Math.max(VRThinker.RATES[0], rate));
 
 VRThinker.Players = class {
   /** `selectors` find the two players whenever they are needed: they come and go with the uploads. `stills` stand in for them. */
@@ -158,7 +159,16 @@ VRThinker.Players = class {
 
   /** How fast a player must go, so that both need the same time for their clips. */
   rateOf(video, leader) {
-    return (this.speed * video.duration) / leader.duration;
+    return (this.pace(leader) * video.duration) / leader.duration;
+  }
+
+  /** How fast the leader goes: as was chosen, or as the other player can keep up with, also where it has to catch up. */
+  pace(leader) {
+    const { MOST_CHANGE } = VRThinker.DRIFT;
+    const [slowest, fastest] = VRThinker.RATES;
+    const other = this.videos().find((video) => video && video !== leader) || leader;
+    const ratio = other.duration / leader.duration;
+    return Math.min(fastest / (1 + MOST_CHANGE) / ratio, Math.max(slowest / (1 - MOST_CHANGE) / ratio, this.speed));
   }
 
   /**

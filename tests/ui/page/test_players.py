@@ -98,6 +98,24 @@ def test_space_presses_neither_stop_nor_compare_after_a_click_on_compare(page: P
     assert page.evaluate("VRThinker.trace.run") == run
 
 
+RATES = """([speed, ...durations]) => {
+    const players = new VRThinker.Players([], () => {});
+    const videos = durations.map((duration) => ({ duration }));
+    Object.assign(players, { speed, videos: () => videos });
+    return videos.map((video) => players.rateOf(video, videos[0]));
+}"""
+
+
+@pytest.mark.parametrize(("first", "second", "speed"), [(1, 30, 1), (30, 1, 0.25), (1, 30, 2), (4, 6, 1)])
+def test_clips_of_very_different_lengths_go_at_speeds_that_browsers_have(
+    server: Server, open_page: Open, first: int, second: int, speed: float
+) -> None:
+    rates = open_page(server.url).evaluate(RATES, [speed, first, second])
+    assert rates[1] / rates[0] == pytest.approx(second / first), "both need the same time"
+    assert all(1 / 16 <= rate <= 16 for rate in rates)
+    assert rates[0] == speed or max(first, second) == 30
+
+
 def test_a_player_that_goes_keeps_no_video_in_memory(page: Page, tmp_path: Path) -> None:
     old = page.query_selector("#first video")
     assert old is not None
