@@ -29,7 +29,9 @@ TYPES = (*PYTHON, "mypy", "--no-incremental", "vrthinker_core", "app.py")
 
 
 def main(arguments: list[str]) -> int:
-    """Run everything, also after a failure; gives the exit status."""
+    """Run everything, also after a failure; gives the exit status. Asked for help, pytest's alone is shown."""
+    if {"-h", "--help"}.intersection(arguments):
+        return subprocess.run((*PYTHON, "pytest", "--help"), cwd=ROOT, check=False).returncode
     with ThreadPoolExecutor(1) as pool:
         types = pool.submit(_types)  # They take a minute of one processor, while the tests often wait
         failed = [name for name, command in CHECKS if not _passes(name, command)]

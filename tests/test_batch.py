@@ -6,6 +6,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,13 @@ from vrthinker_core.judge import judge
 from vrthinker_core.types import VideoPair
 from vrthinker_core.types.events import Event, Finished, StopReason, TextArrived, TurnEnded
 from vrthinker_core.types.messages import Message
+
+
+def test_the_name_of_a_judge_is_refused_in_a_sentence(pair: VideoPair) -> None:
+    name: Any = "nano"
+    for events in (judge(pair, name), judge_many([pair], name)):
+        with pytest.raises(BadInput, match=r"^'nano' is only the name of a judge: open it first, with open_backend\('nano'\)\.$"):
+            next(events)
 
 
 def test_a_batch_gives_each_pair_the_events_of_its_own_run(tmp_path: Path, pair: VideoPair) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.dialects.sanitize import MAX_PROMPT
-from vrthinker_core.errors import BackendFailed
+from vrthinker_core.errors import BackendFailed, BadInput
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
 from vrthinker_core.types import FrameSelection, Settings, VideoPair
@@ -24,6 +24,11 @@ from vrthinker_core.video import DecoderPool
 
 ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
 CALL = '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>'
+
+
+def test_a_script_without_a_reply_is_refused() -> None:
+    with pytest.raises(BadInput, match="needs at least one reply"):
+        ScriptedBackend([])
 
 
 def end_of(events: Iterator[Event]) -> Finished:

@@ -16,7 +16,7 @@ from vrthinker_core.backends.base import Backend, BatchBackend, GenerationReques
 from vrthinker_core.comparison import Comparison, PendingTurn
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput
-from vrthinker_core.judge import ReplyCollector, stream_items
+from vrthinker_core.judge import ReplyCollector, check_opened, stream_items
 from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
 from vrthinker_core.types.events import JudgeEvent, RunEvent, Swapped
@@ -44,8 +44,9 @@ def judge_many(
     Each pair's own events are those of `judge`, and closing the generator ends every run that is not over as `cancelled`. Pairs are
     taken from the iterable only as they are needed: besides those that are being judged, the videos of a few more are being opened.
     `trace_of(position)` names the file that a pair's trace is kept in, None for none. Raises BadInput for a `live`
-    that is no whole number from 1 up.
+    that is no whole number from 1 up, and for a `backend` that is only the name of one.
     """
+    check_opened(backend)
     check_pairs_in_hand("live", live)
     stream_batch = backend.stream_batch if isinstance(backend, BatchBackend) else stream_one_by_one
     with DecoderPool() as decoder_pool:

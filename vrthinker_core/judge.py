@@ -42,8 +42,9 @@ def judge(
     gives the decoding processes; whoever judges more than once keeps one, and the videos open faster.
 
     With `settings.swap` a run that has a verdict is followed by a second one over the same opened videos, with the sides swapped:
-    its events, `Started` to `Finished`, come as `Swapped`.
+    its events, `Started` to `Finished`, come as `Swapped`. Raises BadInput where `backend` is only the name of a judge.
     """
+    check_opened(backend)
     yield from _record_run(Comparison(pair, backend, settings, cancelled, decoder_pool), trace)
 
 
@@ -61,7 +62,14 @@ def judge_branch(
     No token of a turn that is taken over is generated again: its reply is history, prefilled with the first request. With nothing
     changed, the turns that follow are those of the origin.
     """
+    check_opened(backend)
     yield from _record_run(Comparison(pair, backend, plan.settings, cancelled, decoder_pool, plan), trace)
+
+
+def check_opened(backend: Backend) -> None:
+    """Raises BadInput for the name of a judge in the place of one."""
+    if isinstance(backend, str):
+        raise BadInput(f"{backend!r} is only the name of a judge: open it first, with open_backend({backend!r}).")
 
 
 def _record_run(first: Comparison, trace: Path | str | None) -> Iterator[JudgeEvent]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from vrthinker_core.backends.base import not_cancelled
-from vrthinker_core.errors import JudgeError
+from vrthinker_core.errors import BadInput, JudgeError
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion, Message, Sampling
 
@@ -34,6 +34,11 @@ class ScriptedBackend:
     tokens_per_frame: int = 256
     follows_instructions: bool = True
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises BadInput for a script without a reply."""
+        if not callable(self.script) and not self.script:
+            raise BadInput("A scripted judge needs at least one reply.")
 
     @property
     def protocols(self) -> tuple[ProtocolName, ...]:

@@ -38,7 +38,7 @@ def evaluate(
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Judge only a random sample, which counts, and say what the whole takes.")
     ] = False,
-    sample: Annotated[int, typer.Option(help="Pairs of that sample.")] = SAMPLE,
+    sample: Annotated[int | None, typer.Option(help=f"Pairs of that sample. (default: {SAMPLE})")] = None,
     settings: Settings,
 ) -> None:
     """Judge the pairs of a data set, and say how far the judge agrees with people.
@@ -49,12 +49,15 @@ def evaluate(
     from vrthinker_core.evaluation.job import EvaluationJob
     from vrthinker_core.results.datasets import read_dataset, take_some
 
-    if sample < 1:
-        raise BadInput(f"--sample {sample} judges nothing: give a number from 1 up.")
+    if sample is not None and not estimate:
+        raise BadInput(f"--sample {sample} goes with --estimate alone: add that, or take so many pairs with --limit.")
+    size = SAMPLE if sample is None else sample
+    if size < 1:
+        raise BadInput(f"--sample {size} judges nothing: give a number from 1 up.")
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     pairs = read_dataset(dataset, path)
     run = job.describe(dataset, path, pairs, limit)
-    raise typer.Exit(_evaluate(job, run, pairs, take_some(pairs, limit), resume, sample if estimate else None))
+    raise typer.Exit(_evaluate(job, run, pairs, take_some(pairs, limit), resume, size if estimate else None))
 
 
 def _evaluate(

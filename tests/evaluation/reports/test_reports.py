@@ -64,6 +64,12 @@ def test_a_report_asks_for_nothing_but_the_traces_beside_it(tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
 
 
+def test_one_pair_is_told_as_one(tmp_path: Path) -> None:
+    text = " ".join(report(tmp_path, simulate(1, 3)).texts)
+    assert " of 1 pair, " in text
+    assert "1 pairs" not in text
+
+
 def test_nothing_in_a_data_set_becomes_markup(tmp_path: Path) -> None:
     rows = [
         replace(row, judge=HOSTILE, error=HOSTILE, trace=f"traces/{HOSTILE}.json") for row in with_prompt(simulate(60, 9), HOSTILE)

@@ -11,6 +11,7 @@ from vrthinker_core.evaluation.scores.behaviour.groups import LengthGroup
 from vrthinker_core.evaluation.scores.behaviour.order_effects import PositionBias
 from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
 from vrthinker_core.evaluation.scores.summary import Summary
+from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
 CALIBRATED = (
@@ -53,7 +54,7 @@ def _points(found: Calibration) -> list[ReliabilityPoint]:
 
 
 def _level_bars(found: Calibration) -> list[Bar]:
-    return [_bar(f"CF {each.confidence}, {each.pairs:,} pairs", each.right) for each in found.confidence]
+    return [_bar(f"CF {each.confidence}, {count(each.pairs, 'pair')}", each.right) for each in found.confidence]
 
 
 def _bar(label: str, estimate: IntervalEstimate) -> Bar:
@@ -159,7 +160,7 @@ def _cost_table(found: Costs) -> Html:
         for name, each in spreads.items()
     )
     heads = ("a pair", "mean", "median", "9 of 10 below", "all together")
-    return figure_table(f"Over {found.pairs:,} pairs", heads, rows)
+    return figure_table(f"Over {count(found.pairs, 'pair')}", heads, rows)
 
 
 def group_section(summary: Summary) -> Html:
@@ -188,4 +189,4 @@ def _generator_tables(summary: Summary, name: str) -> Html:
 
 def _length_bar(each: LengthGroup) -> Bar:
     span = f"{each.low:g} s and more" if each.high is None else f"{each.low:g} to {each.high:g} s"
-    return _bar(f"{span}, {each.pairs:,} pairs", each.tau)
+    return _bar(f"{span}, {count(each.pairs, 'pair')}", each.tau)

@@ -11,6 +11,7 @@ from vrthinker_core.evaluation.scores.agreement import Metric
 from vrthinker_core.evaluation.scores.judge_comparison import JudgeComparison, MetricComparison, SharedResults
 from vrthinker_core.evaluation.scores.summary import Summary
 from vrthinker_core.types import Dimension
+from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
 SMALL = 0.05  # A p below it is called clear
@@ -39,7 +40,7 @@ def difference_sentence(found: MetricComparison, judges: tuple[str, str]) -> str
     low, high = found.difference.low, found.difference.high
     clear = low is not None and high is not None and (low > 0 or high < 0) and found.p < SMALL
     seen = "clearly better" if clear else "ahead, but not clearly"
-    return f"{name}: {better} is {seen}, {share(found.first)} against {share(found.second)} on {found.pairs:,} pairs."
+    return f"{name}: {better} is {seen}, {share(found.first)} against {share(found.second)} on {count(found.pairs, 'pair')}."
 
 
 def _lead(compared: JudgeComparison, dimension: Dimension) -> Html:

@@ -87,7 +87,7 @@ def agreement_sentence(found: DimensionAgreement) -> str:
     """The main figure in words, and whether it says anything."""
     best, name = best_baseline(found), DIMENSION_NAMES[found.dimension]
     told = (
-        f"{name}: the judge gives people's label in {share_with_interval(found.tau)} of {found.labelled:,} pairs, "
+        f"{name}: the judge gives people's label in {share_with_interval(found.tau)} of {count(found.labelled, 'pair')}, "
         f"{points_with_interval(found.margin)} points compared with “{best.name}”."
     )
     if found.margin.high is not None and found.margin.high < 0:

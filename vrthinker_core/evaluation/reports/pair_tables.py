@@ -11,6 +11,7 @@ from vrthinker_core.evaluation.reports.html.tables import Cell, TableColumn, num
 from vrthinker_core.evaluation.scores.judge_comparison import SharedResults
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, Verdict
+from vrthinker_core.types.progress import count
 from vrthinker_core.types.wording import DIMENSION_NAMES
 
 MAX_PROMPT = 240  # Characters of a prompt that a table shows; all of it where the pointer rests
@@ -27,7 +28,7 @@ def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) ->
     rows = (
         [*_common(each, dimension), *_certainty(each, *map(bool, some)), Cell(trace_link(each.trace))] for each in found[:MAX_SHOWN]
     )
-    shown = f"{len(found):,} pairs" if len(found) <= MAX_SHOWN else f"The first {MAX_SHOWN} of {len(found):,} pairs"
+    shown = count(len(found), "pair") if len(found) <= MAX_SHOWN else f"The first {MAX_SHOWN} of {len(found):,} pairs"
     first = "The surest wrong label comes first. " if any(some) else ""
     return join(
         paragraph(f"{shown} in which the judge's label is not people's. {first}{DIMENSION_NAMES[dimension]} stands in bold."),
@@ -55,7 +56,7 @@ def one_right_section(shared: SharedResults, judges: tuple[str, str], folders: t
         _one_right_cells(first, second, (judges[0] if right else judges[1], *folders), dimension)
         for first, second, right in rows[:MAX_SHOWN]
     )
-    shown = f"{len(rows):,} pairs" if len(rows) <= MAX_SHOWN else f"The first {MAX_SHOWN} of {len(rows):,} pairs"
+    shown = count(len(rows), "pair") if len(rows) <= MAX_SHOWN else f"The first {MAX_SHOWN} of {len(rows):,} pairs"
     text = f"{shown} in which one judge has people's label and the other has not. {DIMENSION_NAMES[dimension]} stands in bold."
     return join(paragraph(text), sortable_table("One judge right", columns, cells, tall=True))
 
