@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from vrthinker_core.errors import BadInput, CheckpointError, JudgeError, TraceError, VideoError, VrThinkerError
     from vrthinker_core.evaluation.reward import ComparedVideos, Reward, areward, areward_many, reward, reward_many
     from vrthinker_core.judge import judge, judge_branch
-    from vrthinker_core.types import Dimension, Preference, Settings, Side, Verdict, VideoPair, Vote
+    from vrthinker_core.traces import load as load_trace
+    from vrthinker_core.types import Dimension, Preference, Run, Settings, Side, Verdict, VideoPair, Vote
     from vrthinker_core.types.events import (
         Branch,
         Event,
         Finished,
         FramesShown,
+        JudgeEvent,
         Opening,
         Started,
         StopReason,
@@ -48,11 +50,13 @@ __all__ = [
     "Finished",
     "FramesShown",
     "JudgeError",
+    "JudgeEvent",
     "Opening",
     "OrderCheck",
     "OrderEffect",
     "Preference",
     "Reward",
+    "Run",
     "ScriptedBackend",
     "Settings",
     "Side",
@@ -76,14 +80,20 @@ __all__ = [
     "judge",
     "judge_branch",
     "judge_many",
+    "load_trace",
     "open_backend",
     "plan_branch",
     "reward",
     "reward_many",
 ]
 
-_MODULES = ("errors", "types", "types.events", "types.order", "backends", "branching.plan", "judge", "batch", "evaluation.reward")
+_MODULES = (
+    *("errors", "types", "types.events", "types.order", "backends", "branching.plan", "traces", "judge", "batch"),
+    "evaluation.reward",
+)
 """Where the names stand. Each module imports those before it anyway, so looking for a name in this order loads nothing more."""
+
+_OWN_NAMES = {"load_trace": "load"}  # What a name is called in its module, where that alone says less
 
 
 class _Package(ModuleType):
@@ -100,8 +110,8 @@ if not TYPE_CHECKING:  # else a type checker would believe that every name exist
 
     def __getattr__(name: str) -> object:
         for module in _MODULES if name in __all__ else ():
-            if hasattr(found := import_module(f"{__name__}.{module}"), name):
-                globals()[name] = value = getattr(found, name)
+            if hasattr(found := import_module(f"{__name__}.{module}"), own := _OWN_NAMES.get(name, name)):
+                globals()[name] = value = getattr(found, own)
                 return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

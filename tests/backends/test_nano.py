@@ -36,6 +36,10 @@ def test_nano_names_its_protocols_and_every_file_is_small_and_has_a_checksum(nan
     assert max(files.values()) < 9_000_000
 
 
+def test_a_notebook_shows_its_name_and_its_protocols(nano: TransformersBackend) -> None:
+    assert repr(nano) == f"<TransformersBackend {nano.name}, paired and concat>"
+
+
 def test_the_whole_system_prompt_is_one_token(nano: TransformersBackend) -> None:
     system = PROMPT.read_text(encoding="utf-8")
     conversation = nano.open_conversation()

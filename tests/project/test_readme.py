@@ -83,6 +83,15 @@ def test_every_command_that_is_named_exists() -> None:
         assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
 
 
+def test_the_help_of_the_tests_is_that_of_pytest_and_runs_none() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: ")
+    assert "== style" not in done.stdout
+
+
 def test_ci_calls_the_test_line() -> None:
     run = (ROOT / ".ci" / "run").read_text("utf-8")
     assert "README.md" in run
@@ -92,10 +101,11 @@ def test_ci_calls_the_test_line() -> None:
 def test_the_public_names_are_these() -> None:
     assert sorted(vrthinker_core.__all__) == [
         "Backend", "BadInput", "Branch", "BranchPlan", "Changes", "CheckpointError", "ComparedVideos", "Dimension", "Event",
-        "Finished", "FramesShown", "JudgeError", "Opening", "OrderCheck", "OrderEffect", "Preference", "Reward", "ScriptedBackend",
-        "Settings", "Side", "Started", "StopReason", "Swapped", "TextArrived", "Trace", "TraceError", "Turn", "TurnEnded",
-        "Verdict", "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError", "areward", "areward_many", "check_order",
-        "judge", "judge_branch", "judge_many", "open_backend", "plan_branch", "reward", "reward_many",
+        "Finished", "FramesShown", "JudgeError", "JudgeEvent", "Opening", "OrderCheck", "OrderEffect", "Preference",
+        "Reward", "Run", "ScriptedBackend", "Settings", "Side", "Started", "StopReason", "Swapped", "TextArrived", "Trace",
+        "TraceError", "Turn", "TurnEnded", "Verdict", "VideoError", "VideoPair", "Vote", "Voted", "VrThinkerError",
+        "areward", "areward_many", "check_order", "judge", "judge_branch", "judge_many", "load_trace", "open_backend",
+        "plan_branch", "reward", "reward_many",
     ]  # fmt: skip
     assert all(hasattr(vrthinker_core, name) for name in vrthinker_core.__all__)
 

@@ -64,6 +64,11 @@ class JudgeDescription(typing.Protocol):
         """What a person must know of this judge, one sentence each; they are shown with every result."""
 
 
+def describe_backend(judge: JudgeDescription) -> str:
+    """A backend as a notebook shows it: its name, and the protocols that it was trained for."""
+    return f"<{type(judge).__name__} {judge.name}, {' and '.join(judge.protocols) or 'no protocol of its own'}>"
+
+
 class Backend(JudgeDescription, typing.Protocol):
     """A judge that is ready to generate."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from vrthinker_core.backends.base import GenerationRequest, StreamItem
+from vrthinker_core.backends.base import GenerationRequest, StreamItem, describe_backend
 from vrthinker_core.backends.built_in import NANO_NOTE
 from vrthinker_core.backends.server.address import api_key, key_variable, model_title, parse_address
 from vrthinker_core.backends.server.conversation import ServerConversation, stream_replies
@@ -29,6 +29,9 @@ class ServerBackend:
         self._notes = (*notes, *(() if server.model.protocols else (TOLD,)))
         self.protocols = server.model.protocols
         self.follows_instructions = not server.model.forced_redirects
+
+    def __repr__(self) -> str:
+        return describe_backend(self)
 
     @classmethod
     def open(cls, text: str, *, name: str | None = None, patience: Patience | None = None) -> ServerBackend:

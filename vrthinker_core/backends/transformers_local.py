@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
-from vrthinker_core.backends.base import GenerationRequest, StreamItem
+from vrthinker_core.backends.base import GenerationRequest, StreamItem, describe_backend
 from vrthinker_core.backends.borrowed_gpu import borrows_gpu
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import folder_title
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint, end_tokens, open_checkpoint
@@ -36,6 +36,9 @@ class TransformersBackend:
         self.protocols = checkpoint.marker.protocols
         self.follows_instructions = not checkpoint.marker.forced
         self.loaded = _loaded_model(checkpoint)
+
+    def __repr__(self) -> str:
+        return describe_backend(self)
 
     @classmethod
     def load(
