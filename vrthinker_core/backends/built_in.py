@@ -5,7 +5,10 @@ from vrthinker_core.__about__ import ASSETS
 NANO = ASSETS / "nano"
 NANO_NAME = "nano (built in)"
 
-NANO_LIMITS = "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt."
+NANO_LIMITS = (
+    "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt, "
+    "and often gives no answer where a prompt is not short, plain English."
+)
 """Part of every note about it."""
 
 BETTER_JUDGE = (
