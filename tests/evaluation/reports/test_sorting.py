@@ -60,3 +60,12 @@ def test_a_report_fits_a_phone_and_asks_for_nothing(page: Page, tmp_path: Path) 
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 15, 15)"
     assert page.locator("svg").count() >= 10
+
+
+def test_no_table_is_cut_on_a_desk(page: Page, tmp_path: Path) -> None:
+    rows = simulate(120, 40)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(write_report(tmp_path, summarize(rows), rows).as_uri())
+    wider = "(part) => part.scrollWidth > part.clientWidth"
+    cut = page.evaluate(f"[...document.querySelectorAll('.scroll:not(.tall)')].filter({wider}).map((part) => part.innerText)")
+    assert cut == []
