@@ -216,7 +216,11 @@ def test_a_saved_run_whose_videos_and_judge_are_here_can_be_checked(
     wait_for(other, "Replaying")
     tab(other, words.TAB_TRACE)
     refusal(other, words.CHECK_NO_VIDEOS)
-    fill(other, clips)
+    for missing, name, clip in zip((2, None), ("first", "second"), clips, strict=True):
+        other.locator(f"#{name} input[type=file]").set_input_files(str(clip))
+        expect(other.locator(f"#{name} video")).to_be_visible()
+        if missing:
+            refusal(other, words.CHECK_NO_VIDEO.format(missing))
     check_button(other).click()
     wait_until_said(other, "^Sides swapped: Turn 1")
     wait_for(other, "^Finished")

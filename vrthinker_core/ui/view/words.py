@@ -135,6 +135,7 @@ NOTHING_TO_CHECK = "There is no verdict whose order could be checked. Compare tw
 CHECK_LATER = "A run is going on. Check the order when it has ended."
 CHECK_CHANGED = "The inputs have changed since this verdict. Put back what was judged to check its order, or compare again."
 CHECK_NO_VIDEOS = "The videos of this run are not here. Add them to check its order."
+CHECK_NO_VIDEO = "Video {} of this run is not here. Add it to check its order."
 CHECK_BRANCH = "The order of a branch cannot be checked: its first turns are another run's. Check that of its origin."
 CHECK_NO_JUDGE = "{} gave this verdict and cannot be asked here, so its order cannot be checked. Compare again with another judge."
 

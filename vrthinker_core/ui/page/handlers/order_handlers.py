@@ -54,7 +54,8 @@ class OrderHandlers:
             raise BadInput(words.CHECK_BRANCH)
         if encodable(prompt or "").strip() != state.started.prompt.strip():
             raise BadInput(words.CHECK_CHANGED)
-        first, second = (self.runs.original(path, words.CHECK_NO_VIDEOS) for path in players)
+        missing = words.CHECK_NO_VIDEO.format(2 if players[0] else 1) if any(players) else words.CHECK_NO_VIDEOS
+        first, second = (self.runs.original(path, missing) for path in players)
         if not self.runs.were_compared(session, state.started, (first, second)):
             raise BadInput(words.CHECK_CHANGED)
         return session, VideoPair(state.started.prompt, first, second), self.runs.judge_of(session, words.CHECK_NO_JUDGE)
