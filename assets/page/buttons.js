@@ -1,6 +1,6 @@
 /* Compare and Stop, one of which is shown, and which presses of them count. */
 VRThinker.MOST_ASKED = 10_000; // milliseconds for which the server may owe an answer to Compare before it can be pressed again
-VRThinker.DOUBLE_CLICK = 300; // milliseconds within which a second click on the same place belongs to the first
+VRThinker.DOUBLE_CLICK = 300; // milliseconds within which a second tap belongs to the first
 
 /** Each run has a number, and what is said of an earlier one comes too late. */
 VRThinker.Buttons = class {
@@ -45,13 +45,14 @@ VRThinker.Buttons = class {
   }
 
   /**
-   * The second click of a double click, by which the other button may have come under the pointer. Browsers count the clicks
-   * (keys and scripts make none), but some begin anew at another button.
+   * The second click of a double click, by which the other button may have come under the pointer. Browsers count the clicks of a
+   * mouse, whatever lies there, but not always the taps of a finger; keys and scripts make none.
    */
-  isSecond(button, { detail, timeStamp }) {
+  isSecond(button, { detail, pointerType, timeStamp }) {
     if (!detail) return false;
     const { clicked } = this;
-    if (detail > 1 || (button !== clicked.button && timeStamp - clicked.time < VRThinker.DOUBLE_CLICK)) return true;
+    const soon = pointerType !== "mouse" && button !== clicked.button && timeStamp - clicked.time < VRThinker.DOUBLE_CLICK;
+    if (detail > 1 || soon) return true;
     this.clicked = { button, time: timeStamp };
     return false;
   }

@@ -109,6 +109,7 @@ def test_compare_waits_for_no_upload_and_says_so(answered_page: Page, clips: Cli
         page.locator("#go").click()
     wait_for(page, words.UPLOADING)
     page.locator("#prompt textarea").press("Control+Enter")
+    page.evaluate("() => new Promise((done) => setTimeout(done, 100))")  # it presses Compare a moment later
     for upload in uploads:
         upload.continue_()
     wait_for(page, words.READY_TO_COMPARE)
@@ -173,22 +174,14 @@ def test_a_double_click_on_stop_begins_no_run(server: Server, open_page: Open, c
     wait_for(page, "Stopped")
 
 
-def test_a_click_on_the_other_button_counts_when_it_comes_later_than_a_double_click(answered_page: Page) -> None:
-    presses = [
-        ("go", 1, 1000),
-        ("stop", 1, 1200),
-        ("stop", 0, 1210),
-        ("stop", 1, 1400),
-        ("go", 1, 1500),
-        ("go", 2, 1900),
-        ("go", 1, 2900),
-    ]
+def test_the_second_tap_of_two_does_not_count_on_the_other_button(answered_page: Page) -> None:
+    taps = [("go", 1, 1000), ("stop", 1, 1200), ("stop", 0, 1210), ("stop", 1, 1400), ("go", 1, 1500), ("go", 1, 1900)]
     counted = answered_page.evaluate(
-        """presses => presses.map(([name, detail, timeStamp]) =>
-            !VRThinker.buttons.isSecond(document.getElementById(name), { detail, timeStamp }))""",
-        [list(press) for press in presses],
+        """([taps, pointerType]) => taps.map(([name, detail, timeStamp]) =>
+            !VRThinker.buttons.isSecond(document.getElementById(name), { detail, pointerType, timeStamp }))""",
+        [[list(tap) for tap in taps], "touch"],
     )
-    assert counted == [True, False, True, True, False, False, True]
+    assert counted == [True, False, True, True, False, True]
 
 
 @pytest.mark.parametrize("requests", ["**/{run/predict,queue/join}*", "**/queue/join*"], ids=["at once", "as it would begin"])
