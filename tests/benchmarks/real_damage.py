@@ -241,7 +241,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="8 pairs")
     parser.add_argument("--pairs", type=int, default=None, help="60, with --quick 8; two orders of each case")
-    parser.add_argument("--judge", default="nano", help="the built-in one, or a checkpoint's folder")
+    parser.add_argument("--judge", default="nano", help="nano, or another one as app.py takes it: hf:DIR")
     parser.add_argument("--clips", type=Path, default=Path(os.environ.get("VRT_CLIPS", ".")), help="a folder of real videos")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
