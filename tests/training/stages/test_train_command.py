@@ -83,8 +83,8 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     [
         (("grpo", "--model", "nano", "--data", "drawn:x"), "drawn:x names no seed"),
         (("grpo", "--model", "nano", "--data", "nowhere.csv"), "There is no file or folder"),
-        (("cold-start", "--model", "nano", "--data", "nowhere"), "There is no file or folder nowhere"),
-        (("all", "--model", "nano", "--data", "traces:nowhere"), "There is no file or folder nowhere"),
+        (("cold-start", "--model", "nano", "--data", "nowhere"), "nowhere: name the training data as"),
+        (("all", "--model", "nano", "--data", "traces:nowhere"), "nowhere: name the training data as"),
         (("all", "--data", "drawn2:1:nowhere"), "nowhere holds no picture"),
         (("base", "--set", "base.photos=nowhere"), "nowhere holds no picture"),
         (

@@ -59,8 +59,8 @@ def buttons_and_helps(page: Page) -> list[tuple[Locator, str]]:
     labels = {Dimension.OA: Preference.FIRST, Dimension.TA: Preference.FIRST, Dimension.VQ: None, Dimension.MQ: Preference.TIE}
     helps = [f"{words.DIMENSION_HELP[dimension]} {words.LABEL_HELP[label]}" for dimension, label in labels.items()]
     chips = page.locator(".vrt-chip > button").all()
-    confidence_button = page.get_by_role("button", name=words.CONFIDENCE.format(2))
-    return [*zip(chips, helps, strict=True), (confidence_button, words.CONFIDENCE_HELP)]
+    confidence_button = page.get_by_role("button", name=words.OWN_CONFIDENCE.format(2))
+    return [*zip(chips, helps, strict=True), (confidence_button, words.OWN_CONFIDENCE_HELP)]
 
 
 def visible_help(page: Page) -> list[str]:

@@ -13,6 +13,7 @@ from tests.support.waiting import until
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import ASK, ENDLESS, start, status, wait_for, wait_until_said
 from tests.ui.support.api_calls import PROMPT, client, uploaded
+from vrthinker_core.ui.view import words
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -121,7 +122,7 @@ def test_the_queue_says_in_words_who_is_before(server: Server, open_page: Open, 
     second.locator("#stop").click()
     second.locator("#go").wait_for(state="visible")
     wait_for(third, "You are second; one comparison is before yours.")
-    assert status(second) == "Ready. Add two videos and the prompt they were made from."
+    assert status(second) == words.READY_TO_COMPARE
     first.cancel()
     third.wait_for_selector(".vrt-text p")
     assert status(third).startswith("Turn 1 of ")

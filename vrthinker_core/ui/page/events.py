@@ -79,10 +79,10 @@ def _connect_compare(parts: PageComponents, handlers: CompareHandlers, at_once: 
     inputs: set[Any] = {*parts.videos, parts.prompt, parts.judge, *parts.settings.values()}
     joined = parts.compare_button.click(handlers.join_queue, inputs, line_and_buttons, queue=False, **QUIET_EVENT)
     joined.failure(handlers.refused, None, parts.status, queue=False, **QUIET_EVENT)
+    run = joined.success(handlers.compare, inputs, [*parts.run_outputs, parts.buttons], **_in_judge_queue(at_once))
     for answered in (joined.success, joined.failure):
         answered(None, None, None, js="() => VRThinker.buttons.answered()", **QUIET_EVENT)
     parts.buttons.click(None, None, parts.status, js=f"() => {json.dumps(words.UPLOADING)}", **QUIET_EVENT)
-    run = joined.success(handlers.compare, inputs, [*parts.run_outputs, parts.buttons], **_in_judge_queue(at_once))
     return run, _connect_place(joined, parts, handlers.handlers)
 
 
