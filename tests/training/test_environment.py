@@ -25,7 +25,7 @@ from vrthinker_core.training.trl.rollout_rewards import RolloutRewards
 from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
 from vrthinker_core.types.messages import Completion, Image, Message
 
-JUDGE = ScriptedBackend([], protocol="paired")
+JUDGE = ScriptedBackend(["<Think>"], protocol="paired")
 PAIRS = DrawnPairs(11)
 REPLIES = {
     "a call": look(3, 9),
@@ -58,7 +58,8 @@ def test_a_reply_is_answered_in_the_words_of_the_dialect(reply: str) -> None:
 
 def test_the_numbers_alone_are_a_call_in_the_dialect_of_the_judge() -> None:
     paired, concat = (
-        FrameEnvironment(PAIRS, ScriptedBackend([], protocol=name), Settings(window="all")) for name in ("paired", "concat")
+        FrameEnvironment(PAIRS, ScriptedBackend(["<Think>"], protocol=name), Settings(window="all"))
+        for name in ("paired", "concat")
     )
     paired.reset(number=0)
     assert [block["type"] for block in paired.select_frames(frame_indices=[3, 9])] == ["image"] * 4 + ["text"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.waiting import until
 from tests.ui.conftest import Server
 from tests.ui.page.test_page import start, status, wait_for
 from tests.ui.page.test_saved_runs import choose, saved
@@ -46,8 +47,16 @@ def open_settings(page: Page) -> None:
 
 
 def write(page: Page, name: str, text: str) -> None:
-    page.locator(f"#{name} input").fill(text)
-    page.keyboard.press("Tab")
+    """Type a value. Gradio lays a part that was just opened out once more, and then forgets what was typed into it before."""
+    field = page.locator(f"#{name} input")
+
+    def stays() -> bool:
+        field.fill(text)
+        field.press("Tab")
+        page.wait_for_timeout(100)
+        return not text or field.input_value() == text
+
+    until(stays)
 
 
 def settings_in_trace(page: Page, path: Path) -> Settings:
