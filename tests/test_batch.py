@@ -13,6 +13,7 @@ import pytest
 from tests.support.file_limit import open_file_limit
 from tests.support.small_clips import write_clip
 from tests.support.threads import threads_started
+from tests.support.waiting import until_equal
 from tests.test_judge import ANSWER, CALL
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.backends.base import GenerationRequest, StreamItem
@@ -133,7 +134,7 @@ def test_who_stops_listening_leaves_no_thread_behind(pair: VideoPair) -> None:
         assert isinstance(events, Generator)
         events.close()
     assert started
-    assert [thread.name for thread in started if thread.is_alive()] == []
+    until_equal(lambda: [thread.name for thread in started if thread.is_alive()], [])
 
 
 def test_a_batch_is_cancelled_as_a_whole(pair: VideoPair) -> None:

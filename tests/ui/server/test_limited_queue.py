@@ -8,15 +8,18 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.support.threads import run_in_thread
 from tests.support.waiting import PATIENCE_S, until
 from tests.ui.conftest import Server, write_script
 from tests.ui.sessions.test_sessions import files
 from tests.ui.support.api_calls import PROMPT, Clips, act, answers, begin, client, comparing, config, file, join, upload, uploaded
 from tests.ui.support.saved_examples import write_example
+from vrthinker_core.ui.server.limited_queue import LimitedQueue, SessionMessages
 
 ENDLESS = "<Think>" + "on and on and on " * 20_000
 WAITING = 2
@@ -98,6 +101,19 @@ def test_a_run_ends_whose_page_was_left_before_it_began(server: Server, clips: C
     until(lambda: not files(records))
     assert sorted(files(pictures)) == before
     assert counts(server) == (0, 0)
+
+
+def test_an_event_that_began_just_after_its_session_was_forgotten_is_dropped() -> None:
+    async def dropped() -> list[str]:
+        abandoned: list[str] = []
+        queue = LimitedQueue(None, "judge", WAITING, lambda _: None, abandoned.append)
+        for session_id in ("collected", "forgotten"):
+            queue.event_ids_to_events[session_id] = SimpleNamespace(session_hash=session_id)
+        queue.pending_messages_per_session["collected"] = SessionMessages()
+        await queue.drop_uncollected()
+        return abandoned
+
+    assert run_in_thread(dropped()) == ["forgotten"]
 
 
 def test_an_unknown_function_is_refused_with_a_sentence(server: Server) -> None:
