@@ -195,9 +195,8 @@ def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, options: SftOptions, 
         made = SFTTrainer(train_dataset=Dataset.from_list(numbers), processing_class=tokenizer_of(opened), **common)
     else:
         made = Trainer(train_dataset=numbers, **common)
-    made.model_accepts_loss_kwargs = (
-        True  # The mean over all learnt tokens of a step; this model says no, and each pass counts alike
-    )
+    # The mean over all learnt tokens of a step: this model says no, and then each pass counts alike
+    made.model_accepts_loss_kwargs = True
     return made
 
 
