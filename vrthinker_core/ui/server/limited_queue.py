@@ -137,14 +137,14 @@ class LimitedQueue(Queue):
             await self.drop_uncollected()
 
     async def drop_uncollected(self) -> None:
-        """Drop the events whose messages nobody collects, and those that began just after their session was forgotten."""
-        for session_id, messages in list(self.pending_messages_per_session.items()):
-            if isinstance(messages, SessionMessages) and messages.is_abandoned:
-                await self._forget(session_id, messages)
+        """Drop the events that began just after their session was forgotten, and those whose messages nobody collects."""
         for session_id in {event.session_hash for event in self.event_ids_to_events.values()}:
             if session_id not in self.pending_messages_per_session:
                 await self.clean_events(session_hash=session_id)
                 self._on_abandoned(session_id)
+        for session_id, messages in list(self.pending_messages_per_session.items()):
+            if isinstance(messages, SessionMessages) and messages.is_abandoned:
+                await self._forget(session_id, messages)
 
     async def _forget(self, session_id: str, messages: SessionMessages) -> None:
         """Also of a client that has collected everything: it gets a new queue of messages with its next event."""
