@@ -102,10 +102,10 @@ def test_what_is_taken_over_is_not_generated_again(pair: VideoPair) -> None:
 def test_the_built_in_judge_goes_on_as_it_did() -> None:
     """Its KV cache holds the taken-over turns after one prefill, and the reply that follows is the same, token by token."""
     folder = EXAMPLES / "think-1-what-four-frames-do-not-show"
-    pair = VideoPair(load(folder / "trace.json").started.prompt, folder / "first.mp4", folder / "second.mp4")
-    origin = trace_of(judge(pair, open_backend("nano")))
+    origin = load(folder / "trace.json")
     plan = plan_branch(origin, len(origin.turns))
     assert len(plan.turns) >= 1
+    pair = VideoPair(plan.prompt, folder / "first.mp4", folder / "second.mp4")
     other = trace_of(judge_branch(plan, pair, open_backend("nano")))
     assert [content(turn) for turn in other.turns] == [content(turn) for turn in origin.turns]
     assert other.turns[-1].completion.reused_tokens == 0, "all of the history is new to this conversation"
