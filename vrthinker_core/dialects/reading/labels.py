@@ -74,8 +74,16 @@ def read_labels(body: str) -> Labels:
 
 def mentioned_digits(text: str) -> frozenset[int]:
     """The offsets in `text` of all digits that say a label, in an answer or anywhere else."""
-    mentions = _mentions(to_narrow(strip_invisible(text)))
-    return frozenset(original_offsets(text, [each.place for each in mentions if each.name != "CF" and each.value is not None]))
+    return frozenset(original_offsets(text, list(_label_places(to_narrow(strip_invisible(text))))))
+
+
+def says_a_label(body: str) -> bool:
+    """Whether a digit in `body` says a label. `body` has passed `to_narrow`."""
+    return any(True for _ in _label_places(body))
+
+
+def _label_places(body: str) -> Iterator[int]:
+    return (each.place for each in _mentions(body) if each.name != "CF" and each.value is not None)
 
 
 def _mentions(body: str) -> Iterator[Mention]:

@@ -2,7 +2,7 @@
 
 from typing import Final, Literal, NamedTuple
 
-from vrthinker_core.dialects.reading.labels import mentioned_digits
+from vrthinker_core.dialects.reading.labels import says_a_label
 from vrthinker_core.dialects.reading.lenient_json import MAX_REPAIR_CHARS, parse_repaired, parse_strict, value_end, without_strings
 from vrthinker_core.dialects.reading.normalize import original_offsets, strip_invisible, to_narrow
 from vrthinker_core.dialects.reading.tags import Tag, TagKind, find_tags, opens_directly_inside
@@ -155,7 +155,7 @@ class ReplySplitter:
         end = self._behind_inner(i, calls=True)
         if self._closes(end, _ANSWERS):
             return end
-        return i + 1 if mentioned_digits(self._text(self._narrow, i, i + 1)) else self._behind_inner(i, calls=False)
+        return i + 1 if says_a_label(self._text(self._narrow, i, i + 1)) else self._behind_inner(i, calls=False)
 
     def _behind_inner(self, i: int, *, calls: bool) -> int:
         """The tag behind all reasoning, and with `calls` behind all calls, that opens after tag `i` and is closed."""
