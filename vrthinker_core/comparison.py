@@ -15,10 +15,11 @@ from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
+from vrthinker_core.dialects.reading.frame_facts import reads_as_drawn
 from vrthinker_core.dialects.sanitize import MAX_PROMPT, check_prompt
 from vrthinker_core.errors import BadInput, ContextFull, TooManyPictures, describe, is_retryable
 from vrthinker_core.text import encodable
-from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
+from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, Side, StopReason, Turn, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded, second_run_follows
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
@@ -226,8 +227,21 @@ class Comparison:
             return Finished(reason, error=describe(error), fault=fault, notes=notes, seconds=seconds)
         deliberation.stop_reason = reason
         verdict, provisional = deliberation.verdict
+        outside = reason not in (StopReason.CANCELLED, StopReason.FAILED) and not self._in_scope(deliberation)
+        if outside:
+            verdict, provisional = None, False
         forced = reason is StopReason.ANSWERED and self._last is not None and self._last.shown.forced
-        return Finished(reason, verdict, provisional, forced, describe(error), fault, notes, seconds)
+        return Finished(reason, verdict, provisional, forced, outside, describe(error), fault, notes, seconds)
+
+    def _in_scope(self, deliberation: Deliberation) -> bool:
+        """Whether the judge can judge these videos: one for drawn scenes must also have read them as such."""
+        if self._backend.scope == "any":
+            return True
+        notes = next((reply.snapshot for reply in deliberation.replies if reply.snapshot), "")
+        dialect = deliberation.dialect
+        shown = {side: [dialect.frame_number(ref) for ref in dialect.opening_refs if ref.side is side] for side in Side}
+        drawn = self._clips is not None and all(clip.info.drawn for clip in self._clips)
+        return drawn and reads_as_drawn(notes, shown)
 
     @property
     def _protocol(self) -> ProtocolName:

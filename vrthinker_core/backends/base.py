@@ -18,6 +18,10 @@ def held_back(text: str, unwanted: str) -> int:
     return next((n for n in range(len(unwanted) - 1, 0, -1) if text.endswith(unwanted[:n])), 0)
 
 
+Scope = typing.Literal["any", "drawn"]
+"""Which videos a judge can judge: all, or only clips that this project drew."""
+
+
 class Conversation(typing.Protocol):
     """One judge and one pair of videos. All its state is its own: two conversations never share a KV cache."""
 
@@ -58,6 +62,10 @@ class JudgeDescription(typing.Protocol):
     @property
     def follows_instructions(self) -> bool:
         """It understands text that is not its protocol's own. One that does not is made to answer by `Sampling.redirect` alone."""
+
+    @property
+    def scope(self) -> Scope:
+        """The videos on which its verdict stands."""
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from vrthinker_core.backends.base import not_cancelled
+from vrthinker_core.backends.base import Scope, not_cancelled
 from vrthinker_core.errors import BadInput, JudgeError
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion, Message, Sampling
@@ -33,6 +33,7 @@ class ScriptedBackend:
     context_length: int | None = None
     tokens_per_frame: int = 256
     follows_instructions: bool = True
+    scope: Scope = "any"
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

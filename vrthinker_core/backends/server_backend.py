@@ -29,6 +29,7 @@ class ServerBackend:
         self._notes = (*notes, *(() if server.model.protocols else (TOLD,)))
         self.protocols = server.model.protocols
         self.follows_instructions = not server.model.forced_redirects
+        self.scope = server.model.scope
 
     def __repr__(self) -> str:
         return describe_backend(self)

@@ -35,6 +35,7 @@ class TransformersBackend:
         self.name, self.notes = name, notes
         self.protocols = checkpoint.marker.protocols
         self.follows_instructions = not checkpoint.marker.forced
+        self.scope = checkpoint.marker.scope
         self.loaded = _loaded_model(checkpoint)
 
     def __repr__(self) -> str:

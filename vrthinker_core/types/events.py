@@ -135,6 +135,7 @@ class Finished:
     verdict: Verdict | None = None  # Whole for `answered`; may be partial otherwise
     provisional: bool = False  # No final answer came: this is the last recommended one
     forced: bool = False  # The answer came because the engine asked for it now
+    outside_scope: bool = False  # The judge cannot judge such videos: its labels stay in the turns and make no verdict
     error: str = ""  # What went wrong and what to do, for `failed` and `context full`
     fault: str = ""  # Name of the error in `errors.py`, "" when nothing failed
     notes: tuple[str, ...] = ()

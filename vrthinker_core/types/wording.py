@@ -16,6 +16,12 @@ BRANCH = "A branch of another run: {}."
 
 SIDES_SWAPPED = "The same pair with its sides swapped: what the judge calls video 1 here is your video 2, and the other way round."
 
+OUTSIDE_SCOPE = "No verdict: this judge cannot judge real videos."
+DEMO_RUN = "Demo run, no verdict"
+"""The same in a list."""
+NO_RELIABLE_WINNER = "No reliable winner: swapping the sides changed it."
+NOT_SWAP_TESTED = "not swap-tested"
+
 _NO_SECOND_VERDICT = {
     StopReason.NO_ANSWER: "the judge gave no answer that could be read",
     StopReason.TURN_LIMIT: "the judge used all its turns without an answer",
@@ -29,6 +35,8 @@ def order_unchecked(second: Finished | None) -> str:
     """Why the first verdict stands alone, from the end of the second run; None for one that never ended."""
     if second is None:
         return "Order not checked: the second run was cut off."
+    if second.outside_scope:
+        return "Order not checked: with the sides swapped the judge could not read these videos."
     reason = second.error or _NO_SECOND_VERDICT.get(second.stop, "the second run failed")
     return f"Order not checked: {reason.rstrip('.')}."
 

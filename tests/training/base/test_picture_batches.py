@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from vrthinker_core.dialects.reading.frame_facts import COLOURS
 from vrthinker_core.training.base.frames.picture_batches import SERIES, UNSEEN, picture_batch
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
-from vrthinker_core.training.frame_facts.frame_code import COLOURS, PARTS, STATES
+from vrthinker_core.training.frame_facts.frame_code import PARTS, STATES
 
 LATE = UNSEEN + SERIES // 2  # A batch that may draw from all scenes that are kept
 

@@ -10,6 +10,7 @@ import openai
 import stamina
 
 from vrthinker_core.__about__ import asset
+from vrthinker_core.backends.base import Scope
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import published_protocol
 from vrthinker_core.backends.local.checkpoint.marker import read_marker
 from vrthinker_core.backends.server.address import FORM, ServerAddress, model_title
@@ -94,6 +95,7 @@ class ServedModel:
     protocols: tuple[ProtocolName, ...] = ()  # Those it was trained for; none for a model that is told the rules in words
     forced_redirects: Mapping[tuple[str, str], tuple[str, str]] = field(default_factory=dict)  # See `LoadedModel`
     video_items: bool = True  # See `Marker.video_items`
+    scope: Scope = "any"  # See `Marker.scope`
     built_in: bool = False  # It is the built-in judge
 
 
@@ -180,7 +182,8 @@ def _built_in(model: ServedModel) -> ServedModel:
     folder = asset("nano")
     marker = read_marker(folder, str(folder))
     forced = redirects(marker.forced)
-    return replace(model, protocols=marker.protocols, forced_redirects=forced, video_items=marker.video_items, built_in=True)
+    known = replace(model, protocols=marker.protocols, forced_redirects=forced, video_items=marker.video_items)
+    return replace(known, scope=marker.scope, built_in=True)
 
 
 def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> tuple[ServerAddress, list[dict[str, Any]]]:

@@ -11,13 +11,18 @@ in the frames beside (`#32 at 52%,28% (#16 at 36%,28%, #48 at 68%,28%) clear, mo
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vrthinker_core.types import Side
 
 PICTURES = ("clear", "blurry", "noisy", "blocky", "dark", "bright", "banded")
 MOTIONS = ("first", "go", "stay", "leap", "odd")
+COLOURS = ("red", "green", "blue", "yellow", "purple", "orange", "white", "black")
+SHAPES = ("ball", "cube", "cylinder", "cone", "ring")
+GROUNDS = ("wood", "tiles", "grass", "sand", "marble", "photo")
+DIRECTIONS = ("right", "left", "away", "closer")
+COUNT_WORDS = ("one", "two", "three", "four")
 
 _LINE = re.compile(r"^[^\S\n]*Video ([12]):\s*(.*)$", re.MULTILINE)
 _PICTURE, _MOTION = "|".join(PICTURES), "|".join(MOTIONS[:-1])
@@ -31,6 +36,10 @@ _PLAIN_FACT = re.compile(
     rf"(#\d{{1,3}}|video 2) (?:{_PLACE}){_BESIDE} ({_PICTURE})(?:, ({'|'.join(filter(None, _PLAIN_MOTIONS))}))?; "
 )
 _PLAIN_HEAD = re.compile(r"^Video ([12]) shows ([a-z ]{1,120}): |^Video 1, then video 2: |^Video 1, from #(\d{1,3}) on video 2: ")
+_COLOUR, _SHAPE = "|".join(COLOURS), "|".join(SHAPES)
+_THING = rf"(?:an? (?:{_COLOUR}) (?:{_SHAPE})|(?:{'|'.join(COUNT_WORDS[1:])}) (?:{_COLOUR}) (?:{_SHAPE})s)"
+_SCENE = re.compile(rf"{_THING}(?: and {_THING})? moving (?:{'|'.join(DIRECTIONS)})")
+_ASKED = re.compile(rf"The prompt asks for {_SCENE.pattern} on (?:a )?(?:{'|'.join(GROUNDS)})\.")
 _OF_A_VIDEO = re.compile(r"\s*Video [12]\b")
 _PLAIN_SO_FAR = re.compile(r"so far[^\n]{0,200}$")
 _MAX_TEXT = 20_000
@@ -64,6 +73,14 @@ def read_frame_facts(snapshot: str, shown: Sequence[str] = ()) -> tuple[VideoFac
     videos = [_video(side, text, shown) for side, text in lines]
     whole = [video for video in videos if video is not None and video.frames]
     return tuple(whole) if len(whole) == len(lines) == len({side for side, _ in lines}) == len(Side) else ()
+
+
+def reads_as_drawn(snapshot: str, frames: Mapping[Side, Sequence[str]]) -> bool:
+    """Whether first notes read whole as a drawn scene: the prompt, both videos, and each of these first `frames` in order."""
+    asked, _, rest = snapshot.strip().partition("\n")
+    facts = _read_plain(rest) if _ASKED.fullmatch(asked) and len(rest.splitlines()) == len(Side) else ()
+    noted = {video.side: [fact.frame for fact in video.frames] for video in facts if _SCENE.fullmatch(video.shows)}
+    return noted == {side: list(numbers) for side, numbers in frames.items()}
 
 
 def _video(side: Side, text: str, shown: Sequence[str]) -> VideoFacts | None:

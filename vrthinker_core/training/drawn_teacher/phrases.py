@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from types import MappingProxyType
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.frame_facts.frame_code import COLOURS, GROUNDS, SHAPES, STATES, Places
+from vrthinker_core.dialects.reading.frame_facts import COLOURS, COUNT_WORDS, DIRECTIONS, GROUNDS, SHAPES
+from vrthinker_core.training.frame_facts.frame_code import STATES, Places
 
-DIRECTIONS = ("right", "left", "away", "closer")
-COUNT_WORDS = ("one", "two", "three", "four")
 FACT_WORDS = tuple(
     f" {word}"
     for word in ("no fact", "one fact", *(f"{count} facts" for count in ("two", "three", "four", "five", "six", "seven", "eight")))

@@ -1,7 +1,8 @@
 """Drawn pairs as files: H.264 videos, and a table of their prompts and true labels.
 
 A folder of pairs holds `pair_0000_a.mp4`, `pair_0000_b.mp4`, … and `pairs.csv`. A video is there whole
-or not at all, and its comment names what it was drawn from: so a stopped run goes on where it stopped.
+or not at all, and its comment names what it was drawn from: so a stopped run goes on where it stopped. Every video carries the mark
+of a drawn one (`video/drawn_mark.py`).
 """
 
 import csv
@@ -22,6 +23,7 @@ from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
 from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, Scene, SceneRenderer, WorldOptions, draw_pair
 from vrthinker_core.types import Side
+from vrthinker_core.video.drawn_mark import UNSEALED, PacketDigest, sealed, unmarked
 
 COLUMNS = ("video1", "video2", "prompt", "TA", "VQ", "MQ", "OA")  # Of pairs.csv; the paths of the videos are relative to its folder
 FRAME_RATE = 24  # Frames a second
@@ -129,14 +131,15 @@ def _already_written(spec: VideoSpec, out: Path) -> bool:
             comment = video.metadata.get("comment", "")
     except av.error.InvalidDataError:
         return False
-    if comment != spec.comment:
+    drawn_from = unmarked(comment)
+    if spec.comment not in (drawn_from, comment):
         raise BadInput(f"{out} holds videos of another seed or size ({spec.name}): name an empty folder for the pairs.")
-    return True
+    return drawn_from is not None  # Earlier versions wrote no mark
 
 
 def _encode(renderer: SceneRenderer, path: Path, size: int, comment: str) -> None:
     with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as video:
-        video.metadata["comment"] = comment
+        video.metadata["comment"] = "; ".join(filter(None, (comment, UNSEALED)))
         stream = video.add_stream("libx264", rate=FRAME_RATE, options={"crf": "18", "preset": "medium"})
         stream.width = stream.height = size
         stream.pix_fmt = "yuv420p"
@@ -150,6 +153,16 @@ def _encode(renderer: SceneRenderer, path: Path, size: int, comment: str) -> Non
             frame = picture.reformat(format="yuv420p", dst_colorspace=Colorspace.ITU601, dst_color_range=ColorRange.MPEG)
             video.mux(stream.encode(frame))
         video.mux(stream.encode())
+    _seal(path)
+
+
+def _seal(path: Path) -> None:
+    """Put the digest of the packets into the mark."""
+    with av.open(str(path)) as video:
+        digest = PacketDigest(video.metadata)
+        for packet in video.demux(video=0):
+            digest.add(memoryview(packet))
+    path.write_bytes(path.read_bytes().replace(UNSEALED.encode(), sealed(digest.hexdigest).encode()))
 
 
 def _write_csv(out: Path, pairs: Sequence[DrawnPair]) -> Path:

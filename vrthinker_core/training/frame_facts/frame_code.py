@@ -15,17 +15,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vrthinker_core.training.drawn_world.faults import CLEAR
+from vrthinker_core.dialects.reading.frame_facts import COLOURS, GROUNDS, PICTURES, SHAPES
 
 Floats = NDArray[np.floating[Any]]
 Place = tuple[float, float]  # 0..1 rightwards and downwards
 Places = tuple[Place, ...]
 
 TOKENS = 4  # Of a picture: its quadrants, row by row
-COLOURS = ("red", "green", "blue", "yellow", "purple", "orange", "white", "black")
-SHAPES = ("ball", "cube", "cylinder", "cone", "ring")
-STATES = (CLEAR, "blurry", "noisy", "blocky", "dark", "bright", "banded")
-GROUNDS = ("wood", "tiles", "grass", "sand", "marble", "photo")
+STATES = PICTURES
 COUNTS = (1, 2, 3, 4)
 BUMPS = 14  # Numbers that say where a thing is along one axis
 BUMP_WIDTH = 0.085  # Standard deviation of a bump, as a share of the picture

@@ -219,4 +219,5 @@ class ClipDecoder:
             rotation=geometry.orientation.clockwise,
             variable_rate=self._times.variable,
             notes=health_notes(facts),
+            drawn=self._timeline.drawn,
         )

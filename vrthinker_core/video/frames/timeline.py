@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from vrthinker_core.video.drawn_mark import PacketDigest
 from vrthinker_core.video.frames.container import CONTAINER_ERRORS, VideoSource
 
 # Where a packet has the timestamp of its frame, and decoding can start at a key frame. In MPEG-TS, AVI, raw streams and the like
@@ -27,6 +28,7 @@ class Timeline:
     pts: NDArray[np.int64]  # timestamps of the frames in display order, in units of the stream's time base
     keyframes: NDArray[np.int64]  # timestamps of the key frames, ascending
     stored: int  # packets of frames to be shown: without those that an edit list hides
+    drawn: bool  # the mark of a drawn video is there and names these packets
     seekable: bool  # frames can be found by timestamp: one per packet, key frames in order, in a container with reliable timestamps
 
     def interval_start(self, index: int) -> int:
@@ -45,9 +47,11 @@ class Timeline:
 def read_timeline(source: VideoSource, reached: Callable[[int], None] = lambda _: None) -> Timeline:
     """Read all packets of an opened source. Leaves it at its end. `reached` is told where in the file each one stands."""
     pts, keys, stored, complete, latest = array("q"), array("q"), 0, True, -math.inf
+    digest = PacketDigest(source.container.metadata)
     try:
         for packet in source.packets():
             reached(packet.pos or 0)
+            digest.add(memoryview(packet))
             if packet.pts is not None and packet.is_keyframe:
                 # Whatever is stored before a key frame must be shown before it, else decoding from it misses frames.
                 complete = complete and packet.pts > latest
@@ -64,7 +68,7 @@ def read_timeline(source: VideoSource, reached: Callable[[int], None] = lambda _
     shown = _ascending(pts)
     reliable = source.format.split(",")[0] in _RELIABLE_FORMATS and source.codec in _RELIABLE_CODECS
     seekable = complete and reliable and not source.encrypted and len(keys) > 0 and len(shown) == stored > 0
-    return Timeline(shown, _ascending(keys), stored, seekable)
+    return Timeline(shown, _ascending(keys), stored, digest.drawn, seekable)
 
 
 def _ascending(times: array[int]) -> NDArray[np.int64]:

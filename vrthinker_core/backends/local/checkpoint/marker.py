@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from vrthinker_core.backends.base import Scope
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
     MARKER,
     folder_title,
@@ -31,6 +32,7 @@ class Marker:
 
     (a, b) as in `Sampling.redirect`: the text with which it opens a tool call, and the text that replaces it.
     """
+    scope: Scope = "any"  # The videos on which its verdict stands
     video_items: bool = True  # It was trained on frames packed as a video; else each frame is sent to it as an image
 
 
@@ -52,7 +54,10 @@ def read_marker(folder: Path, source: str) -> Marker:
     video_items = content.get("video_items", True)
     if not isinstance(video_items, bool):
         raise CheckpointError(f"{MARKER} of {title} is damaged: its `video_items` is neither true nor false.")
-    return Marker(protocols, _forced(content.get("forced"), protocols, title), video_items)
+    scope = content.get("scope", "any")
+    if scope not in get_args(Scope):
+        raise CheckpointError(f"{MARKER} of {title} names the scope {scope!r}, and this version knows only {get_args(Scope)}.")
+    return Marker(protocols, _forced(content.get("forced"), protocols, title), scope, video_items)
 
 
 def _protocols(said: Any, title: str) -> tuple[ProtocolName, ...]:

@@ -40,7 +40,7 @@ def write_checkpoint(model: Qwen2_5_VLForConditionalGeneration, tokenizer: Token
     built_in = asset("nano")
     save_tokenizer(tokenizer, folder, (built_in / TEMPLATE).read_text("utf-8"))
     shutil.copyfile(built_in / "preprocessor_config.json", folder / "preprocessor_config.json")
-    seal(folder, {"protocol": list(PROTOCOLS), "forced": FORCED, "video_items": False})
+    seal(folder, {"protocol": list(PROTOCOLS), "forced": FORCED, "scope": "drawn", "video_items": False})
 
 
 def open_checkpoint(folder: Path) -> tuple[Qwen2_5_VLForConditionalGeneration, Tokenizer]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import torch
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
+from vrthinker_core.dialects.reading.frame_facts import COLOURS, SHAPES
 from vrthinker_core.training.drawn_teacher import phrases
-from vrthinker_core.training.frame_facts.frame_code import COLOURS, SHAPES, STATES
+from vrthinker_core.training.frame_facts.frame_code import STATES
 
 _RARE = "|".join(phrases.MOTION_FLAWS)
 _DAMAGE = "|".join(STATES[1:])
