@@ -186,31 +186,36 @@ def _print_run(events: Iterable[Event], json_only: bool) -> int:
 
 
 def _print_labels(events: Iterable[Event]) -> Finished | None:
-    """Only the labels; with both orders also those of the second run, mapped back, and the word of each dimension."""
-    from vrthinker_core.types.events import Finished, Swapped, Voted
+    """Print the labels, null if not said, once both videos were opened; with both orders also those of the second run."""
+    from vrthinker_core.types import Verdict
+    from vrthinker_core.types.events import Finished, Started, Swapped, Voted
     from vrthinker_core.types.order import check_order
-    from vrthinker_core.types.wording import order_unchecked
+    from vrthinker_core.types.wording import OUTSIDE_ADVICE, OUTSIDE_SCOPE, order_unchecked
 
     end: Finished | None = None
     last: Event | None = None
+    opened = False
     for event in events:
+        opened = all(event.clips) if isinstance(event, Started) else opened
         last = last if isinstance(event, Voted) else event
         end = event if isinstance(event, Finished) else end
     if end is None:
         print_error("This run did not end: there is no verdict.")
         return None
     lines = [*end.notes, *([end.error] if end.fault not in INPUT_FAULTS else [])]
+    if end.outside_scope:
+        lines += [OUTSIDE_SCOPE, OUTSIDE_ADVICE]
+    elif not end.error and not (end.verdict and end.verdict.whole):
+        lines.append(f"There is no {'whole ' if end.verdict else ''}verdict: {end.stop.value}.")
     more: dict[str, object] = {}
     if isinstance(last, Swapped):
         second = last.event if isinstance(last.event, Finished) else None
         check = check_order(end, second)
         more = {"swapped": check and check.second.labels, "order": check and check.effects}
         lines += [order_unchecked(second)] if check is None else []
-    if end.verdict is not None and end.verdict.whole:
-        print(json.dumps({**end.verdict.labels, **more}))
-    elif not end.error:
-        print_error(f"There is no {'whole ' if end.verdict else ''}verdict: {end.stop.value}.")
-    for line in lines:
+    if opened and end.fault not in INPUT_FAULTS:
+        print(json.dumps({**dict(end.verdict or Verdict()), **more}))
+    for line in filter(None, lines):
         print_error(line)
     return end
 

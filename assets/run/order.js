@@ -55,7 +55,7 @@ VRThinker.Order = class {
     if (order && !live && !order.run.turns.length) this.swapped = false;
     this.run = trace.run;
     this.live = live;
-    this.ask.hidden = !(this.check && trace.run && trace.over && trace.verdict && !(order && order.rows.length));
+    this.ask.hidden = !(this.check && trace.run && trace.over && VRThinker.hasVerdict(trace) && !(order && order.rows.length));
     if (this.check) {
       this.button.disabled = Boolean(trace.no_check);
       VRThinker.say(this.said, trace.refusal || trace.no_check || this.check[1]);
@@ -98,9 +98,9 @@ VRThinker.Order = class {
     const row = element("tr");
     const cell = element("th", "", name);
     cell.scope = "row";
-    const labels = [first, second].map(({ label, value, probability }) => {
+    const labels = [first, second].map(({ label, value }) => {
       const said = element("td", `vrt-says${value}`);
-      said.append(element("b", "", label), ...VRThinker.share(...(probability || [])));
+      said.append(element("b", "", label));
       return said;
     });
     row.append(cell, ...labels, element("td", `vrt-effect${effect === "stable" ? " stable" : ""}`, effect));

@@ -47,6 +47,8 @@ VRThinker.tileKey = (tile) => JSON.stringify([tile.label, tile.halves.map((half)
 /** Where a tile stands in the clips, 0 to 1. */
 VRThinker.place = (tile) => (tile.halves[0] || tile.halves[1]).place;
 
+VRThinker.hasVerdict = (trace) => Boolean(trace.verdict && trace.verdict.chips.length);
+
 VRThinker.Trace = class {
   constructor(root, { empty = null, onTile = null, check = null, vote = null, following, onShow = null } = {}) {
     const { element } = VRThinker;
@@ -70,7 +72,7 @@ VRThinker.Trace = class {
     root.classList.add("vrt");
     this.root = root;
     const { order, turns, vote: own } = this;
-    const said = [this.verdict, order.node, own.node, this.ending.node];
+    const said = [this.verdict, this.ending.node, order.node, own.node];
     root.replaceChildren(...said, this.notes, this.health, this.empty, order.notice, turns.node);
     this.update({});
   }
@@ -101,10 +103,13 @@ VRThinker.Trace = class {
     this.verdict.hidden = !verdict;
     if (!verdict) return this.verdict.replaceChildren();
     const { element } = VRThinker;
+    const headline = element("h2", "vrt-headline", verdict.headline);
+    if (verdict.note) headline.append(" ", element("small", "vrt-unchecked", verdict.note));
+    this.verdict.replaceChildren(headline);
+    if (!verdict.chips.length) return; // the headline says why there is no verdict
     const chips = element("ul", "vrt-chips");
     chips.append(...verdict.chips.map((chip, position) => VRThinker.chip(chip, position)));
-    const caveats = verdict.caveats.map((text) => element("p", "vrt-caveat", text));
-    this.verdict.replaceChildren(element("h2", "vrt-headline", verdict.headline), chips, ...caveats);
+    this.verdict.append(chips, ...verdict.caveats.map((text) => element("p", "vrt-caveat", text)));
   }
 
   /** Notes on the files are folded: they would push the turns down. */
@@ -132,7 +137,7 @@ VRThinker.chip = (chip, position) => {
   const item = element("li", `vrt-chip vrt-says${chip.value}`);
   const button = VRThinker.button();
   const said = element("span", "vrt-said");
-  said.append(element("b", "", chip.label), ...VRThinker.share(chip.probability));
+  said.append(element("b", "", chip.label));
   button.append(element("span", "vrt-name", chip.name), VRThinker.glyph(chip.value), said);
   item.append(button, VRThinker.help(button, chip.help, `vrt-help-${position}`), ...VRThinker.reason(chip));
   return item;

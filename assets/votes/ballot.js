@@ -83,7 +83,7 @@ VRThinker.Ballot = class {
 
   /** The person sees what was chosen once the server has kept it: then the form closes. */
   update(trace, asked) {
-    const { vote = null, ballot = {}, verdict = null } = trace;
+    const { vote = null, ballot = {} } = trace;
     const fresh = this.run !== trace.run;
     const key = vote ? vote.key : "";
     const saved = !fresh && vote !== null && ballot.own && !ballot.refusal && (key !== this.saved || this.sent);
@@ -97,7 +97,7 @@ VRThinker.Ballot = class {
     this.run = trace.run;
     this.saved = key;
     this.notice.hidden = !this.hidden;
-    this.agrees.hidden = !verdict;
+    this.agrees.hidden = !VRThinker.hasVerdict(trace);
     this.node.hidden = !asked || (vote !== null && !this.editing);
     this.open = asked && !this.node.hidden;
     if (fresh || saved || this.hidden !== this.wasHidden) this.node.open = this.hidden || this.editing;

@@ -6,21 +6,12 @@ import ast
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.project.package_tree import PACKAGE, README, ROOT, with_tree
-
-MAX_FILE_LINES = 300
-MAX_FUNCTION_LINES = 40
-MAX_MODULES = 10
-MAX_PARAMETERS = 6
-COMMANDS = ("cli", "commands/evaluation_commands", "commands/rank_command", "commands/training/train_command")
-COMMAND_LINE = tuple(f"vrthinker_core/{name}.py" for name in (*COMMANDS, "commands/training/teacher_command"))
-"""A command has an option for each thing a person may say."""
 
 WHERE = {
     "KV cache": "backends/local/engine/kv_cache.py",
@@ -39,56 +30,9 @@ WHERE = {
 }
 """Where a search for the field's word must lead: to the docstring at the head of that file."""
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
 
 def python_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
-
-
-FILES = [*python_files(PACKAGE), *python_files(ROOT / "tests"), ROOT / "app.py"]
-every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-every_package_file = pytest.mark.parametrize("path", python_files(PACKAGE), ids=lambda path: str(path.relative_to(ROOT)))
-
-
-def functions(path: Path) -> Iterator[Function]:
-    tree = ast.parse(path.read_text("utf-8"))
-    yield from (node for node in ast.walk(tree) if isinstance(node, Function))
-
-
-def body_lines(function: Function) -> int:
-    """Lines without signature and docstring."""
-    first = function.body[1] if ast.get_docstring(function) and len(function.body) > 1 else function.body[0]
-    return (function.end_lineno or 0) - first.lineno + 1
-
-
-@every_file
-def test_a_file_holds_one_idea(path: Path) -> None:
-    assert len(path.read_text("utf-8").splitlines()) <= MAX_FILE_LINES
-
-
-@every_file
-def test_a_function_is_one_step(path: Path) -> None:
-    long = {function.name: body_lines(function) for function in functions(path) if body_lines(function) > MAX_FUNCTION_LINES}
-    assert not long
-
-
-@every_package_file
-def test_a_function_takes_few_parameters(path: Path) -> None:
-    if str(path.relative_to(ROOT)) in COMMAND_LINE:
-        return
-    many = {}
-    for function in functions(path):
-        named = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
-        count = len([name for name in named if name not in ("self", "cls")])
-        if count > MAX_PARAMETERS:
-            many[function.name] = count
-    assert not many
-
-
-def test_a_folder_has_few_modules() -> None:
-    modules = Counter(path.parent for path in python_files(PACKAGE) if not path.name.startswith("__"))
-    assert {str(folder.relative_to(ROOT)): count for folder, count in modules.items() if count > MAX_MODULES} == {}
 
 
 def named_types(path: Path) -> Iterator[tuple[str, str]]:

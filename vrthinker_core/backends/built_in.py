@@ -5,10 +5,7 @@ from vrthinker_core.__about__ import ASSETS
 NANO = ASSETS / "nano"
 NANO_NAME = "nano (built in)"
 
-NANO_LIMITS = (
-    "It knows a small drawn world and damage to picture or motion; it cannot judge whether real footage follows a prompt, "
-    "and often gives no answer where a prompt is not short, plain English."
-)
+NANO_LIMITS = "It understands only simple drawn scenes such as the examples, and gives no verdict on other videos."
 """Part of every note about it."""
 
 BETTER_JUDGE = (
@@ -17,4 +14,4 @@ BETTER_JUDGE = (
 )
 """Said beside such a note where a person could choose a judge."""
 
-NANO_NOTE = f"This is the built-in judge. {NANO_LIMITS}"
+NANO_NOTE = f"This is the demo judge. {NANO_LIMITS}"

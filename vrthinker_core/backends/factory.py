@@ -49,11 +49,11 @@ def default_choice() -> str:
 
 def _open_default() -> Backend:
     if default_choice() == "nano":
-        return _open_built_in(f"No GPU was found, so this is the built-in judge. {NANO_LIMITS}")
+        return _open_built_in(f"No GPU was found, so this is the demo judge. {NANO_LIMITS}")
     try:
         return _open_local(DEFAULT_CHECKPOINT)
     except CheckpointError as error:
-        note = f"{DEFAULT_CHECKPOINT} could not be opened, so this is the built-in judge. {NANO_LIMITS} Cause: {error}"
+        note = f"{DEFAULT_CHECKPOINT} could not be opened, so this is the demo judge. {NANO_LIMITS} Cause: {error}"
         return _open_built_in(note)
 
 

@@ -24,12 +24,17 @@ from vrthinker_core.types.events import (
     TurnEnded,
     Voted,
 )
-from vrthinker_core.types.order import check_order
+from vrthinker_core.types.order import OrderEffect, check_order
 from vrthinker_core.types.progress import ended_after, reading, totals, turn_figures
 from vrthinker_core.types.wording import (
     DIMENSION_NAMES,
     LABEL_NAMES,
+    NO_RELIABLE_WINNER,
+    NOT_SWAP_TESTED,
+    OUTSIDE_ADVICE,
+    OUTSIDE_SCOPE,
     SIDES_SWAPPED,
+    TELLING,
     branch_name,
     frame_time,
     order_unchecked,
@@ -66,6 +71,8 @@ class ConsoleRenderer:
                 last = self._render(event)
         if in_swapped:
             self._order(last, second)
+        elif last is not None and last.verdict is not None:
+            self._line(f"          {NOT_SWAP_TESTED}", "dim")
         if vote is not None:
             self._vote(vote, last.verdict if last else None)
         return last
@@ -92,6 +99,8 @@ class ConsoleRenderer:
         if check is None:
             self._line(order_unchecked(second), "bold yellow")
             return
+        if check.overall is OrderEffect.FLIPS:
+            self._line(NO_RELIABLE_WINNER, "bold yellow")
         width = LABEL_WIDTH if any(self._probabilities) else LABEL_WIDTH_ALONE
         self._line(f"{'Both orders':<18}{'as given':<{width}}{'swapped':<{width}}", "bold green")
         swapped = dict(check.second)
@@ -160,6 +169,9 @@ class ConsoleRenderer:
             known = self._keep_probabilities(end.verdict)
             for dimension, label in end.verdict:
                 self._line(f"  {DIMENSION_NAMES[dimension]:<16}{LABEL_NAMES[label]:<10}{known.get(dimension, '')}".rstrip())
+        if end.outside_scope:
+            self._line(OUTSIDE_SCOPE, "bold yellow")
+            self._line(OUTSIDE_ADVICE)
         reason = "answered when asked for the answer" if end.forced and end.stop is StopReason.ANSWERED else end.stop.value
         took = " · ".join(filter(None, [ended_after(len(self._turns), end.seconds), totals(self._turns)]))
         self._line(f"Ended     {reason}, {took}", "bold" if end.verdict else "bold red")
@@ -169,10 +181,10 @@ class ConsoleRenderer:
             self._line(f"Note      {note}", "yellow")
 
     def _keep_probabilities(self, verdict: Verdict) -> dict[Dimension, str]:
-        """How likely the judge was to write each label that it wrote."""
+        """How likely the judge was to write each label that it wrote, where it was in doubt."""
         labels = dict(verdict)
-        told = verdict_probabilities(self._turns, verdict)
-        self._probabilities.append({each: percent(shares[labels[each] or 0]) for each, shares in told.items()})
+        told = {each: shares[labels[each] or 0] for each, shares in verdict_probabilities(self._turns, verdict).items()}
+        self._probabilities.append({each: percent(share) for each, share in told.items() if share < TELLING})
         return self._probabilities[-1]
 
     def _line(self, text: str, style: str = "") -> None:

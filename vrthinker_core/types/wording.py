@@ -17,6 +17,10 @@ BRANCH = "A branch of another run: {}."
 SIDES_SWAPPED = "The same pair with its sides swapped: what the judge calls video 1 here is your video 2, and the other way round."
 
 OUTSIDE_SCOPE = "No verdict: this judge cannot judge real videos."
+OUTSIDE_ADVICE = (
+    "Its words show how the loop works and are no opinion on these videos. Choose another judge: "
+    "hf:qunwang13/vrthinker on a GPU, or server:URL#MODEL."
+)
 DEMO_RUN = "Demo run, no verdict"
 """The same in a list."""
 NO_RELIABLE_WINNER = "No reliable winner: swapping the sides changed it."
@@ -39,6 +43,10 @@ def order_unchecked(second: Finished | None) -> str:
         return "Order not checked: with the sides swapped the judge could not read these videos."
     reason = second.error or _NO_SECOND_VERDICT.get(second.stop, "the second run failed")
     return f"Order not checked: {reason.rstrip('.')}."
+
+
+TELLING = 0.9
+"""A label's probability is shown below this one: a higher one looks like a certainty that no judge has earned."""
 
 
 def percent(share: float) -> str:

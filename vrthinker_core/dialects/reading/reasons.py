@@ -1,18 +1,33 @@
 """What a judge wrote about one dimension: its own sentence, and the frames that this names."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from vrthinker_core.types import Dimension
 
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")  # a point inside a number ends none
-_NAMED = {
-    Dimension.TA: re.compile(r"\bTA\b|text[- ]alignment|\balign|\bprompt", re.IGNORECASE),
-    Dimension.VQ: re.compile(r"\bVQ\b|visual[- ]quality|picture quality|image quality", re.IGNORECASE),
-    Dimension.MQ: re.compile(r"\bMQ\b|motion[- ]quality|\bmotion\b|\bmovement", re.IGNORECASE),
-    Dimension.OA: re.compile(r"\bOA\b|\boverall\b|in all\b", re.IGNORECASE),
+_NAMES = {
+    Dimension.TA: (r"\bTA\b", r"text[- ]alignment|\balign|\bprompt", r"\bdescri(?:be|ption)"),
+    Dimension.VQ: (
+        r"\bVQ\b",
+        r"visual[- ]quality|picture quality|image quality",
+        r"(?<!motion )(?<!motion-)\bquality|\bart[ei]fact|\bblur|\bsharp|\bnois[ey]|\bclear",
+    ),
+    Dimension.MQ: (
+        r"\bMQ\b",
+        r"motion[- ]quality|\bmotion\b|\bmovement",
+        r"\bsmooth|\bjerk|\bflicker|\bjitter|\bjumps?\b|\bstutter|\bmoves?\b",
+    ),
+    Dimension.OA: (r"\bOA\b", r"\boverall\b|\bin all\b", r"\b(?:every|each|all(?: four)?) dimensions?\b"),
 }
+"""What says that a sentence is about a dimension, the surest first."""
+_SURENESS = {dimension: [re.compile(each, re.IGNORECASE) for each in words] for dimension, words in _NAMES.items()}
 _FRAMES = re.compile(r"(?:\bframes?|\bind(?:ex|ices)|#)\s*((?:\d{1,9}(?:\s*(?:,|and|to|-|–|&|#)\s*)*)+)", re.IGNORECASE)
+_BARE = re.compile(
+    r"(?<!\bvideo )(?<!\bvideos )(?<!\bvideo \d and )(?<!\bvideos \d and )(?<![\w.,:%=/-])\d{1,9}(?![\w%=/:]|[.,]\d)",
+    re.IGNORECASE,
+)
+"""A number that stands alone: no digit of a label, a time, a share or a video's name."""
 _MAX_TEXT = 20_000  # characters of a reply that are looked through, from its end
 _MAX_SENTENCE = 400
 
@@ -20,17 +35,24 @@ _MAX_SENTENCE = 400
 def find_sentence(dimension: Dimension, texts: Iterable[str]) -> str:
     """The last sentence about the dimension in the first text that has one; "" where none has.
 
-    A sentence with the dimension's abbreviation ("VQ: …") comes before one that only has a word of it.
+    A sentence with the dimension's abbreviation ("VQ: …") comes before one with its name, and that before one with a word about it.
     """
     return next((sentence for text in texts for sentence in _sentences_about(dimension, text[-_MAX_TEXT:])), "")
 
 
-def frame_numbers(sentence: str) -> list[int]:
-    """The frames that a sentence names, in its order: "frames 10, 60 and 90", "index 3", "#16"."""
-    return [int(digits) for match in _FRAMES.finditer(sentence) for digits in re.findall(r"\d+", match[1])]
+def frame_numbers(sentence: str, shown: Collection[str]) -> list[int]:
+    """The frames among those `shown` that a sentence names: "frames 10, 60 and 90", "#16", and "between 14 and 18" alike."""
+    called = [(match.start(1) + digits.start(), digits[0]) for match in _FRAMES.finditer(sentence) for digits in _digits(match[1])]
+    bare = [(match.start(), match[0]) for match in _BARE.finditer(sentence)]
+    numbers = [str(int(digits)) for _, digits in sorted({*called, *bare})]
+    return [int(number) for number in dict.fromkeys(numbers) if number in shown]
+
+
+def _digits(text: str) -> Iterator[re.Match[str]]:
+    return re.finditer(r"\d+", text)
 
 
 def _sentences_about(dimension: Dimension, text: str) -> Iterator[str]:
-    about = [sentence for sentence in map(str.strip, _SENTENCE.findall(text)) if _NAMED[dimension].search(sentence)]
-    about.sort(key=lambda sentence: re.search(rf"\b{dimension.value}\b", sentence) is not None)
-    return (sentence[:_MAX_SENTENCE] for sentence in reversed(about))
+    sentences = [sentence.strip() for sentence in reversed(_SENTENCE.findall(text))]
+    for expression in _SURENESS[dimension]:
+        yield from (sentence[:_MAX_SENTENCE] for sentence in sentences if expression.search(sentence))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import permutations
 
+from vrthinker_core.dialects.reading.frame_facts import COUNT_WORDS
 from vrthinker_core.training.drawn_teacher import phrases
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, SceneFacts
 from vrthinker_core.types import Side
@@ -49,11 +50,11 @@ def _not_asked_for(wanted: list[Words], shown: list[list[Words]]) -> list[str]:
 
 
 def _things(facts: SceneFacts) -> list[Words]:
-    return [(phrases.COUNT_WORDS[thing.count - 1], thing.colour, thing.shape) for thing in facts.things]
+    return [(COUNT_WORDS[thing.count - 1], thing.colour, thing.shape) for thing in facts.things]
 
 
 def _named(facts: SceneFacts) -> str:
-    counts = phrases.COUNT_WORDS
+    counts = COUNT_WORDS
     things = " and".join(phrases.name_thing(colour, shape, 1 + counts.index(count)) for count, colour, shape in _things(facts))
     return f"{things} moving {facts.direction}"
 

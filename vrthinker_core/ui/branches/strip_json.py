@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from vrthinker_core.types.events import Finished, Started
-from vrthinker_core.types.wording import branch_name
+from vrthinker_core.types.wording import DEMO_RUN, branch_name
 from vrthinker_core.ui.branches import branch_words
 from vrthinker_core.ui.branches.branch_sets import BranchSet
 from vrthinker_core.ui.view.run_state import RunState
@@ -61,7 +61,8 @@ def _run(place: int, started: Started | None, finished: Finished | None, origin:
     labels = _labels(finished, origin)
     name = branch_words.ORIGIN if place == 0 else branch_name(started) if started else branch_words.STARTING
     name = name[:1].upper() + name[1:]
-    note = "" if labels else branch_words.GOING_ON if finished is None else branch_words.NO_VERDICT
+    without = DEMO_RUN if finished and finished.outside_scope else branch_words.NO_VERDICT
+    note = "" if labels else branch_words.GOING_ON if finished is None else without
     return {"name": name, "judge": started.judge if started else "", "note": note, "labels": labels}
 
 
@@ -70,7 +71,7 @@ def _labels(finished: Finished | None, origin: dict[str, int | None]) -> list[St
     return [
         StripLabelJson(
             name=label["name"],
-            label=label["label"].capitalize(),
+            label=label["label"],
             value=label["value"],
             differs=bool(origin) and origin.get(label["name"]) != label["value"],
         )

@@ -1,6 +1,7 @@
 """What the page says of the runs that are kept."""
 
 from vrthinker_core.types.events import StopReason
+from vrthinker_core.types.wording import DEMO_RUN, NOT_SWAP_TESTED
 from vrthinker_core.ui.history.run_record import RunRecord
 from vrthinker_core.ui.view import words
 
@@ -37,8 +38,11 @@ def kept_for(seconds: float) -> str:
 
 def outcome(record: RunRecord) -> str:
     """What became of a run, in a few words: its verdict where it has one."""
+    if record.outside_scope:
+        return DEMO_RUN
     if record.judged:
-        return words.HEADLINES[record.overall]
+        line = words.winner_line(record.overall, record.order)
+        return line if record.order else f"{line}, {NOT_SWAP_TESTED}"
     if record.ending is None:
         return CUT_OFF
     return {StopReason.CANCELLED: STOPPED, StopReason.FAILED: FAILED}.get(record.ending, words.NO_VERDICT)

@@ -8,6 +8,7 @@ from pathlib import Path
 from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.types import Preference
 from vrthinker_core.types.events import StopReason, Trace
+from vrthinker_core.types.order import OrderEffect, check_order
 from vrthinker_core.types.wording import branch_name
 
 MAX_RECORD_BYTES = 64 * 2**10
@@ -30,6 +31,8 @@ class RunRecord:
     ending: StopReason | None = None  # None for a run that was cut off, or has not ended
     judged: bool = False  # it gave a verdict
     overall: Preference | None = None  # the verdict's label for the whole
+    outside_scope: bool = False  # the judge cannot judge such videos
+    order: OrderEffect | None = None  # what the order does to the overall label; None if it was not checked
     videos: tuple[str, ...] = ()  # names of the kept files that it compared
     origin: str = ""  # of a link: the run that it shows
     voted: bool = False  # there is a vote on it
@@ -41,9 +44,24 @@ def record_of(owner: str, trace: Trace, begun: float, until: float, origin: str 
     started, finished = trace.started, trace.finished
     verdict, ending = (finished.verdict, finished.stop) if finished else (None, None)
     judged, overall = verdict is not None, verdict.OA if verdict else None
+    check = check_order(finished, trace.swapped.finished if trace.swapped else None)
     prompt, judge = started.prompt[:MAX_TEXT], started.judge[:MAX_TEXT]
     voted, branch = trace.vote is not None, branch_name(started)[:MAX_TEXT]
-    return RunRecord(owner, prompt, judge, begun, until, ending, judged, overall, origin=origin, voted=voted, branch=branch)
+    return RunRecord(
+        owner,
+        prompt,
+        judge,
+        begun,
+        until,
+        ending,
+        judged,
+        overall,
+        bool(finished and finished.outside_scope),
+        check.overall if check else None,
+        origin=origin,
+        voted=voted,
+        branch=branch,
+    )
 
 
 def record_json(record: RunRecord) -> bytes:

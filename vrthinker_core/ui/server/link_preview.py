@@ -21,8 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vrthinker_core.errors import TraceError
 from vrthinker_core.types import Side, Thumbnail
-from vrthinker_core.types.events import Trace
-from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
+from vrthinker_core.types.events import Finished, StopReason, Trace
+from vrthinker_core.types.order import check_order
+from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
 from vrthinker_core.ui.history.shared_traces import SharedTraces, find_saved
 from vrthinker_core.ui.runs.listed_run import ListedRun
 from vrthinker_core.ui.runs.listed_runs import ListedRuns
@@ -159,12 +160,15 @@ def _base_url(request: Request) -> str:
 
 
 def _preview(name: str, trace: Trace) -> LinkPreview:
-    verdict = trace.finished.verdict if trace.finished else None
-    headline = words.HEADLINES[verdict.OA] if verdict else words.NO_VERDICT
+    finished = trace.finished or Finished(StopReason.CANCELLED)
+    verdict, check = finished.verdict, check_order(finished, trace.swapped.finished if trace.swapped else None)
+    headline = DEMO_RUN if finished.outside_scope else words.headline(finished, check.overall if check else None).rstrip(".")
     prompt = " ".join(trace.started.prompt.split())
     parts = [f"“{prompt[: MAX_PROMPT - 1]}…”" if len(prompt) > MAX_PROMPT else f"“{prompt}”"]
     labels = dict(verdict or ())
-    parts += [f"{DIMENSION_NAMES[each]}: {LABEL_NAMES[labels[each]]}." for each in words.DIMENSION_HELP if each in labels]
+    said = {each: words.label_name(labels[each], check[each] if check else None) for each in words.DIMENSION_HELP if each in labels}
+    parts += [f"{DIMENSION_NAMES[each]}: {label}." for each, label in said.items()]
+    parts += [f"{NOT_SWAP_TESTED.capitalize()}."] if verdict and not check else []
     picture = f"previews/{quote(name, safe='')}.jpg"
     return LinkPreview(
         f"{headline} · {words.TITLE}", " ".join(parts), picture, _pair_picture(deciding_pair(fold_all(trace.events())))

@@ -97,6 +97,7 @@ class RunJson(TypedDict):
     stop: str | None  # why the run ended, a `StopReason`; None while it is going on
     labels: LabelsJson | None
     probabilities: ProbabilitiesJson | None  # of these labels; None where none is known
+    outside_scope: bool  # the judge cannot judge such videos: no label of this run counts, and none is given
     provisional: bool
     forced: bool
     error: str  # one sentence, "" where nothing failed
@@ -158,6 +159,7 @@ def run_json(state: RunState, seconds: float = 0.0, pace: Pace = Pace()) -> RunJ
         "stop": str(finished.stop) if finished else None,
         "labels": _labels(finished.verdict) if finished and finished.verdict else None,
         "probabilities": _probabilities(state_probabilities(state)),
+        "outside_scope": bool(finished and finished.outside_scope),
         "provisional": bool(finished and finished.provisional),
         "forced": bool(finished and finished.forced),
         "error": finished.error if finished else "",
@@ -165,7 +167,7 @@ def run_json(state: RunState, seconds: float = 0.0, pace: Pace = Pace()) -> RunJ
         "judge": started.judge if started else "",
         "protocol": started.dialect if started else "",
         "prompt": started.prompt if started else "",
-        "turns": [_turn(turn) for turn in state.turns],
+        "turns": _turns(state),
         "branch": branch_name(started) if started else "",
         "swapped": _second_run(state, state.swapped) if state.swapped else None,
         "vote": _vote(state.vote) if state.vote else None,
@@ -186,7 +188,7 @@ def _second_run(first: RunState, swapped: RunState) -> SecondRunJson:
         "probabilities": _probabilities(state_probabilities(second)),
         "order": OrderLabelsJson(**check.effects) if check else None,  # type: ignore[typeddict-item]
         "unchecked": order_unchecked(end) if end and check is None else "",
-        "turns": [_turn(turn) for turn in second.turns],
+        "turns": _turns(second),
     }
 
 
@@ -209,6 +211,13 @@ def _probabilities(known: Probabilities) -> ProbabilitiesJson | None:
         return None
     of = {dimension: list(shares) for dimension, shares in known.items()}
     return {"TA": of.get(Dimension.TA), "MQ": of.get(Dimension.MQ), "VQ": of.get(Dimension.VQ), "OA": of.get(Dimension.OA)}
+
+
+def _turns(state: RunState) -> list[TurnJson]:
+    turns = [_turn(turn) for turn in state.turns]
+    if state.finished is not None and state.finished.outside_scope:
+        return [{**turn, "labels": None, "probabilities": None} for turn in turns]
+    return turns
 
 
 def _turn(turn_state: TurnState) -> TurnJson:

@@ -6,6 +6,7 @@ import json
 from vrthinker_core.text import policy_hash
 from vrthinker_core.types import Thumbnail
 from vrthinker_core.types.events import Trace
+from vrthinker_core.types.wording import DEMO_RUN
 from vrthinker_core.ui.view import assets, words
 from vrthinker_core.ui.view.page_json import transcript_json, view_json
 from vrthinker_core.ui.view.run_state import fold_all
@@ -18,7 +19,7 @@ TEMPLATE = """<!doctype html>
 <meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{title}</title>
+<title>{name}</title>
 <style>{style}</style>
 <header class="vrt vrt-header"><h1>{title}</h1><div class="vrt-prompt"></div><p class="vrt-judge"></p></header>
 <main><div id="trace"></div>
@@ -39,7 +40,11 @@ def render_report(trace: Trace) -> str:
     policy = f"default-src 'none'; img-src data:; style-src {policy_hash(style)}; script-src {policy_hash(script)}; base-uri 'none'"
     # JSON that cannot close the script element around it
     values = json.dumps(data).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return TEMPLATE.format(title=words.TITLE, frames=words.TAB_FRAMES, policy=policy, style=style, script=script, values=values)
+    outside = trace.finished is not None and trace.finished.outside_scope
+    name = f"{DEMO_RUN} · {words.TITLE}" if outside else words.TITLE
+    return TEMPLATE.format(
+        name=name, title=words.TITLE, frames=words.TAB_FRAMES, policy=policy, style=style, script=script, values=values
+    )
 
 
 def inline_image(frame: Thumbnail) -> ImageSource:

@@ -115,6 +115,8 @@ def _branch_notes(started: Started) -> list[str]:
 def _turns(state: RunState, images: ImageSources, read_reply: ReplyReader | None) -> list[TurnViewJson]:
     in_view = frames_in_view(state)
     views = [_turn(turn, state.finished is None, state.started, in_view, images, read_reply) for turn in state.turns]
+    if state.finished is not None and state.finished.outside_scope:
+        views = [{**view, "labels": []} for view in views]
     return [_marked_taken(view) if state.started and state.started.is_taken_over(view["number"]) else view for view in views]
 
 

@@ -9,7 +9,14 @@ from vrthinker_core.types import ClipInfo, Dimension, FrameSelection, Preference
 from vrthinker_core.types.events import Finished, StopReason, Turn
 from vrthinker_core.types.order import OrderEffect
 from vrthinker_core.types.progress import Pace, count, duration, ended_after, speed
-from vrthinker_core.types.wording import SIDES_SWAPPED
+from vrthinker_core.types.wording import (
+    DEMO_RUN,
+    LABEL_NAMES,
+    NO_RELIABLE_WINNER,
+    OUTSIDE_ADVICE,
+    OUTSIDE_SCOPE,
+    SIDES_SWAPPED,
+)
 
 TITLE = "VR-Thinker"
 CLAIM = "Which video follows the prompt better, and why."
@@ -109,15 +116,45 @@ DIMENSION_HELP = {
 }
 
 NAMED_FRAMES = "Frames it names"
-LAST_FRAMES = "No frame named; shown last"
+NO_DIFFERENCE = "No difference found"
 
 # The verdict in one line, by its overall label.
 HEADLINES = {
     Preference.FIRST: "Video 1 is better overall",
     Preference.SECOND: "Video 2 is better overall",
-    Preference.TIE: "Both are equally good overall",
+    Preference.TIE: NO_DIFFERENCE,
     None: "No overall verdict",
 }
+NO_VERDICT_HEADLINES = {
+    StopReason.NO_ANSWER: "No verdict: the judge gave no answer",
+    StopReason.TURN_LIMIT: "No verdict: the judge used all its turns",
+    StopReason.TOKEN_LIMIT: "No verdict: the judge's reply was cut off",
+    StopReason.CONTEXT_FULL: "No verdict: the conversation is too long",
+    StopReason.CANCELLED: "No verdict: the run was stopped",
+    StopReason.FAILED: "No verdict: the comparison failed",
+}
+
+
+def headline(finished: Finished, overall: OrderEffect | None = None) -> str:
+    """What a run says in one line. `overall`: what the order does to its overall label; None if that was not checked."""
+    if finished.outside_scope:
+        return OUTSIDE_SCOPE.rstrip(".")
+    if finished.verdict is None:
+        return NO_VERDICT_HEADLINES.get(finished.stop, NO_VERDICT)
+    return winner_line(finished.verdict.OA, overall)
+
+
+def winner_line(label: Preference | None, overall: OrderEffect | None) -> str:
+    """The overall label in one line, unless swapping the sides turned it round."""
+    return NO_RELIABLE_WINNER if overall is OrderEffect.FLIPS else HEADLINES[label]
+
+
+def label_name(label: Preference | None, effect: OrderEffect | None = None) -> str:
+    """One dimension's label on a card, unless swapping the sides turned it round."""
+    if effect is OrderEffect.FLIPS:
+        return "No reliable winner"
+    return NO_DIFFERENCE if label is Preference.TIE else LABEL_NAMES[label].capitalize()
+
 
 LABEL_HELP = {
     Preference.TIE: "The judge sees no difference here.",
@@ -167,7 +204,7 @@ def pace_status(pace: Pace, seconds: float, turns: int | None) -> str:
 def ended_status(finished: Finished, turns: int, second: Finished | None = None) -> str:
     """How the run ended; where its order was checked, both runs. `turns` are those of both."""
     outcomes = {StopReason.ANSWERED: "Finished", StopReason.CANCELLED: "Stopped", StopReason.FAILED: "Failed"}
-    ended = outcomes.get(finished.stop, "Ended without an answer")
+    ended = DEMO_RUN if finished.outside_scope else outcomes.get(finished.stop, "Ended without an answer")
     if second is None:
         return f"{ended} {ended_after(turns, finished.seconds)}"
     other = outcomes.get(second.stop, "Ended without an answer")
@@ -187,6 +224,8 @@ END_NOTICES = {
 
 def end_notice(finished: Finished) -> str:
     """What a person must know about the end of a run; "" after an ordinary answer."""
+    if finished.outside_scope:
+        return OUTSIDE_ADVICE
     if finished.stop is StopReason.ANSWERED:
         return ""
     if finished.stop is StopReason.CANCELLED and finished.verdict is not None:

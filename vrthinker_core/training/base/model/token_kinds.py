@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import torch
 
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
-from vrthinker_core.dialects.reading.frame_facts import COLOURS, SHAPES
+from vrthinker_core.dialects.reading.frame_facts import COLOURS, COUNT_WORDS, DIRECTIONS, SHAPES
 from vrthinker_core.training.drawn_teacher import phrases
 from vrthinker_core.training.frame_facts.frame_code import STATES
 
 _RARE = "|".join(phrases.MOTION_FLAWS)
 _DAMAGE = "|".join(STATES[1:])
-_FACTS = "|".join((*COLOURS, *SHAPES, *phrases.DIRECTIONS, *phrases.COUNT_WORDS))
+_FACTS = "|".join((*COLOURS, *SHAPES, *DIRECTIONS, *COUNT_WORDS))
 PATTERNS = {
     "rare motion": re.compile(rf" \w+, (?:{_RARE}); "),  # An entry whose motion is not as it usually is
     "doubtful": re.compile(rf" \w+, {phrases.ODDLY}; "),  # One that may be: so little is off that nobody sees it for sure

@@ -2,7 +2,7 @@
 
 from vrthinker_core.types import Preference
 from vrthinker_core.types.messages import LabelProbabilities
-from vrthinker_core.types.wording import LABEL_NAMES, percent
+from vrthinker_core.types.wording import LABEL_NAMES, TELLING, percent
 
 ASIDE = "Reasoning, aside"
 ASIDE_PASSAGE = "Received beside the reply, turn {}"
@@ -12,8 +12,8 @@ _MEANS_NOT = "That does not say how often such labels are right."
 
 
 def probability_words(label: Preference | None, probabilities: LabelProbabilities | None) -> list[str]:
-    """[percentage, what it means] of a label; [] where it is not known."""
-    if label is None or probabilities is None:
+    """[percentage, what it means] of a label; [] if it is not known, or too near to certain to tell anybody anything."""
+    if label is None or probabilities is None or probabilities[label] >= TELLING:
         return []
     share = percent(probabilities[label])
     others = ", ".join(f"{LABEL_NAMES[each]}: {percent(probabilities[each])}" for each in Preference if each is not label)

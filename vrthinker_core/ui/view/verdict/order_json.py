@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Generic, TypedDict, TypeVar
 
-from vrthinker_core.types import Verdict
 from vrthinker_core.types.order import OrderCheck, check_order
 from vrthinker_core.types.wording import order_unchecked
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.dialect_lookup import GridJson, grid_json
 from vrthinker_core.ui.view.run_state import RunState, state_in_first_sides
-from vrthinker_core.ui.view.verdict.verdict_json import LabelJson, Probabilities, labels_json, state_probabilities
+from vrthinker_core.ui.view.verdict.verdict_json import LabelJson, labels_json
 
 TurnJsonType = TypeVar("TurnJsonType")
 
@@ -52,20 +51,16 @@ def order_json(state: RunState, turns: Callable[[RunState], list[TurnJsonType]])
     return {
         "live": live,
         "line": line,
-        "rows": _rows(check, state_probabilities(state), state_probabilities(second)) if check else [],
+        "rows": _rows(check) if check else [],
         "caveats": [words.IN_SWAPPED.format(text) for text in words.verdict_caveats(second.finished)] if second.finished else [],
         "run": {"notice": words.SWAPPED_NOTICE, "grid": _grid(second), "turns": turns(second)},
     }
 
 
-def _rows(check: OrderCheck, first_known: Probabilities, second_known: Probabilities) -> list[OrderRowJson]:
+def _rows(check: OrderCheck) -> list[OrderRowJson]:
     effects = [check[dimension].value for dimension in words.DIMENSION_HELP]
-    both = zip(_cells(check.first, first_known), _cells(check.second, second_known), effects, strict=True)
+    both = zip(labels_json(check.first), labels_json(check.second), effects, strict=True)
     return [OrderRowJson(name=first["name"], first=first, second=second, effect=effect) for first, second, effect in both]
-
-
-def _cells(verdict: Verdict, known: Probabilities) -> list[LabelJson]:
-    return [{**label, "label": label["label"].capitalize()} for label in labels_json(verdict, known)]
 
 
 def _grid(second: RunState) -> GridJson | None:

@@ -8,7 +8,8 @@ from vrthinker_core.dialects.label_probabilities import verdict_probabilities
 from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
 from vrthinker_core.types import Dimension, Preference, Side, Thumbnail, Verdict
 from vrthinker_core.types.messages import LabelProbabilities
-from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
+from vrthinker_core.types.order import OrderEffect, check_order
+from vrthinker_core.types.wording import DIMENSION_NAMES, NOT_SWAP_TESTED
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.run_state import RunState
 from vrthinker_core.ui.view.tiles import Tile, group_tiles
@@ -24,8 +25,7 @@ class ChipJson(TypedDict):
 
     name: str
     label: str
-    value: int | None  # the label as a number; None where the judge did not say
-    probability: str  # of the label, as a percentage; "" where it is not known
+    value: int | None  # the label as a number; None where the judge did not say, or swapping the sides turned it round
     help: str
     reason: str  # the judge's own sentence about it, "" where there is none
     frames: list[str]  # labels of the tiles that decided it
@@ -33,9 +33,10 @@ class ChipJson(TypedDict):
 
 
 class VerdictJson(TypedDict):
-    """The verdict, in the order in which the page shows its dimensions."""
+    """The verdict, in the order in which the page shows its dimensions; without one the headline says why, and chips is empty."""
 
     headline: str
+    note: str  # that the order was not checked, "" else
     caveats: list[str]
     chips: list[ChipJson]
 
@@ -46,17 +47,22 @@ class LabelJson(TypedDict):
     name: str
     label: str
     value: int | None
-    probability: list[str]  # of the label, as a percentage, and what that means; [] where it is not known
+    probability: list[str]  # of the label, as a percentage, and what that means; [] where it is not known or nearly certain
 
 
 def verdict_json(state: RunState) -> VerdictJson | None:
-    """The verdict of a run; None where there is none."""
+    """The verdict of a run, or why it has none; None before it has ended."""
     finished = state.finished
-    if finished is None or finished.verdict is None:
+    if finished is None:
         return None
+    check = check_order(finished, state.swapped.finished if state.swapped else None)
+    line = words.headline(finished, check.overall if check else None)
+    if finished.verdict is None:
+        return {"headline": line, "note": "", "caveats": [], "chips": []}
     known = state_probabilities(state)
-    chips = [_chip(dimension, finished.verdict, state, known) for dimension in words.DIMENSION_HELP]
-    return {"headline": words.HEADLINES[finished.verdict.OA], "caveats": words.verdict_caveats(finished), "chips": chips}
+    chips = [_chip(each, finished.verdict, check[each] if check else None, state, known) for each in words.DIMENSION_HELP]
+    note = "" if check else NOT_SWAP_TESTED
+    return {"headline": line, "note": note, "caveats": words.verdict_caveats(finished), "chips": chips}
 
 
 def state_probabilities(state: RunState) -> Probabilities:
@@ -65,20 +71,18 @@ def state_probabilities(state: RunState) -> Probabilities:
     return verdict_probabilities(turns, state.finished.verdict if state.finished else None)
 
 
-def _chip(dimension: Dimension, verdict: Verdict, state: RunState, known: Probabilities) -> ChipJson:
+def _chip(dimension: Dimension, verdict: Verdict, effect: OrderEffect | None, state: RunState, known: Probabilities) -> ChipJson:
     label = dict(verdict)[dimension]
-    share, *meaning = probability_words(label, known.get(dimension)) or [""]
+    meaning = probability_words(label, known.get(dimension))[1:]
     sentence, named = _reason(dimension, state)
-    frames = named or _last_tiles(state)
     return {
         "name": DIMENSION_NAMES[dimension],
-        "label": LABEL_NAMES[label].capitalize(),
-        "value": label,
-        "probability": share,
+        "label": words.label_name(label, effect),
+        "value": None if effect is OrderEffect.FLIPS else label,
         "help": " ".join([words.DIMENSION_HELP[dimension], words.LABEL_HELP[label], *meaning]),
         "reason": sentence,
-        "frames": [tile.label for tile in frames][:MAX_FRAMES],
-        "source": words.NAMED_FRAMES if named else words.LAST_FRAMES if frames else "",
+        "frames": [tile.label for tile in named][:MAX_FRAMES],
+        "source": words.NAMED_FRAMES if named else "",
     }
 
 
@@ -87,7 +91,7 @@ def _reason(dimension: Dimension, state: RunState) -> tuple[str, list[Tile]]:
     sentence = find_sentence(dimension, (turn.turn.reply.think for turn in reversed(state.turns) if turn.turn))
     tiles = [tile for turn in state.turns for tile in group_tiles(turn.frames)]
     shown = {half.number: tile for tile in tiles for half in tile.halves.values()}
-    named = {shown[number].label: shown[number] for number in map(str, frame_numbers(sentence)) if number in shown}
+    named = {shown[number].label: shown[number] for number in map(str, frame_numbers(sentence, shown))}
     return sentence, list(named.values())
 
 
@@ -111,4 +115,4 @@ def labels_json(verdict: Verdict | None, known: Probabilities = MappingProxyType
 
 def _label(dimension: Dimension, label: Preference | None, known: Probabilities) -> LabelJson:
     probability = probability_words(label, known.get(dimension))
-    return LabelJson(name=DIMENSION_NAMES[dimension], label=LABEL_NAMES[label], value=label, probability=probability)
+    return LabelJson(name=DIMENSION_NAMES[dimension], label=words.label_name(label), value=label, probability=probability)

@@ -3,7 +3,7 @@
 from datetime import UTC
 from typing import TypedDict
 
-from vrthinker_core.types.wording import DIMENSION_NAMES, LABEL_NAMES
+from vrthinker_core.types.wording import DIMENSION_NAMES
 from vrthinker_core.ui.view import words
 from vrthinker_core.ui.view.run_state import RunState
 from vrthinker_core.ui.view.verdict import vote_words
@@ -43,7 +43,7 @@ def vote_json(state: RunState) -> VoteViewJson | None:
         VoteRowJson(
             dimension=each.value,
             name=DIMENSION_NAMES[each],
-            label=LABEL_NAMES[labels[each]].capitalize(),
+            label=words.label_name(labels[each]),
             value=labels[each],
             compared=compared.get(each, ""),
         )
