@@ -51,10 +51,10 @@ def test_json_prints_only_the_labels(clips: tuple[Path, Path], script: str) -> N
     assert list(json.loads(done.stdout)) == ["TA", "MQ", "VQ", "OA"]
 
 
-def test_without_a_verdict_the_status_is_3_and_nothing_is_printed_as_labels(clips: tuple[Path, Path], script: str) -> None:
+def test_without_a_verdict_the_status_is_3_and_every_label_is_null(clips: tuple[Path, Path], script: str) -> None:
     done = run("compare", *clips, "--prompt", "A block glides.", "--judge", script, "--json", "--max-turns", 1)
     assert done.returncode == 3
-    assert done.stdout == ""
+    assert json.loads(done.stdout) == dict.fromkeys(("TA", "MQ", "VQ", "OA"))
 
 
 def test_replay_shows_what_the_live_run_showed(clips: tuple[Path, Path], script: str, tmp_path: Path) -> None:
@@ -208,7 +208,8 @@ def test_json_without_a_verdict_says_why_on_standard_error(clips: tuple[Path, Pa
     (tmp_path / "script.jsonl").write_text('{"reply": "Well."}')
     judge = f"scripted:{tmp_path / 'script.jsonl'}"
     done = run("compare", *clips, "--prompt", "p", "--judge", judge, "--trace", tmp_path / "run.json", "--json")
-    assert (done.returncode, done.stdout, done.stderr) == (3, "", "There is no verdict: no answer.\n")
+    assert (done.returncode, done.stderr) == (3, "There is no verdict: no answer.\n")
+    assert json.loads(done.stdout) == dict.fromkeys(("TA", "MQ", "VQ", "OA"))
     unfinished = replace(load(tmp_path / "run.json"), finished=None)
     (tmp_path / "run.json").write_bytes(to_json(unfinished))
     done = run("replay", tmp_path / "run.json", "--json")

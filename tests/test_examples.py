@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core.dialects.reading.frame_facts import read_frame_facts
-from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
+from vrthinker_core.dialects.reading.reasons import find_sentence
 from vrthinker_core.traces import load
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.events import Trace, Turn
@@ -52,7 +52,7 @@ def test_every_frame_that_is_named_was_given_or_asked_for(folder: Path) -> None:
     for turn in trace.turns:
         known |= {frame.number for frame in turn.frames} | asked_for(turn)
         reply = turn.reply
-        named = {str(number) for text in (reply.snapshot, reply.think) for number in frame_numbers(text)}
+        named = {number for text in (reply.snapshot, reply.think) for number in re.findall(r"(?:#|frames? )(\d+)", text)}
         assert named <= known
         if by_the_built_in_judge(trace):
             noted = [[fact.frame for fact in video.frames] for video in read_frame_facts(reply.snapshot)]

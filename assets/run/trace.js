@@ -103,9 +103,8 @@ VRThinker.Trace = class {
     this.verdict.hidden = !verdict;
     if (!verdict) return this.verdict.replaceChildren();
     const { element } = VRThinker;
-    const headline = element("h2", "vrt-headline", verdict.headline);
-    if (verdict.note) headline.append(" ", element("small", "vrt-unchecked", verdict.note));
-    this.verdict.replaceChildren(headline);
+    this.verdict.replaceChildren(element("h2", "vrt-headline", verdict.headline));
+    if (verdict.note) this.verdict.append(element("p", "vrt-unchecked", verdict.note));
     if (!verdict.chips.length) return; // the headline says why there is no verdict
     const chips = element("ul", "vrt-chips");
     chips.append(...verdict.chips.map((chip, position) => VRThinker.chip(chip, position)));

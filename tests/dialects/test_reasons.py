@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from vrthinker_core.dialects.reading.reasons import find_sentence, frame_numbers
 from vrthinker_core.types import Dimension
 
+SHOWN = [str(number) for number in range(128)]
+
 THINK = (
     "TA: video 1 follows the prompt at 1.5 s, see frame 30. Its motion is smooth in frames 10, 60 and 90.\n"
     "VQ: both are clear, so 0. MQ: video 2 leaps."
@@ -26,7 +28,7 @@ THINK = (
 )
 def test_a_sentence_and_the_frames_it_names(dimension: Dimension, sentence: str, frames: list[int]) -> None:
     assert find_sentence(dimension, [THINK]) == sentence
-    assert frame_numbers(sentence) == frames
+    assert frame_numbers(sentence, SHOWN[10:]) == frames
 
 
 def test_a_text_without_the_dimension_is_passed_over() -> None:
@@ -40,16 +42,35 @@ def test_a_text_without_the_dimension_is_passed_over() -> None:
     [
         ("Its motion is smooth in frames 10, 60 and 90.", [10, 60, 90]),
         ("#16 and #48 differ, video 2 less.", [16, 48]),
-        ("Indices 3-5, and 2 faults.", [3, 5, 2]),
-        ("Two of 3 agree.", []),
+        ("It jumps between 14 and 18.", [14, 18]),
+        ("At 32 it is blurry, at 64 sharp again (Video 2).", [32, 64]),
+        ("Videos 3 and 5 differ by 7 %, 12px, 1.5 s, 30:10 and TA=9 at frame 500.", []),
+        ("Two agree.", []),
     ],
 )
-def test_numbers_count_as_frames_where_they_are_called_so(sentence: str, numbers: list[int]) -> None:
-    assert frame_numbers(sentence) == numbers
+def test_numbers_that_were_shown_count_as_frames_whatever_they_are_called(sentence: str, numbers: list[int]) -> None:
+    assert frame_numbers(sentence, SHOWN) == numbers
+    assert frame_numbers(sentence, []) == []
+
+
+@pytest.mark.parametrize(
+    ("dimension", "sentence"),
+    [
+        (Dimension.VQ, "The first has fewer artefacts."),
+        (Dimension.VQ, "Its picture quality is poor."),
+        (Dimension.VQ, "Video 2 is less sharp."),
+        (Dimension.MQ, "It is jerky from 14 to 18."),
+        (Dimension.MQ, "Video 1 flickers."),
+        (Dimension.OA, "In every dimension the second one wins."),
+    ],
+)
+def test_more_words_lead_to_a_dimension(dimension: Dimension, sentence: str) -> None:
+    assert find_sentence(dimension, [f"The scene is a kitchen. {sentence} So be it."]) == sentence
+    assert find_sentence(dimension, [f"{dimension}: it is said here. {sentence}"]) == f"{dimension}: it is said here."
 
 
 @given(st.text(max_size=400), st.sampled_from(Dimension))
 def test_any_text_is_read(text: str, dimension: Dimension) -> None:
     sentence = find_sentence(dimension, [text])
     assert sentence in text
-    frame_numbers(sentence)
+    assert set(frame_numbers(sentence, SHOWN)) <= set(range(128))

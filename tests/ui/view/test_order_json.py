@@ -73,7 +73,7 @@ def test_the_page_is_given_both_verdicts_and_a_word_for_each_dimension() -> None
         ("Overall", "Video 1", "Video 2", "flips"),
         ("Text alignment", "Video 1", "Video 2", "flips"),
         ("Visual quality", "Video 2", "Video 1", "flips"),
-        ("Motion quality", "Tie", "Tie", "stable"),
+        ("Motion quality", "No difference found", "No difference found", "stable"),
     ]
     assert (order["live"], order["line"].split(":")[0]) == (False, "Flips")
     assert view_json(fold_all(both(swap_verdict(WHOLE)).events()), image_of)["order"]["line"].startswith("Stable")  # type: ignore[index]

@@ -76,8 +76,9 @@ def test_an_answered_run_shows_verdict_and_turns() -> None:
         ("Overall", "Video 1"),
         ("Text alignment", "Video 1"),
         ("Visual quality", "Video 2"),
-        ("Motion quality", "Tie"),
+        ("Motion quality", "No difference found"),
     ]
+    assert view["verdict"]["note"] == "not swap-tested"
     assert view["verdict"]["caveats"] == []
     assert view["ending"] == ""
     assert [turn["state"] for turn in view["turns"]] == [
@@ -99,7 +100,8 @@ def test_frames_that_left_the_window_are_marked() -> None:
 def test_no_verdict_is_invented(stop: StopReason) -> None:
     trace = replace(handmade_runs.three_turns(), finished=Finished(stop, error="Why. What to do."))
     view = view_of(trace)
-    assert view["verdict"] is None
+    assert view["verdict"]["headline"].startswith("No verdict")
+    assert view["verdict"]["chips"] == []
     assert len(view["turns"]) == 3
     assert not any(turn["live"] for turn in view["turns"])
     assert status_line(fold_all(trace.events()), 9)
@@ -109,7 +111,7 @@ def test_a_partial_verdict_is_never_shown_as_whole() -> None:
     partial = Verdict(TA=Preference.FIRST, VQ=Preference.TIE)
     view = view_of(replace(handmade_runs.three_turns(), finished=Finished(StopReason.NO_ANSWER, partial)))
     assert view["verdict"]["headline"] == "No overall verdict"
-    assert [chip["label"] for chip in view["verdict"]["chips"]] == ["Not said", "Video 1", "Tie", "Not said"]
+    assert [chip["label"] for chip in view["verdict"]["chips"]] == ["Not said", "Video 1", "No difference found", "Not said"]
     assert "Incomplete" in view["verdict"]["caveats"][0]
 
 

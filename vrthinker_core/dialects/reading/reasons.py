@@ -24,7 +24,8 @@ _NAMES = {
 _SURENESS = {dimension: [re.compile(each, re.IGNORECASE) for each in words] for dimension, words in _NAMES.items()}
 _FRAMES = re.compile(r"(?:\bframes?|\bind(?:ex|ices)|#)\s*((?:\d{1,9}(?:\s*(?:,|and|to|-|–|&|#)\s*)*)+)", re.IGNORECASE)
 _BARE = re.compile(
-    r"(?<!\bvideo )(?<!\bvideos )(?<!\bvideo \d and )(?<!\bvideos \d and )(?<![\w.,:%=/-])\d{1,9}(?![\w%=/:]|[.,]\d)",
+    r"(?<!\bvideo )(?<!\bvideos )(?<!\bvideo \d and )(?<!\bvideos \d and )(?<![\w.,:%=/-])\d{1,9}"
+    r"(?![\w%=/:]|[.,]\d|\s(?:%|px|s|ms|fps|pixels?|seconds?|percent|frames?|times?)(?!\w))",
     re.IGNORECASE,
 )
 """A number that stands alone: no digit of a label, a time, a share or a video's name."""
