@@ -98,7 +98,8 @@ VRThinker.History = class {
     const line = element("span", "vrt-run-line");
     const time = element("time", "", this.time(run.begun));
     time.dateTime = new Date(run.begun * 1000).toISOString();
-    line.append(element("b", run.over ? "" : "vrt-goes-on", run.outcome), time);
+    const unchecked = run.unchecked ? [element("small", "", run.unchecked)] : [];
+    line.append(element("b", run.over ? "" : "vrt-goes-on", run.outcome), ...unchecked, time);
     const prompt = element("span", "vrt-run-prompt", (run.prompt || "").trim() || this.texts.noPrompt);
     prompt.dir = "auto";
     const branch = run.branch ? [element("span", "vrt-run-branch", run.branch)] : [];

@@ -93,7 +93,8 @@ def test_the_page_has_a_title_a_description_and_a_picture_of_its_own(previews: L
 def test_a_link_shows_verdict_prompt_and_deciding_pair(previews: LinkPreviews) -> None:
     tags = tags_of(page(previews, "/?trace=a-block", **{"x-forwarded-proto": "https"}).text.replace(SCRIPT_DATA, ""))
     assert tags["og:title"] == "Video 1 is better overall · VR-Thinker"
-    assert tags["twitter:description"].startswith(f"“{PROMPT}” Overall: video 1. Text alignment: video 1.")
+    assert tags["twitter:description"].startswith(f"“{PROMPT}” Overall: Video 1. Text alignment: Video 1.")
+    assert "not swap-tested" in tags["og:description"].lower()
     assert tags["og:image"] == "https://judge.example/previews/a-block.jpg"
     picture = page(previews, tags["og:image"].replace("https", "http"))
     assert picture.headers["content-type"] == "image/jpeg"

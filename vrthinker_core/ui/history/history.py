@@ -38,6 +38,7 @@ class RunRowJson(TypedDict):
     judge: str
     branch: str  # where a branch leaves its origin and what differs; "" for a run that is none
     outcome: str
+    unchecked: str  # that its order was not checked; "" without a verdict
     begun: float  # seconds since 1970
     over: bool
 
@@ -213,6 +214,7 @@ def _row(name: str, record: RunRecord, hidden: bool) -> RunRowJson:
         "judge": words.judge_line(record.judge),
         "branch": _sentence_case(record.branch),
         "outcome": vote_words.HIDDEN if hidden else history_words.outcome(record),
+        "unchecked": "" if hidden else history_words.unchecked(record),
         "begun": record.begun,
         "over": True,
     }
@@ -228,6 +230,7 @@ def _live_row(session: Session) -> RunRowJson:
         "judge": words.judge_line(judge) if judge else "",
         "branch": _sentence_case(branch_name(started)[:MAX_TEXT]) if started else "",
         "outcome": history_words.GOES_ON,
+        "unchecked": "",
         "begun": _begun(session),
         "over": False,
     }

@@ -41,8 +41,12 @@ def outcome(record: RunRecord) -> str:
     if record.outside_scope:
         return DEMO_RUN
     if record.judged:
-        line = words.winner_line(record.overall, record.order)
-        return line if record.order else f"{line}, {NOT_SWAP_TESTED}"
+        return words.winner_line(record.overall, record.order)
     if record.ending is None:
         return CUT_OFF
     return {StopReason.CANCELLED: STOPPED, StopReason.FAILED: FAILED}.get(record.ending, words.NO_VERDICT)
+
+
+def unchecked(record: RunRecord) -> str:
+    """That the order of a verdict was not checked; "" for every other run."""
+    return NOT_SWAP_TESTED if record.judged and record.order is None else ""
