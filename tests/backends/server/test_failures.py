@@ -177,7 +177,7 @@ def test_a_model_that_cannot_be_opened_is_a_sentence(cards: Any, model: str, wor
 
 
 def test_a_model_that_an_incomplete_list_lacks_is_tried() -> None:
-    for cards in (404, 500, (), GENERAL):
+    for cards in (404, 500, 501, (), GENERAL):
         with serving(cards=cards) as server:
             assert open_judge(server, "hidden").name == "hidden"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 
 from tests.backends.server.support import GENERAL, QUICK, ask, failure_of, open_judge, opening
-from tests.support.faulty_server import ANSWER, Handler, refuses, says, serving
+from tests.support.faulty_server import ANSWER, Answer, Handler, refuses, says, sends, serving
 from vrthinker_core.backends.server.failures import GARBAGE
 from vrthinker_core.backends.server_backend import ServerBackend
-from vrthinker_core.errors import BackendRefused, ContextFull, JudgeError, TooManyPictures
+from vrthinker_core.errors import BackendRefused, ContextFull, JudgeError, ServerUnavailable, TooManyPictures
+
+JSON = "application/json"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +142,101 @@ def test_a_date_to_try_again_is_read_by_the_clock_of_the_server() -> None:
         assert ask(conversation, opening())[1].text == ANSWER
         assert time.monotonic() - started >= 1
         conversation.close()
+
+
+BLIND = "image input is not supported - hint: you may need to provide the mmproj"
+FORMS: dict[str, Callable[[str], Any]] = {
+    "llama.cpp": lambda said: {"error": {"code": 500, "message": said, "type": "server_error"}},
+    "vLLM": lambda said: {"object": "error", "message": said, "type": "InternalServerError", "param": None, "code": 500},
+    "Ollama": lambda said: {"error": said},
+    "FastAPI": lambda said: {"detail": said},
+    "a gateway": lambda said: {"message": said, "request_id": "a7"},
+    "Gemini": lambda said: [{"error": {"code": 500, "message": said, "status": "INTERNAL"}}],
+    "plain text": lambda said: said,
+}
+
+
+def fails(said: str, status: int = 500, form: str = "llama.cpp", headers: dict[str, str] | None = None) -> Answer:
+    body = FORMS[form](said)
+    data = body if isinstance(body, str) else json.dumps(body)
+    return lambda handler, _: handler.send_bytes(status, data.encode(), "text/plain" if body is data else JSON, headers)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_failure_is_quoted_in_whatever_form_and_at_once_if_it_is_the_requests_fault(form: str) -> None:
+    error, requests = failure_of(fails(BLIND, form=form))
+    assert (type(error), requests) == (BackendRefused, 1)
+    assert f"It says: {BLIND}." in str(error)
+    error, requests = failure_of(fails("first", 529), fails("second", 502, form), fails(BLIND, 503, form))
+    assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
+    assert f"It says: {BLIND}. See" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "requests", "kind"),
+    [
+        (500, "Context size has been exceeded.", 1, ContextFull),
+        (500, "Too many images in request. Max is 50.", 1, TooManyPictures),
+        (500, "input is too large to process. increase the physical batch size", 1, BackendRefused),
+        (500, "Failed to parse messages: Unsupported content: image_url; messages = " + "x" * 250 + " later", 1, BackendRefused),
+        (501, "This server has no such route.", 1, BackendRefused),
+        (500, "this model is missing data required for image input", 2, ServerUnavailable),
+        (500, "EngineCore encountered an issue. See stack trace (above) for the root cause.", 2, ServerUnavailable),
+        (500, "The server had an error while processing your request. Sorry about that!", 3, ServerUnavailable),
+        (500, "Loading model", 3, ServerUnavailable),
+        (504, "this model is not supported", 3, ServerUnavailable),
+        (520, "Web server is returning an unknown error", 3, ServerUnavailable),
+    ],
+)
+def test_how_often_a_failure_is_asked_again_is_read_from_what_it_says(status: int, said: str, requests: int, kind: type) -> None:
+    error, asked = failure_of(fails(said, status))
+    assert (type(error), asked) == (kind, requests)
+    assert f"It says: {said[:150].strip('. ')}" in str(error)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [fails("CUDA error")],
+        [fails("CUDA error"), fails("out of memory")],
+        [fails("not supported", headers={"Retry-After": "0.01"}), fails("Internal Server Error", form="plain text")],
+        [fails("", form="plain text"), fails("Model is overloaded", form="Ollama")],
+    ],
+    ids=["once", "two causes", "asked to come back", "no cause"],
+)
+def test_a_failure_that_passes_costs_nothing(answers: list[Answer]) -> None:
+    with serving(*answers, says()) as server:
+        conversation = open_judge(server).open_conversation()
+        assert ask(conversation, opening())[1].text == ANSWER
+        conversation.close()
+
+
+@pytest.mark.parametrize("title", ["502 Bad Gateway", "host.example | 524: A timeout occurred"])
+def test_the_title_of_a_page_is_what_it_says(title: str) -> None:
+    page = f"<!DOCTYPE html>\n<html><head><title>\n{title}</title></head><body>not supported</body></html>".encode()
+    error, requests = failure_of(lambda handler, _: handler.send_bytes(502, page, "text/html"))
+    assert (type(error), requests) == (ServerUnavailable, QUICK.tries)
+    assert f"It says: {title}. See" in str(error)
+    assert "It says" not in str(failure_of(lambda handler, _: handler.send_bytes(500, b"<html>no</html>", "text/html"))[0])
+
+
+@pytest.mark.parametrize("code", [500, "500", None, 1301])
+def test_a_failure_inside_a_stream_is_told_as_one_before_it(code: int | str | None) -> None:
+    def event(said: str) -> Answer:
+        return sends(b"data: " + json.dumps({"error": {"message": said, "code": code}}).encode() + b"\n\n")
+
+    asked = {said: failure_of(event(said)) for said in ("The context size is exceeded", "CUDA error", "overloaded")}
+    assert [(type(error), requests) for error, requests in asked.values()] == [
+        (ContextFull, 1), (ServerUnavailable, 2), (ServerUnavailable, QUICK.tries),
+    ]  # fmt: skip
+    assert all(f"It says: {said}." in str(error) for said, (error, _) in asked.items())
+
+
+def test_what_is_quoted_is_one_short_line_that_no_terminal_obeys() -> None:
+    error, _ = failure_of(fails("\x1b[31mno\u202e pictures\r\n\x00\ud800here. " + "and so on " * 5000))
+    assert "[31mno pictures here. and so on" in str(error)
+    assert str(error).isprintable()
+    assert len(str(error)) < 500
 
 
 def redirects(status: int, target: str, path: str) -> Callable[..., None]:

@@ -25,8 +25,10 @@ class ServerAddress:
 
 def parse_address(text: str) -> ServerAddress:
     """Read `URL#MODEL?protocol=NAME`; all but the URL may be left out. Raises BadInput, whose sentence holds no secret."""
-    url, _, rest = text.partition("#")
+    url, names_model, rest = text.partition("#")
     model, _, query = rest.partition("?")
+    if not names_model:
+        url, _, query = url.partition("?")
     if "@" in url:
         raise BadInput(f"The address of a server must not hold a user or a password. Put the key into {KEY_VARIABLES[0]}.")
     try:
@@ -47,7 +49,7 @@ def _protocol(query: str) -> ProtocolName | None:
         return None
     known = get_args(ProtocolName)
     if len(options) != 1 or options[0][0] != "protocol" or options[0][1] not in known:
-        raise BadInput(f"Behind the model only ?protocol={known[0]} or ?protocol={known[1]} may stand.")
+        raise BadInput(f"Behind the address or its model only ?protocol={known[0]} or ?protocol={known[1]} may stand.")
     return cast(ProtocolName, options[0][1])
 
 

@@ -49,23 +49,30 @@ _CONTEXT = re.compile(
 _PICTURES = re.compile(
     r"(?:at most (\d+)|too many) (image|video|picture)|limit.mm.per.prompt|\d+ images?.{0,40}exceed", re.IGNORECASE
 )
-_LASTING = re.compile(r"\b(?:not |un)supported\b|invalid_request|BadRequest", re.IGNORECASE)
-"""What an error in a stream that has no status says of a request that no other try mends, besides those two."""
-_RATE = re.compile(r"rate.?limit", re.IGNORECASE)
+_LASTING = re.compile(r"(?:n.t |\bun)support|\binvalid|BadRequest|too (?:large|long)\b|\bexceeds\b", re.IGNORECASE)
+"""How a server that failed says that the request is at fault, besides those two."""
+_MOMENTARY = re.compile(
+    r"rate.?limit|overload|\bbusy\b|temporar|time[d-]?.?out|try again|\bretry|\blater\b"
+    r"|loading (?:the )?model|(?:is|currently|still) loading|(?:internal|server|unexpected|unknown|an) error",
+    re.IGNORECASE,
+)
+"""How a server says that it failed for now, or that it failed and no more."""
 _LENGTH = re.compile(r"maximum (?:context|model) length (?:is|of) (\d+)", re.IGNORECASE)
 _PROMPT = re.compile(r"(?<!at least )\b(\d+)(?: tokens)? (?:in the messages|input tokens|from the input messages)", re.IGNORECASE)
 _MODEL = re.compile(r"\bmodel\b", re.IGNORECASE)
 _NO_PATH = re.compile(r"not found\W*$|^\s*$", re.IGNORECASE)
 _PAGE = re.compile(r"\s*<[a-z!?]", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
 
 
 class Passing(Exception):
-    """A failure that may be over soon; `wait` is how many seconds the server asks for, None where it does not say."""
+    """A failure that may pass. `wait`: seconds that the server asks for, if it does. `cause`: its words, "" if they name none."""
 
-    def __init__(self, sentence: str, wait: float | None = None, *, answered: bool = False) -> None:
+    def __init__(self, sentence: str, wait: float | None = None, *, answered: bool = False, cause: str = "") -> None:
         super().__init__(sentence)
-        self.wait, self.answered = wait, answered
+        self.wait, self.answered, self.cause = wait, answered, cause
         self.tries = 1  # How often the server had been asked by then
+        self.lasts = False  # The try before had the same cause
 
 
 class RequestRefusal(Exception):
@@ -91,8 +98,9 @@ class Secret:
         return text.replace(self.value, "[key]") if self.value else text
 
     def quoted(self, text: str) -> str:
-        """What a server says as a part of a sentence: one line, not long, without the key."""
-        return " ".join(self.removed_from(text).split())[:QUOTED].rstrip(". ") or "nothing"
+        """What a server says as a part of a sentence: one line, not long, without the key and without control characters."""
+        shown = "".join(each if each.isprintable() else " " for each in self.removed_from(text)[: 10 * QUOTED])
+        return " ".join(shown.split())[:QUOTED].rstrip(". ") or "nothing"
 
 
 def failure_of(error: Exception, secret: Secret) -> Exception:
@@ -143,41 +151,36 @@ def _base_address(url: Any) -> str:
 def _status_failure(error: openai.APIStatusError, secret: Secret) -> Exception:
     if redirected := redirect_refusal(error.response):
         return redirected
-    status, answer = error.status_code, _answer(error)
-    said = _words(answer)
-    message = secret.quoted(said)
-    if status in (401, 403):
-        return BackendRefused(_key_sentence(secret) if status == 401 else _forbidden_sentence(message, secret))
-    if status == 429 and error.code == "insufficient_quota":  # what limits a rate speaks of quotas, too
-        return _no_quota(message)
-    if status in (408, 409, 425, 429) or (status >= 500 and "cache miss" not in message.lower()):
-        busy = "has too many requests" if status == 429 else f"failed with status {status}"
-        wait = _retry_after(error.response.headers)
-        return Passing(f"The server {busy}. See how it does, and compare again later.", wait, answered=True)
-    return RequestRefusal(status, secret.removed_from(said), _as_text(answer))
+    return _failure(error.status_code, error.code, _answer(error), secret, _retry_after(error.response.headers))
 
 
 def streamed_failure(answer: object, secret: Secret) -> Exception:
     """An error that a server sends as an event of a stream that had begun well. Some give it no status, only words or a name."""
-    code, said = str(answer.get("code", "")) if isinstance(answer, Mapping) else "", secret.removed_from(_words(answer))
-    if "cache miss" in said.lower():
-        return RequestRefusal(400, said)
-    if code == "insufficient_quota":
-        return _no_quota(secret.quoted(said))
-    if re.fullmatch(r"4\d\d", code) and code not in ("408", "409", "429"):
-        return RequestRefusal(int(code), said, _as_text(answer))
-    if not code.isdigit() and _refuses(text := _as_text(answer)):
-        return RequestRefusal(400, said, text)
-    return Passing(f"The server failed while it answered. It says: {secret.quoted(said)}.")
+    code = str(answer.get("code", "")) if isinstance(answer, Mapping) else ""
+    return _failure(int(code) if re.fullmatch(r"[45]\d\d", code) else 0, code, answer, secret)
 
 
-def _refuses(answer: str) -> bool:
-    """It speaks of the request; what limits a rate may speak of too many tokens, too."""
-    return not _RATE.search(answer) and any(words.search(answer) for words in (_CONTEXT, _PICTURES, _LASTING))
+def _failure(status: int, code: object, answer: object, secret: Secret, wait: float | None = None) -> Exception:
+    """What an error of a server means; `status` is 0 if it has none.
 
-
-def _no_quota(message: str) -> BackendRefused:
-    return BackendRefused(f"The account of the key has no quota left. The server says: {message}.")
+    A 500 may pass or not. It does not if its words blame the request, or if they name the same cause twice.
+    """
+    said = _words(answer)
+    message, text = secret.quoted(said), said if isinstance(answer, str) else _as_text(answer)
+    if status in (401, 403):
+        return BackendRefused(_key_sentence(secret) if status == 401 else _forbidden_sentence(message, secret))
+    if code == "insufficient_quota":  # what limits a rate speaks of quotas, too
+        return BackendRefused(f"The account of the key has no quota left. The server says: {message}.")
+    passes = status in (0, 408, 409, 425, 429) or (status >= 500 and status != 501)
+    # behind its own words a server may repeat the request, which may hold any word
+    named = status in (0, 500) and wait is None and not _MOMENTARY.search(message + text[:QUOTED])
+    at_fault = named and any(words.search(text) for words in (_CONTEXT, _PICTURES, _LASTING))
+    if not passes or at_fault or "cache miss" in said.lower():
+        return RequestRefusal(status or 400, secret.removed_from(said), text)
+    failed = "has too many requests" if status == 429 else f"failed with status {status}" if status else "failed while it answered"
+    quote = f" It says: {message}." if said else ""
+    sentence = f"The server {failed}.{quote} See how it does, and compare again later."
+    return Passing(sentence, wait, answered=True, cause=message if said and named else "")
 
 
 def _answer(error: openai.APIStatusError) -> object:
@@ -192,13 +195,18 @@ def _answer(error: openai.APIStatusError) -> object:
 
 
 def _words(answer: object) -> str:
-    """The server's own words, wherever in its answer it puts them; all of the answer where it has no sentence, "" for a page."""
+    """The server's own words, wherever in its answer it puts them; all of it if it has no sentence, the title of a page."""
+    while isinstance(answer, list) and len(answer) == 1:
+        answer = answer[0]
     if isinstance(answer, Mapping):
         inner = answer["error"] if isinstance(answer.get("error"), Mapping) else answer
         found = next((inner[key] for key in ("message", "detail", "error") if isinstance(inner.get(key), str)), answer)
         answer = _passed_on(inner.get("metadata")) or found
-    text = _as_text(answer)
-    return "" if _PAGE.match(text) else text
+    text = _as_text(answer).strip()
+    if not _PAGE.match(text):
+        return text
+    title = _TITLE.search(text)
+    return title[1].strip() if title else ""
 
 
 def _passed_on(metadata: object) -> str:
@@ -272,7 +280,7 @@ def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
             "The server does not take requests of this size. Choose a shorter memory window or fewer frames a call."
         )
     if found := _PICTURES.search(refusal.answer):
-        return _too_many(*found.groups(default=""))
+        return _too_many(found[1] or "", found[2] or "", secret.quoted(said))
     if _CONTEXT.search(refusal.answer):
         return ContextFull(
             f"The conversation is longer than the server reads. Start it with a longer context. It says: {secret.quoted(said)}."
@@ -284,9 +292,9 @@ def ending(refusal: RequestRefusal, secret: Secret, models: str) -> JudgeError:
     return BackendRefused(f"The server refuses the request. It says: {secret.quoted(said)}.")
 
 
-def _too_many(most: str, kind: str) -> TooManyPictures:
+def _too_many(most: str, kind: str, words: str) -> TooManyPictures:
     limit, noun = f"at most {most}" if most else "fewer", "video" if kind.lower() == "video" else "picture"
     return TooManyPictures(
         f"The server takes {limit} {noun}{'' if most == '1' else 's'} in one prompt. Start vLLM with --limit-mm-per-prompt "
-        '\'{"image": 128, "video": 2}\', or choose a shorter memory window.'
+        f'\'{{"image": 128, "video": 2}}\', or choose a shorter memory window. It says: {words}.'
     )

@@ -52,7 +52,7 @@ class Patience:
 
     def wait_before(self, error: Exception) -> bool | float:
         """How long to wait before the next try, True for the usual time, False for no other try (a back-off hook of stamina)."""
-        if not isinstance(error, Passing):
+        if not isinstance(error, Passing) or error.lasts:
             return False
         if error.wait is None:
             return True
@@ -61,10 +61,10 @@ class Patience:
     async def ask(self, send: Callable[[], Awaitable[T]], secret: Secret, most: int | None = None) -> T:
         """What `send` gives. It is sent again, `most` times in all, with back-off, while that may help.
 
-        Raises what `failure_of` makes of the last error.
+        A server that names the same cause twice is not asked again. Raises what `failure_of` makes of the last error.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.deadline
+        deadline, cause = loop.time() + self.deadline, ""
         async for attempt in stamina.retry_context(
             self.wait_before,
             attempts=min(self.tries, most or self.tries),
@@ -80,7 +80,8 @@ class Patience:
                 except Exception as error:  # noqa: BLE001 - see `failure_of`
                     failure = failure_of(error, secret)
                     if isinstance(failure, Passing):
-                        failure.tries = attempt.num
+                        failure.tries, failure.lasts = attempt.num, cause == failure.cause != ""
+                        cause = failure.cause
                     raise failure from None
         raise AssertionError("the last attempt returns or raises")
 
@@ -198,11 +199,9 @@ def _cards(address: ServerAddress, secret: Secret, patience: Patience) -> tuple[
             return address, []  # `transformers serve` fails here where nothing was ever downloaded
         raise unavailable(passing) from None
     except RequestRefusal as refusal:
-        if refusal.status != 404:
-            raise ending(refusal, secret, "") from None
-        if not address.model:
-            raise BackendRefused(GARBAGE) from None
-        return address, []
+        if address.model and (refusal.status == 404 or refusal.status >= 500):
+            return address, []
+        raise BackendRefused(GARBAGE) if refusal.status == 404 else ending(refusal, secret, "") from None
     finally:
         thread.close(client.close())
 
