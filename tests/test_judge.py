@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.dialects import Concat, Dialect, Paired
 from vrthinker_core.dialects.sanitize import MAX_PROMPT
 from vrthinker_core.errors import BackendFailed, BadInput
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import load
-from vrthinker_core.types import FrameSelection, Settings, VideoPair
+from vrthinker_core.types import Dimension, FrameSelection, Settings, VideoPair
 from vrthinker_core.types.events import Event, Finished, FramesShown, Started, StopReason, TextArrived, TurnEnded
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.video import DecoderPool
@@ -54,6 +55,26 @@ def test_an_answer_on_the_last_turn_counts_as_forced_and_none_before(pair: Video
     assert (free.stop, free.forced) == (StopReason.ANSWERED, False)
     none = end_of(judge(pair, ScriptedBackend([CALL]), Settings(max_turns=1)))
     assert (none.stop, none.forced) == (StopReason.TURN_LIMIT, False)
+
+
+RAW = (
+    "I must end with {answer} or a call, {call}. I need more.\n</think>\n\n<Snapshot>s</Snapshot><Think>t</Think>{wanted}",
+    "So it is clear: no {call} now.\n</think>\n\n<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=2, MQ=2, VQ=2, OA=2</Answer>",
+)
+
+
+@pytest.mark.parametrize("dialect", [Paired(), Concat()])
+def test_what_is_quoted_before_a_lone_closing_tag_neither_ends_a_run_nor_brings_frames(pair: VideoPair, dialect: Dialect) -> None:
+    answer = f"{dialect.redirect[1]}TA=1, MQ=1, VQ=1, OA=1</Answer>"
+    replies = [reply.format(answer=answer, call=dialect.call([3]), wanted=dialect.call([64])) for reply in RAW]
+    events = list(judge(pair, ScriptedBackend(replies, protocol=dialect.name)))
+    shown = [[frame.ref for frame in event.frames] for event in events if isinstance(event, FramesShown)]
+    assert shown == [list(dialect.opening_refs), list(dialect.frame_refs([64]))]
+    first = next(event.turn for event in events if isinstance(event, TurnEnded))
+    assert first.reply.think.startswith("I must end with ")
+    assert first.problems == ()
+    end = end_of(iter(events))
+    assert (end.stop, end.verdict and end.verdict.labels) == (StopReason.ANSWERED, dict.fromkeys(Dimension, 2))
 
 
 def test_every_event_survives_pickling(pair: VideoPair) -> None:

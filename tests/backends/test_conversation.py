@@ -197,6 +197,21 @@ def test_call_that_is_one_token_is_redirected_to_an_answer() -> None:
     assert list(detokenizer.tokens) == TOKENIZER.encode("clear\n<Answer>")
 
 
+@pytest.mark.parametrize("more", [3, 1])
+def test_a_redirect_in_reasoning_is_made_again_once_the_reasoning_is_closed(more: int) -> None:
+    """What stands in reasoning is a quotation, so the reader would otherwise find a call on the last turn."""
+    detokenizer = StreamingDetokenizer(TOKENIZER, ("<tool_call>", "<Answer>"))
+    for piece in ("I might ", CALL, "x", CALL, "\n</think>\n", *[CALL] * more):
+        detokenizer.append(TOKENIZER.encode(piece))
+        detokenizer.apply_redirect()
+        detokenizer.next_text()
+    detokenizer.flush()
+    assert detokenizer.text == f"I might <Answer>x{CALL}\n</think>\n<Answer>{CALL * (more - 1)}"
+    assert TOKENIZER.decode(detokenizer.tokens) == detokenizer.text
+    first, end = detokenizer.redirected or (0, 0)
+    assert TOKENIZER.decode(detokenizer.tokens[first:end]).strip() == f"<Answer>x{CALL}\n</think>\n<Answer>"
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="ab<", max_size=20), st.text(alphabet="ab<", min_size=1, max_size=4), st.text(alphabet="xy", max_size=3))
 def test_redirected_text_is_never_emitted(text: str, unwanted: str, wanted: str) -> None:

@@ -50,6 +50,12 @@ def read(body: str) -> Reply:
         "TA=1 or so; MQ=0 or tie; VQ=2 (video 2); OA=1 - video 1 is better",
         "TA=1? · MQ=0 / draw · VQ=2 // 2 frames blur · OA=1 | video 1",
         "T\u200bA=1, MQ=\u00a00, VQ=2\x00, OA=1\u00ad",
+        r"TA=1\nMQ=0\nVQ=2\nOA=1",
+        r"\n1. ta=1\r\n2. mq=0\r\n3. vq=2\r\n4. oa=1\r\n",
+        r"TA: 1\tMQ: 0\tVQ: 2\tOA: 1",
+        r"- TA=1\\n- MQ=0\\n- VQ=2\\n- OA=1",
+        r"{\n \"TA\": 1,\n \"MQ\": 0,\n \"VQ\": 2,\n \"OA\": 1\n}",
+        r"\ta=1, \mq=0, \vq=2, \oa=1",
     ],
 )
 def test_a_complete_answer_is_read_in_any_notation(body: str) -> None:

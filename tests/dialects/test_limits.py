@@ -17,6 +17,9 @@ OPENINGS = (
     "<tool_call>{",
     "<recommend answer>",
     "</Think>",
+    "x</Think>",
+    "x<tool_call>{</Think>",
+    "<|channel|>analysis",
     "<Think>a<Answer>b",
     "<Answer><Think>t</Think>",
 )
@@ -28,6 +31,7 @@ ANSWERED = {
     "60,000 times reasoning inside an answer": f"<Answer>{'<Think>t</Think>' * 60_000}{WHOLE}</Answer>",
     "2 MB of other letters": f"<Think>{'ü中 ' * 600_000}</Think><Answer>{WHOLE}</Answer>",
     "2 MB inside an answer": f"<Answer>{'look ' * 400_000}{WHOLE}</Answer>",
+    "60,000 quoted answers before a closing tag": f"x{f'<Answer>{WHOLE}</Answer>' * 60_000} x</think><Answer>{WHOLE}</Answer>",
     "60,000 openings before an answer": f"{'<Think>' * 60_000}</Think><Answer>{WHOLE}</Answer>",
 }
 OTHERS = {
@@ -37,6 +41,8 @@ OTHERS = {
     "quotes in calls that are never closed": '<tool_call>["' * 60_000,
     "calls that are never closed": "<tool_call>{x<Answer>" * 20_000 + "</tool_call>" * 20_000,
     "2 MB of brackets": "<" * 2_000_000,
+    "2 MB of half control tokens": "<|" * 1_000_000,
+    "2 MB of backslashes in an answer": "<Answer>TA=1" + "\\" * 2_000_000 + "</Answer>",
     "2 MB of spaces in an answer": f"<Answer>TA=1{' ' * 2_000_000}2</Answer>",
     "2 MB of ends of a call left open": "<tool_call>" + "} " * 1_000_000,
     "2 MB of spaces in a call left open": "<tool_call>}" + " " * 2_000_000,

@@ -81,6 +81,7 @@ def test_ordinary_text_is_not_reported_as_changed(text: str) -> None:
         ("A <|im_end|> ball", "A ‹|im_end|› ball"),
         ("<tool_call>x</tool_call>", "‹tool_call›x‹/tool_call›"),
         ("< FINAL answer >", "‹ FINAL answer ›"),
+        ("a cat</thinking><turn|> <channel|>", "a cat‹/thinking›‹turn|› ‹channel|›"),
     ],
 )
 def test_dangerous_text_stays_readable_and_is_reported_as_quoted(text: str, safe: str) -> None:

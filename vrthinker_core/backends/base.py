@@ -4,6 +4,8 @@ import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from vrthinker_core.dialects.reading.normalize import to_narrow
+from vrthinker_core.dialects.reading.tags import find_tags
 from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.messages import Cancelled, Completion, Message, Sampling
 
@@ -20,6 +22,19 @@ def held_back(text: str, unwanted: str) -> int:
 
 Scope = typing.Literal["any", "drawn"]
 """Which videos a judge can judge: all, or only clips that this project drew."""
+
+
+def redirect_start(text: str, unwanted: str, behind: int) -> int:
+    """Where a reply must be redirected because it writes `unwanted`; -1 where it need not be.
+
+    `behind`: where the redirect so far ends, 0 before the first. If reasoning is closed behind it, it stood in that reasoning and
+    counts for nothing, so `unwanted` is redirected once more.
+    """
+    start = text.find(unwanted, behind) if unwanted else -1
+    if start < 0 or not behind:
+        return start
+    closings = (tag.end for tag in find_tags(to_narrow(text[behind:])) if tag.kind == "think" and not tag.opens)
+    return text.find(unwanted, behind + next(closings, len(text)))
 
 
 class Conversation(typing.Protocol):

@@ -106,7 +106,7 @@ class Completion:
     new_tokens: int | None = None
     seconds: float = 0.0
     reasoning: str = ""  # What a hosted model thought aside, before its reply; it is never sent back
-    redirected: tuple[int, int] | None = None  # From where to where in `tokens` a redirect stands, which the judge did not write
+    redirected: tuple[int, int] | None = None  # From where to where in `tokens` redirects stand, which the judge did not write
     label_tokens: tuple[LabelToken, ...] = ()  # Every digit 0, 1 or 2 that may be a label, where the backend tells probabilities
 
     def split(self) -> Iterator[str]:

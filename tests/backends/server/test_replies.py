@@ -145,6 +145,17 @@ def test_a_forced_answer_goes_on_behind_the_redirect_and_no_token_counts_twice()
     assert server.bodies[1]["max_tokens"] == 96
 
 
+def test_a_redirect_in_reasoning_is_made_again_once_the_reasoning_is_closed() -> None:
+    begun, goes_on = counted("I might <tool_call>", 50, 4), counted("x\n</think>\n<tool_call>", 56, 7)
+    with serving(says("", begun), says("", goes_on), says("", counted("TA=1</Answer>", 64, 5)), cards=VLLM) as server:
+        conversation = open_judge(server).open_conversation()
+        pieces, completion = ask(conversation, opening(), Sampling(max_new_tokens=100, redirect=("<tool_call>", "<Answer>")))
+        conversation.close()
+    assert "".join(pieces) == completion.text == "I might <Answer>x\n</think>\n<Answer>TA=1</Answer>"
+    assert server.bodies[2]["messages"][-1]["content"] == "I might <Answer>x\n</think>\n<Answer>"
+    assert [body["max_tokens"] for body in server.bodies] == [100, 96, 100 - (7 + 56 - 50)]
+
+
 def test_behind_a_redirect_the_judge_may_close_the_call_that_it_began() -> None:
     begun = says("<Think>t</Think><tool_call>")
     with serving(begun, says("TA=1</tool_call>"), cards=VLLM) as server:

@@ -124,7 +124,8 @@ class ServerConversation:
             if not builder.redirected:
                 break
             prefix = builder.text
-            sampling = replace(sampling, max_new_tokens=max(1, sampling.max_new_tokens - builder.written_tokens))
+            left = request.sampling.max_new_tokens - builder.written_tokens
+            sampling = replace(sampling, max_new_tokens=max(1, left))
             builder.go_on()
         if not builder.finish_reason:
             raise BackendFailed(BROKEN_OFF)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 
-from vrthinker_core.backends.base import held_back
+from vrthinker_core.backends.base import held_back, redirect_start
 from vrthinker_core.backends.server.failures import ENDLESS, FILTERED, TOOL_PARSER
 from vrthinker_core.backends.server.label_tokens import TokenChoice, has_digit, is_log_probability, label_tokens
 from vrthinker_core.dialects.reading.tags import lost_its_opening
@@ -21,7 +21,7 @@ _UNASKED_CALL = re.compile(r"_tool_call_\d+$")  # Ids of calls that `transformer
 
 
 class ReplyBuilder:
-    """One reply so far. With `redirect` (a, b), `a` is never emitted: see `redirected`."""
+    """One reply so far. With `redirect` (a, b), `a` is not emitted where `redirect_start` finds it: see `redirected`."""
 
     def __init__(self, redirect: tuple[str, str] | None, max_new_tokens: int) -> None:
         self._characters_left = TOKEN_CHARACTERS * max_new_tokens
@@ -32,6 +32,7 @@ class ReplyBuilder:
         self._reused_tokens: int | None = None
         self._unwanted, self._wanted = redirect or ("", "")
         self._text, self._emitted = "", 0
+        self._behind = 0  # Where the redirect ends in the text
         self._pieces: list[int] = []
         self._reasoning: list[str] = []
         self._choices: list[TokenChoice] = []  # Tokens with a digit
@@ -70,14 +71,9 @@ class ReplyBuilder:
             raise BackendRefused(FILTERED)
         if self.finish_reason in ("error", "abort"):
             raise BackendFailed("The server gave up in the middle of its answer.")
-        if not self._was_redirected and lost_its_opening(self._text):
+        if not self._behind and lost_its_opening(self._text):  # behind a redirect the judge may close what it began to write
             raise BackendRefused(TOOL_PARSER)
         return self._emit(len(self._text))
-
-    @property
-    def _was_redirected(self) -> bool:
-        """Its opening tag of a call is then gone, and the judge may close what it began to write."""
-        return bool(self._wanted) and not self._unwanted
 
     def go_on(self) -> None:
         """Begin to take the chunks of the request that goes on behind the redirect: its prompt holds the reply so far."""
@@ -128,9 +124,10 @@ class ReplyBuilder:
             self._reused_tokens = min(cached, first)
 
     def _redirect(self) -> None:
-        start = self._text.find(self._unwanted) if self._unwanted else -1
+        start = redirect_start(self._text, self._unwanted, self._behind)
         if start >= 0:
-            self._text, self._unwanted, self.redirected = self._text[:start] + self._wanted, "", True
+            self._text, self.redirected = self._text[:start] + self._wanted, True
+            self._unwanted, self._behind = "" if self._behind else self._unwanted, len(self._text)
 
     def _emit(self, end: int) -> str:
         piece = self._text[self._emitted : end]

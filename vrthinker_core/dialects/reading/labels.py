@@ -40,6 +40,9 @@ _SECOND: Final = "|".join(
 )
 """What may not follow a digit: the rest of 12, 1.5 or 1st, or a second value, as of 1/2, 1 -> 2, 1, 2 or 0, 1 or 2."""
 _DIGIT: Final = re.compile(rf"([0-5])(?!{_SECOND})", re.IGNORECASE)
+_ESCAPED: Final = re.compile(r"\\{1,4}(?:[nr\"]|t(?![aA]))")
+"""`\\n` as two characters, of an answer that was written as a string; `\\ta` is rather a name behind a backslash."""
+_MEANING: Final = str.maketrans("nrt", "\n\n\t")
 
 
 class Labels(NamedTuple):
@@ -88,6 +91,7 @@ def _label_places(body: str) -> Iterator[int]:
 
 def _mentions(body: str) -> Iterator[Mention]:
     """Every mention of a name with a value. Empty ones do not count."""
+    body = _ESCAPED.sub(lambda match: match[0][-1].translate(_MEANING).rjust(len(match[0])), body)
     for mention in islice(_LABEL.finditer(body), MAX_MENTIONS):
         name, place = mention[1].upper(), mention.end()
         digit = _DIGIT.match(body, place)

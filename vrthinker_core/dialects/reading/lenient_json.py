@@ -25,16 +25,18 @@ MAX_REPAIR_CHARS: Final = 20_000
 """Characters of broken JSON that are repaired in one reply. A judge may write 2,048 tokens, which are fewer; repairing 2 MB takes
 longer than the second that reading a reply may take."""
 
+SEPARATORS: Final = ",;、､﹐﹑﹔"
+"""Signs that part the entries of a list; full-width ones are narrow by then."""
 _BETWEEN: Final = re.compile(r"[\s,]*")
 _BEFORE_VALUE: Final = re.compile(r"\s*+(?:```\w*\s*)?")
 _FENCE: Final = re.compile(r"\A```\w*|```\Z")
 _QUOTED: Final = r""""[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^'\\]*+(?:\\.[^'\\]*+)*+'|[“”][^“”]*[“”]"""
 _STRING: Final = re.compile(_QUOTED, re.DOTALL)
 _TOKEN: Final = re.compile(
-    r"""\s++|//[^\n]*|\#[^\n]*|/\*.*?\*/"""
+    r"""\s++|\\[nrt]|//[^\n]*|\#[^\n]*|/\*.*?\*/"""
     rf"""|(?P<quoted>{_QUOTED})"""
-    r"""|(?P<mark>[{}\[\],:])"""
-    r"""|(?P<word>(?:[^\s{}\[\],:"'“”/]|/(?![/*]))+)""",
+    rf"""|(?P<mark>[{{}}\[\]:{SEPARATORS}])"""
+    rf"""|(?P<word>(?:[^\s{{}}\[\]:{SEPARATORS}"'“”/\\]|/(?![/*])|\\(?![nrt]))+)""",
     re.DOTALL,
 )
 _WORDS: Final = {"true": True, "false": False, "null": None, "none": None}
@@ -65,7 +67,8 @@ def parse_repaired(text: str) -> list[object]:
     """The objects and lists in `text` after small repairs; [] where it is no JSON at all.
 
     Read all the same: single quotes, bare keys, comments, commas too many or missing, Python's True and None, several values
-    in a row, words around them, doubled braces, one bracket too many or too few. Takes about 2 s for a million characters.
+    in a row, words around them, other separators, doubled braces, one bracket too many or too few. Takes about 2 s for a million
+    characters.
     """
     text = _without_fence(text)
     start = 0 if text.startswith("[") else text.find("{")
@@ -164,7 +167,7 @@ class _StrictWriter:
             self._write_scalar(_scalar(kind, token))
         elif token in _CLOSING:
             self._open(token)
-        elif token == ",":
+        elif token in SEPARATORS:
             self._separate()
             return self.written[-1:] != [":"]
         elif token != ":":

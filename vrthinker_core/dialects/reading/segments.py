@@ -51,6 +51,8 @@ class ReplySplitter:
         self._closings = self._pair_reasoning()
         self._last_close = {tag.kind: i for i, tag in enumerate(self._tags) if not tag.opens}
         self._last_action = max((i for i, tag in enumerate(self._tags) if tag.opens and tag.acts), default=-1)
+        self._leading = self._leading_reasoning()
+        self._unopened = self._unopened_reasoning()
 
     def split(self) -> ReplySegments:
         """The parts of the reply."""
@@ -60,7 +62,10 @@ class ReplySplitter:
         i = 0
         while i < len(self._tags):
             tag = self._tags[i]
-            if not tag.opens:
+            if i == self._leading <= self._unopened:
+                segments["think"].append(self._visible[self._gap_start(i) : self._tags[self._unopened].start].strip())
+                i = self._unopened + 1
+            elif not tag.opens:
                 i += 1
             elif tag.kind == "think" or tag.kind == "snapshot":
                 end = self._segment_end(i)
@@ -76,6 +81,14 @@ class ReplySplitter:
     def _text(self, source: str, i: int, end: int) -> str:
         """From behind tag `i` to tag `end`."""
         return source[self._tags[i].end : self._tags[end].start if end < len(self._tags) else len(source)]
+
+    def _gap_start(self, i: int) -> int:
+        """Where the tag before tag `i` ends."""
+        return self._tags[i - 1].end if i else 0
+
+    def _is_adjacent(self, i: int) -> bool:
+        """Only white space stands before tag `i`, up to the tag before it or the beginning."""
+        return not self._narrow[self._gap_start(i) : self._tags[i].start].strip()
 
     def _doubled(self, i: int) -> bool:
         """Tag `i` opens what the tag right before it has opened already."""
@@ -111,6 +124,65 @@ class ReplySplitter:
                 open_tags[tag.kind].append(i)
         return found
 
+    def _leading_reasoning(self) -> int:
+        """The first tag behind the closed reasoning that the reply begins with."""
+        i = 0
+        while i in self._closings and self._is_adjacent(i):
+            i = self._closings[i] + 1
+        return i
+
+    def _unopened_reasoning(self) -> int:
+        """The tag that closes reasoning without an opening tag, as where the chat template wrote that one; -1 where none does.
+
+        All before it is reasoning, quoted answers and calls too, but for closed reasoning at the very beginning. Of several such
+        tags the last one counts that an action follows. Where no action follows any, the last one ends reasoning that says nothing
+        more. But the tags are slips where the reply begins with an action instead of words, or where the first stands right behind
+        an action; there the token limit may have cut off what was to follow.
+        """
+        unopened = self._unopened_closings()
+        if acting := [i for i in unopened if i < self._last_action]:
+            return acting[-1]
+        if not unopened or self._is_adjacent(self._leading) or (not self._cut and self._follows_action(unopened[0])):
+            return -1
+        return unopened[-1]
+
+    def _unopened_closings(self) -> list[int]:
+        """The tags that close thinking which was not opened, but for those inside a segment, a call or a closed answer.
+
+        A reply that begins with words may be reasoning that quotes an opening tag. So there the first thinking between two actions
+        counts, too.
+        """
+        found: list[int] = []
+        i, quoting, acted = 0, bool(self._tags) and not self._is_adjacent(0), False
+        if not quoting and 2 * len(self._closings) == sum(not tag.acts for tag in self._tags):
+            return found  # each tag of reasoning has its other one
+        while i < len(self._tags):
+            tag, closing = self._tags[i], self._closings.get(i)
+            if closing is not None:
+                quoted = quoting and acted and not found and tag.kind == "think" and closing < self._last_action
+                found += [closing] if quoted else []
+                i = closing + 1
+            elif tag.opens and tag.acts:
+                acted = True
+                end = self._call(i)[0] if tag.kind == "call" else self._next_acting(i)
+                i = end if tag.kind == "call" or self._closes(end, _ANSWERS) else i + 1
+            else:
+                found += [i] if tag.kind == "think" and not tag.opens and not self._closed_twice(i) else []
+                i += 1
+        return found
+
+    def _next_acting(self, i: int) -> int:
+        return next((j for j in range(i + 1, len(self._tags)) if self._tags[j].acts), len(self._tags))
+
+    def _closed_twice(self, i: int) -> bool:
+        """Tag `i` closes what the tag right before it has closed already."""
+        return self._closes(i - 1, ("think",)) and self._is_adjacent(i)
+
+    def _follows_action(self, i: int) -> bool:
+        """Tag `i` stands right behind an action, closed or not."""
+        before = self._tags[i - 1] if i else None
+        return before is not None and before.acts and (before.opens or self._is_adjacent(i))
+
     def _segment_end(self, i: int) -> int:
         """The tag that ends the reasoning opened by tag `i`; the number of tags where none does.
 
@@ -145,7 +217,7 @@ class ReplySplitter:
         return end, Action(kind, body, self._closes(end, ("call",)), self._tags[i].end, start)
 
     def _closes(self, i: int, kinds: tuple[TagKind, ...]) -> bool:
-        return i < len(self._tags) and not self._tags[i].opens and self._tags[i].kind in kinds
+        return 0 <= i < len(self._tags) and not self._tags[i].opens and self._tags[i].kind in kinds
 
     def _answer_end(self, i: int) -> int:
         """The tag that ends the answer opened by tag `i`: the next one, but what is closed inside a closed answer ends nothing.

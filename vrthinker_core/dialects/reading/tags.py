@@ -13,17 +13,29 @@ from vrthinker_core.dialects.reading.normalize import strip_invisible, to_narrow
 TagKind = Literal["think", "snapshot", "recommend", "final", "call"]
 
 _GAP = r"[\s_-]{0,8}"
-_OPENING = r"<\s{0,8}([/\\]?)\s{0,8}"
+_OPENING = r"<\s{0,8}([/\\]?)\s{0,8}(?=\w)"
 _REST = r"(?:[\s/][^<>‹›]{0,400})?>"  # Attributes; never guillemets, which `sanitize_prompt` writes for the brackets of a tag
+_REASONING = r"(?:\w{1,20}:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|analysis|reflection)(?::\w{1,20})?"
+_CHANNEL = r"channel\|?>\s{0,8}(?:%s)\b(?:[^<\n]{0,80}<\|message\|>)?"
+_BEGINS = (
+    rf"<\|(?:{_CHANNEL % 'analysis|thought'}|(?:start_thinking|begin_of_thought|inner_prefix|think)\|>|open\|>\s?think\s?<\|sep\|>)"
+    r"|\[think\]|◁think▷|(?-i:Here(?:'s| is) my thought process:)"
+)
+_ENDS = (
+    rf"<\|(?:{_CHANNEL % 'final|commentary'}|(?:end_thinking|end_of_thought|inner_suffix|/think)\|>|close\|>\s?think\s?<\|sep\|>)"
+    r"|<channel\|>|\[/think\]|◁/think▷|(?-i:Here(?:'s| is) my response:|assistantfinal)"
+)
+"""The control tokens and words that models of other chat templates have around their reasoning."""
 
 TAG: Final = re.compile(
-    f"{_OPENING}(?:(?P<think>think)|(?P<snapshot>snap{_GAP}shot|synthesis)|(?P<recommend>recommend(?:ed)?{_GAP}answer)"
-    f"|(?P<final>(?:final{_GAP})?answer)|(?P<call>tool{_GAP}call)){_REST}",
+    f"{_OPENING}(?:(?P<think>{_REASONING})|(?P<snapshot>snap{_GAP}shot|synthesis)|(?P<recommend>recommend(?:ed)?{_GAP}answer)"
+    f"|(?P<final>(?:final{_GAP})?answer)|(?P<call>tool{_GAP}call)){_REST}|(?P<begins>{_BEGINS})|(?P<ends>{_ENDS})",
     re.IGNORECASE,
 )
 
 ENVIRONMENT: Final = re.compile(
     r"<\|(?:im_start|im_end|endoftext|vision_start|vision_end|vision_pad|image_pad|video_pad)\|>"
+    r"|<\|start\|>(?!assistant)|<\|turn>|<turn\|>|<\|tool_response>"
     rf"|<\s{{0,8}}tool{_GAP}response\b"
     rf"|(?P<call><\s{{0,8}}(?:[/\\]\s{{0,8}}tool{_GAP}call{_REST}|tool{_GAP}call{_REST}[^<]*?[}}\]`])\s*+)"
     r"(?=After selecting frames:)",
@@ -33,10 +45,11 @@ ENVIRONMENT: Final = re.compile(
 message after a call begins with. The call may have been left open."""
 
 PROTOCOL: Final = re.compile(
-    rf"{_OPENING}(?:think|snap{_GAP}shot|synthesis|(?:(?:final|recommend(?:ed)?){_GAP})?answer|tool{_GAP}(?:call|response)|tools){_REST}",
+    rf"{_OPENING}(?:{_REASONING}|snap{_GAP}shot|synthesis|(?:(?:final|recommend(?:ed)?){_GAP})?answer"
+    rf"|tool{_GAP}(?:call|response)|tools){_REST}|<\w{{1,20}}\|>",
     re.IGNORECASE,
 )
-"""Every tag of either protocol, also those that only its environment writes."""
+"""Every tag of either protocol, also those that only its environment writes, and control tokens such as `<turn|>`."""
 
 
 def invention_start(text: str) -> int | None:
@@ -93,5 +106,6 @@ def opens_directly_inside(text: str, outer: Tag, tag: Tag) -> bool:
 def find_tags(text: str) -> Iterator[Tag]:
     """The tags of `text` in order."""
     for match in TAG.finditer(text):
-        kind: TagKind = match.lastgroup  # type: ignore[assignment]
-        yield Tag(kind, not match[1], match.start(), match.end())
+        found = match.lastgroup
+        kind: TagKind = "think" if found in ("begins", "ends") else found  # type: ignore[assignment]
+        yield Tag(kind, not match[1] and found != "ends", match.start(), match.end())

@@ -6,7 +6,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
-from vrthinker_core.dialects.reading.lenient_json import MAX_REPAIR_CHARS, parse_complete, parse_repaired, parse_strict
+from vrthinker_core.dialects.reading.lenient_json import (
+    MAX_REPAIR_CHARS,
+    SEPARATORS,
+    parse_complete,
+    parse_repaired,
+    parse_strict,
+)
 from vrthinker_core.dialects.reading.segments import Action
 from vrthinker_core.text import encodable
 from vrthinker_core.types import FrameSelection, Problem, ProblemKind
@@ -24,7 +30,7 @@ _FRAMES: Final = ("frameindices", "targetframes")
 """The argument's name in either protocol: both are read in both, always with the numbers of the protocol in use."""
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
-_NUMBERS: Final = re.compile(rf"[\s,;]*{_NUMBER.pattern}(?:[\s,;]+{_NUMBER.pattern})*[\s,;]*")
+_NUMBERS: Final = re.compile(rf"[\s{SEPARATORS}]*{_NUMBER.pattern}(?:[\s{SEPARATORS}]+{_NUMBER.pattern})*[\s{SEPARATORS}]*")
 """The only text that is split into numbers: any other is one entry, so that no frame is taken out of a sentence."""
 
 Entry = int | float | str | None

@@ -3,7 +3,7 @@
 import codecs
 from collections.abc import Sequence
 
-from vrthinker_core.backends.base import held_back
+from vrthinker_core.backends.base import held_back, redirect_start
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.types.messages import LabelProbabilities, LabelToken
 
@@ -11,8 +11,8 @@ from vrthinker_core.types.messages import LabelProbabilities, LabelToken
 class StreamingDetokenizer:
     """The text of one reply, token by token.
 
-    With `redirect` (a, b), `a` is never emitted: `apply_redirect` replaces its first occurrence, once the tokens spell it, with
-    `b`. `tokens`, `pieces`, `redirected` and `label_tokens` become those of the `Completion`.
+    With `redirect` (a, b), `apply_redirect` replaces `a` where `redirect_start` finds it, once the tokens spell it, with `b`. What
+    is replaced is never emitted. `tokens`, `pieces`, `redirected` and `label_tokens` become those of the `Completion`.
     """
 
     def __init__(self, tokenizer: SafeTokenizer, redirect: tuple[str, str] | None = None) -> None:
@@ -23,7 +23,7 @@ class StreamingDetokenizer:
         self.redirected: tuple[int, int] | None = None  # See `Completion`
         self._unwanted, self._wanted = redirect or ("", "")
         self._text = ""
-        self._emitted = 0
+        self._emitted = self._behind = 0  # Length of the text that was emitted; where the redirect ends in it
         self._text_ends = [0]  # Length of the text after each number of tokens, -1 where a character is incomplete
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -45,14 +45,13 @@ class StreamingDetokenizer:
         self.label_tokens.append(LabelToken(len(self._text) - characters_after - 1, probabilities))
 
     def apply_redirect(self) -> bool:
-        """If the text now holds `a`, drop it with all that follows and append `b`; True when `tokens` have changed.
+        """If the text must be redirected, drop `a` with all that follows and append `b`; True when `tokens` have changed.
 
         A token that spells the end of the kept text and the beginning of `a` is dropped too, and that end is tokenised anew.
         """
-        start = self._text.find(self._unwanted)
-        if not self._unwanted or start < 0:
+        start = redirect_start(self._text, self._unwanted, self._behind)
+        if start < 0:
             return False
-        self._unwanted = ""
         kept = max(count for count, end in enumerate(self._text_ends) if 0 <= end <= start)
         replacement = self._text[self._text_ends[kept] : start] + self._wanted
         self.tokens, self._text_ends = self.tokens[:kept], self._text_ends[: kept + 1]
@@ -60,7 +59,8 @@ class StreamingDetokenizer:
         self.label_tokens = [token for token in self.label_tokens if token.offset < len(self._text)]
         self._decoder.reset()
         self.append(self._tokenizer.encode(replacement))
-        self.redirected = kept, len(self.tokens)
+        self.redirected = self.redirected[0] if self.redirected else kept, len(self.tokens)
+        self._unwanted, self._behind = "" if self._behind else self._unwanted, len(self._text)
         return True
 
     def next_text(self) -> str:
