@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 
@@ -81,6 +82,32 @@ def test_broken_rows_are_named_and_the_rest_is_ranked(tmp_path: Path) -> None:
         "Row 7: The row has 4 fields and the header 3: put a text that holds , in quotation marks.",
         f"Row 8: {'gone' * 15}…{('gone' * 100 + '.mp4')[-59:]} cannot be a file: File name too long.",
     }
+
+
+def test_a_table_is_read_as_people_write_it(tmp_path: Path) -> None:
+    table = write_csv(tmp_path, "a,One.,videos/a1.mp4", "b,One.,bé.mp4")
+    rows = [
+        '"sep=,"',
+        "generator, prompt, video",
+        'a, "One, two", "videos\\a1.mp4"',
+        f'b, "One, two", x/../{normalize("NFD", "bé")}.mp4',
+    ]
+    table.write_text("\n".join(rows), "utf-8-sig")
+    found = read_videos(table)
+    assert found.left_out == ()
+    assert found.videos == {
+        ("a", "One, two"): str(tmp_path / "videos" / "a1.mp4"),
+        ("b", "One, two"): str(tmp_path / "bé.mp4"),
+    }
+
+
+def test_videos_of_a_folder_have_equal_names_on_every_system(tmp_path: Path) -> None:
+    nfc, nfd = (normalize(form, "café") for form in ("NFC", "NFD"))
+    prompts = f'video, prompt\n{nfc}.mp4, "A café, at night."\nclips\\ball.mp4, A ball.\n'
+    found = read_videos(write_folder(tmp_path, f"a/{nfc}.mp4", f"b/{nfd}.mp4", "a/ball.mp4", "b/ball.mp4", prompts=prompts))
+    assert found.left_out == ()
+    assert found.prompts == {nfc: "A café, at night.", "ball": "A ball."}
+    assert found.videos["b", nfc] == str(tmp_path / "b" / f"{nfd}.mp4")
 
 
 def test_a_name_that_is_not_utf_8_is_left_out(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ A folder holds one subfolder for each generator, with videos of equal names for 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
+from unicodedata import normalize
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.datasets.layout import TableRow, existing_file
@@ -83,14 +84,15 @@ def _read_folder(folder: Path) -> VideoTable:
         raise BadInput(f"{encodable(str(folder))} has no {PROMPTS}: write one with the columns {' and '.join(PROMPT_COLUMNS)}.")
     found = _Collector()
     found.prompts = _read_prompts(folder / PROMPTS, found.left_out)
+    names = {normalize("NFC", name): name for name in found.prompts} | {name: name for name in found.prompts}
     unknown: set[str] = set()
     for generator in [path for path in _listed(folder) if path.is_dir() and not path.name.startswith(".")]:
         videos = _videos_in(generator)
         if not videos:
             found.left_out.append(f"The folder {generator.name} holds no video, so it is no generator.")
         for video in videos:
-            if video.stem in found.prompts:
-                found.add(generator.name, video.stem, video, f"{generator.name}/{video.name}")
+            if name := names.get(video.stem) or names.get(normalize("NFC", video.stem)):
+                found.add(generator.name, name, video, f"{generator.name}/{video.name}")
             else:
                 unknown.add(video.stem)
     if unknown:
@@ -117,7 +119,8 @@ def _read_prompts(path: Path, left_out: list[str]) -> dict[str, str]:
     prompts: dict[str, str] = {}
     for row in read_table(path, PROMPT_COLUMNS):
         named, prompt = _values(row, PROMPT_COLUMNS)
-        name = Path(named).stem if Path(named).suffix.lower() in VIDEO_SUFFIXES else named
+        file = PureWindowsPath(named)  # whose separators are those of any system
+        name = file.stem if file.suffix.lower() in VIDEO_SUFFIXES else named
         where = f"Row {row.number} of {path.name}"
         if row.fault:
             left_out.append(f"{where} is left out: {row.fault}")
@@ -152,7 +155,7 @@ def _video_of(row: TableRow, folder: Path) -> Path:
     video = row.values["video"].strip()
     if "://" in video:
         raise BadInput(f"{_short(video)} is a web address: download it, and name the file.")
-    return existing_file(folder / video, video)
+    return existing_file(folder, video)
 
 
 def _values(row: TableRow, columns: tuple[str, ...]) -> tuple[str, ...]:
