@@ -204,6 +204,14 @@ def test_parse_names_the_line_that_is_no_reply(line: str) -> None:
     assert done.stderr == "Line 2 is no JSON object with a reply.\n"
 
 
+@pytest.mark.parametrize("blank", ["\n", "\n \t\r\n", "\ufeff\n"])
+def test_parse_counts_blank_lines_and_reads_nothing_of_them(blank: str) -> None:
+    lines = f'{blank}{{"reply": "x"}}\r\n\n{{"reply": "y"}}\n\n'
+    assert len(run("parse", "-", "--protocol", "paired", stdin=lines).stdout.splitlines()) == 2
+    done = run("parse", "-", "--protocol", "paired", stdin=f"{lines}nonsense\n")
+    assert done.stderr == f"Line {blank.count(chr(10)) + 5} is no JSON object with a reply.\n"
+
+
 def test_json_without_a_verdict_says_why_on_standard_error(clips: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "script.jsonl").write_text('{"reply": "Well."}')
     judge = f"scripted:{tmp_path / 'script.jsonl'}"

@@ -245,7 +245,7 @@ def parse(
     from vrthinker_core.dialects.reading.reply import to_expected
 
     dialect = make_dialect(Settings(), protocol)
-    for number, line in enumerate(read_lines(file), start=1):
+    for number, line in read_lines(file).items():
         reply, cut = read_reply(line, number)
         print(json.dumps(to_expected(dialect.parse(reply, cut=cut)), ensure_ascii=False))
 

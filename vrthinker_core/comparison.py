@@ -17,7 +17,7 @@ from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with
 from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
 from vrthinker_core.dialects.reading.frame_facts import reads_as_drawn
 from vrthinker_core.dialects.sanitize import MAX_PROMPT, check_prompt
-from vrthinker_core.errors import BadInput, ContextFull, TooManyPictures, describe, is_retryable
+from vrthinker_core.errors import BadInput, ContextFull, TooManyPictures, VideoError, describe, is_retryable
 from vrthinker_core.text import encodable
 from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, Side, StopReason, Turn, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded, second_run_follows
@@ -89,8 +89,7 @@ class Comparison:
         """
         if not self._swaps:
             return None
-        settings = replace(self._settings, swap="off")
-        other = Comparison(self._pair.swapped(), self._backend, settings, self._cancelled)
+        other = Comparison(self._pair.swapped(), self._backend, replace(self._settings, swap="off"), self._cancelled)
         other._opening, other._resources = self._opening and self._opening.swapped(), self._resources.pop_all()
         return other
 
@@ -223,15 +222,16 @@ class Comparison:
             reason = (deliberation and deliberation.stop_reason) or StopReason.CANCELLED
         fault, seconds = "" if error is None else type(error).__name__, time.perf_counter() - self._started_at
         notes = tuple(note for note in self._backend.notes if note not in self._notes)  # what the run itself has shown
+        unreadable = tuple(map(Side, error.sides)) if isinstance(error, VideoError) else ()
         if deliberation is None:
-            return Finished(reason, error=describe(error), fault=fault, notes=notes, seconds=seconds)
+            return Finished(reason, error=describe(error), fault=fault, notes=notes, seconds=seconds, unreadable=unreadable)
         deliberation.stop_reason = reason
         verdict, provisional = deliberation.verdict
         outside = reason not in (StopReason.CANCELLED, StopReason.FAILED) and not self._in_scope(deliberation)
         if outside:
             verdict, provisional = None, False
         forced = reason is StopReason.ANSWERED and self._last is not None and self._last.shown.forced
-        return Finished(reason, verdict, provisional, forced, outside, describe(error), fault, notes, seconds)
+        return Finished(reason, verdict, provisional, forced, outside, describe(error), fault, notes, seconds, unreadable)
 
     def _in_scope(self, deliberation: Deliberation) -> bool:
         """Whether the judge can judge these videos: one for drawn scenes must also have read them as such."""

@@ -19,6 +19,8 @@ class BadInput(VrThinkerError):
 class VideoError(BadInput):
     """A file from which no frame can be taken."""
 
+    sides: tuple[int, ...] = ()  # Which videos of the pair cannot be read: 1, 2 or both; () if nobody said
+
 
 class DecoderDied(VideoError):
     """The decoding process hung, crashed, or passed its limits on memory, processor or wall time."""

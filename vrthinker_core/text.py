@@ -12,9 +12,13 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def filled_lines(text: str) -> list[str]:
-    """The lines that hold anything. A line feed alone ends one, since the text in a line of JSON may hold every other line end."""
-    return [line for line in text.removeprefix("\ufeff").split("\n") if line.strip()]
+def filled_lines(text: str) -> dict[int, str]:
+    """The lines that hold anything, by their numbers from 1.
+
+    A line feed alone ends a line, since the text in a line of JSON may hold every other line end.
+    """
+    lines = enumerate(text.removeprefix("\ufeff").split("\n"), start=1)
+    return {number: line for number, line in lines if line.strip()}
 
 
 def printable(text: str) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,14 +21,16 @@ from tests.evaluation.support.scripted_runs import (
 )
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendRefused, ServerUnavailable
-from vrthinker_core.evaluation.engines.local import judge_locally
+from vrthinker_core.evaluation.engines.local import judge_locally, judge_pair
 from vrthinker_core.evaluation.run import evaluate
 from vrthinker_core.results.datasets import read_dataset
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.results.result_file import RESULTS, TRACES, read_results
 from vrthinker_core.traces import load
-from vrthinker_core.types import Settings
+from vrthinker_core.types import Settings, Side
+from vrthinker_core.video import DecoderPool
+from vrthinker_core.video.processes.process import Worker
 
 
 @pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
@@ -48,12 +53,59 @@ def test_pairs_that_fail_take_no_other_with_them(tmp_path: Path, batch: bool) ->
         6: "",
     }
     assert [results[row].is_transient for row in (2, 3, 4)] == [True, False, False]
+    assert [results[row].unreadable for row in (1, 2, 4, 5)] == [(), (), (Side.SECOND,), (Side.FIRST,)]
     for row in (1, 6):
         trace = load(tmp_path / results[row].trace)
         assert trace.finished
         assert trace.finished.verdict == results[row].verdict
         assert results[row].turns == 1
         assert results[row].clip_seconds == pytest.approx((1 / 3, 1 / 3))
+
+
+def test_both_videos_may_be_unreadable_and_one_that_may_be_read_later_is_not(tmp_path: Path) -> None:
+    pair = read_dataset("csv", write_table(tmp_path, 1))[0]
+    (tmp_path / "empty.mp4").touch()
+    neither = replace(pair, first=str(tmp_path / "gone.mp4"), second=str(tmp_path / "empty.mp4"))
+    assert judge_pair(neither, scripted_judge(), Settings(), tmp_path).unreadable == (Side.FIRST, Side.SECOND)
+    result = judge_pair(replace(pair, second="/proc/self/mem"), scripted_judge(), Settings(), tmp_path)
+    assert (result.fault, result.unreadable) == ("VideoUnavailable", ())
+
+
+class WatchedPool(DecoderPool):
+    """Knows its worker processes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.workers: list[int] = []
+
+    def start_worker(self) -> Worker:
+        worker = super().start_worker()
+        self.workers.append(worker.process.pid)
+        return worker
+
+    def kill(self, video: Path) -> None:
+        """Kill the process that decodes a video."""
+        for pid in self.workers:
+            if any(file.is_symlink() and file.readlink() == video for file in Path(f"/proc/{pid}/fd").iterdir()):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("swap", ["off", "on"])
+@pytest.mark.parametrize("side", Side)
+def test_a_video_that_breaks_in_the_middle_is_known_by_its_own_side(tmp_path: Path, side: Side, swap: Any) -> None:
+    pair = read_dataset("csv", write_table(tmp_path, 1))[0]
+    (tmp_path / TRACES).mkdir()
+    call = '<Think>t</Think><tool_call>{"name": "select_frames", "arguments": {"frame_indices": [10, 30]}}</tool_call>'
+    replies = ([answer("")] if swap == "on" else []) + [call]
+    with WatchedPool() as pool:
+
+        def reply(_: object) -> str:
+            if len(replies) == 1:
+                pool.kill(Path(pair.first if side is Side.FIRST else pair.second))
+            return replies.pop(0)
+
+        result = judge_pair(pair, ScriptedBackend(reply, protocol="paired"), Settings(swap=swap), tmp_path, pool=pool)
+    assert (result.fault, result.unreadable, replies) == ("DecoderDied", (side,), [])
 
 
 def test_threads_and_batch_give_the_same_results_in_both_orders(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from vrthinker_core.results.result import LEFT_OUT, ROW_FAULT, PairResult
 from vrthinker_core.results.result_file import RESULTS, TRACES, final_results, read_results
 from vrthinker_core.results.result_table import TABLE
 from vrthinker_core.results.run_file import read_run
-from vrthinker_core.types import Settings, StopReason
+from vrthinker_core.types import Settings, Side, StopReason
 
 PAIRS = made_pairs(6)
 
@@ -84,6 +84,15 @@ def test_what_is_transient_is_judged_again_and_what_lasts_is_not(tmp_path: Path)
     run(PAIRS[3:], failing("BackendRefused"), tmp_path)
     assert [result.pair for result in run(PAIRS, made_results, tmp_path)] == PAIRS[:3]
     assert [result.judged for result in final_results(tmp_path / RESULTS)] == [True] * 3 + [False] * 3
+
+
+def test_an_unreadable_video_of_an_earlier_version_is_opened_again_to_know_whose_it_is(tmp_path: Path) -> None:
+    run(PAIRS[:1], failing("VideoError"), tmp_path)
+    run(PAIRS[1:2], lambda pairs: (replace(each, unreadable=(Side.SECOND,)) for each in failing("VideoError")(pairs)), tmp_path)
+    kept = (tmp_path / RESULTS).read_text("utf-8").replace(',"unreadable":[]', "")
+    (tmp_path / RESULTS).write_text(kept, "utf-8")
+    assert [result.pair for result in run(PAIRS[:2], made_results, tmp_path)] == PAIRS[:1]
+    assert "unreadable" not in kept.splitlines()[0]
 
 
 def test_once_stopped_no_pair_is_begun_and_no_failure_of_the_end_is_kept(tmp_path: Path) -> None:

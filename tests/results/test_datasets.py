@@ -50,6 +50,17 @@ def test_the_published_row_of_videogen_reward(tmp_path: Path) -> None:
     assert read_dataset("videogen-reward", table) == [pair], "the table in place of its folder"
 
 
+def test_names_of_windows_stay_in_the_folder_of_videogen_reward(tmp_path: Path) -> None:
+    names = ["videos\\a\\1.mp4", "videos/x/../a/1.mp4", "\\videos\\a\\1.mp4", "C:\\videos\\a\\1.mp4", "..\\1.mp4"]
+    touch(tmp_path / "videos" / "a" / "1.mp4")
+    write_videogen(tmp_path, [videogen_row(number, path_A=name) for number, name in enumerate(names, start=1)])
+    first, second, rooted, full, outside = read_dataset("videogen-reward", tmp_path)
+    assert first.first == second.first == str(tmp_path / "videos" / "a" / "1.mp4")
+    assert (first.fault, second.fault) == ("", "")
+    assert all("full path" in pair.fault for pair in (rooted, full))
+    assert "leaves the folder" in outside.fault
+
+
 def test_odd_rows_of_videogen_reward_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
     rows = [
         videogen_row(1, Overall="A"),

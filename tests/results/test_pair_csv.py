@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 
@@ -59,13 +60,38 @@ def test_any_other_word_breaks_the_row_and_is_never_a_tie(table: Path, word: str
         (HEADER + "\na.mp4,b.mp4,Ein Bär.,1,2,0,1\n\n").replace("\n", "\r\n").encode(),
         ("\n" + HEADER.upper() + 'a.mp4,"b.mp4","Ein Bär.",1,2,0,1').encode(),
         (HEADER + "a.mp4,b.mp4,Ein Bär.,1,2,0,1\n").replace("\n", "\r").encode(),
+        (HEADER + 'a.mp4,b.mp4,"Ein Bär.",1,2,0,1\n').replace(",", ", ").encode(),
+        ('"video1" , "video2","prompt" ,"TA","MQ","VQ","OA"\n "a.mp4",\t"b.mp4"\xa0,  "Ein Bär." , 1,2 ,0,"1" \n').encode(),
     ],
-    ids=["BOM", "semicolons", "UTF-16 with tabs", "CRLF", "other case, quotes", "CR"],
+    ids=["BOM", "semicolons", "UTF-16 with tabs", "CRLF", "other case, quotes", "CR", "spaces", "space around quotes"],
 )
 def test_a_table_is_read_however_it_was_saved(table: Path, data: bytes) -> None:
     (pair,) = read(table, data)
     assert (pair.prompt, pair.fault) == ("Ein Bär.", "")
     assert pair.labels == Verdict(TA=Preference.FIRST, MQ=Preference.SECOND, VQ=Preference.TIE, OA=Preference.FIRST)
+
+
+@pytest.mark.parametrize(
+    ("first", "mark"),
+    [
+        ("sep=;", ";"),
+        ('"sep=;"', ";"),
+        ("\n SEP=;;;;;", ";"),
+        ("sep=,", ","),
+        ("sep=\t", "\t"),
+        ("sep=\\t", "\t"),
+        ("sep=|", "|"),
+    ],
+)
+@pytest.mark.parametrize(("code", "end"), [("utf-8-sig", "\r\n"), ("utf-16", "\n"), ("utf-8", "\r")])
+def test_the_first_line_of_excel_is_no_row(table: Path, first: str, mark: str, code: str, end: str) -> None:
+    note = f'"{(";" if mark == "," else ",") * 9}"'  # there are more of another mark
+    header, row = (["video1", "video2", "prompt", note, "TA"], ["a.mp4", "b.mp4", '"One, two; three|four\tfive"', "", "2"])
+    (pair,) = read(table, end.join([first, mark.join(header), mark.join(row), ""]).encode(code))
+    assert (pair.row, pair.fault, pair.prompt) == (1, "", "One, two; three|four\tfive")
+    assert pair.labels == Verdict(TA=Preference.SECOND)
+    (again,) = read(table, f"sep=;\n{HEADER}a.mp4,b.mp4,P,2,,,\n")
+    assert again.labels == pair.labels, "another program wrote the table anew"
 
 
 @pytest.mark.parametrize("broken", ["a.mp4,b.mp4,P,3,,,\n", "a.mp4,b.mp4,P,,,,,x\n"])
@@ -105,9 +131,13 @@ def test_a_broken_row_costs_itself_alone(table: Path) -> None:
     assert all(sentence.endswith(".") and "\n" not in sentence for sentence in sentences.values())
 
 
-def test_a_prompt_may_hold_commas_quotes_and_lines(table: Path) -> None:
-    (pair,) = read(table, HEADER + 'a.mp4,b.mp4,"One, ""two""\nthree\u2028four",1,2,0,1\n')
-    assert pair.prompt == 'One, "two"\nthree\u2028four'
+@pytest.mark.parametrize("space", ["", " ", "\t  "])
+def test_a_prompt_may_hold_commas_quotes_and_lines(table: Path, space: str) -> None:
+    (pair,) = read(table, HEADER + f'a.mp4,b.mp4,{space}"One, ""two"" ,\nthree\u2028four"{space},1,2,0,1\n')
+    assert pair.prompt == 'One, "two" ,\nthree\u2028four'
+    inside, open_end = read(table, HEADER + f'a.mp4,b.mp4,{space}A "red" ball,1,,,\na.mp4,b.mp4,{space}"No end,1,,,\n')
+    assert inside.prompt == 'A "red" ball', "marks within a text are part of it"
+    assert "quotation marks do not pair up" in open_end.fault
 
 
 def test_paths_are_those_of_the_table_or_full(table: Path, tmp_path: Path) -> None:
@@ -121,6 +151,46 @@ def test_paths_are_those_of_the_table_or_full(table: Path, tmp_path: Path) -> No
         "A video is not named.",
         f"There is no file {tmp_path}.",
     ]
+
+
+NFC, NFD = (normalize(form, "café/été.mp4") for form in ("NFC", "NFD"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "named"),
+    [
+        (NFD, NFC),
+        (NFC, NFD),
+        (f"{NFD.partition('/')[0]}/{NFC.partition('/')[2]}", NFC),
+        ("videos/a.mp4", "videos\\a.mp4"),
+        (NFD, NFC.replace("/", "\\")),
+        ("c.mp4", "sub/../c.mp4"),
+        ("c.mp4", ".\\sub\\..\\c.mp4"),
+        ("videos\\a.mp4", "videos\\a.mp4"),
+        ("..c.mp4", "..c.mp4"),
+    ],
+)
+def test_a_file_is_found_as_another_system_names_it(table: Path, stored: str, named: str) -> None:
+    file = touch(table.parent / stored)
+    (pair,) = read(table, f"{HEADER}{named},b.mp4,P,,,,\n")
+    assert (pair.fault, pair.first) == ("", str(file))
+    (full,) = read(table, f"{HEADER}{table.parent}/{named},b.mp4,P,,,,\n")
+    assert not full.fault or ".." in named
+
+
+def test_a_name_counts_as_it_stands_before_any_other_way_to_read_it(table: Path) -> None:
+    for other in ("videos/a.mp4", "videos\\a.mp4", NFC, NFD):
+        touch(table.parent / other)
+    for name in ("videos\\a.mp4", NFC, NFD):
+        (pair,) = read(table, f"{HEADER}{name},b.mp4,P,,,,\n")
+        assert pair.first == str(table.parent / name)
+
+
+@pytest.mark.parametrize("name", ["..\\a.mp4", "sub/../../a.mp4", "sub\\..\\..\\a.mp4", "a/b\\../../../a.mp4", "../{}/a.mp4"])
+def test_a_name_that_leaves_the_folder_is_refused_however_it_is_written(table: Path, name: str) -> None:
+    touch(table.parent.parent / "a.mp4")
+    (pair,) = read(table, f"{HEADER}{name.format(table.parent.name)},b.mp4,P,,,,\n")
+    assert "leaves the folder of the data set" in pair.fault
 
 
 def test_without_labels_and_with_generators(table: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import fields
 
 import pytest
@@ -75,6 +77,19 @@ def test_the_sentence_names_the_setting_and_its_range(name: str, value: object, 
     with pytest.raises(BadInput) as bad:
         setting(name).parse(value)
     assert str(bad.value) == sentence
+
+
+@pytest.mark.parametrize(("name", "value", "whole"), [("max_turns", 3.0, 3), ("window", 0.0, 0), ("seed", 2.0**31 - 1, 2**31 - 1)])
+def test_a_whole_number_is_whole_however_json_writes_it(name: str, value: float, whole: int) -> None:
+    found = setting(name).parse(value)
+    assert (found, type(found)) == (whole, int)
+    assert getattr(parse_settings(json.loads(f'{{"{name}": {value}}}')), name) == whole
+
+
+@pytest.mark.parametrize("value", [3.5, math.nan, math.inf, True, 1e300, [3.0], -1.0, 33.0])
+def test_no_other_number_of_turns_is_whole(value: object) -> None:
+    with pytest.raises(BadInput, match='The setting "Turns" must'):
+        setting("max_turns").parse(value)
 
 
 def test_a_number_too_long_to_be_written_is_refused_in_a_sentence() -> None:

@@ -76,7 +76,7 @@ def _open_server(address: str, name: str | None) -> Backend:
 def _open_script(path: Path, name: str | None) -> ScriptedBackend:
     """A scripted backend from a JSONL file; `protocol`, `pause` and `name` in any line set those fields of the backend."""
     try:
-        lines = [json.loads(line) for line in filled_lines(path.read_text(encoding="utf-8"))]
+        lines = list(map(json.loads, filled_lines(path.read_text(encoding="utf-8")).values()))
         replies = [str(line["reply"]) for line in lines if "reply" in line]
         options: dict[str, Any] = {key: line[key] for line in lines for key in ("protocol", "pause", "name") if key in line}
     except RecursionError:

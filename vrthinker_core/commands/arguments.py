@@ -42,8 +42,8 @@ def read_numbers(option: str, text: str) -> tuple[int, ...]:
         raise BadInput(f"{option} {text} is no list of numbers. Write for example 0,16,127.") from None
 
 
-def read_lines(file: str) -> list[str]:
-    """The lines of a file that hold anything; "-" is standard input. Raises BadInput."""
+def read_lines(file: str) -> dict[int, str]:
+    """The lines of a file that hold anything, by their numbers in it; "-" is standard input. Raises BadInput."""
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,6 +1,7 @@
 """The command `rank`: generators are ranked by comparing their videos; a table in the terminal, JSON and HTML in a folder."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ import typer
 from vrthinker_core.commands.arguments import CONCURRENCY, INTERRUPTED, NOTHING_JUDGED, JudgeOption, print_error, stop_on_signal
 from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress
 from vrthinker_core.commands.setting_options import with_setting_options
+from vrthinker_core.results.result import ROW_FAULT, MissingRule
 from vrthinker_core.text import printable
 from vrthinker_core.types import Dimension, Settings
 
@@ -26,6 +28,7 @@ def rank(
     *,
     judge: JudgeOption = None,
     budget: Annotated[int | None, typer.Option(help="Judge at most so many pairs, the most telling ones. (default: all)")] = None,
+    missing: Annotated[MissingRule, typer.Option(help="What a video costs that is missing or cannot be decoded.")] = "loses",
     out: Annotated[Path, typer.Option(help="Folder of the results: a new one, or that of a run to --resume.")] = Path("ranking"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the results that the folder holds.")] = False,
     concurrency: Annotated[int, typer.Option(help="Pairs in hand at a time.")] = CONCURRENCY,
@@ -40,13 +43,14 @@ def rank(
     from vrthinker_core.evaluation.ranking.schedule import all_pairs
     from vrthinker_core.evaluation.ranking.video_table import read_videos
 
-    table = read_videos(videos)
+    table = replace(read_videos(videos), rule=missing)
     planned_pairs(table, budget)
     for line in table.left_out:
         print_error(line)
     job = EvaluationJob(judge or default_choice(), settings, out, concurrency, engine)
     run = job.describe("ranking", videos, all_pairs(table), budget)
-    with open_out(out, run, resume=resume), stop_on_signal() as stopped:
+    whole = all_pairs(replace(table, missing={}))  # of which alone earlier versions made a run
+    with open_out(out, run, resume=resume, pairs=whole), stop_on_signal() as stopped:
         name = _judge(job, table, budget, stopped)
         raise typer.Exit(INTERRUPTED if stopped() else _report(table, out, name))
 
@@ -57,12 +61,12 @@ def _judge(job: "EvaluationJob", table: "VideoTable", budget: int | None, stoppe
     from vrthinker_core.evaluation.ranking.schedule import all_pairs
     from vrthinker_core.evaluation.run import results_so_far
 
-    earlier = results_so_far(all_pairs(table), job.out)
-    total = max(planned_pairs(table, budget), len(earlier))
+    earlier = sum(result.fault != ROW_FAULT for result in results_so_far(all_pairs(table), job.out).values())
     name, engine = job.open_engine(stopped)
-    with pair_progress(ProgressCounts(total, len(earlier))) as add:
+    with pair_progress(ProgressCounts(max(planned_pairs(table, budget), earlier), earlier)) as add:
         for result in judge_pairs(table, engine, name, job.out, budget, stopped):
-            add(result)
+            if result.fault != ROW_FAULT:  # a missing video has been named already
+                add(result)
     if stopped():
         print_error("Stopped; what was judged is kept. Go on with --resume.")
     return name
@@ -88,12 +92,12 @@ def _print(ranking: "Ranking", out: Path) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    columns = ("", "generator", "strength", "95 %", "win rate", *(each.value for each in Dimension if each is not Dimension.OA))
-    table = Table(*columns, box=None)
+    others = [each for each in Dimension if each is not Dimension.OA]
+    table = Table("", "generator", "strength", "95 %", "win rate", "no video", *others, box=None)
     places = {each: {row.generator: row.place for row in of.strengths} for each, of in ranking.dimensions.items()}
     for row in ranking.dimensions[Dimension.OA].strengths:
-        others = [_number(places[each][row.generator]) for each in Dimension if each is not Dimension.OA]
-        table.add_row(*map(Text, (_number(row.place), printable(row.generator), *_figures(row), *others)))
+        figures = (*_figures(row), str(row.without_video), *(_number(places[each][row.generator]) for each in others))
+        table.add_row(*map(Text, (_number(row.place), printable(row.generator), *figures)))
     console.print(table)
     for line in ranking.summary(SHOWN_CYCLES):
         console.print(Text(printable(line)))

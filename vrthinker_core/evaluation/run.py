@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vrthinker_core.backends.base import not_cancelled
+from vrthinker_core.errors import VideoError
 from vrthinker_core.evaluation.out_folder import writing_to
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import ROW_FAULT, PairResult, broken_row
@@ -18,7 +19,8 @@ Engine = Callable[[Iterable[EvaluationPair]], Iterator[PairResult]]
 def results_so_far(pairs: Iterable[EvaluationPair], out: Path) -> dict[str, PairResult]:
     """The results in the folder that count, by the ids of their pairs. Raises BadInput for a file that holds anything else.
 
-    A transient failure does not count, nor does a broken row that has been mended: these are judged again.
+    A transient failure does not count, nor does a broken row that has been mended: these are judged again. So is a video that
+    cannot be read, if an earlier version kept the result and did not say which one it is.
     """
     if not (out / RESULTS).exists():
         return {}
@@ -28,6 +30,7 @@ def results_so_far(pairs: Iterable[EvaluationPair], out: Path) -> dict[str, Pair
         name: result
         for name, result in found.items()
         if not (result.is_transient or (result.fault == ROW_FAULT and name in mended))
+        and (result.unreadable or result.fault != VideoError.__name__)
     }
 
 

@@ -6,13 +6,15 @@ from typing import Literal
 from vrthinker_core.dialects.label_probabilities import verdict_probabilities
 from vrthinker_core.errors import LASTING_FAULTS, describe
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.types import Dimension, Run, StopReason, Trace, Verdict
+from vrthinker_core.types import Dimension, Run, Side, StopReason, Trace, Verdict
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, check_order
 
 ROW_FAULT = "BrokenRow"  # The fault of a pair that was never judged
 LEFT_OUT = "LeftOut"  # Stands in place of a fault where people could not say themselves
+
+MissingRule = Literal["loses", "leave-out"]  # What a ranking makes of a pair of which one video alone cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class PairResult:
     error: str = ""  # What went wrong and what to do
     fault: str = ""  # Name of the error, ROW_FAULT for a broken row; "" when nothing failed
     trace: str = ""  # File of the whole run, relative to the folder of the results
+    unreadable: tuple[Side, ...] = ()  # Videos that are missing or cannot be decoded, if that is why it failed
     format: Literal["vr-thinker-result/1"] = "vr-thinker-result/1"
 
     @property
@@ -49,6 +52,13 @@ class PairResult:
     def has_verdict(self) -> bool:
         """The judge said at least one label."""
         return self.judged and self.verdict is not None and bool(self.verdict.labels)
+
+    @property
+    def unreadable_generator(self) -> str:
+        """Whose video alone cannot be read; "" if both can be, or neither."""
+        if len(self.unreadable) != 1:
+            return ""
+        return self.pair.first_generator if self.unreadable[0] is Side.FIRST else self.pair.second_generator
 
     @property
     def left_out(self) -> bool:
@@ -68,7 +78,9 @@ class PairResult:
 
 def broken_row(pair: EvaluationPair, judge: str) -> PairResult:
     """The result of a row that cannot be judged, or is left out."""
-    return PairResult(pair, judge, error=pair.fault or pair.left_out, fault=ROW_FAULT if pair.fault else LEFT_OUT)
+    gone = tuple(side for side, path in zip(Side, (pair.first, pair.second), strict=True) if not path)
+    fault = ROW_FAULT if pair.fault else LEFT_OUT
+    return PairResult(pair, judge, error=pair.fault or pair.left_out, fault=fault, unreadable=gone)
 
 
 def failed_result(pair: EvaluationPair, judge: str, error: Exception) -> PairResult:
@@ -100,6 +112,7 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
         error=end.error,
         fault=end.fault,
         trace=file,
+        unreadable=end.unreadable,
     )
 
 

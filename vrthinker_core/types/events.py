@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, Protocol, Self
 
-from vrthinker_core.types.comparison import Verdict, Vote
+from vrthinker_core.types.comparison import Side, Verdict, Vote
 from vrthinker_core.types.frames import ClipInfo, FrameRef, Thumbnail
 from vrthinker_core.types.messages import Completion
 from vrthinker_core.types.replies import CUT_PROBLEMS, Problem, Reply
@@ -140,6 +140,7 @@ class Finished:
     fault: str = ""  # Name of the error in `errors.py`, "" when nothing failed
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    unreadable: tuple[Side, ...] = ()  # Videos that are missing or cannot be decoded, if that ended the run
 
 
 def second_run_follows(settings: Settings, finished: Finished) -> bool:

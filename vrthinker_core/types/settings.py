@@ -79,6 +79,8 @@ class Setting:
         if isinstance(value, bool) and self.is_switch:
             return "on" if value else "off"
         found = _as_number(value, self.number) if isinstance(value, str) and value not in self.words else value
+        if self.number is int and isinstance(found, float) and found.is_integer():
+            found = int(found)  # JSON has one kind of number, and some programs write 3 as 3.0
         self.check(found)
         return found  # type: ignore[return-value]
 

@@ -1,12 +1,12 @@
 """Both clips of a comparison: opened at the same time, each by a worker process of its own, and read as one source of frames."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.errors import VrThinkerError
+from vrthinker_core.errors import VideoError, VideoUnavailable, VrThinkerError
 from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.geometry import FrameLayout
@@ -66,14 +66,15 @@ class PairOpening:
         if self._closed:
             return None, None, None
         clips: list[Clip | None] = []
-        first_error: VrThinkerError | None = None
+        failed: dict[Side, VrThinkerError] = {}
         for side, future in zip(Side, self._futures, strict=True):
             try:
                 clips.append(future.result())
             except VrThinkerError as error:
                 clips.append(None)
-                first_error = first_error or type(error)(f"Video {int(side)}: {error}")
-        return clips[0], clips[1], first_error
+                failed[side] = error
+        named = {side: type(error)(f"Video {int(side)}: {error}") for side, error in failed.items()}
+        return clips[0], clips[1], _first_error(named)
 
     def close(self) -> None:
         """Close what is open, and break off what is still being opened. May be called again."""
@@ -83,6 +84,15 @@ class PairOpening:
         for future in self._futures:
             if not future.cancel() and future.exception() is None:
                 future.result().close()
+
+
+def _first_error(failed: Mapping[Side, VrThinkerError]) -> VrThinkerError | None:
+    """The first error, with the sides of all videos that cannot be read; a file that may be read later is none of them."""
+    first = next(iter(failed.values()), None)
+    if isinstance(first, VideoError):
+        unreadable = (side for side, error in failed.items() if isinstance(error, VideoError))
+        first.sides = tuple(side for side in unreadable if not isinstance(failed[side], VideoUnavailable))
+    return first
 
 
 def frame_source(clips: tuple[Clip, Clip], cancelled: Cancelled = lambda: False) -> FrameSource:
@@ -101,9 +111,12 @@ def frame_source(clips: tuple[Clip, Clip], cancelled: Cancelled = lambda: False)
             if cancelled():
                 for clip in clips:
                     clip.close()
+        by_side = dict(zip(Side, futures, strict=True))
+        if error := _first_error({side: e for side, future in by_side.items() if isinstance(e := future.exception(), VideoError)}):
+            raise error
         found = {
             (ref := FrameRef(frame.ref.slot, side)): frame if frame.ref == ref else replace(frame, ref=ref)
-            for side, future in zip(Side, futures, strict=True)
+            for side, future in by_side.items()
             for frame in future.result()
         }
         return tuple(found[ref] for ref in refs)

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,10 +23,12 @@ from vrthinker_core.evaluation.engines.local import judge_locally
 from vrthinker_core.evaluation.ranking.ranking import rank_generators
 from vrthinker_core.evaluation.ranking.report import write_report
 from vrthinker_core.evaluation.ranking.run import judge_pairs
+from vrthinker_core.evaluation.ranking.schedule import all_pairs
 from vrthinker_core.evaluation.ranking.video_table import VideoTable, read_videos
 from vrthinker_core.results.result_file import RESULTS, TRACES, read_results
+from vrthinker_core.results.run_file import pairs_digest
 from vrthinker_core.traces import load
-from vrthinker_core.types import Dimension, Settings, Side
+from vrthinker_core.types import Settings, Side
 from vrthinker_core.types.messages import Message
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "assets" / "examples"
@@ -210,14 +213,88 @@ def test_bad_input_is_one_sentence(two_generators: Path, tmp_path: Path, rank: R
         assert sentence in errors[0]
 
 
-def test_a_video_that_breaks_costs_its_pairs_and_is_named(two_generators: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.mp4"
-    broken.write_bytes(b"no video at all")
-    text = two_generators.read_text("utf-8").splitlines()
-    text[1] = text[1].rsplit(",", 1)[0] + f",{broken}"
-    two_generators.write_text("\n".join(text) + "\n", "utf-8")
-    table = read_videos(two_generators)
-    found = ranked(tmp_path / "out", table)
-    assert (found["pairs"], len(found["failed"])) == (1, 1)
-    assert "broken.mp4" in found["failed"][0] or "video" in found["failed"][0]
-    assert found["dimensions"][Dimension.OA]["strengths"][0]["interval"] is None, "one prompt is left"
+@pytest.fixture
+def two_folders(generators: Path, tmp_path: Path) -> Path:
+    """The folders of amber and elder, with two prompts; in one of these, elder has a flaw."""
+    for name in ("amber", "elder"):
+        (tmp_path / "videos" / name).mkdir(parents=True)
+        for number in (0, 3):
+            shutil.copy(generators / name / f"clip{number}.mp4", tmp_path / "videos" / name)
+    (tmp_path / "videos" / "prompts.csv").write_text("video,prompt\nclip0,A cube.\nclip3,A ball.\nclip9,Nobody made it.\n", "utf-8")
+    return tmp_path / "videos"
+
+
+def as_table(folder: Path) -> Path:
+    """The same videos as a CSV."""
+    prompts = {"clip0": "A cube.", "clip3": "A ball."}
+    rows = [f"{name},{prompts[clip]},{name}/{clip}.mp4" for clip in prompts for name in ("amber", "elder")]
+    (folder / "videos.csv").write_text("\n".join(["generator,prompt,video", *rows, ""]), "utf-8")
+    return folder / "videos.csv"
+
+
+@pytest.mark.parametrize("how", ["missing", "broken"])
+@pytest.mark.parametrize("layout", ["folder", "CSV"])
+@pytest.mark.parametrize("clip", ["clip0", "clip3"])
+@pytest.mark.parametrize("more", [(), ("--missing", "leave-out"), ("--swap",)], ids=["loses", "leave-out", "swap"])
+def test_a_generator_gains_nothing_by_a_video_that_cannot_be_read(
+    how: str, layout: str, clip: str, more: tuple[str, ...], two_folders: Path, tmp_path: Path, rank: RankCommand
+) -> None:
+    videos = two_folders if layout == "folder" else as_table(two_folders)
+    (two_folders / "elder" / f"{clip}.mp4").unlink()
+    if how == "broken":
+        (two_folders / "elder" / f"{clip}.mp4").write_bytes(b"no video at all")
+    (tmp_path / "script.jsonl").write_text(json.dumps({"reply": ANSWER.format(0, 0, 0)}))
+    status, printed, errors = rank(videos, "--judge", f"scripted:{tmp_path / 'script.jsonl'}", "--out", tmp_path / "out", *more)
+    found = json.loads((tmp_path / "out" / "ranking.json").read_text("utf-8"))
+    rows = {row["generator"]: row for row in found["dimensions"]["OA"]["strengths"]}
+    lost = "leave-out" not in more
+    assert status == 0
+    assert {name: (row["all_pairs"]["wins"], row["all_pairs"]["losses"], row["without_video"]) for name, row in rows.items()} == {
+        "amber": (int(lost), 0, 0),
+        "elder": (0, int(lost), 1),
+    }
+    assert found["pairs"] == rows["amber"]["all_pairs"]["ties"] == 1
+    assert ("no video of elder" in found["uncounted"]) is not lost
+    assert "no video" in printed
+    told = "1 (elder)" if lost else "1 (no video of elder)"
+    assert told in (tmp_path / "out" / "ranking.html").read_text("utf-8")
+    assert told in " ".join(printed.split())
+    assert any(clip in line or "elder" in line or "Row" in line for line in errors)
+
+
+def test_a_video_that_is_there_again_is_judged_on_resume(two_folders: Path, tmp_path: Path, rank: RankCommand) -> None:
+    (tmp_path / "script.jsonl").write_text(json.dumps({"reply": ANSWER.format(0, 0, 0)}))
+    again = (two_folders, "--judge", f"scripted:{tmp_path / 'script.jsonl'}", "--out", tmp_path / "out")
+    file = two_folders / "elder" / "clip0.mp4"
+    kept = file.read_bytes()
+    file.unlink()
+    assert rank(*again)[0] == 0
+    file.write_bytes(kept)
+    status, printed, _ = rank(*again, "--resume")
+    assert (status, "2 pairs of 2 prompts judged" in printed) == (0, True)
+    results = [json.loads(line) for line in (tmp_path / "out" / RESULTS).read_text("utf-8").splitlines()]
+    assert [(result["pair"]["prompt"], bool(result["fault"])) for result in results] == [
+        ("A cube.", True),
+        ("Nobody made it.", True),
+        ("A ball.", False),
+        ("A cube.", False),
+    ]
+
+
+def test_a_run_of_an_earlier_version_goes_on_and_counts_what_is_missing(
+    two_folders: Path, tmp_path: Path, rank: RankCommand
+) -> None:
+    """It judged no pair of a missing video, and knew nothing of them."""
+    (tmp_path / "script.jsonl").write_text(json.dumps({"reply": ANSWER.format(0, 0, 0)}))
+    again = (two_folders, "--judge", f"scripted:{tmp_path / 'script.jsonl'}", "--out", tmp_path / "out")
+    (two_folders / "elder" / "clip3.mp4").unlink()
+    assert rank(*again)[0] == 0
+    run, results = tmp_path / "out" / "run.json", tmp_path / "out" / RESULTS
+    pairs = all_pairs(replace(read_videos(two_folders), missing={}))
+    run.write_text(re.sub(r'"digest": "\w+"', f'"digest": "{pairs_digest(pairs)}"', run.read_text("utf-8")), "utf-8")
+    (line,) = (line for line in results.read_text("utf-8").splitlines() if "BrokenRow" not in line)
+    old = line.replace(',"unreadable":[]', "")
+    results.write_text(f"{old}\n", "utf-8")
+    status, printed, _ = rank(*again, "--resume")
+    assert (status, "1 (elder)" in printed) == (0, True)
+    assert [line for line in results.read_text("utf-8").splitlines() if "BrokenRow" not in line] == [old]

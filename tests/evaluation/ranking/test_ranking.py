@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.evaluation.ranking.simulated import judged, noisy_judge, table_of
-from vrthinker_core.evaluation.ranking.ranking import Ranking, rank_generators
+from vrthinker_core.evaluation.ranking.ranking import Ranking, WinCell, rank_generators
 from vrthinker_core.evaluation.ranking.schedule import all_pairs
 from vrthinker_core.evaluation.ranking.video_table import VideoTable
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import PairResult, broken_row
-from vrthinker_core.types import Dimension, Preference
+from vrthinker_core.results.result import MissingRule, PairResult, broken_row
+from vrthinker_core.types import Dimension, Preference, Side, StopReason, Verdict
 
 STRENGTHS = {"amber": 1.4, "birch": 0.7, "cedar": 0.0, "daisy": -0.7, "elder": -1.4}
 OA = Dimension.OA
@@ -166,6 +167,71 @@ def test_what_was_not_said_is_none_and_counts_nowhere() -> None:
     assert "cannot be compared" in " ".join(ranking.summary(3))
     assert ranking.best_of[0].rates == {"a": 1.0, "b": 0.0, "c": None}
     assert ranking.best_of[0].best == ("a",)
+
+
+def without(table: VideoTable, *gone: tuple[str, str]) -> VideoTable:
+    """The table without some of its videos."""
+    videos = {end: path for end, path in table.videos.items() if end not in gone}
+    return replace(table, videos=videos, missing={end: Path(table.videos[end]).name for end in gone})
+
+
+@pytest.mark.parametrize("rule", ["loses", "leave-out"])
+@pytest.mark.parametrize("broken", [False, True], ids=["missing", "undecodable"])
+@pytest.mark.parametrize("name", ["clip000", "clip001"], ids=["on the second side", "on the first side"])
+def test_a_video_that_cannot_be_read_loses_its_pairs_and_no_other(name: str, broken: bool, rule: MissingRule) -> None:
+    """Two of b's three videos are gone; a has none for one of these prompts either."""
+    whole = table_of("ab", 4)
+    gone = [("b", name), ("b", "clip003"), ("a", "clip003")]
+    table = replace(whole if broken else without(whole, *gone), rule=rule)
+    results = []
+    for pair in all_pairs(table):
+        ends = ((pair.first_generator, pair.prompt[7:14]), (pair.second_generator, pair.prompt[7:14]))
+        sides = tuple(side for side, end in zip(Side, ends, strict=True) if end in gone)
+        failed = replace(judged(pair, Preference.TIE), stop=StopReason.FAILED, verdict=None, fault="VideoError", unreadable=sides)
+        won = Preference.FIRST if pair.first_generator == "b" else Preference.SECOND
+        results.append(broken_row(pair, "simulated") if pair.fault else failed if sides else judged(pair, won))
+    ranking = ranked(table, results)
+    rows = {row.generator: row for row in ranking.dimensions[OA].strengths}
+    lost = rule == "loses"
+    assert rows["b"].all_pairs == WinCell(2, 0, 1 if lost else 0)
+    assert (rows["a"].without_video, rows["b"].without_video) == (0, 1)
+    assert ranking.uncounted == {"no video of either": 1} | ({} if lost else {"no video of b": 1})
+    assert (ranking.pairs, ranking.prompts, len(ranking.failed)) == (2, 2, 2)
+    wins = [row.all_pairs.wins for each in ranking.dimensions.values() for row in each.strengths if row.generator == "a"]
+    assert wins == [int(lost)] * len(Dimension)
+    best = {each.name: (each.best, each.rates) for each in ranking.best_of}
+    assert best.get(name) == ((("a",), {"a": 1.0, "b": 0.0}) if lost else None)
+    assert ("1 (b)" in " ".join(ranking.summary(0))) is lost
+
+
+@pytest.mark.parametrize("rule", ["loses", "leave-out"])
+def test_a_lost_pair_closes_a_cycle_as_any_other_does_and_counts_once_beside_both_orders(rule: MissingRule) -> None:
+    table = replace(without(table_of("abc", 3), ("a", "clip002")), rule=rule)
+    beats = {("a", "b"): 1, ("b", "a"): 2, ("b", "c"): 1, ("c", "b"): 2}
+    labels = {pair.id: Preference(beats.get((pair.first_generator, pair.second_generator), 0)) for pair in all_pairs(table)}
+    results = [judged(pair, labels[pair.id], labels[pair.id]) for pair in all_pairs(table) if not pair.fault]
+    gone = [broken_row(pair, "simulated") for pair in all_pairs(table) if pair.fault]
+    found = ranked(table, results + gone).dimensions[OA]
+    assert [cycle.generators for cycle in found.cycles] == ([("a", "b", "c")] if rule == "loses" else [])
+    (a,) = (row for row in found.strengths if row.generator == "a")
+    assert a.all_pairs == WinCell(2, 2, 2 if rule == "loses" else 0)
+
+
+def test_pairs_of_which_nothing_was_said_are_counted_by_their_reasons() -> None:
+    table = table_of("ab", 5)
+    first, *others = all_pairs(table)
+    silent = replace(judged(first, Preference.TIE), verdict=Verdict())
+    failures = [("BackendFailed", StopReason.FAILED), ("BackendFailed", StopReason.FAILED), ("", StopReason.NO_ANSWER)]
+    results = [silent, *(replace(silent, pair=pair, fault=of[0], stop=of[1]) for pair, of in zip(others, failures, strict=False))]
+    ranking = ranked(table, [*results, judged(others[-1], Preference.FIRST)])
+    assert sum(ranking.uncounted.values()) == len(ranking.failed) == 4
+    assert {reason.split()[-1]: number for reason, number in ranking.uncounted.items()} == {
+        "BackendFailed": 2,
+        "answer": 1,
+        "answered": 1,
+    }
+    assert all(row.without_video == 0 for row in ranking.dimensions[OA].strengths)
+    assert "left out" in " ".join(ranking.summary(0))
 
 
 def test_both_orders_count_half_each() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from vrthinker_core.evaluation.ranking.run import judge_pairs, planned_pairs
 from vrthinker_core.evaluation.ranking.schedule import AdaptiveSchedule, all_pairs
 from vrthinker_core.evaluation.ranking.video_table import VideoTable
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import PairResult
+from vrthinker_core.results.result import MissingRule, PairResult
 from vrthinker_core.types import Dimension
 
 STRENGTHS = {f"model{number}": 0.7 * number for number in range(6)}
@@ -39,6 +40,31 @@ def test_a_video_that_is_missing_costs_its_own_pairs_only() -> None:
     pairs = all_pairs(VideoTable(whole.generators, whole.prompts, videos))
     assert len(pairs) == 3 * 4 - 2
     assert {pair.id for pair in pairs} < {pair.id for pair in all_pairs(whole)} | {pair.id for pair in pairs}
+
+
+@pytest.mark.parametrize("rule", ["loses", "leave-out"])
+def test_a_missing_video_costs_nothing_of_the_budget(rule: MissingRule, tmp_path: Path) -> None:
+    whole = table_of(STRENGTHS, 4)
+    gone = {("model0", "clip001"), ("model0", "clip002"), ("model5", "clip002")}
+    videos = {end: path for end, path in whole.videos.items() if end not in gone}
+    missing = dict.fromkeys(sorted(gone), "clip.mp4")
+    table, asked = replace(whole, videos=videos, missing=missing, rule=rule), list[str]()
+    engine = engine_of(noisy_judge(STRENGTHS, 0), asked)
+    some = list(judge_pairs(table, engine, "simulated", tmp_path, 20))
+    assert len(asked) == len(set(asked)) == 20
+    faults = {pair.id for pair in all_pairs(table) if pair.fault}
+    assert {result.pair.id for result in some} == {*asked, *faults}
+    ranking = rank_generators(table, some, "simulated", samples=1)
+    rows = {row.generator: row for row in ranking.dimensions[Dimension.OA].strengths}
+    assert (rows["model0"].without_video, rows["model5"].without_video, ranking.uncounted["no video of either"]) == (9, 4, 1)
+    judged_pairs = [
+        result for result in some if result.judged and "model0" in result.pair.first_generator + result.pair.second_generator
+    ]
+    lost = rows["model0"].all_pairs.pairs - len(judged_pairs)
+    assert 0 < lost < 9 if rule == "loses" else lost == 0, "beside few pairs that are judged, those that are lost count less"
+    everything = list(judge_pairs(table, engine, "simulated", tmp_path))
+    assert len(asked) == len(set(asked)) == planned_pairs(table, None) == 15 * 4 - len(faults) == 15 * 4 - 14
+    assert len(some) + len(everything) == 15 * 4
 
 
 def connected(pairs: list[EvaluationPair]) -> set[str]:

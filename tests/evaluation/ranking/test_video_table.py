@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_what_a_folder_lacks_is_named_and_the_rest_is_ranked(tmp_path: Path) -> 
         "Row 5 of prompts.csv has an empty field: it is left out.",
         "Row 6 of prompts.csv is left out: The row has 3 fields and the header 2: put a text that holds , in quotation marks.",
         "a/cat.webm is a second video of a for cat: it is left out.",
-        "b has no video for cat: those pairs are left out.",
+        "b has no video for cat.",
         "prompts.csv has no prompt for owl: those videos are left out.",
         "No generator has a video for dog.",
     }
@@ -72,7 +73,13 @@ def test_broken_rows_are_named_and_the_rest_is_ranked(tmp_path: Path) -> None:
     rows = ("a,One.,a1.mp4", "b,One.,b1.mp4", "b,One.,b2.mp4", "a,Two.,gone.mp4", "b,Two.,https://example.org/x.mp4", ",Two.,c.mp4",
             "a,A ball, then a cat.,a3.mp4", f"b,Three.,{'gone' * 100}.mp4")  # fmt: skip
     table = read_videos(write_csv(tmp_path, *rows))
-    assert set(table.prompts) == {"One."}
+    assert set(table.prompts) == {"One.", "Two.", "Three."}
+    assert table.missing == {
+        ("a", "Three."): "",
+        ("a", "Two."): "gone.mp4",
+        ("b", "Three."): "gone" * 100 + ".mp4",
+        ("b", "Two."): "x.mp4",
+    }
     assert set(table.left_out) == {
         "Row 3 is a second video of b for One.: it is left out.",
         "Row 4: There is no file gone.mp4.",
@@ -80,7 +87,34 @@ def test_broken_rows_are_named_and_the_rest_is_ranked(tmp_path: Path) -> None:
         "Row 6: The field generator is empty.",
         "Row 7: The row has 4 fields and the header 3: put a text that holds , in quotation marks.",
         f"Row 8: {'gone' * 15}…{('gone' * 100 + '.mp4')[-59:]} cannot be a file: File name too long.",
+        "No generator has a video for Three., Two..",
     }
+
+
+def test_a_table_is_read_as_people_write_it(tmp_path: Path) -> None:
+    table = write_csv(tmp_path, "a,One.,videos/a1.mp4", "b,One.,bé.mp4")
+    rows = [
+        '"sep=,"',
+        "generator, prompt, video",
+        'a, "One, two", "videos\\a1.mp4"',
+        f'b, "One, two", x/../{normalize("NFD", "bé")}.mp4',
+    ]
+    table.write_text("\n".join(rows), "utf-8-sig")
+    found = read_videos(table)
+    assert (found.left_out, found.missing) == ((), {})
+    assert found.videos == {
+        ("a", "One, two"): str(tmp_path / "videos" / "a1.mp4"),
+        ("b", "One, two"): str(tmp_path / "bé.mp4"),
+    }
+
+
+def test_videos_of_a_folder_have_equal_names_on_every_system(tmp_path: Path) -> None:
+    nfc, nfd = (normalize(form, "café") for form in ("NFC", "NFD"))
+    prompts = f'video, prompt\n{nfc}.mp4, "A café, at night."\nclips\\ball.mp4, A ball.\n'
+    found = read_videos(write_folder(tmp_path, f"a/{nfc}.mp4", f"b/{nfd}.mp4", "a/ball.mp4", "b/ball.mp4", prompts=prompts))
+    assert (found.left_out, found.missing) == ((), {})
+    assert found.prompts == {nfc: "A café, at night.", "ball": "A ball."}
+    assert found.videos["b", nfc] == str(tmp_path / "b" / f"{nfd}.mp4")
 
 
 def test_a_name_that_is_not_utf_8_is_left_out(tmp_path: Path) -> None:

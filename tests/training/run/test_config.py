@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,9 @@ def test_the_small_preset_keeps_below_what_destroyed_a_judge() -> None:
         ("grpo.steps=0", "grpo.steps: input should be greater than or equal to 1"),
         ("grpo=3", "grpo: input should be an object"),
         ("settings.temperature=3", "must lie between 0 and 2"),
+        ("settings.max_turns=3.5", "must be a whole number"),
+        ("settings.max_turns=true", "must be a whole number"),
+        ("settings.max_turns=NaN", "must be a whole number"),
         ("grpo.optimizer.schedule=steep", "'constant' or 'cosine'"),
         ("grpo.clip=NaN", "grpo.clip"),
         ("checkpoint_minutes=Infinity", "checkpoint_minutes: give a finite number"),
@@ -68,6 +72,12 @@ def test_a_change_that_means_nothing_is_refused(change: str, said: str) -> None:
     with pytest.raises(BadInput, match=said.replace("(", r"\(")) as caught:
         changed_config(preset_config("nano"), [change])
     assert "\n" not in str(caught.value)
+
+
+def test_settings_of_a_run_are_read_as_everywhere() -> None:
+    changed = changed_config(preset_config("nano"), ["settings.max_turns=3.0", "settings.window=2", "settings.swap=true"])
+    assert changed.settings == replace(preset_config("nano").settings, max_turns=3, window=2, swap="on")
+    assert type(changed.settings.max_turns) is int
 
 
 def test_unknown_keys_are_refused_at_every_depth() -> None:

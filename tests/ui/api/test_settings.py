@@ -85,6 +85,7 @@ def test_numbers_come_as_numbers_or_as_text() -> None:
     chosen = Settings(window=2, max_turns=3, temperature=0.7, fit="letterbox")
     assert resolve_settings({"window": 2, "max_turns": 3, "temperature": 0.7, "fit": "letterbox"}) == chosen
     assert resolve_settings({"window": "2", "max_turns": "3", "temperature": "0.7", "fit": "letterbox"}) == chosen
+    assert resolve_settings('{"window": 2.0, "max_turns": 3.0, "temperature": 0.7, "fit": "letterbox"}') == chosen
     assert resolve_settings('{"window": 2, "max_turns": "3", "temperature": 0.7, "fit": "letterbox"}') == chosen
 
 

@@ -79,7 +79,8 @@ def _result(pair: EvaluationPair, trace: Trace) -> PairResult:
         result = replace(result, trace="", error=result.error or unsaved)
     if second is None or not (second.fault or second.stop is StopReason.CANCELLED):
         return result
-    ended = replace(result, stop=second.stop, error=f"In the second order: {second.error}", fault=second.fault)
+    sides = tuple(side.other for side in second.unreadable)
+    ended = replace(result, stop=second.stop, error=f"In the second order: {second.error}", fault=second.fault, unreadable=sides)
     return ended if ended.is_transient else replace(result, error=ended.error)
 
 

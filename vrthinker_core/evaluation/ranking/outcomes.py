@@ -1,16 +1,26 @@
 """What judged pairs say in one dimension: the score of a pair, win rates of a few videos, wins and ties of generators."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrthinker_core.results.result import PairResult
-from vrthinker_core.types import Dimension, Preference, Verdict
+from vrthinker_core.results.result import MissingRule, PairResult
+from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 
 Counts = NDArray[np.float64]
 SCORES = {Preference.FIRST: 1.0, Preference.TIE: 0.5, Preference.SECOND: 0.0}  # Of the first video of a pair
+
+
+def as_counted(results: Iterable[PairResult], missing: MissingRule) -> list[PairResult]:
+    """The results as they count: if one video alone cannot be read and the rule is "loses", the other one has won."""
+    return [_lost(result) if missing == "loses" and result.unreadable_generator else result for result in results]
+
+
+def _lost(result: PairResult) -> PairResult:
+    winner = Preference(result.unreadable[0].other)
+    return replace(result, stop=StopReason.ANSWERED, verdict=Verdict(*[winner] * len(Dimension)), swapped=None, fault="")
 
 
 def labels_said(dimension: Dimension, *verdicts: Verdict | None) -> list[Preference]:
@@ -58,8 +68,10 @@ class WinCounts:
         return np.tensordot(weights, self.wins, 1), np.tensordot(weights, self.ties, 1)
 
 
-def count_wins(results: Iterable[PairResult], generators: Sequence[str], dimension: Dimension) -> WinCounts:
-    """Count what the results say. Their order makes no difference."""
+def count_wins(
+    results: Iterable[PairResult], generators: Sequence[str], dimension: Dimension, weights: Mapping[str, float] = {}
+) -> WinCounts:
+    """Count what the results say, each with the weight of its pair's id, if it has one. Their order makes no difference."""
     said = [(result.pair, labels_said(dimension, result.verdict, result.swapped)) for result in results if result.judged]
     prompts = sorted({pair.prompt for pair, labels in said if labels})
     place = {name: number for number, name in enumerate(generators)}
@@ -68,7 +80,7 @@ def count_wins(results: Iterable[PairResult], generators: Sequence[str], dimensi
     for pair, labels in said:
         first, second = place[pair.first_generator], place[pair.second_generator]
         for label in labels:
-            share = 1 / len(labels)
+            share = weights.get(pair.id, 1.0) / len(labels)
             if label is Preference.TIE:
                 ties[row[pair.prompt], first, second] += share
                 ties[row[pair.prompt], second, first] += share

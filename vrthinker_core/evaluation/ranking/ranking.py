@@ -1,18 +1,28 @@
 """The ranking of generators from judged pairs: per dimension strengths with intervals, a win matrix and cycles; best of N."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrthinker_core.evaluation.ranking.cycles import cycle_share, majority_cycles
-from vrthinker_core.evaluation.ranking.outcomes import Counts, WinCounts, count_wins, labels_said, pair_score, win_rates
-from vrthinker_core.evaluation.ranking.schedule import connected, pairs_by_name
+from vrthinker_core.evaluation.ranking.outcomes import (
+    Counts,
+    WinCounts,
+    as_counted,
+    count_wins,
+    labels_said,
+    pair_score,
+    win_rates,
+)
+from vrthinker_core.evaluation.ranking.schedule import all_pairs, connected, pairs_by_name
 from vrthinker_core.evaluation.ranking.strengths import fit_strengths
 from vrthinker_core.evaluation.ranking.video_table import VideoTable
 from vrthinker_core.evaluation.scores.bootstrap import TAIL, exact_end
-from vrthinker_core.results.result import PairResult
+from vrthinker_core.results.pair import EvaluationPair
+from vrthinker_core.results.result import MissingRule, PairResult
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.progress import count
 
@@ -47,6 +57,7 @@ class GeneratorStrength:
     strength: float | None  # Natural logarithm, mean 0 over the generators; a lead of 1.1 wins three of four decided pairs
     interval: tuple[float, float] | None  # Of the strength, 95 % over prompts; None with fewer than two prompts
     all_pairs: WinCell  # Against all others together
+    without_video: int  # Pairs that it lost, or that are left out, since its own video alone cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +96,9 @@ class Ranking:
     generators: tuple[str, ...]
     prompts: int  # Prompts that were judged
     pairs: int  # That gave a verdict
-    failed: tuple[str, ...]  # Why others gave none, a sentence each
+    missing: MissingRule  # What became of pairs of which one video alone is missing or cannot be decoded
+    uncounted: dict[str, int]  # How many pairs count for nobody, by the reason
+    failed: tuple[str, ...]  # Why pairs have no verdict of the judge, a sentence each
     left_out: tuple[str, ...]  # What was never judged, and why
     dimensions: dict[Dimension, DimensionRanking]
     best_of: tuple[BestOfPrompt, ...]
@@ -93,8 +106,12 @@ class Ranking:
     def summary(self, cycles: int) -> list[str]:
         """What it rests on, in sentences, and at most so many of its cycles."""
         overall = self.dimensions[Dimension.OA]
-        failed = f", {count(len(self.failed), 'pair')} without a verdict" if self.failed else ""
-        lines = [f"{count(self.pairs, 'pair')} of {count(self.prompts, 'prompt')} judged by {self.judge}{failed}."]
+        lines = [f"{count(self.pairs, 'pair')} of {count(self.prompts, 'prompt')} judged by {self.judge}."]
+        lost = {row.generator: row.without_video for row in overall.strengths if row.without_video}
+        if lost and self.missing == "loses":
+            lines.append(f"Lost without a look, as the video is missing or cannot be decoded: {_told(lost)}.")
+        if self.uncounted:
+            lines.append(f"Pairs that are left out: {_told(self.uncounted)}.")
         lines += [
             f"{' beats '.join((*cycle.generators, cycle.generators[0]))} ({cycle.share:.0%} of the samples)."
             for cycle in overall.cycles[:cycles]
@@ -104,7 +121,7 @@ class Ranking:
         if len(overall.groups) > 1:
             apart = "; ".join(", ".join(group) for group in overall.groups)
             lines.append(f"No judged pairs connect these generators, so their strengths cannot be compared: {apart}.")
-        if self.prompts < 2:
+        if not any(row.interval for row in overall.strengths):
             lines.append("Intervals need at least two prompts.")
         return lines
 
@@ -112,19 +129,56 @@ class Ranking:
 def rank_generators(table: VideoTable, results: Iterable[PairResult], judge: str, samples: int = SAMPLES) -> Ranking:
     """Rank the generators of a table by what was judged of it. The order of results makes no difference."""
     ordered = sorted(results, key=lambda result: result.pair.row)
-    said = [result for result in ordered if result.has_verdict]
-    others = (result for result in ordered if not result.has_verdict)
-    failed = tuple(f"{_named(result)}: {result.error or 'it ended without a verdict.'}" for result in others)
-    dimensions = {each: _dimension(count_wins(said, table.generators, each), samples) for each in Dimension}
-    prompts = len({result.pair.prompt for result in said})
-    return Ranking(judge, table.generators, prompts, len(said), failed, table.left_out, dimensions, tuple(_best_of(table, said)))
+    silent = [result for result in ordered if not result.has_verdict]
+    counted = [result for result in as_counted(ordered, table.rule) if result.has_verdict]
+    without = Counter(result.unreadable_generator for result in silent if result.unreadable_generator)
+    weights = _weights(table, ordered)
+    uncounted = Counter(_reason(result) for result in as_counted(silent, table.rule) if not result.has_verdict)
+    return Ranking(
+        judge,
+        table.generators,
+        len({result.pair.prompt for result in ordered if result.has_verdict}),
+        len(ordered) - len(silent),
+        table.rule,
+        dict(sorted(uncounted.items())),
+        tuple(f"{_named(result)}: {result.error or 'it ended without a verdict.'}" for result in silent),
+        table.left_out,
+        {each: _dimension(count_wins(counted, table.generators, each, weights), samples, without) for each in Dimension},
+        tuple(_best_of(table, counted)),
+    )
+
+
+def _weights(table: VideoTable, results: Sequence[PairResult]) -> dict[str, float]:
+    """The weight of each pair with a missing video: the share of their other pairs that these generators were compared on.
+
+    Within a budget few pairs are judged. If all missing videos counted in full beside them, they would count too much.
+    """
+    possible = Counter(_ends(pair) for pair in all_pairs(table) if not pair.fault)
+    tried = Counter(_ends(result.pair) for result in results if not result.pair.fault)
+    ends = {result.pair.id: _ends(result.pair) for result in results if result.pair.fault}
+    return {name: tried[both] / possible[both] if possible[both] else 1.0 for name, both in ends.items()}
+
+
+def _ends(pair: EvaluationPair) -> frozenset[str]:
+    return frozenset((pair.first_generator, pair.second_generator))
+
+
+def _reason(result: PairResult) -> str:
+    """Why a pair counts for nobody, in a few words."""
+    if result.unreadable:
+        return f"no video of {result.unreadable_generator or 'either'}"
+    return f"failed, {result.fault}" if result.fault else f"no verdict, {result.stop.value}"
+
+
+def _told(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} ({name})" for name, number in counts.items())
 
 
 def _named(result: PairResult) -> str:
     return f"{result.pair.first_generator} and {result.pair.second_generator}, {result.pair.prompt[:60]}"
 
 
-def _dimension(counts: WinCounts, samples: int) -> DimensionRanking:
+def _dimension(counts: WinCounts, samples: int, without_video: Mapping[str, int]) -> DimensionRanking:
     wins, ties = counts.wins.sum(0), counts.ties.sum(0)
     compared = (wins + wins.T + ties).sum(1) > 0
     strengths, _ = fit_strengths(wins, ties)
@@ -138,6 +192,7 @@ def _dimension(counts: WinCounts, samples: int) -> DimensionRanking:
             strength=float(strengths[i]) if compared[i] else None,
             interval=(float(intervals[0, i]), float(intervals[1, i])) if compared[i] and intervals is not None else None,
             all_pairs=_cell(wins[i].sum(), ties[i].sum(), wins[:, i].sum()),
+            without_video=without_video.get(counts.generators[i], 0),
         )
         for i in order
     ]
@@ -222,4 +277,5 @@ def _best_of(table: VideoTable, said: Sequence[PairResult]) -> Iterable[BestOfPr
         rates = dict(zip(table.generators, win_rates(len(place), scores[name]), strict=True))
         known = [rate for rate in rates.values() if rate is not None]
         best = tuple(generator for generator, rate in rates.items() if known and rate == max(known))
-        yield BestOfPrompt(name, table.prompts[name], {g: rate for g, rate in rates.items() if (g, name) in table.videos}, best)
+        shown = {g: rate for g, rate in rates.items() if rate is not None or (g, name) in table.videos}
+        yield BestOfPrompt(name, table.prompts[name], shown, best)

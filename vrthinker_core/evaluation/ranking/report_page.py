@@ -44,7 +44,7 @@ def _dimension(found: DimensionRanking) -> Html:
 
 
 def _strengths(found: DimensionRanking) -> Html:
-    numbers = ("place", "strength", "from", "to", "win rate", "wins", "ties", "losses")
+    numbers = ("place", "strength", "from", "to", "win rate", "wins", "ties", "losses", "no video")
     columns = [TableColumn("generator"), *(TableColumn(name, number=True) for name in numbers)]
     return sortable_table("Generators, the strongest first", columns, map(_strength_row, found.strengths))
 
@@ -54,7 +54,7 @@ def _strength_row(row: GeneratorStrength) -> list[Cell | str]:
     pairs = row.all_pairs
     counts = [number(value, 1) for value in (pairs.wins, pairs.ties, pairs.losses)]
     strengths = [number(value, 2) for value in (row.strength, low, high)]
-    return [row.generator, number(row.place), *strengths, percent(pairs.rate), *counts]
+    return [row.generator, number(row.place), *strengths, percent(pairs.rate), *counts, number(row.without_video)]
 
 
 def _plot(found: DimensionRanking) -> Html:

@@ -32,30 +32,35 @@ def connected(generators: int, links: Iterable[Link]) -> list[int]:
 
 
 def all_pairs(table: VideoTable) -> list[EvaluationPair]:
-    """Every pair of generators on every prompt of which both have a video, prompt by prompt."""
+    """Every pair of generators on every prompt, prompt by prompt. If a video is missing, that is the pair's fault."""
     return [pair for pairs in pairs_by_name(table).values() for pair in pairs]
 
 
 def pairs_by_name(table: VideoTable) -> dict[str, list[EvaluationPair]]:
     """The same by the name of their videos."""
     seen: Counter[Link] = Counter()
+    row = 0
     pairs: dict[str, list[EvaluationPair]] = {name: [] for name in table.prompts}
     for name in table.prompts:
         for i, j in combinations(range(len(table.generators)), 2):
             ends = [(table.generators[place], name) for place in (i, j)]
-            if all(end in table.videos for end in ends):
+            if all(end in table.videos or end in table.missing for end in ends):
                 turned = (seen[i, j] + i + j) % 2
-                seen[i, j] += 1
-                pairs[name].append(_pair(table, name, ends[::-1] if turned else ends, seen.total()))
+                seen[i, j] += any(end in table.videos for end in ends)
+                row += 1
+                pairs[name].append(_pair(table, name, ends[::-1] if turned else ends, row))
     return pairs
 
 
 def _pair(table: VideoTable, name: str, ends: Sequence[tuple[str, str]], row: int) -> EvaluationPair:
     prompt = table.prompts[name]
-    first, second = (table.videos[end] for end in ends)
-    named = [f"{end[0]}/{name}/{Path(path).name}" for end, path in zip(ends, (first, second), strict=True)]
+    first, second = (table.videos.get(end, "") for end in ends)
+    files = [Path(path).name if path else table.missing[end] for end, path in zip(ends, (first, second), strict=True)]
     (one, _), (other, _) = ends
-    return EvaluationPair(pair_id(prompt, *named), row, prompt, first, second, first_generator=one, second_generator=other)
+    name_of = pair_id(prompt, *(f"{end[0]}/{name}/{file}" for end, file in zip(ends, files, strict=True)))
+    gone = [generator for generator, path in ((one, first), (other, second)) if not path]
+    fault = f"{' and '.join(gone)} {'has' if len(gone) == 1 else 'have'} no video of this prompt." if gone else ""
+    return EvaluationPair(name_of, row, prompt, first, second, first_generator=one, second_generator=other, fault=fault)
 
 
 class AdaptiveSchedule:

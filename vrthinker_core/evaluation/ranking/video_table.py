@@ -1,4 +1,4 @@
-"""The videos of several generators for the same prompts, from a folder or from a CSV. What cannot be used is named and left out.
+"""The videos of several generators for the same prompts, from a folder or from a CSV. What is missing or wrong is named.
 
 A folder holds one subfolder for each generator, with videos of equal names for equal prompts, and `prompts.csv` with the columns
 `video, prompt`: the name, with or without its ending, and the prompt it was made from. A CSV has the columns
@@ -7,12 +7,14 @@ A folder holds one subfolder for each generator, with videos of equal names for 
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from pathlib import Path, PureWindowsPath
+from unicodedata import normalize
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.datasets.layout import TableRow, existing_file
 from vrthinker_core.results.datasets.table_file import read_table
+from vrthinker_core.results.result import MissingRule
 from vrthinker_core.text import encodable
 
 PROMPTS = "prompts.csv"  # In a folder of generators
@@ -24,12 +26,15 @@ NAMED = 5  # At most so many names stand in one sentence
 
 @dataclass(frozen=True, slots=True)
 class VideoTable:
-    """Which generator made which video. Every generator has at least one, and at least two have videos of the same name."""
+    """Which generator made which video. At least two generators have videos of the same name."""
 
     generators: tuple[str, ...]  # Sorted
     prompts: dict[str, str]  # Name of the videos to their prompt, sorted by name
     videos: dict[tuple[str, str], str]  # (generator, name) to an absolute path
-    left_out: tuple[str, ...] = ()  # What could not be used, a sentence each
+    left_out: tuple[str, ...] = ()  # What is missing or could not be used, a sentence each
+    missing: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(generator, name) of each video that is not there, to the name that its file should have."""
+    rule: MissingRule = "loses"  # What becomes of a pair of which one video alone is missing or cannot be decoded
 
 
 def read_videos(path: Path) -> VideoTable:
@@ -47,6 +52,7 @@ class _Collector:
     def __init__(self) -> None:
         self.prompts: dict[str, str] = {}
         self.videos: dict[tuple[str, str], str] = {}
+        self.named: dict[tuple[str, str], str] = {}  # Names of files that a table has and the disk has not
         self.left_out: list[str] = []
 
     def add(self, generator: str, name: str, path: Path, where: str) -> None:
@@ -59,7 +65,7 @@ class _Collector:
             self.videos[generator, name] = str(path)
 
     def table(self) -> VideoTable:
-        """What can be ranked, with a sentence about each generator that lacks videos. Raises BadInput where nothing can."""
+        """What can be ranked, with a sentence about each generator that lacks videos. Raises BadInput if nothing can be."""
         generators = sorted({generator for generator, _ in self.videos})
         if len(generators) < 2:
             found = f"there is only {generators[0]}" if generators else "there is none"
@@ -70,12 +76,17 @@ class _Collector:
             held[name].add(generator)
         if all(len(owners) < 2 for owners in held.values()):
             raise BadInput("No two generators have a video for the same prompt, so there is no pair to compare.")
+        generators = sorted({generator for generator, _ in (*self.videos, *self.named)})
         for generator in generators:
-            gone = sorted(name for name, owners in held.items() if generator not in owners)
-            if gone:
-                self.left_out.append(f"{generator} has no video for {_list(gone)}: those pairs are left out.")
-        prompts = {name: self.prompts[name] for name in sorted(held)}
-        return VideoTable(tuple(generators), prompts, dict(sorted(self.videos.items())), tuple(map(encodable, self.left_out)))
+            if gone := sorted(name for name, owners in held.items() if generator not in owners):
+                self.left_out.append(f"{generator} has no video for {_list(gone)}.")
+        if unused := sorted(self.prompts.keys() - held.keys()):
+            self.left_out.append(f"No generator has a video for {_list(unused)}.")
+        files = {name: Path(path).name for (_, name), path in self.videos.items()}
+        ends = [(generator, name) for generator in generators for name in sorted(self.prompts)]
+        missing = {end: self.named.get(end, files.get(end[1], "")) for end in ends if end not in self.videos}
+        prompts, left_out = dict(sorted(self.prompts.items())), tuple(map(encodable, self.left_out))
+        return VideoTable(tuple(generators), prompts, dict(sorted(self.videos.items())), left_out, missing)
 
 
 def _read_folder(folder: Path) -> VideoTable:
@@ -83,20 +94,19 @@ def _read_folder(folder: Path) -> VideoTable:
         raise BadInput(f"{encodable(str(folder))} has no {PROMPTS}: write one with the columns {' and '.join(PROMPT_COLUMNS)}.")
     found = _Collector()
     found.prompts = _read_prompts(folder / PROMPTS, found.left_out)
+    names = {normalize("NFC", name): name for name in found.prompts} | {name: name for name in found.prompts}
     unknown: set[str] = set()
     for generator in [path for path in _listed(folder) if path.is_dir() and not path.name.startswith(".")]:
         videos = _videos_in(generator)
         if not videos:
             found.left_out.append(f"The folder {generator.name} holds no video, so it is no generator.")
         for video in videos:
-            if video.stem in found.prompts:
-                found.add(generator.name, video.stem, video, f"{generator.name}/{video.name}")
+            if name := names.get(video.stem) or names.get(normalize("NFC", video.stem)):
+                found.add(generator.name, name, video, f"{generator.name}/{video.name}")
             else:
                 unknown.add(video.stem)
     if unknown:
         found.left_out.append(f"{PROMPTS} has no prompt for {_list(sorted(unknown))}: those videos are left out.")
-    if unused := sorted(set(found.prompts) - {name for _, name in found.videos}):
-        found.left_out.append(f"No generator has a video for {_list(unused)}.")
     return found.table()
 
 
@@ -117,7 +127,8 @@ def _read_prompts(path: Path, left_out: list[str]) -> dict[str, str]:
     prompts: dict[str, str] = {}
     for row in read_table(path, PROMPT_COLUMNS):
         named, prompt = _values(row, PROMPT_COLUMNS)
-        name = Path(named).stem if Path(named).suffix.lower() in VIDEO_SUFFIXES else named
+        file = PureWindowsPath(named)  # whose separators are those of any system
+        name = file.stem if file.suffix.lower() in VIDEO_SUFFIXES else named
         where = f"Row {row.number} of {path.name}"
         if row.fault:
             left_out.append(f"{where} is left out: {row.fault}")
@@ -133,18 +144,21 @@ def _read_prompts(path: Path, left_out: list[str]) -> dict[str, str]:
 def _read_csv(path: Path) -> VideoTable:
     found = _Collector()
     for row in sorted(read_table(path, COLUMNS), key=lambda each: _values(each, COLUMNS)):
-        generator, prompt, _ = _values(row, COLUMNS)
+        generator, prompt, video = _values(row, COLUMNS)
+        whole = not row.fault and generator and prompt
+        if whole:
+            found.prompts[prompt] = prompt
         try:
             found.add(generator, prompt, _video_of(row, path.parent), f"Row {row.number}")
         except BadInput as bad:
             found.left_out.append(f"Row {row.number}: {bad}")
-        else:
-            found.prompts[prompt] = prompt
+            if whole:
+                found.named[generator, prompt] = PureWindowsPath(video).name
     return found.table()
 
 
 def _video_of(row: TableRow, folder: Path) -> Path:
-    """The video of a row that names all three. Raises BadInput with the sentence that says why the row cannot be used."""
+    """The video of a row that names all three. Raises BadInput with the sentence that says why the row has none."""
     if row.fault:
         raise BadInput(row.fault)
     if empty := [column for column, value in zip(COLUMNS, _values(row, COLUMNS), strict=True) if not value]:
@@ -152,7 +166,7 @@ def _video_of(row: TableRow, folder: Path) -> Path:
     video = row.values["video"].strip()
     if "://" in video:
         raise BadInput(f"{_short(video)} is a web address: download it, and name the file.")
-    return existing_file(folder / video, video)
+    return existing_file(folder, video)
 
 
 def _values(row: TableRow, columns: tuple[str, ...]) -> tuple[str, ...]:

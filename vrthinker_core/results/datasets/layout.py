@@ -1,9 +1,11 @@
 """From the rows of a published table to pairs: each layout says which column is what, and this says which rows can be judged."""
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from unicodedata import normalize
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair, pair_id
@@ -50,22 +52,43 @@ def find_below(folder: Path, name: str, *, absolute: bool = False) -> Path:
         raise BadInput("A video is not named.")
     if "://" in name:
         raise BadInput(f"{_short(name)} is an address: download the video and give its path on this machine.")
-    full = PurePosixPath(name).is_absolute() or PureWindowsPath(name).is_absolute()
-    if full and not absolute:
-        raise BadInput(f"{_short(name)} is a full path: the videos of this data set lie in its own folder.")
-    if not full and ".." in PurePosixPath(name).parts:
-        raise BadInput(f"{_short(name)} leaves the folder of the data set{': give the full path' if absolute else ''}.")
-    return existing_file(folder / name, name)
+    for spelled in _spellings(name):
+        full = PurePosixPath(spelled).is_absolute() or PureWindowsPath(spelled).is_absolute()
+        if full and not absolute:
+            raise BadInput(f"{_short(name)} is a full path: the videos of this data set lie in its own folder.")
+        if not full and Path(os.path.normpath(spelled)).parts[:1] == ("..",):
+            raise BadInput(f"{_short(name)} leaves the folder of the data set{': give the full path' if absolute else ''}.")
+    return existing_file(folder, name)
 
 
-def existing_file(path: Path, name: str) -> Path:
-    """The path, when it is a file; `name` is how the row calls it. Raises BadInput with one sentence."""
+def existing_file(folder: Path, name: str) -> Path:
+    """The file that a row calls `name`, from `folder` on unless it is a full path. Raises BadInput with one sentence.
+
+    The name counts as it stands; if there is no such file, with the accents or the separators of another system.
+    """
     try:
-        if path.is_file():
-            return path
+        for spelled in _spellings(name):
+            path = folder / (spelled if Path(spelled).is_absolute() else os.path.normpath(spelled))
+            for found in (path, _as_stored(path)):
+                if found.is_file():
+                    return found
     except (OSError, ValueError) as error:
         raise BadInput(f"{_short(name)} cannot be a file: {getattr(error, 'strerror', None) or error}.") from None
     raise BadInput(f"There is no file {_short(name)}.")
+
+
+def _spellings(name: str) -> Iterable[str]:
+    """The name as it stands, and with the separators of Windows turned."""
+    return dict.fromkeys((name, name.replace("\\", "/")))
+
+
+def _as_stored(path: Path) -> Path:
+    """The path as the disk spells it: macOS writes an accent as a character of its own, most programs do not."""
+    found = Path()
+    for part in path.parts:
+        forms = (found / form for form in (part, normalize("NFC", part), normalize("NFD", part)))
+        found = next((form for form in forms if form.exists()), found / part)
+    return found
 
 
 def check_columns(columns: Sequence[str], needed: Sequence[str], file: str) -> None:

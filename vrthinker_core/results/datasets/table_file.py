@@ -1,7 +1,6 @@
 """The rows of a CSV file, however it was saved: a row that cannot be read costs that row alone."""
 
-import csv
-import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -9,29 +8,39 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.results.datasets.layout import TableRow, check_columns
 
 DELIMITERS = ",;\t"
+SEPARATOR_LINE = re.compile(r'\s*"?sep=(\\t|[^\w"\r\n])[^\w\r\n]*(?:\r\n?|\n|\Z)', re.IGNORECASE)
+"""Excel's own first line, `sep=;`, perhaps in quotation marks and with the empty fields that another program added."""
+FILLED_LINE = re.compile(r"\S[^\r\n]*")
+LINE_END = re.compile(r"\r\n?|\n|\Z")
+LONGEST = 2**17  # Characters of one field
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 QUOTES = "its quotation marks do not pair up: put the text in a pair of them and double those within it"
 
 
 def read_table(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> Iterator[TableRow]:
-    """The rows under the header line. Columns are known by their names whatever the case, and are separated by `,`, `;` or tabs.
+    """The rows under the header line. Columns are known by their names, whatever the case.
 
-    Raises BadInput for a file that cannot be read, or whose header lacks one of the needed columns.
+    They are separated as Excel's line `sep=` says, else by `,`, `;` or tabs. Raises BadInput for a file that cannot be read, or
+    whose header lacks one of the needed columns.
     """
-    lines = list(io.StringIO(_read_text(path), newline=""))
-    start = next((number for number, line in enumerate(lines) if line.strip()), None)
-    if start is None:
+    text = _read_text(path)
+    said = SEPARATOR_LINE.match(text)
+    text = text[said.end() if said else 0 :]
+    first = FILLED_LINE.search(text)
+    if first is None:
         raise BadInput(f"{path.name} is empty.")
-    delimiter = max(DELIMITERS, key=lines[start].count)
-    try:
-        header = next(csv.reader([lines[start]], delimiter=delimiter, strict=True))
-    except csv.Error as error:
-        raise BadInput(f"The header of {path.name} cannot be read: {error}.") from None
+    told = said[1].replace("\\t", "\t") if said else ""
+    delimiter = told if told and told in first[0] else max(DELIMITERS, key=first[0].count)
+    records = _records(text, delimiter)
+    header, fault = next(records, ([], ""))
+    if fault:
+        raise BadInput(f"The header of {path.name} cannot be read: {fault}.")
     known = {column.lower(): column for column in (*needed, *optional)}
     columns = [known.get(name.strip().lower(), name.strip()) for name in header]
     check_columns(columns, needed, path.name)
-    for number, (values, fault) in enumerate(_records(lines[start + 1 :], delimiter), start=1):
+    for number, (values, fault) in enumerate(records, start=1):
         values = _fitted(values, columns, known)
+        fault = fault and f"The row cannot be read: {fault}."
         if not fault and len(values) != len(columns):
             fault = _wrong_number(len(values), len(columns), delimiter)
         if not fault and any("\udc80" <= character <= "\udcff" for value in values for character in value):
@@ -52,23 +61,31 @@ def _wrong_number(found: int, wanted: int, delimiter: str) -> str:
     return f"The row has {found} fields and the header {wanted}: put a text that holds {mark} in quotation marks."
 
 
-def _records(lines: Sequence[str], delimiter: str) -> Iterator[tuple[list[str], str]]:
-    """The records, each with what is wrong with it. After a line that begins none, the next line is tried."""
+def _records(text: str, delimiter: str) -> Iterator[tuple[list[str], str]]:
+    """The records, each with the cause if it cannot be read. After a line that begins none, the next line is tried.
+
+    Space around a pair of quotation marks is no part of the text: people write `a.mp4, "one, two"`.
+    """
+    mark = re.escape(delimiter)
+    space = rf"[^\S\r\n{mark}]*+"
+    field = re.compile(rf'{space}(?:"([^"]*+(?:""[^"]*+)*+)"{space}|((?!")[^\r\n{mark}]*))({mark}|\r\n?|\n|\Z)')
     start = 0
-    while start < len(lines):
-        reader = csv.reader(lines[start:], delimiter=delimiter, strict=True)
-        while True:
-            before = reader.line_num
-            try:
-                record = next(reader, None)
-            except csv.Error as error:
-                yield [], f"The row cannot be read: {QUOTES if 'limit' not in str(error) else 'a field of it is too long'}."
-                start += before + 1
+    while start < len(text):
+        values, place, fault = list[str](), start, ""
+        while found := field.match(text, place):
+            values.append(found[2] if found[1] is None else found[1].replace('""', '"'))
+            place = found.end()
+            if found[3] != delimiter:
                 break
-            if record is None:
-                return
-            if any(record):
-                yield record, ""
+        else:
+            fault = QUOTES
+        if any(len(value) > LONGEST for value in values):
+            fault = "a field of it is too long"
+        if fault:
+            values, place = [], next(LINE_END.finditer(text, start)).end()
+        if fault or any(values):
+            yield values, fault
+        start = place
 
 
 def _read_text(path: Path) -> str:

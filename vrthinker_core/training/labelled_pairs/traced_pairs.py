@@ -30,7 +30,7 @@ def read_traced_pairs(folder: Path) -> list[EvaluationPair]:
             continue  # a run without its videos says nothing of them
         found.setdefault(key, []).append(known_labels(file))
     rows = [_table_row(number, key, known) for number, (key, known) in enumerate(found.items(), start=1)]
-    return make_pairs(rows, LAYOUT, lambda name: existing_file(Path(name), name))
+    return make_pairs(rows, LAYOUT, lambda name: existing_file(Path(), name))
 
 
 def agreed_labels(known: Sequence[Known]) -> dict[Dimension, int]:

@@ -18,7 +18,7 @@ from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.results.trace_files import CONFIG as CONFIG
 from vrthinker_core.text import encodable
 from vrthinker_core.training.rewards import RewardWeights
-from vrthinker_core.types.settings import SETTINGS, Settings
+from vrthinker_core.types.settings import SETTINGS, Settings, setting
 
 FIRST_PROMPT = 16_384  # Tokens at most: eight frames, the system prompt, and a prompt of as many characters as are read
 
@@ -226,7 +226,8 @@ def changed_config(config: TrainConfig, changes: Sequence[str]) -> TrainConfig:
         if not equals or not isinstance(inner, dict) or last not in inner:
             known = ", ".join(inner) if isinstance(inner, dict) else ", ".join(values)
             raise BadInput(f"--set {encodable(change)} names no setting: write name=value with one of {known}.")
-        inner[last] = _value(text.strip())
+        value = _value(text.strip())
+        inner[last] = setting(last).parse(value) if path == ["settings"] else value
     return parse_config(json.dumps(values), "What was set")
 
 
