@@ -5,21 +5,20 @@
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from vrthinker_core.backends.base import Backend, Conversation, GenerationRequest, not_cancelled
+from vrthinker_core.backends.base import Backend, Conversation, GenerationRequest, JudgeDescription, not_cancelled
 from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, sanitize_prompt, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
-from vrthinker_core.dialects.reading.frame_facts import reads_as_drawn
 from vrthinker_core.dialects.sanitize import MAX_PROMPT, check_prompt
 from vrthinker_core.errors import BadInput, ContextFull, TooManyPictures, VideoError, describe, is_retryable
 from vrthinker_core.text import encodable
-from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, Side, StopReason, Turn, VideoPair
+from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded, second_run_follows
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool
@@ -227,21 +226,11 @@ class Comparison:
             return Finished(reason, error=describe(error), fault=fault, notes=notes, seconds=seconds, unreadable=unreadable)
         deliberation.stop_reason = reason
         verdict, provisional = deliberation.verdict
-        outside = reason not in (StopReason.CANCELLED, StopReason.FAILED) and not self._in_scope(deliberation)
+        outside = outside_scope(self._backend, deliberation, [clip.info for clip in self._clips or ()])
         if outside:
             verdict, provisional = None, False
         forced = reason is StopReason.ANSWERED and self._last is not None and self._last.shown.forced
         return Finished(reason, verdict, provisional, forced, outside, describe(error), fault, notes, seconds, unreadable)
-
-    def _in_scope(self, deliberation: Deliberation) -> bool:
-        """Whether the judge can judge these videos: one for drawn scenes must also have read them as such."""
-        if self._backend.scope == "any":
-            return True
-        notes = next((reply.snapshot for reply in deliberation.replies if reply.snapshot), "")
-        dialect = deliberation.dialect
-        shown = {side: [dialect.frame_number(ref) for ref in dialect.opening_refs if ref.side is side] for side in Side}
-        drawn = self._clips is not None and all(clip.info.drawn for clip in self._clips)
-        return drawn and reads_as_drawn(notes, shown)
 
     @property
     def _protocol(self) -> ProtocolName:
@@ -305,6 +294,17 @@ class Comparison:
                 self._pair.prompt, self._dialect, self._settings, source, follows_instructions=follows
             )
         return self._deliberation, self._conversation
+
+
+def outside_scope(judge: JudgeDescription, deliberation: Deliberation, clips: Sequence[ClipInfo | None]) -> bool:
+    """Whether a run came to its own end over clips that its judge cannot judge.
+
+    One for drawn scenes must be shown clips that this project drew, and must also have read them as such.
+    """
+    if judge.scope == "any" or deliberation.stop_reason in (None, StopReason.CANCELLED, StopReason.FAILED):
+        return False
+    drawn = all(clip is not None and clip.drawn for clip in clips)
+    return not (drawn and deliberation.read_as_drawn)
 
 
 def _pair_notes(pair: VideoPair, infos: tuple[ClipInfo | None, ClipInfo | None]) -> tuple[str, ...]:

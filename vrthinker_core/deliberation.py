@@ -8,10 +8,11 @@ from dataclasses import replace
 from operator import itemgetter
 
 from vrthinker_core.dialects.base import Dialect
+from vrthinker_core.dialects.reading.frame_facts import reads_as_drawn
 from vrthinker_core.dialects.reading.segments import before_action
 from vrthinker_core.dialects.sanitize import sanitize_prompt
 from vrthinker_core.errors import ContextFull
-from vrthinker_core.types import FrameRef, ProblemKind, Reply, Settings, Verdict
+from vrthinker_core.types import FrameRef, ProblemKind, Reply, Settings, Side, Verdict
 from vrthinker_core.types.events import StopReason
 from vrthinker_core.types.frames import FrameSource
 from vrthinker_core.types.messages import Completion, GeneratedText, Message, Sampling, Text
@@ -218,6 +219,13 @@ class Deliberation:
         given = [(r.verdict, not r.final) for r in reversed(self.replies) if r.verdict is not None and r.verdict.labels]
         whole = ((verdict, provisional) for verdict, provisional in given if provisional and verdict.whole)
         return next(whole, None) or min(given, key=itemgetter(1), default=(None, False))
+
+    @property
+    def read_as_drawn(self) -> bool:
+        """Whether the judge's first notes read whole as a drawn scene, of the first frames of both videos."""
+        notes = next((reply.snapshot for reply in self.replies if reply.snapshot), "")
+        refs = self.dialect.opening_refs
+        return reads_as_drawn(notes, {side: [self.dialect.frame_number(ref) for ref in refs if ref.side is side] for side in Side})
 
 
 def _is_refused(reply: Reply) -> bool:

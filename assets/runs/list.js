@@ -103,7 +103,7 @@ VRThinker.RunsList = class {
   }
 
   draw(answer) {
-    const { runs, total, matching, page, pages, counts, said, reading } = answer;
+    const { runs, total, matching, page, pages, unchecked, counts, said, reading } = answer;
     const number = (value) => value.toLocaleString("en");
     this.choice.page = page;
     this.pages = pages;
@@ -117,7 +117,8 @@ VRThinker.RunsList = class {
     const rows = total === 1 ? "row" : "rows";
     VRThinker.say(this.summary, matching === total ? `${number(total)} ${rows}` : `${number(matching)} of ${number(total)} ${rows}`);
     VRThinker.say(this.said, [reading && this.texts.reading, said].filter(Boolean).join(" "));
-    VRThinker.say(this.read, this.texts.read.replace("{}", new Date().toLocaleTimeString()));
+    const read = this.texts.read.replace("{}", new Date().toLocaleTimeString());
+    VRThinker.say(this.read, [unchecked && this.texts.unchecked, read].filter(Boolean).join(" · "));
     this.drawRows(runs, total);
     this.pager.hidden = pages === 1;
     VRThinker.say(this.place, `Page ${number(page)} of ${number(pages)}`);

@@ -22,7 +22,9 @@ VRThinker.RunRow = {
       const name = element("th", "", texts[who]);
       const compared = who === "judge" ? others.map(([, other]) => other) : [judge];
       name.scope = "row";
-      row.append(name, ...columns.map((key) => this.cell(said[key], compared.some((other) => this.differ(said[key], other[key])))));
+      const unknown = (key) => (who === "judge" && run.flips.includes(key) ? texts.flips : "–");
+      const differs = (key) => compared.some((other) => this.differ(said[key], other[key]));
+      row.append(name, ...columns.map((key) => this.cell(said[key], differs(key), unknown(key))));
       if (who === "judge") columns.forEach((key, place) => this.mark(row.children[place + 1], judge[key], truth[key], texts));
       table.append(row);
     }
@@ -47,8 +49,8 @@ VRThinker.RunRow = {
     return Number.isInteger(one) && Number.isInteger(other) && one !== other;
   },
 
-  cell(label, differs) {
-    const text = this.LABELS[label] || "–";
+  cell(label, differs, unknown) {
+    const text = this.LABELS[label] || unknown;
     return VRThinker.element("td", `${label ? `vrt-v${label}` : ""} ${differs ? "vrt-label-differs" : ""}`.trim(), text);
   },
 

@@ -22,7 +22,7 @@ from tests.backends.support.random_model import noise_frame
 from tests.benchmarks.tools.phase_timer import processor_seconds
 from tests.benchmarks.tools.random_models import random_checkpoint
 from tests.support.small_clips import write_clip
-from vrthinker_core import Finished, VideoPair, judge, judge_many
+from vrthinker_core import TurnEnded, VideoPair, judge, judge_many
 from vrthinker_core.backends import NANO
 from vrthinker_core.backends.base import GenerationRequest
 from vrthinker_core.backends.transformers_local import TransformersBackend
@@ -82,13 +82,21 @@ def compare_runs(backend: TransformersBackend, order: Sequence[str]) -> Figures:
         pairs = [VideoPair("A white block glides to the right.", videos[n], videos[n - 1]) for n in range(COUNT)]
 
         def alone() -> list[object]:
-            return [event.verdict for pair in pairs for event in judge(pair, backend) if isinstance(event, Finished)]
+            return [[_written(event) for event in judge(pair, backend) if isinstance(event, TurnEnded)] for pair in pairs]
 
         def together() -> list[object]:
-            verdicts = {n: event.verdict for n, event in judge_many(pairs, backend, live=COUNT) if isinstance(event, Finished)}
-            return [verdicts[n] for n in range(COUNT)]
+            found: list[list[str]] = [[] for _ in pairs]
+            for number, event in judge_many(pairs, backend, live=COUNT):
+                if isinstance(event, TurnEnded):
+                    found[number].append(_written(event))
+            return list(found)
 
         return _measure("whole comparisons", backend, order, {"alone": alone, "together": together})
+
+
+def _written(event: TurnEnded) -> str:
+    """A reply: these clips are not drawn, so the built-in judge gives no verdict on them."""
+    return event.turn.completion.text
 
 
 def _prompt(number: int) -> list[Message]:

@@ -28,10 +28,11 @@ import cv2
 import numpy as np
 
 from tests.benchmarks.tools.judge_scores import Share
-from vrthinker_core import Finished, Settings, VideoPair, judge, open_backend
+from vrthinker_core import Settings, VideoPair, judge, open_backend
 from vrthinker_core.backends import Backend
 from vrthinker_core.training.drawn_world.faults import FRAMES, MOTION_FAULTS, PICTURE_FAULTS, MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
+from vrthinker_core.types.events import add_event
 
 CLIPS = (
     "pair*.mp4",
@@ -212,12 +213,14 @@ def _count(tally: Tally, damage: Damage, labels: Sequence[dict[str, int]]) -> No
 
 
 def _labels(pair: VideoPair, backend: Backend, stops: Counter[str]) -> dict[str, int]:
+    """The labels of the last reply that gives any: on real clips those of the built-in judge make no verdict."""
+    trace = None
     for event in judge(pair, backend, Settings()):
-        if isinstance(event, Finished):
-            stops[event.stop.value] += 1
-            verdict = event.verdict.labels if event.verdict else {}
-            return {name: int(label) for name, label in verdict.items() if label is not None}
-    raise AssertionError("every run ends")
+        trace = add_event(trace, event)
+    assert trace is not None
+    assert trace.finished is not None
+    stops[trace.finished.stop.value] += 1
+    return trace.last_labels.labels if trace.last_labels else {}
 
 
 def _moves(frames: Sequence[Pixels], window: range) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.benchmarks.real_damage import draw_cases, main, read_clip, wilson, write_frames
+from tests.benchmarks.real_damage import draw_cases, main, measure, read_clip, wilson, write_frames
+from vrthinker_core import ScriptedBackend
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.scenes import SceneRenderer, WorldOptions, draw_pair
 
@@ -40,6 +41,15 @@ def test_a_clip_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     write_frames(tmp_path / "clip.mp4", frames)
     levels = [float(frame.mean()) for frame in read_clip(tmp_path / "clip.mp4")]
     assert levels == pytest.approx([40 + index for index in range(FRAMES)], abs=2.5)
+
+
+def test_labels_are_those_of_the_replies_also_where_they_make_no_verdict(tmp_path: Path) -> None:
+    write_frames(tmp_path / "clip.mp4", [np.full((64, 64, 3), 40 + index, np.uint8) for index in range(FRAMES)])
+    reply = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=0, VQ=1, MQ=0, OA=1</Answer>"
+    found = [measure([tmp_path / "clip.mp4"], ScriptedBackend([reply], scope=scope), 2, 0, tmp_path) for scope in ("any", "drawn")]
+    assert found[0] == found[1]
+    assert (found[0]["pairs"], found[0]["stops"]) == (2, {"answered": 2})
+    assert found[0]["shares"]["VQ"]["share"] == 0.5, "right in one of both orders"
 
 
 def test_without_clips_it_says_where_they_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

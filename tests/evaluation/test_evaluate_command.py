@@ -16,6 +16,7 @@ import pytest
 
 from tests.evaluation.support.public_files import VIDEOGEN_COLUMNS, mj_row, write_mj
 from tests.evaluation.support.scripted_runs import answer, made_pairs, made_result, write_table
+from tests.support.small_clips import write_clip
 from vrthinker_core.cli import main
 from vrthinker_core.commands.pair_progress import ProgressCounts, pair_progress, time_left
 from vrthinker_core.results.result import broken_row
@@ -24,6 +25,7 @@ from vrthinker_core.results.run_file import read_run, write_run
 from vrthinker_core.traces import load
 from vrthinker_core.training.drawn_world.video_files import write_pairs
 from vrthinker_core.types import StopReason
+from vrthinker_core.types.wording import DEMO_RUN, OUTSIDE_SCOPE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,6 +67,34 @@ def test_the_built_in_judge_is_evaluated_on_drawn_pairs(evaluate: Evaluate, tmp_
         assert result.judge.startswith("nano")
         assert (result.turns, result.judged) == (len(trace.turns), True)
         assert min(result.prompt_tokens, result.new_tokens, result.frames) > 0
+
+
+def test_what_the_built_in_judge_cannot_judge_is_a_failure_that_stays(evaluate: Evaluate, tmp_path: Path) -> None:
+    """Beside a pair that this project drew stands one of other clips: it has no label, and is never judged again."""
+    table = write_pairs(1, 1, tmp_path / "drawn", 112)
+    for name, hue in (("real_a.mp4", 0), ("real_b.mp4", 80)):
+        write_clip(table.parent / name, 16, 112, 112, hue=hue)
+    drawn, real = table.read_text("utf-8"), "real_a.mp4,real_b.mp4,A red cube moves left.,0,0,0,0\n"
+    table.write_text(drawn + real, "utf-8")
+    status, printed, told = evaluate("csv", table, judge="nano")
+    assert status == 0, told
+    assert f"Row 2: {OUTSIDE_SCOPE} " in told
+    assert "Row 1" not in told
+    assert printed.startswith("1 pair with a verdict, 0 without, 1 failed, 0 left out. ")
+    assert f"1 failed ({DEMO_RUN}: 1)" in " ".join(printed.split())
+    judged, outside = final_results(evaluate.out / RESULTS)
+    assert (judged.judged, judged.outside_scope) == (True, False)
+    assert (outside.judged, outside.outside_scope, outside.verdict) == (False, True, None)
+    assert load(evaluate.out / outside.trace).last_labels is not None, "what it wrote is kept"
+    counts = json.loads((evaluate.out / "report.json").read_text("utf-8"))["summary"]["counts"]
+    assert (counts["answered"], counts["unanswered"], counts["failed"]) == (1, 0, 1)
+    before = (evaluate.out / RESULTS).read_bytes()
+    assert evaluate("csv", table, "--resume", judge="nano")[0] == 0
+    assert (evaluate.out / RESULTS).read_bytes() == before
+    table.write_text(f"{drawn.splitlines()[0]}\n{real}", "utf-8")
+    evaluate.out = tmp_path / "alone"
+    status, printed, _ = evaluate("csv", table, judge="nano")
+    assert (status, printed.partition(",")[0]) == (3, "0 pairs with a verdict")
 
 
 def test_each_row_has_its_end_and_a_second_call_asks_for_resume(evaluate: Evaluate, tmp_path: Path) -> None:

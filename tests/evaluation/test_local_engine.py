@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from tests.evaluation.support.scripted_runs import (
+    BatchScript,
     answer,
     scripted_judge,
     write_table,
 )
+from tests.support.drawn_pairs import drawn_pairs
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.errors import BackendRefused, ServerUnavailable
 from vrthinker_core.evaluation.engines.local import judge_locally, judge_pair
@@ -26,9 +28,13 @@ from vrthinker_core.evaluation.run import evaluate
 from vrthinker_core.results.datasets import read_dataset
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import PairResult
-from vrthinker_core.results.result_file import RESULTS, TRACES, read_results
+from vrthinker_core.results.result_file import RESULTS, TRACES, read_results, to_line
+from vrthinker_core.results.result_table import table_row
 from vrthinker_core.traces import load
-from vrthinker_core.types import Settings, Side
+from vrthinker_core.training.drawn_teacher.replies import write_replies
+from vrthinker_core.training.drawn_world.scenes import draw_pair
+from vrthinker_core.types import Settings, Side, StopReason
+from vrthinker_core.types.wording import OUTSIDE_SCOPE
 from vrthinker_core.video import DecoderPool
 from vrthinker_core.video.processes.process import Worker
 
@@ -138,6 +144,40 @@ def test_a_second_order_that_failed_is_told_and_judged_again_where_it_is_transie
     gone, refused = judge_locally(pairs, backend, Settings(swap="on"), tmp_path, 1)
     assert (gone.judged, gone.is_transient, gone.error) == (False, True, "In the second order: The server is gone.")
     assert (refused.judged, refused.order, refused.error) == (True, None, "In the second order: It will not.")
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["threads", "batch"])
+@pytest.mark.parametrize("reply", [answer("real"), "I cannot say."], ids=["answered", "no answer"])
+def test_a_pair_outside_the_judges_scope_has_failed_for_good_and_has_no_label(tmp_path: Path, batch: bool, reply: str) -> None:
+    """Whatever it wrote of clips that this project did not draw; its words stay in the trace."""
+    (tmp_path / TRACES).mkdir()
+    backend = (BatchScript if batch else ScriptedBackend)([reply], "paired", scope="drawn")
+    (pair,) = read_dataset("csv", write_table(tmp_path, 1))
+    (result,) = judge_locally([pair], backend, Settings(swap="on"), tmp_path, 1)
+    assert (result.outside_scope, result.judged, result.has_verdict, result.is_transient) == (True, False, False, False)
+    assert result.stop is (StopReason.ANSWERED if "Answer" in reply else StopReason.NO_ANSWER)
+    assert (result.verdict, result.swapped, result.confidence, result.probabilities) == (None, None, None, None)
+    assert re.match(f"{OUTSIDE_SCOPE} Choose another judge", result.error)
+    row = table_row(result)
+    assert (row["outside_scope"], row["judged"]) == (True, False)
+    assert {value for name, value in row.items() if name.startswith(("verdict_", "swapped_", "p_"))} == {None}
+    assert b'"outside_scope":true' in to_line(result)
+    assert load(tmp_path / result.trace).turns[-1].completion.text == reply
+
+
+def test_what_the_judge_can_read_in_one_order_alone_is_judged_once(tmp_path: Path) -> None:
+    (tmp_path / TRACES).mkdir()
+    drawn = draw_pair(7)
+    (videos,) = drawn_pairs(1, 7, tmp_path / "drawn", 112)
+    replies = iter([*write_replies(drawn, "paired"), answer("unread")])
+    backend = ScriptedBackend(lambda _: next(replies), "paired", scope="drawn")
+    pair = EvaluationPair("drawn", 1, videos.prompt, str(videos.first), str(videos.second))
+    (result,) = judge_locally([pair], backend, Settings(swap="on"), tmp_path, 1)
+    assert (result.judged, result.outside_scope, result.verdict, result.order) == (True, False, drawn.verdict, None)
+    second = load(tmp_path / result.trace).swapped
+    assert second is not None
+    assert second.finished is not None
+    assert (second.finished.outside_scope, second.last_labels is None) == (True, False)
 
 
 def test_a_result_whose_trace_went_elsewhere_says_so_and_names_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

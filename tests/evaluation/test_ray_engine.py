@@ -164,6 +164,19 @@ def test_a_cluster_gives_the_table_of_one_process_though_a_judge_is_killed(
     assert len(list((out / TRACES).iterdir())) == PAIRS
 
 
+def test_a_pair_outside_the_judges_scope_has_failed_there_as_it_does_here(
+    cluster: str, pairs: list[EvaluationPair], tmp_path: Path, out: Path
+) -> None:
+    (tmp_path / "here" / TRACES).mkdir(parents=True)
+    settings = Settings(max_turns=1)
+    here = judge_locally(pairs[:1], open_backend("nano"), settings, tmp_path / "here", 1)
+    there = judge_on_ray(pairs[:1], judge="nano", settings=settings, out=out, concurrency=1, address=cluster)
+    results = untimed(list(there))
+    assert results == untimed(list(here))
+    (result,) = results.values()
+    assert (result.outside_scope, result.judged, result.verdict, bool(result.error)) == (True, False, None, True)
+
+
 def test_a_judge_that_cannot_be_opened_is_one_sentence(cluster: str, pairs: list[EvaluationPair], out: Path) -> None:
     (out / "empty.jsonl").write_text("")
     judge = f"scripted:{out / 'empty.jsonl'}"

@@ -19,6 +19,7 @@ from vrthinker_core import BadInput, Dimension, Reward, ScriptedBackend, Setting
 from vrthinker_core.traces import load
 from vrthinker_core.types import Side
 from vrthinker_core.types.messages import Message
+from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
 HUES = (80, 0, 120, 40)  # Of four clips: the redder, the better
 ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>{}</Answer>"
@@ -75,6 +76,16 @@ def test_what_was_not_said_is_none_and_never_zero(videos: list[Path], tmp_path: 
     silent = reward("A block.", videos[:2], ScriptedBackend([ANSWER.format("TA=1")], protocol="paired"))
     assert (silent.overall, silent.best) == ((None, None), None)
     assert silent.rates[Dimension.TA] == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("swap", ["off", "on"])
+def test_a_judge_outside_its_scope_says_so_and_rewards_nothing(videos: list[Path], swap: Any) -> None:
+    judge, settings = ScriptedBackend(redder, protocol="paired", scope="drawn"), Settings(swap=swap)
+    awaited = run_in_thread(areward("A block.", videos[:3], judge, settings))
+    for found in (reward("A block.", videos[:3], judge, settings), awaited):
+        assert len(found.errors) == 3
+        assert all(error.startswith(OUTSIDE_SCOPE) and "another judge" in error for error in found.errors)
+        assert (set(found.rates.values()), found.best) == ({(None, None, None)}, None)
 
 
 def test_prompts_share_batches_and_keep_their_places(videos: list[Path]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.evaluation.support.scripted_runs import made_pairs, made_result, run_description
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import LEFT_OUT, ROW_FAULT, PairResult, broken_row
+from vrthinker_core.results.result import LEFT_OUT, OUTSIDE_FAULT, ROW_FAULT, PairResult, broken_row
 from vrthinker_core.results.result_file import ResultFile, final_results, read_results, to_line
 from vrthinker_core.results.result_table import TABLE, table_row, write_table
 from vrthinker_core.results.run_file import pairs_digest, read_run, write_run
@@ -86,6 +86,7 @@ def test_what_is_no_result_is_named_with_its_line(tmp_path: Path, line: bytes) -
         ("CheckpointError", False),
         (ROW_FAULT, False),
         (LEFT_OUT, False),
+        (OUTSIDE_FAULT, False),
         ("", False),
         ("describe", True),
     ],

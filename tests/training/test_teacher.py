@@ -35,7 +35,7 @@ from vrthinker_core.training.rows.rollout_trace import to_rollout, to_trace
 from vrthinker_core.training.rows.teaching import NotForTraining, RowFilter
 from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher
 from vrthinker_core.training.token_rows import token_rows
-from vrthinker_core.types import ProtocolName, Settings
+from vrthinker_core.types import Preference, ProtocolName, Settings, Verdict
 from vrthinker_core.video.thumbnails import jpeg_size
 
 __all__ = ["nano"]
@@ -167,6 +167,25 @@ def test_a_video_that_cannot_be_read_costs_its_own_pair_alone(tmp_path: Path) ->
     assert [(outcome.pair, outcome.reason) for outcome in again] == [(1, "")]
 
 
+def test_outside_its_scope_a_teacher_is_learnt_from_and_its_traces_have_no_verdict(tmp_path: Path) -> None:
+    """Training compares the labels of its replies with the known ones. Nothing else may take them for a verdict."""
+    table = write_table(tmp_path, [(f"{n}a.mp4", f"{n}b.mp4", "p", str(n), "", "", "") for n in (1, 2)])
+    judge = ScriptedBackend([answer({"TA": 1, "VQ": 2, "MQ": 2, "OA": 1})], "paired", scope="drawn")
+    with VideoPairSet(read_dataset("csv", table), PAIRED) as pairs:
+        made = list(run_teacher(pairs, range(2), judge, JOB, tmp_path / "out"))
+        assert [(outcome.reason, outcome.given["OA"]) for outcome in made] == [("", 1), (Reason.LABELS, 1)]
+        (kept,) = kept_rollouts(tmp_path / "out", pairs, keep_tokens=True)
+    assert (kept.rollout.correct, kept.rollout.run.whole_answer is not None) == (True, True)
+    for outcome in made:
+        trace = load(tmp_path / "out" / outcome.file)
+        assert trace.finished is not None
+        assert (trace.finished.outside_scope, trace.finished.verdict) == (True, None)
+        assert trace.last_labels == Verdict(*map(Preference, (1, 2, 2, 1)))
+    export_rows([tmp_path / "out"], "preferences", tmp_path / "rows.jsonl", RowFilter())
+    rows = list(map(json.loads, (tmp_path / "rows.jsonl").read_text("utf-8").splitlines()))
+    assert [(row["dimension"], row["source"]) for row in rows] == [("TA", "person")] * 2, "those of the table, and no other"
+
+
 def test_a_pair_too_long_for_the_judge_costs_itself_alone_and_is_not_tried_again(tmp_path: Path) -> None:
     rows = [(f"{n}a.mp4", f"{n}b.mp4", "word " * (9000 if n == 1 else 1), "1", "0", "2", "1") for n in range(3)]
     judge = ScriptedBackend([answer({"TA": 1, "VQ": 0, "MQ": 2, "OA": 1})], protocol="paired", context_length=8000)
@@ -204,6 +223,9 @@ def test_what_the_judge_itself_wrote_comes_back_token_for_token(
 ) -> None:
     (outcome,) = run_teacher(PAIRS, range(1), nano, TeacherJob("nano", "drawn:3", keep_all=False), tmp_path)
     assert outcome.kept
+    end = load(tmp_path / outcome.file).finished
+    assert end is not None
+    assert (end.outside_scope, end.verdict) == (False, PAIRS.drawn(0).verdict), "what is drawn in memory is drawn, too"
     (kept,) = kept_rollouts(tmp_path, PAIRS, keep_tokens=True)
     stored = kept.rollout
     assert list(token_rows(stored, nano.loaded)) == list(token_rows(rollout, nano.loaded))

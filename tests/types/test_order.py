@@ -54,6 +54,7 @@ def test_each_pair_of_labels_has_its_word(first: Verdict, second: Verdict) -> No
         two = dict(second)[dimension]
         other = "stable" if one is two else "said in one order only"
         assert effects[dimension.value] == words.get((one, two), other)
+        assert (dimension in OrderCheck(first, second).flips) == (effects[dimension.value] == "flips")
 
 
 @given(VERDICTS)

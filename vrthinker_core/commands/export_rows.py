@@ -12,9 +12,10 @@ from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.files.atomic_file import atomic_path
 from vrthinker_core.text import encodable
 from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, FORMAT, ROWS, Row
-from vrthinker_core.training.rows.teaching import NotForTraining, RowFilter, RowKind
+from vrthinker_core.training.rows.teaching import NotForTraining, RowFilter, RowKind, TraceFile
 from vrthinker_core.training.rows.trace_folder import read_traces
 from vrthinker_core.types.progress import count
+from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
 TABLE = "videogen-reward"  # the one kind that is a CSV file; all others are JSON lines
 BEGINNINGS = (f'{{"format": "{FORMAT} '.encode(), ",".join(CSV_COLUMNS).encode())  # of what this command writes
@@ -83,7 +84,9 @@ def _all_rows(places: Sequence[Path], kind: RowKind, chosen: RowFilter, report: 
                 report.rows += 1
                 yield row
         except (TraceError, NotForTraining) as reason:
-            report.skipped.append(encodable(f"{path}: {str(reason).rstrip('.')}."))
+            withheld = isinstance(file, TraceFile) and file.trace.finished is not None and file.trace.finished.outside_scope
+            told = f"{str(reason).rstrip('.')}.{f' {OUTSIDE_SCOPE}' if withheld else ''}"
+            report.skipped.append(encodable(f"{path}: {told}"))
         report.used += report.rows > before
 
 

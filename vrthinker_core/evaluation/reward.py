@@ -15,6 +15,7 @@ from vrthinker_core.batch import check_pairs_in_hand, judge_many
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.ranking.outcomes import labels_said, pair_score, win_rates
 from vrthinker_core.files.open_files import allow_pairs
+from vrthinker_core.results.result import OUTSIDE_REASON
 from vrthinker_core.types import Dimension, Settings, StopReason, Trace, Verdict, VideoPair
 from vrthinker_core.types.events import add_event
 from vrthinker_core.types.messages import Cancelled
@@ -39,6 +40,8 @@ class ComparedVideos:
         end = self.trace.finished
         if end is None or end.verdict:
             return "" if end else "The run did not end."
+        if end.outside_scope:
+            return OUTSIDE_REASON
         return end.error or ("The run was stopped." if end.stop is StopReason.CANCELLED else "The judge gave no verdict.")
 
     def score(self, dimension: Dimension) -> float | None:

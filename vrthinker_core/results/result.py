@@ -10,9 +10,12 @@ from vrthinker_core.types import Dimension, Run, Side, StopReason, Trace, Verdic
 from vrthinker_core.types.events import Finished
 from vrthinker_core.types.messages import LabelProbabilities
 from vrthinker_core.types.order import OrderCheck, check_order
+from vrthinker_core.types.wording import OUTSIDE_SCOPE
 
 ROW_FAULT = "BrokenRow"  # The fault of a pair that was never judged
 LEFT_OUT = "LeftOut"  # Stands in place of a fault where people could not say themselves
+OUTSIDE_FAULT = "OutsideScope"  # The fault of a pair that its judge cannot judge, however often it is asked
+OUTSIDE_REASON = f"{OUTSIDE_SCOPE} Choose another judge."
 
 MissingRule = Literal["loses", "leave-out"]  # What a ranking makes of a pair of which one video alone cannot be read
 
@@ -27,6 +30,7 @@ class PairResult:
     verdict: Verdict | None = None
     provisional: bool = False  # No final answer came: the verdict is the last recommended one
     forced: bool = False
+    outside_scope: bool = False  # The judge cannot judge such videos: there is no verdict, and the pair counts as failed
     confidence: int | None = None  # CF of the reply that gave the verdict, 1 to 5; None where it gave none
     probabilities: dict[Dimension, LabelProbabilities] | None = None
     """Of a tie, of 1 and of 2, for each label of the verdict, where the judge tells them; they add up to at most 1."""
@@ -68,12 +72,17 @@ class PairResult:
     @property
     def is_transient(self) -> bool:
         """It failed in a way that may not come again: the judge or its server stopped, a process died. It is judged once more."""
-        return self.stop is StopReason.CANCELLED or self.fault not in ("", ROW_FAULT, LEFT_OUT, *LASTING_FAULTS)
+        return self.stop is StopReason.CANCELLED or self.fault not in ("", ROW_FAULT, LEFT_OUT, OUTSIDE_FAULT, *LASTING_FAULTS)
 
     @property
     def order(self) -> OrderCheck | None:
         """Both orders compared; None unless both gave a verdict."""
         return None if self.verdict is None or self.swapped is None else OrderCheck(self.verdict, self.swapped)
+
+    @property
+    def flips(self) -> tuple[Dimension, ...]:
+        """The dimensions without a reliable winner: swapping the sides changed it."""
+        return self.order.flips if self.order else ()
 
 
 def broken_row(pair: EvaluationPair, judge: str) -> PairResult:
@@ -100,6 +109,7 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
         end.verdict,
         end.provisional,
         end.forced,
+        end.outside_scope,
         confidence=_confidence(trace, end),
         probabilities=verdict_probabilities(trace.turns, end.verdict) or None,
         swapped=check.second if check else None,
@@ -109,8 +119,8 @@ def result_of(pair: EvaluationPair, trace: Trace, file: str = "") -> PairResult:
         new_tokens=sum(turn.completion.new_tokens or 0 for turn in trace.turns),
         seconds=end.seconds,
         clip_seconds=(first.seconds, second.seconds) if first and second else None,
-        error=end.error,
-        fault=end.fault,
+        error=OUTSIDE_REASON if end.outside_scope else end.error,
+        fault=OUTSIDE_FAULT if end.outside_scope else end.fault,
         trace=file,
         unreadable=end.unreadable,
     )

@@ -14,7 +14,7 @@ TABLE = "results.parquet"  # Beside `results.jsonl`
 
 PAIR_TEXTS = ("id", "prompt", "first", "second", "first_generator", "second_generator")
 TEXTS = ("judge", "stop", "error", "fault", "trace")
-FLAGS = ("judged", "left_out", "provisional", "forced")
+FLAGS = ("judged", "left_out", "provisional", "forced", "outside_scope")
 COUNTS = ("confidence", "turns", "frames", "prompt_tokens", "new_tokens")
 VERDICTS = ("label", "verdict", "swapped")  # People's, the judge's, and the judge's in the second order: a column a dimension
 OUTCOMES = ("tie", "1", "2")  # Of which the judge tells a probability

@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from vrthinker_core.backends.base import Backend, BatchBackend, Conversation, GenerationRequest, JudgeDescription
 from vrthinker_core.batch import stream_one_by_one
+from vrthinker_core.comparison import outside_scope
 from vrthinker_core.deliberation import Deliberation
 from vrthinker_core.dialects import Dialect, make_dialect, with_defaults
 from vrthinker_core.dialects.factory import chosen_protocol
@@ -164,22 +165,24 @@ class OpenRollout:
             self._turns.append(Turn(number, new.text, frames, completion, deliberation.replies[-1], forced, in_view))
 
     def rollout(self) -> Rollout:
-        """The finished run."""
+        """The finished run. Training counts its labels also outside the judge's scope, where a stored trace has no verdict."""
         deliberation, dialect = self.deliberation, self.deliberation.dialect
         verdict, provisional = deliberation.verdict
         assert deliberation.stop_reason is not None
+        clips = clips_of(self._pair.source)
         started = Started(
             self._pair.prompt,
             self._judge.name,
             dialect.name,
             self._settings,
-            clips_of(self._pair.source),
+            clips,
             dialect.system,
             dialect.rules,
             notes=self._judge.notes,
         )
         seconds = sum(turn.completion.seconds for turn in self._turns)
-        finished = Finished(deliberation.stop_reason, verdict, provisional, seconds=seconds)
+        outside = outside_scope(self._judge, deliberation, clips)
+        finished = Finished(deliberation.stop_reason, verdict, provisional, outside_scope=outside, seconds=seconds)
         return Rollout(self._pair, Run(started, tuple(self._turns), finished), tuple(self._prompts))
 
 

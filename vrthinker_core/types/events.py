@@ -196,6 +196,12 @@ class Run:
         return self.finished.verdict if self.finished and not self.finished.provisional else None
 
     @property
+    def last_labels(self) -> Verdict | None:
+        """The labels of the last reply that gives any, also if they make no verdict."""
+        given = (turn.reply.verdict for turn in reversed(self.turns))
+        return next((verdict for verdict in given if verdict is not None), None)
+
+    @property
     def whole_answer(self) -> Verdict | None:
         """The verdict of its final answer where that ended it and no label is missing."""
         answered = self.finished is not None and self.finished.stop is StopReason.ANSWERED

@@ -40,6 +40,11 @@ class OrderCheck:
         return self[Dimension.OA]
 
     @property
+    def flips(self) -> tuple[Dimension, ...]:
+        """The dimensions without a reliable winner: each order prefers another video."""
+        return tuple(dimension for dimension in Dimension if self[dimension] is OrderEffect.FLIPS)
+
+    @property
     def effects(self) -> dict[str, str]:
         """The word of each dimension, in the card's order: {"TA": "stable", "MQ": "flips", …}."""
         return {dimension.value: self[dimension].value for dimension in Dimension}

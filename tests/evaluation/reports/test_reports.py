@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import pytest
 from rich.console import Console
 
-from tests.evaluation.support.made_results import broken, failed, left_out, result, simulate
+from tests.evaluation.support.made_results import broken, failed, left_out, outside, result, simulate, verdict
 from vrthinker_core.errors import BadInput
 from vrthinker_core.evaluation.reports.console_summary import print_comparison, print_summary
 from vrthinker_core.evaluation.reports.disagreements import MAX_SHOWN, disagreements
@@ -23,6 +23,7 @@ from vrthinker_core.evaluation.reports.write import write_comparison, write_repo
 from vrthinker_core.evaluation.scores import compare_judges, summarize
 from vrthinker_core.results.result import PairResult
 from vrthinker_core.types import Dimension
+from vrthinker_core.types.wording import DEMO_RUN, NO_RELIABLE_WINNER, NOT_SWAP_TESTED, OUTSIDE_SCOPE
 
 HOSTILE = "</script></td><img src=x onerror=alert(1)> [bold]red[/bold] \x1b[31m \x00 \ud800 ‮ {0} %s"
 
@@ -139,6 +140,67 @@ def test_the_surest_disagreement_comes_first() -> None:
     ]
     for order in (rows, rows[::-1]):
         assert [each.row for each in disagreements(order, Dimension.OA)] == [6, 5, 4, 3, 2, 1]
+
+
+def cells(page: Page, row: int) -> list[str]:
+    """The texts of a row of a table, from its number on."""
+    start = page.texts.index(str(row), page.texts.index("Disagreements with people"))
+    return page.texts[start : start + 12]
+
+
+def test_a_flip_shows_no_winner_and_a_score_keeps_the_first_label(tmp_path: Path) -> None:
+    rows = [
+        result(11, "1111", "1222", swapped=verdict("2201")),
+        result(12, "1", "2", swapped=verdict("2")),
+        result(13, "1", "1", swapped=verdict("2")),
+    ]
+    page, other = report(tmp_path, rows), [replace(row, judge="other", swapped=None) for row in rows]
+    assert cells(page, 11)[1:5] == ["prompt 11", "1", " TA 1, MQ 1, VQ 1", "flips"], "the other video when swapped"
+    assert cells(page, 11)[5] == " TA flips, MQ 2, VQ 2", "a tie in one order is none"
+    assert cells(page, 12)[2:4] == ["1", "2"]
+    assert any(NO_RELIABLE_WINNER in text for text in page.texts)
+    told = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    assert [each["flips"] for each in told["disagreements"]["worst"]] == [["TA", "OA"], []]
+    (overall,) = (each for each in summarize(rows).agreement if each.dimension is Dimension.OA)
+    assert (overall.tau.value, summarize(rows).swap[-1].flips) == (1 / 3, 2 / 3)
+    written, _ = write_comparison((tmp_path, tmp_path), rows, [replace(row, verdict=verdict("1")) for row in other])
+    shown = Page(written.read_text("utf-8")).texts
+    assert "flips" in shown
+    assert any(NO_RELIABLE_WINNER in text for text in shown)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_that_nothing_was_tested_in_both_orders_is_said_once(tmp_path: Path, swapped: bool) -> None:
+    rows = [result(n, "1", "2", swapped=verdict("2") if swapped and n == 3 else None) for n in range(5)]
+    page, terminal = report(tmp_path, rows), io.StringIO()
+    print_summary(summarize(rows), Console(file=terminal, width=300))
+    written, _ = write_comparison((tmp_path, tmp_path), rows, [replace(row, judge="other", swapped=None) for row in rows])
+    for text in (" ".join(page.texts), terminal.getvalue(), " ".join(Page(written.read_text("utf-8")).texts)):
+        assert text.count(NOT_SWAP_TESTED) == (0 if swapped else 1)
+    silent = [failed(1, "1"), result(2, "1", None)]
+    assert NOT_SWAP_TESTED not in " ".join(report(tmp_path, silent).texts), "there is no verdict"
+
+
+def test_a_probability_is_told_where_it_tells_something(tmp_path: Path) -> None:
+    rows = [result(n, "1", "2", probabilities={Dimension.OA: (0.0, 1 - p, p)}) for n, p in ((21, 0.899), (22, 0.9), (23, 0.9999))]
+    page = report(tmp_path, rows)
+    assert [cells(page, row)[4] for row in (23, 22, 21)] == ["high", "high", "89.9 %"]
+    assert page.texts.index("23") < page.texts.index("22") < page.texts.index("21"), "the surest comes first"
+
+
+def test_what_a_judge_cannot_judge_is_a_failure_with_that_reason(tmp_path: Path) -> None:
+    rows = [outside(n, "1110") for n in range(31, 34)] + [result(34, "1110", "1110"), failed(35, "1110")]
+    summary, page, terminal = summarize(rows), report(tmp_path, rows), io.StringIO()
+    print_summary(summary, Console(file=terminal, width=300))
+    counts = summary.counts
+    assert (counts.pairs, counts.answered, counts.unanswered, counts.failed) == (5, 1, 0, 4)
+    for text in (" ".join(page.texts), terminal.getvalue()):
+        assert f"4 failed ({DEMO_RUN}: 3; BackendFailed: 1)" in text
+    assert sum(OUTSIDE_SCOPE in text for text in page.texts) == page.texts.count(DEMO_RUN) == 3, "a row of what was not judged"
+    (overall,) = (each for each in summary.agreement if each.dimension is Dimension.OA)
+    assert overall.confusion[0] == (1, 0, 0, 4), "people's ties: a judge that cannot say gave no tie"
+    assert (overall.answered, overall.tau.value) == (1, 0.2)
+    assert disagreements(rows, Dimension.OA) == []
 
 
 def test_a_long_list_is_cut_and_says_so(tmp_path: Path) -> None:

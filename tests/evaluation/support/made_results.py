@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from vrthinker_core.results.pair import EvaluationPair
-from vrthinker_core.results.result import LEFT_OUT, ROW_FAULT, PairResult
+from vrthinker_core.results.result import LEFT_OUT, OUTSIDE_FAULT, OUTSIDE_REASON, ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 
 WORDS = {None: None, "1": Preference.FIRST, "2": Preference.SECOND, "0": Preference.TIE, "-": None}
@@ -35,6 +35,11 @@ def failed(row: int, people: str, fault: str = "BackendFailed") -> PairResult:
 def broken(row: int, people: str) -> PairResult:
     """A row that cannot be judged."""
     return failed(row, people, ROW_FAULT)
+
+
+def outside(row: int, people: str) -> PairResult:
+    """A pair that its judge cannot judge, although its run was answered."""
+    return result(row, people, None, outside_scope=True, fault=OUTSIDE_FAULT, error=OUTSIDE_REASON)
 
 
 def left_out(row: int) -> PairResult:

@@ -76,6 +76,19 @@ def test_the_labels_of_the_data_set_that_was_evaluated_count_before_the_judge_s(
         assert len(kept(tmp_path)[0]) == passed
 
 
+def test_what_a_judge_said_outside_its_scope_is_learnt_from_where_a_person_says_the_same(tmp_path: Path) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "run")
+    assert TRACE.finished is not None
+    outside = replace(TRACE, finished=replace(TRACE.finished, verdict=None, outside_scope=True))
+    other = replace(LABELS, OA=Preference((int(LABELS.OA or 0) + 1) % 3))
+    for said, why in ((None, "no label of the pair is known"), (other, "a label is not the known one"), (LABELS, "")):
+        vote = said and Vote(datetime(2026, 1, 1, tzinfo=UTC), said)
+        (tmp_path / "run" / "trace.json").write_bytes(to_json(replace(outside, vote=vote)))
+        rollouts, told = kept(tmp_path)
+        assert [rollout.run.whole_answer for rollout in rollouts] == ([] if why else [LABELS])
+        assert why in told
+
+
 def test_rows_of_an_export_are_learnt_from(tmp_path: Path) -> None:
     assert export_rows([EXAMPLE], "sft", tmp_path / "rows.jsonl", RowFilter()).rows
     rollouts, said = kept(tmp_path / "rows.jsonl")

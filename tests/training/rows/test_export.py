@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +26,7 @@ from vrthinker_core.training.rows.make_rows import CSV_COLUMNS, ROWS
 from vrthinker_core.training.rows.teaching import KnownLabel, RowFilter, TraceFile, known_labels
 from vrthinker_core.types import Dimension, Preference, Run, Settings, Trace, Verdict, Vote
 from vrthinker_core.types.order import swap_verdict
+from vrthinker_core.types.wording import OUTSIDE_SCOPE
 from vrthinker_core.video.files import file_digest
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "assets" / "examples"
@@ -161,6 +163,25 @@ def test_filters_leave_out_runs_without_a_vote_and_those_a_person_disagrees_with
     assert used(ALL) == ({"0", "1", "3"} if kind == "sft" else {"0", "1", "2", "3"}), "no reply teaches what a person contradicts"
     assert used(RowFilter(voted_only=True)) == ({"1"} if kind == "sft" else {"1", "2"})
     assert used(RowFilter(agreed_only=True)) == {"1"}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_run_outside_the_judges_scope_gives_what_a_person_says_and_no_label_of_its_own(kind: str, tmp_path: Path) -> None:
+    assert BASE.finished is not None
+    outside = replace(BASE, finished=replace(BASE.finished, verdict=None, outside_scope=True))
+    assert outside.last_labels == BASE.finished.verdict, "its replies say them all the same"
+    (tmp_path / "trace.json").write_bytes(to_json(outside))
+    report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
+    assert (report.rows, [OUTSIDE_SCOPE in line for line in report.skipped]) == (0, [True])
+    (tmp_path / "trace.json").write_bytes(to_json(voted(outside, TA=SECOND, MQ=SECOND, VQ=SECOND, OA=SECOND)))
+    report = export_rows([tmp_path], kind, tmp_path / "rows", ALL)
+    if kind == "sft":
+        assert (report.rows, [OUTSIDE_SCOPE in line for line in report.skipped]) == (0, [True])
+    else:
+        assert (report.rows, report.skipped) == (4 if kind == "preferences" else 1, [])
+        text = (tmp_path / "rows").read_text("utf-8")
+        assert re.search('": "person"|,person,', text)
+        assert not re.search('": "judge"|,judge,', text)
 
 
 def test_the_table_has_the_published_columns(tmp_path: Path) -> None:

@@ -12,14 +12,16 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from tests.ui.runs.drawn_results import kinds, read_all, result, write_results
+from tests.ui.runs.drawn_results import both_orders, kinds, outside, read_all, result, write_results
 from tests.ui.support.handmade_runs import WHOLE, three_turns
 from vrthinker_core.errors import TraceError
 from vrthinker_core.results.known_labels import LABELS, add_labels
+from vrthinker_core.results.result import result_of
 from vrthinker_core.results.result_file import RESULTS, to_line
 from vrthinker_core.results.trace_files import CHECKPOINTS, CONFIG, RESULT, STATE
 from vrthinker_core.traces import from_json, to_json
 from vrthinker_core.types import Preference, Verdict, Vote
+from vrthinker_core.types.wording import DEMO_RUN, NO_RELIABLE_WINNER, NOT_SWAP_TESTED, OUTSIDE_SCOPE
 from vrthinker_core.ui.history.run_store import RunStore
 from vrthinker_core.ui.history.shared_traces import SharedTraces
 from vrthinker_core.ui.runs.listed_runs import ListedRuns
@@ -199,6 +201,34 @@ def test_a_row_is_given_as_the_page_draws_it_with_its_pictures(tmp_path: Path) -
     assert [len(turn["tiles"]) for turn in hidden["view"]["turns"]] == [4, 4, 6]
     assert asked.get(f"/evaluation/{unjudged}/view.json").text == "There is no file a.mp4."
     assert asked.get("/evaluation/row-0/view.json").status_code == 404
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_a_run_outside_the_judges_scope_is_a_demo_without_a_label(tmp_path: Path, evaluated: bool) -> None:
+    if evaluated:
+        write_results(tmp_path, [result_of(result(1, labels=WHOLE).pair, outside(), "")])
+    else:
+        (tmp_path / "run.json").write_bytes(to_json(outside()))
+        add_labels(tmp_path, {"run.json": WHOLE})
+    page = client(read_all(tmp_path)).get("/evaluation?only=failed").json()
+    (row,) = page["runs"]
+    assert (row["judge"], row["flips"], row["probability"], row["ending"]) == ([], [], None, DEMO_RUN)
+    assert row["error"].startswith(OUTSIDE_SCOPE)
+    assert page["counts"] == {"overall": 0, "any": 0, "failed": 1, "unsure": 0, "flips": 0}
+    assert not page["unchecked"]
+
+
+def test_a_row_that_flips_is_drawn_with_that_headline_and_without_its_second_run(tmp_path: Path) -> None:
+    traces = {"flips": both_orders(replace(WHOLE, OA=Preference.SECOND)), "stays": both_orders(WHOLE), "once": three_turns()}
+    for name, trace in traces.items():
+        (tmp_path / f"{name}.json").write_bytes(to_json(trace))
+    asked = client(read_all(tmp_path))
+    rows = {run["source"]: run for run in asked.get("/evaluation").json()["runs"]}
+    views = {name: asked.get(f"/evaluation/{rows[f'{name}.json']['name']}/view.json").json()["view"] for name in traces}
+    assert [rows[f"{name}.json"]["judge"][-1] for name in traces] == [None, 1, 1]
+    assert [view["verdict"]["headline"] == NO_RELIABLE_WINNER for view in views.values()] == [True, False, False]
+    assert [view["verdict"]["note"] for view in views.values()] == ["", "", NOT_SWAP_TESTED]
+    assert all(view["order"] is None and len(view["turns"]) == 3 for view in views.values())
 
 
 def test_videos_are_found_by_what_the_results_or_traces_name(tmp_path: Path) -> None:

@@ -100,6 +100,16 @@ def test_filters_search_and_pages(server: Server, open_page: Open) -> None:
     shown_row(page, "Row 8 · 1 of 1")
 
 
+def test_a_label_that_flips_shows_no_winner(server: Server, open_page: Open) -> None:
+    page = open_list(open_page, server)
+    row = page.locator(".vrt-rows > li").nth(5)
+    expect(row.locator(".vrt-row-labels tr").nth(1).locator("td")).to_have_text(["flips", "1", "2", "tie"])
+    expect(row.locator(".vrt-v1, .vrt-v2")).to_have_text(["1", "2"])
+    expect(row.locator(".vrt-row-facts")).to_contain_text("flips when swapped: OA")
+    expect(row.locator(".vrt-row-facts")).not_to_contain_text("probability")
+    expect(page.locator(".vrt-row-read")).not_to_contain_text("swap")
+
+
 def test_a_filter_that_matches_nothing_any_more_keeps_the_focus(server: Server, open_page: Open) -> None:
     page = open_list(open_page, server)
     chip = page.get_by_role("button", name="Failed")

@@ -10,8 +10,8 @@ import pytest
 
 from tests.ui.runs.drawn_results import kinds, result
 from vrthinker_core.errors import BadInput
-from vrthinker_core.types import Preference, StopReason, Verdict
-from vrthinker_core.ui.runs.listed_run import ListedRun, listed_run
+from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
+from vrthinker_core.ui.runs.listed_run import ListedRun, listed_run, without_labels
 from vrthinker_core.ui.runs.runs_words import FILTERS, SORTS
 from vrthinker_core.ui.runs.selection import PAGE_ROWS, neighbours_json, page_json, read_choice, select
 
@@ -50,6 +50,31 @@ def test_a_missing_label_is_no_disagreement() -> None:
 
 def test_a_run_that_ended_without_a_verdict_has_failed() -> None:
     assert shown([listed_run(result(1, verdict=None))], only="failed") == [1]
+
+
+def test_a_label_that_flips_is_no_winner_and_is_compared_all_the_same() -> None:
+    """The first row flips in one dimension and is a tie in one order in another; scores keep the first label."""
+    flipped = Verdict(TA=Preference.SECOND, MQ=Preference.FIRST, VQ=Preference.SECOND, OA=Preference.SECOND)
+    sure = {Dimension.OA: (0.1, 0.7, 0.2)}
+    rows = [listed_run(result(1, swapped=flipped, labels=flipped, probabilities=sure)), listed_run(result(2, probabilities=sure))]
+    first, second = page_json(rows, read_choice({}))["runs"]
+    assert (first["judge"], first["flips"], first["probability"]) == ([None, 0, 2, None], ["TA", "OA"], None)
+    assert (second["judge"], second["flips"], second["probability"]) == ([1, 0, 2, 1], [], 0.7)
+    assert shown(rows, only="overall,any,flips") == [1]
+    assert without_labels(first)["flips"] == []
+
+
+@pytest.mark.parametrize(("probability", "told"), [(0.2, 0.2), (0.8999, 0.9), (0.9, None), (0.99, None), (1.0, None)])
+def test_a_probability_near_to_certain_is_not_told(probability: float, told: float | None) -> None:
+    rows = [listed_run(result(1, probabilities={Dimension.OA: (1 - probability, probability, 0.0)}))]
+    assert page_json(rows, read_choice({}))["runs"][0]["probability"] == told
+    assert shown([*rows, listed_run(result(2, confidence=5))], sort="unsure") == [1, 2], "it counts in the order"
+
+
+@pytest.mark.parametrize(("rows", "unchecked"), [([3, 4], True), ([3, 1], False), ([7], False), ([], False)])
+def test_verdicts_that_were_never_tested_in_both_orders_are_told_as_that(rows: list[int], unchecked: bool) -> None:
+    found = [listed_run(each) for each in kinds() if each.pair.row in rows]
+    assert page_json(found, read_choice({}))["unchecked"] is unchecked
 
 
 def test_orders(rows: list[ListedRun]) -> None:

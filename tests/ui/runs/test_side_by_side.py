@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import resources
@@ -12,6 +13,7 @@ import pytest
 from tests.ui.conftest import PHONE, Server
 from tests.ui.page.test_accessibility import serious_violations
 from tests.ui.page.test_saved_runs import tab
+from tests.ui.runs.drawn_results import outside
 from tests.ui.runs.test_runs_page import HOSTILE, open_list, shown_row
 from tests.ui.support.handmade_runs import THINK, WHOLE, three_turns
 from vrthinker_core.results.known_labels import add_labels
@@ -19,6 +21,7 @@ from vrthinker_core.results.trace_files import CONFIG, STATE
 from vrthinker_core.traces import to_json
 from vrthinker_core.types import Preference, StopReason
 from vrthinker_core.types.events import Finished, Trace
+from vrthinker_core.types.wording import DEMO_RUN, NOT_SWAP_TESTED
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -48,12 +51,13 @@ def hostile() -> Trace:
 
 @pytest.fixture(scope="module")
 def server(serve: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """The folder of a training whose rollouts are six of one prompt and one of another."""
+    """The folder of a training whose rollouts are six of one prompt and two of others."""
     folder = tmp_path_factory.mktemp("grpo")
     (folder / "rollouts").mkdir()
     for name in (CONFIG, STATE):
         (folder / name).write_text("{}")
     files = {f"grpo-step-{step:05d}-sample-0.json": rollout(step) for step in range(STEPS)} | {"other.json": hostile()}
+    files["outside.json"] = outside(prompt="Rain.")
     add_labels(folder / "rollouts", dict.fromkeys(files, WHOLE))
     for name, trace in files.items():
         (folder / "rollouts" / name).write_bytes(to_json(trace))
@@ -78,7 +82,8 @@ def columns(page: Page, names: list[str]) -> Locator:
 def test_rows_of_one_prompt_from_the_first_to_the_last(server: Server, open_page: Open) -> None:
     """Each column says which rollout it is, which labels are right, and all that the judge saw and wrote, turn beside turn."""
     page = open_list(open_page, server)
-    expect(page.locator(".vrt-rows > li")).to_have_count(STEPS + 1)
+    expect(page.locator(".vrt-rows > li")).to_have_count(STEPS + 2)
+    expect(page.locator(".vrt-row-read")).to_contain_text(NOT_SWAP_TESTED)
     expect(opener(page)).to_be_hidden()
     box(page, 4).check()
     expect(opener(page)).to_be_disabled()
@@ -114,6 +119,20 @@ def test_a_run_without_an_answer_says_why_beside_the_others(server: Server, open
     shown = columns(page, ["Row 2", "Row 3"])  # in the order of the list
     expect(shown.first).to_contain_text("token limit")
     expect(shown.first.locator(".vrt-turn")).to_have_count(2)
+
+
+def test_a_run_outside_the_judges_scope_has_no_label_beside_the_others(server: Server, open_page: Open) -> None:
+    page = open_list(open_page, server)
+    listed = page.locator(".vrt-rows > li").nth(STEPS + 1)
+    for row in (1, STEPS + 2):
+        box(page, row).check()
+    opener(page).click()
+    shown = columns(page, ["Row 1", f"Row {STEPS + 2}"])
+    for place in (listed, shown.last):
+        expect(place).to_contain_text(DEMO_RUN)
+        expect(place).not_to_contain_text("labels right")
+        expect(place.get_by_role("img", name=re.compile("right|wrong"))).to_have_count(0)
+        expect(place.locator(".vrt-row-labels tr").nth(1).locator("td")).to_have_text(["–"] * 4)
 
 
 def test_the_keyboard_is_enough(server: Server, open_page: Open) -> None:
@@ -153,7 +172,7 @@ def test_no_fifth_row_is_picked_and_close_gives_the_focus_back(server: Server, o
     opener(page).click()
     page.get_by_role("button", name="Open alone: Row 3").click()
     expect(page.locator(".vrt-side-by-side")).to_be_hidden()
-    shown_row(page, "Row 3 · 3 of 7")
+    shown_row(page, "Row 3 · 3 of 8")
     tab(page, "Evaluation")
     opener(page).click()
     columns(page, ["Row 1", "Row 2", "Row 3", "Row 4"])

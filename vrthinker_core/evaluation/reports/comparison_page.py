@@ -1,7 +1,14 @@
 """The report of two judges on the same pairs as a page."""
 
 from vrthinker_core.evaluation.reports.evaluation_page import fact
-from vrthinker_core.evaluation.reports.figures import points, points_with_interval, probability, share, share_cell
+from vrthinker_core.evaluation.reports.figures import (
+    points,
+    points_with_interval,
+    probability,
+    share,
+    share_cell,
+    unchecked_sentence,
+)
 from vrthinker_core.evaluation.reports.html.markup import Html, element, join
 from vrthinker_core.evaluation.reports.html.page_frame import paragraph, plots, remark, render_page
 from vrthinker_core.evaluation.reports.html.svg_plots import Bar, interval_bars
@@ -28,7 +35,7 @@ def comparison_page(
         ("Side by side", _side_by_side(compared, summaries)),
         ("One judge right", one_right_section(shared, compared.judges, folders, dimension)),
     ]
-    return render_page(f"{compared.judges[0]} and {compared.judges[1]}", _lead(compared, dimension), sections)
+    return render_page(f"{compared.judges[0]} and {compared.judges[1]}", _lead(compared, summaries), sections)
 
 
 def difference_sentence(found: MetricComparison, judges: tuple[str, str]) -> str:
@@ -43,17 +50,18 @@ def difference_sentence(found: MetricComparison, judges: tuple[str, str]) -> str
     return f"{name}: {better} is {seen}, {share(found.first)} against {share(found.second)} on {count(found.pairs, 'pair')}."
 
 
-def _lead(compared: JudgeComparison, dimension: Dimension) -> Html:
+def _lead(compared: JudgeComparison, summaries: tuple[Summary, Summary]) -> Html:
+    dimension = summaries[0].dimension
     text = (
         f"{compared.shared:,} pairs were judged by both, {compared.only_first:,} by the first alone and {compared.only_second:,} "
-        "by the second alone. Everything here is about the shared pairs."
+        f"by the second alone. Everything here is about the shared pairs. {unchecked_sentence(*summaries)}"
     )
     main = [each for each in compared.metrics if each.dimension is dimension]
     facts = [fact(each.metric, f"{points(each.difference.value)}", f"points, p {probability(each.p)}") for each in main]
     same = dict(compared.same).get(dimension)
     facts += [fact("same label", share(same), DIMENSION_NAMES[dimension].lower())] if same is not None else []
     sentences = (paragraph(difference_sentence(each, compared.judges)) for each in main)
-    return join(paragraph(text), *sentences, element("dl", *facts, class_="facts"))
+    return join(paragraph(text.rstrip()), *sentences, element("dl", *facts, class_="facts"))
 
 
 def _difference_section(compared: JudgeComparison) -> Html:

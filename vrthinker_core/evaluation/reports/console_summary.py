@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 from vrthinker_core.evaluation.reports.figures import (
     agreement_sentence,
     best_baseline,
-    counts_sentence,
+    outcome_sentences,
     points_with_interval,
     probability,
-    provisional_sentence,
     share,
     share_with_interval,
     value_of,
@@ -92,7 +91,7 @@ def _bare_interval(estimate: IntervalEstimate | None) -> str:
 
 
 def _sentences(summary: Summary) -> Iterator[str]:
-    yield from filter(None, (counts_sentence(summary.counts), provisional_sentence(summary.counts)))
+    yield from outcome_sentences(summary)
     yield from (agreement_sentence(each) for each in summary.agreement if each.dimension is summary.dimension)
     for swap in (each for each in summary.swap if each.dimension is summary.dimension):
         stable = share_with_interval(swap.stable)

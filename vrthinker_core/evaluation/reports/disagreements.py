@@ -18,7 +18,8 @@ class Disagreement:
     row: int
     prompt: str
     people: dict[str, int]
-    judge: dict[str, int]
+    judge: dict[str, int]  # Of the first order
+    flips: tuple[Dimension, ...]  # Those of them that swapping the sides changed: no reliable winner
     probability: float | None  # Of the judge's wrong label
     confidence: int | None
     generators: tuple[str, str]
@@ -60,6 +61,7 @@ def _disagreement(result: PairResult, dimension: Dimension) -> Disagreement:
         pair.prompt,
         pair.labels.labels,
         result.verdict.labels if result.verdict else {},
+        result.flips,
         _probability(result, dimension),
         result.confidence,
         (pair.first_generator, pair.second_generator),

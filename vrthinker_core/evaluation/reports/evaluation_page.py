@@ -14,8 +14,7 @@ from vrthinker_core.evaluation.reports.disagreements import disagreements
 from vrthinker_core.evaluation.reports.figures import (
     agreement_sentence,
     best_baseline,
-    counts_sentence,
-    provisional_sentence,
+    outcome_sentences,
     share,
     value_of,
 )
@@ -45,7 +44,7 @@ def evaluation_page(summary: Summary, results: Sequence[PairResult]) -> str:
 
 
 def _lead(summary: Summary) -> Html:
-    counted = paragraph(" ".join(filter(None, (counts_sentence(summary.counts), provisional_sentence(summary.counts)))))
+    counted = paragraph(" ".join(outcome_sentences(summary)))
     if not summary.agreement:
         return join(counted, paragraph("People gave no labels, so nothing is said here about agreement."))
     main = main_agreement(summary)

@@ -3,13 +3,15 @@
 from vrthinker_core.evaluation.reports.html.tables import Cell
 from vrthinker_core.evaluation.scores.agreement import Baseline, DimensionAgreement
 from vrthinker_core.evaluation.scores.bootstrap import IntervalEstimate
-from vrthinker_core.evaluation.scores.summary import ResultCounts
+from vrthinker_core.evaluation.scores.summary import ResultCounts, Summary
+from vrthinker_core.results.result import OUTSIDE_FAULT
 from vrthinker_core.types import Preference
 from vrthinker_core.types.progress import count
-from vrthinker_core.types.wording import DIMENSION_NAMES
+from vrthinker_core.types.wording import DEMO_RUN, DIMENSION_NAMES, NOT_SWAP_TESTED
 
 NONE = "–"
 LABELS = {Preference.TIE: "tie", Preference.FIRST: "1", Preference.SECOND: "2", None: NONE}
+FLIPS = "flips"  # Stands in place of a label that swapping the sides changed: there is no reliable winner
 
 
 def share(value: float | None) -> str:
@@ -56,12 +58,30 @@ def best_baseline(found: DimensionAgreement) -> Baseline:
     return max(found.baselines, key=lambda each: each.tau)
 
 
-def counts_sentence(counts: ResultCounts) -> str:
+def fault_name(fault: str) -> str:
+    """The name of a fault as people read it."""
+    return DEMO_RUN if fault == OUTSIDE_FAULT else fault
+
+
+def outcome_sentences(summary: Summary) -> list[str]:
+    """What became of the pairs, and what must be known of the verdicts."""
+    counts = summary.counts
+    return list(filter(None, (_counts_sentence(counts), _provisional_sentence(counts), unchecked_sentence(summary))))
+
+
+def unchecked_sentence(*summaries: Summary) -> str:
+    """That no verdict was tested with its sides swapped; "" if one was, or there is none."""
+    if any(each.swap for each in summaries) or not any(each.counts.answered for each in summaries):
+        return ""
+    return f"The verdicts are {NOT_SWAP_TESTED}: judging with --swap tells which of them follow from the order of the videos."
+
+
+def _counts_sentence(counts: ResultCounts) -> str:
     """How many pairs there are and what became of them."""
     outcomes = [
         (counts.answered, "with a verdict"),
         (counts.unanswered, "without"),
-        (counts.failed, f"failed ({', '.join(f'{name} {number:,}' for name, number in counts.faults)})"),
+        (counts.failed, f"failed ({'; '.join(f'{fault_name(name)}: {number:,}' for name, number in counts.faults)})"),
         (counts.cancelled, "stopped"),
     ]
     told = ", ".join(f"{number:,} {what}" for number, what in outcomes if number or what == "with a verdict")
@@ -72,7 +92,7 @@ def counts_sentence(counts: ResultCounts) -> str:
     )
 
 
-def provisional_sentence(counts: ResultCounts) -> str:
+def _provisional_sentence(counts: ResultCounts) -> str:
     """How many verdicts are not final answers, or not whole; "" for none."""
     kinds = [
         (counts.provisional, "provisional (the last recommended one, for no final answer came)"),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
 from vrthinker_core.evaluation.reports.disagreements import MAX_SHOWN, Disagreement
-from vrthinker_core.evaluation.reports.figures import LABELS, NONE
+from vrthinker_core.evaluation.reports.figures import FLIPS, LABELS, NONE, fault_name
 from vrthinker_core.evaluation.reports.html.markup import Html, element, join
 from vrthinker_core.evaluation.reports.html.page_frame import paragraph, remark
 from vrthinker_core.evaluation.reports.html.tables import Cell, TableColumn, number, percent, sortable_table
@@ -12,7 +12,7 @@ from vrthinker_core.evaluation.scores.judge_comparison import SharedResults
 from vrthinker_core.results.result import ROW_FAULT, PairResult
 from vrthinker_core.types import Dimension, Preference, Verdict
 from vrthinker_core.types.progress import count
-from vrthinker_core.types.wording import DIMENSION_NAMES
+from vrthinker_core.types.wording import DIMENSION_NAMES, NO_RELIABLE_WINNER, TELLING
 
 MAX_PROMPT = 240  # Characters of a prompt that a table shows; all of it where the pointer rests
 
@@ -33,16 +33,19 @@ def disagreement_section(found: Sequence[Disagreement], dimension: Dimension) ->
     return join(
         paragraph(f"{shown} in which the judge's label is not people's. {first}{DIMENSION_NAMES[dimension]} stands in bold."),
         sortable_table("Disagreements with people", [*columns, TableColumn("trace")], rows, tall=True),
+        _flip_remark(any(each.flips for each in found[:MAX_SHOWN])),
         remark("A trace is the whole run: ", element("code", "python -m vrthinker_core replay FILE"), " shows it."),
     )
 
 
 def _common(each: Disagreement, dimension: Dimension) -> list[Cell]:
-    return [number(each.row), Cell(prompt_text(each.prompt)), Cell(said(each.people, dimension)), Cell(said(each.judge, dimension))]
+    labels = said(each.people, dimension), said(each.judge, dimension, each.flips)
+    return [number(each.row), Cell(prompt_text(each.prompt)), *map(Cell, labels)]
 
 
 def _certainty(each: Disagreement, probabilities: bool, confidence: bool) -> list[Cell]:
-    cells = [percent(each.probability)] if probabilities else []
+    sure = each.probability is not None and each.probability >= TELLING
+    cells = [Cell("high", each.probability) if sure else percent(each.probability)] if probabilities else []
     return cells + ([number(each.confidence)] if confidence else [])
 
 
@@ -58,7 +61,8 @@ def one_right_section(shared: SharedResults, judges: tuple[str, str], folders: t
     )
     shown = count(len(rows), "pair") if len(rows) <= MAX_SHOWN else f"The first {MAX_SHOWN} of {len(rows):,} pairs"
     text = f"{shown} in which one judge has people's label and the other has not. {DIMENSION_NAMES[dimension]} stands in bold."
-    return join(paragraph(text), sortable_table("One judge right", columns, cells, tall=True))
+    flips = any(each.flips for first, second, _ in rows[:MAX_SHOWN] for each in (first, second))
+    return join(paragraph(text), sortable_table("One judge right", columns, cells, tall=True), _flip_remark(flips))
 
 
 def _one_right(first: PairResult, second: PairResult, dimension: Dimension) -> tuple[PairResult, PairResult, bool] | None:
@@ -69,12 +73,12 @@ def _one_right(first: PairResult, second: PairResult, dimension: Dimension) -> t
 
 def _one_right_cells(first: PairResult, second: PairResult, told: tuple[str, str, str], dimension: Dimension) -> list[Cell]:
     """`told` are the judge who is right, and where the traces of both lie."""
-    labels = [first.pair.labels, first.verdict or Verdict(), second.verdict or Verdict()]
+    judges = [said((each.verdict or Verdict()).labels, dimension, each.flips) for each in (first, second)]
     files = [f"{folder}{each.trace}" if each.trace else "" for each, folder in zip((first, second), told[1:], strict=True)]
     return [
         number(first.pair.row),
         Cell(prompt_text(first.pair.prompt)),
-        *(Cell(said(verdict.labels, dimension)) for verdict in labels),
+        *map(Cell, (said(first.pair.labels.labels, dimension), *judges)),
         Cell(told[0]),
         Cell(join(trace_link(files[0], "first"), " ", trace_link(files[1], "second"))),
     ]
@@ -88,7 +92,7 @@ def not_judged_section(results: Iterable[PairResult]) -> Html:
     rows = (
         [
             number(each.pair.row),
-            Cell(each.fault or each.stop.value),
+            Cell(fault_name(each.fault) or each.stop.value),
             Cell(each.error or NONE),
             Cell(prompt_text(each.pair.prompt)),
             Cell(trace_link(each.trace)),
@@ -101,18 +105,23 @@ def not_judged_section(results: Iterable[PairResult]) -> Html:
     return join(paragraph(text), sortable_table("Not judged", columns, rows, tall=True))
 
 
+def _flip_remark(some: bool) -> Html:
+    return remark(element("b", FLIPS), f" – {NO_RELIABLE_WINNER}") if some else Html("")
+
+
 def prompt_text(prompt: str) -> Html:
     """A prompt as a cell: cut where it is long, its own direction of writing kept to itself."""
     short = prompt if len(prompt) <= MAX_PROMPT else f"{prompt[: MAX_PROMPT - 1]}…"
     return element("bdi", short, class_="wide", title=prompt if short != prompt else None)
 
 
-def said(labels: dict[str, int], dimension: Dimension) -> Html:
-    """Labels as a cell: the one the report is about in bold, the others after it."""
-    main = labels.get(dimension.value)
-    text = LABELS[None if main is None else Preference(main)]
-    others = ", ".join(f"{name} {LABELS[Preference(label)]}" for name, label in labels.items() if name != dimension.value)
-    return join(element("b", text, class_=f"v{main}" if main else None), element("small", f" {others}") if others else "")
+def said(labels: dict[str, int], dimension: Dimension, flips: Sequence[Dimension] = ()) -> Html:
+    """Labels as a cell: the one the report is about in bold, the others after it. None of those that flip is shown."""
+    words = {name: FLIPS if name in flips else LABELS[Preference(label)] for name, label in labels.items()}
+    main = None if dimension in flips else labels.get(dimension.value)
+    others = ", ".join(f"{name} {word}" for name, word in words.items() if name != dimension.value)
+    text = element("b", words.get(dimension.value, NONE), class_=f"v{main}" if main else None)
+    return join(text, element("small", f" {others}") if others else "")
 
 
 def trace_link(trace: str, name: str = "trace") -> Html:

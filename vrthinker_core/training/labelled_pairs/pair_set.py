@@ -48,7 +48,7 @@ class DrawnClips:
     def _clip(self, side: Side) -> ClipInfo:
         name = f"drawn-{self._drawn.seed}-{'ab'[side - 1]}"
         digest = hashlib.sha256(f"{name}-{self._size}".encode()).hexdigest()
-        return ClipInfo(name, digest, "drawn", "none", self._size, self._size, FRAMES, FRAME_RATE, FRAMES / FRAME_RATE)
+        return ClipInfo(name, digest, "drawn", "none", self._size, self._size, FRAMES, FRAME_RATE, FRAMES / FRAME_RATE, drawn=True)
 
 
 @dataclass(frozen=True, slots=True)

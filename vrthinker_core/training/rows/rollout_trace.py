@@ -8,7 +8,7 @@ from vrthinker_core.text import encodable
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, clips_of
 from vrthinker_core.training.rows.conversation import run_dialect, sent_prompts
 from vrthinker_core.training.rows.teaching import NotForTraining
-from vrthinker_core.types import Run, Trace, Turn
+from vrthinker_core.types import Run, StopReason, Trace, Turn
 from vrthinker_core.types.messages import Message
 from vrthinker_core.video.thumbnails import make_thumbnail
 
@@ -35,10 +35,16 @@ def is_of(run: Run, pair: LabelledPair) -> bool:
 
 
 def to_trace(rollout: Rollout) -> Trace:
-    """The run with the pictures that were new in each turn, as the product keeps them: the page opens it like any other."""
+    """The run with the pictures that were new in each turn, as the product keeps them: the page opens it like any other.
+
+    Outside the judge's scope it has no verdict, as in the product; `to_rollout` reads the labels in its replies again.
+    """
     run, dialect = rollout.run, run_dialect(rollout.run)
     turns = [_with_pictures(turn, prompt[-1], dialect) for turn, prompt in zip(run.turns, rollout.prompts, strict=True)]
-    return Trace(run.started, tuple(turns), run.finished)
+    end = run.finished
+    if end is not None and end.outside_scope:
+        end = replace(end, verdict=None, provisional=False)
+    return Trace(run.started, tuple(turns), end)
 
 
 def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
@@ -52,6 +58,9 @@ def to_rollout(run: Run, pair: LabelledPair, *, keep_tokens: bool) -> Rollout:
         raise NotForTraining("the data hold another pair today where its own one was: give them, and their videos, as they were")
     if not keep_tokens:
         run = replace(run, turns=tuple(map(_without_tokens, run.turns)))
+    if run.finished is not None and run.finished.outside_scope:
+        provisional = run.finished.stop is not StopReason.ANSWERED
+        run = replace(run, finished=replace(run.finished, verdict=run.last_labels, provisional=provisional))
     return Rollout(pair, run, tuple(sent_prompts(run, pair.source)))
 
 

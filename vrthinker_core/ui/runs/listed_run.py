@@ -11,6 +11,7 @@ from vrthinker_core.results.result import PairResult
 from vrthinker_core.text import encodable
 from vrthinker_core.types import Dimension, Preference, StopReason, Verdict
 from vrthinker_core.types.order import OrderEffect
+from vrthinker_core.types.wording import DEMO_RUN, TELLING
 
 ROW = "row-"  # begins the name of a row in `?trace=NAME`
 MAX_PROMPT = 1000  # characters that are kept, and searched
@@ -43,7 +44,8 @@ class ListedRun:
     source: str = ""  # the two generators, or the trace's own file
     people: tuple[Preference | None, ...] = ()
     data_set: tuple[Preference | None, ...] = ()  # empty where it gives none, or people gave them
-    judge: tuple[Preference | None, ...] = ()  # empty for a run without a verdict
+    judge: tuple[Preference | None, ...] = ()  # empty for a run without a verdict; None where a flip leaves no reliable winner
+    flips: tuple[Dimension, ...] = ()  # where that is
     confidence: int | None = None
     probability: float | None = None  # of the overall label
     turns: int = 0
@@ -66,6 +68,7 @@ class RowJson(TypedDict):
     people: list[int | None]
     data_set: list[int | None]
     judge: list[int | None]
+    flips: list[str]
     confidence: int | None
     probability: float | None
     turns: int
@@ -79,6 +82,8 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
     """The row of a result, whose labels are people's; `data_set` are labels that nobody gave, but that are known."""
     pair, verdict = result.pair, result.verdict
     people, judge = _labels(pair.labels), _labels(verdict) if verdict else ()
+    flips = result.flips
+    reliable = tuple(None if each in flips else label for each, label in zip(Dimension, judge, strict=False))
     known = _labels(data_set) if data_set else ()
     probability = _probability(result)
     effects = _effects(result)
@@ -90,7 +95,7 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
         Trait.ANY: any(distances),
         Trait.FAILED: not result.judged or verdict is None,
         Trait.UNSURE: verdict is not None and unsure,
-        Trait.FLIPS: OrderEffect.FLIPS in effects.values(),
+        Trait.FLIPS: bool(flips),
     }
     return ListedRun(
         row_name(pair.id),
@@ -99,7 +104,8 @@ def listed_run(result: PairResult, source: str = "", data_set: Verdict | None = 
         sys.intern(source or one_line(generators, MAX_SOURCE)),
         people,
         known,
-        judge,
+        reliable,
+        flips,
         result.confidence,
         probability,
         result.turns,
@@ -125,7 +131,8 @@ def row_name(key: str) -> str:
 
 
 def row_json(run: ListedRun) -> RowJson:
-    """The row for the page: text stays text."""
+    """The row for the page: text stays text, and no probability is told that is near to certain or of a label that flips."""
+    probability = None if Dimension.OA in run.flips else run.probability
     return {
         "name": run.name,
         "row": run.row,
@@ -134,8 +141,9 @@ def row_json(run: ListedRun) -> RowJson:
         "people": list(run.people),
         "data_set": list(run.data_set),
         "judge": list(run.judge),
+        "flips": [each.value for each in run.flips],
         "confidence": run.confidence,
-        "probability": None if run.probability is None else round(run.probability, 3),
+        "probability": None if probability is None or probability >= TELLING else round(probability, 3),
         "turns": run.turns,
         "ending": run.ending,
         "order": run.order,
@@ -146,7 +154,7 @@ def row_json(run: ListedRun) -> RowJson:
 
 def without_labels(row: RowJson) -> RowJson:
     """The row for who votes first: nothing of what people and judge said, or is known."""
-    return {**row, "people": [], "data_set": [], "judge": [], "confidence": None, "probability": None, "order": ""}
+    return {**row, "people": [], "data_set": [], "judge": [], "flips": [], "confidence": None, "probability": None, "order": ""}
 
 
 def one_line(text: str, most: int) -> str:
@@ -175,6 +183,8 @@ def _probability(result: PairResult) -> float | None:
 
 
 def _ending(result: PairResult) -> str:
+    if result.outside_scope:
+        return DEMO_RUN
     if result.stop is StopReason.FAILED:
         return "not judged" if result.fault and not result.turns else StopReason.FAILED.value
     said = "answered when told to" if result.forced and result.stop is StopReason.ANSWERED else result.stop.value

@@ -72,10 +72,13 @@ class RunsRoutes:
         if (run := self._find(request)) is None:
             return PlainTextResponse(runs_words.NO_SUCH_ROW, 404)
         try:
-            trace = replace(self._runs.trace(run), swapped=None, vote=None)
+            trace = self._runs.trace(run)
         except TraceError as error:
             return PlainTextResponse(str(error), 404)
+        end = trace.swapped and replace(trace.swapped, turns=())  # of the second run only what it says of the verdict
+        trace = replace(trace, swapped=end, vote=None)
         row, view = row_json(run), view_json(fold_all(trace.events()), inline_image)
+        view["order"] = None
         if votes_first(request.cookies):
             return _json({"run": without_labels(row), "view": hide_view(view), "said": runs_words.RUN_HIDDEN})
         return _json({"run": row, "view": view, "said": ""})

@@ -2,7 +2,7 @@
 
 from vrthinker_core.types import Dimension
 from vrthinker_core.types.comparison import SUB_SCORES
-from vrthinker_core.types.wording import DIMENSION_NAMES
+from vrthinker_core.types.wording import DIMENSION_NAMES, NOT_SWAP_TESTED
 
 TAB = "Evaluation"
 NO_FOLDER = "There is no folder {}: name the --out folder of an evaluation, or a folder of traces."
@@ -54,6 +54,8 @@ LIST = {
     "previousRow": "Previous row",
     "nextRow": "Next row",
     "read": "read at {}",
+    "unchecked": NOT_SWAP_TESTED,
+    "flips": "flips",
     "pick": "Pick row {} for side by side",
     "picked": "{} of at most {} rows picked",
     "mostPicked": "{} rows are picked, which is the most.",

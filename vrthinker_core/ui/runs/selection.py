@@ -21,6 +21,7 @@ class PageJson(TypedDict):
     matching: int  # rows that the choice leaves
     page: int  # from 1
     pages: int
+    unchecked: bool  # there are verdicts, and none was tested with its sides swapped
     counts: dict[str, int]  # of what the choice leaves, how many rows each filter would leave
 
 
@@ -79,6 +80,7 @@ def page_json(runs: Sequence[ListedRun], choice: Choice) -> PageJson:
         "matching": len(chosen),
         "page": page,
         "pages": pages,
+        "unchecked": any(run.judge for run in runs) and not any(run.order for run in runs),
         "counts": counts,
     }
 
