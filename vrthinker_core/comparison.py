@@ -18,7 +18,7 @@ from vrthinker_core.dialects.factory import chosen_protocol, frame_layout
 from vrthinker_core.dialects.sanitize import MAX_PROMPT, check_prompt
 from vrthinker_core.errors import BadInput, ContextFull, TooManyPictures, VideoError, describe, is_retryable
 from vrthinker_core.text import encodable
-from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, StopReason, Turn, VideoPair
+from vrthinker_core.types import ClipInfo, FrameRef, ProtocolName, Settings, Side, StopReason, Turn, VideoPair
 from vrthinker_core.types.events import Finished, FramesShown, Opening, Started, TurnEnded, second_run_follows
 from vrthinker_core.types.messages import Cancelled, Completion
 from vrthinker_core.video import Clip, DecoderPool

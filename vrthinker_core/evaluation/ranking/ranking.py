@@ -167,6 +167,8 @@ def _reason(result: PairResult) -> str:
     """Why a pair counts for nobody, in a few words."""
     if result.unreadable:
         return f"no video of {result.unreadable_generator or 'either'}"
+    if result.outside_scope:
+        return "outside the judge's scope"
     return f"failed, {result.fault}" if result.fault else f"no verdict, {result.stop.value}"
 
 
