@@ -51,7 +51,7 @@ from vrthinker_core.training.drawn_world.scenes import WorldOptions
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.types import Dimension, Settings
 
-STAGES = ("base", "cold-start", "rejection", "grpo")  # In the order of `train all`
+STAGES = ("cold-start", "rejection", "grpo")  # In the order of `train all`
 CHECKPOINT, STATE = "checkpoint", "state.json"  # In the folder of a stage
 SETTINGS = Settings(protocol="paired", max_new_tokens=512)  # A judge that runs on is not waited for
 

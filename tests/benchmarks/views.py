@@ -14,12 +14,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.stages import SETTINGS
-from tests.benchmarks.tools.drawn_measures import STEP, UnseenPairs, parse_pair_options
+from tests.benchmarks.tools.drawn_measures import STEP, UnseenPairs
 from tests.benchmarks.tools.judge_scores import label_right
 from vrthinker_core.backends import Backend
+from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, WorldOptions, draw_pair
 from vrthinker_core.training.rollouts import play
@@ -69,7 +71,14 @@ def measure(judge: Backend, pairs: Mapping[str, UnseenPairs]) -> dict[str, int]:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    return parse_pair_options(parser, "pairs of each kind", full=40, quick=4, number=9)
+    parser.add_argument("--quick", action="store_true", help="4 pairs of each kind")
+    parser.add_argument("--pairs", type=int, help="pairs of each kind: 40, with --quick 4")
+    parser.add_argument("--judge", type=Path, default=NANO, help="a checkpoint's folder (default: the built-in judge)")
+    parser.add_argument("--set", type=int, default=9, help="which unseen pairs")
+    parser.add_argument("--photos", type=Path, help="a folder of photographs")
+    options = parser.parse_args()
+    options.pairs = options.pairs or (4 if options.quick else 40)
+    return options
 
 
 if __name__ == "__main__":

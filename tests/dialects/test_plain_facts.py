@@ -8,12 +8,23 @@ from dataclasses import replace
 import pytest
 
 from vrthinker_core.dialects import make_dialect
+from vrthinker_core.dialects.reading import frame_facts
 from vrthinker_core.dialects.reading.frame_facts import MOTIONS, read_frame_facts
 from vrthinker_core.training.drawn_teacher.replies import play_teacher
+from vrthinker_core.training.drawn_world import facts, faults
+from vrthinker_core.training.drawn_world.rendering import damage, photographs, solids, textures
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions, draw_pair
 from vrthinker_core.types import ProtocolName, Settings, Side
 
 WORDS = dict(zip(MOTIONS, ("", "moves", "hardly moves", "jumps", "moves oddly"), strict=True))
+
+
+def test_every_word_of_the_drawn_world_is_known() -> None:
+    assert tuple(facts.COLOURS) == frame_facts.COLOURS
+    assert tuple(facts.DIRECTIONS) == frame_facts.DIRECTIONS
+    assert tuple(solids.SHAPES) == frame_facts.SHAPES
+    assert (faults.CLEAR, *damage.DAMAGES) == frame_facts.PICTURES
+    assert (*textures.GROUNDS, photographs.PHOTO) == frame_facts.GROUNDS
 
 
 @pytest.mark.parametrize("protocol", ["paired", "concat"])

@@ -52,12 +52,6 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
         "120 files read both ways: 100 exact in all of 128 slots, 20 named by a sentence, 0 wrong",
     ),
     (
-        "places",
-        {"frames": 2650, "pairs": 200, "median": 0.00661, "far_off": 0.0172, "pairs_far_off": 22},
-        "2,650 frames of 200 pairs: half of the places are off by less than 0.66% of the picture, 1.7% by more than 3%, "
-        "at least one in 22 pairs",
-    ),
-    (
         "views",
         {"pairs": 40, "right": {"even": 38, "frozen": 20, "jumping": 35, "jittering": 30}},
         "motion quality right, of 40 pairs each: even 38, frozen 20, jumping 35, jittering 30",

@@ -26,7 +26,7 @@ from vrthinker_core.training.drawn_world.varied_faults import COARSE, HINT, draw
 from vrthinker_core.types import FrameRef, Side
 
 SIZE = 112
-SECOND = WorldOptions(second=True, free_prompt=0.3)
+SECOND = WorldOptions(second=True)
 THINGS = replace(SECOND, no_thing=0.0, worn=0.0)
 PLACES = replace(SECOND, no_thing=1.0, worn=0.0)
 SEEDS = st.integers(0, 2**63)
@@ -115,7 +115,7 @@ def test_as_many_facts_are_changed_as_are_asked_for(seed: int, wrong: int) -> No
 
 
 def test_pairs_have_all_labels_and_every_kind_of_wrong_fact() -> None:
-    drawn = list(pairs(replace(THINGS, free_prompt=0.0), 250))
+    drawn = list(pairs(THINGS, 250))
     for name in ("TA", "VQ", "MQ"):
         shares = np.bincount([pair.verdict.labels[name] for pair in drawn], minlength=3) / len(drawn)
         assert shares.min() > 0.2

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
@@ -64,18 +62,6 @@ class UnseenPairs:
 def unseen_pairs(count: int, number: int = 0, world: WorldOptions = FIRST_WORLD) -> UnseenPairs:
     """`count` pairs of the set `number`."""
     return UnseenPairs(tuple(draw_pair(TRAINING_SEEDS + number * STEP + k, world) for k in range(count)))
-
-
-def parse_pair_options(parser: ArgumentParser, counted: str, *, full: int, quick: int, number: int) -> Namespace:
-    """The options of a benchmark over the unseen pairs of set `number`, `full` of what is counted or `quick` of them."""
-    parser.add_argument("--quick", action="store_true", help=f"{quick} {counted}")
-    parser.add_argument("--pairs", type=int, help=f"{counted}: {full}, with --quick {quick}")
-    parser.add_argument("--judge", type=Path, default=NANO, help="a checkpoint's folder (default: the built-in judge)")
-    parser.add_argument("--set", type=int, default=number, help="which unseen pairs")
-    parser.add_argument("--photos", type=Path, help="a folder of photographs, for the second world")
-    options = parser.parse_args()
-    options.pairs = options.pairs or (quick if options.quick else full)
-    return options
 
 
 def swapped(pairs: Sequence[LabelledPair]) -> list[LabelledPair]:

@@ -20,7 +20,7 @@ from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result import result_of
 from vrthinker_core.results.result_file import RESULTS, TRACES, to_line
 from vrthinker_core.traces import to_json
-from vrthinker_core.training.drawn_teacher.replies import write_replies
+from vrthinker_core.training.drawn_teacher.replies import write_lesson
 from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs, taught_pairs
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.rows.teaching import RowFilter
@@ -116,9 +116,7 @@ def test_a_teachers_folder_may_hold_runs_of_both_protocols(tmp_path: Path) -> No
     protocols: tuple[ProtocolName, ...] = ("concat", "paired")
     grids = tuple((protocol, make_dialect(Settings(), protocol).grid) for protocol in protocols)
     pairs = replace(PAIRS, grids=grids)
-    made = run_teacher(
-        pairs, range(6), scripted_teacher(pairs, write_replies), TeacherJob("script", "drawn:3"), tmp_path / "taught"
-    )
+    made = run_teacher(pairs, range(6), scripted_teacher(pairs, write_lesson), TeacherJob("script", "drawn:3"), tmp_path / "taught")
     numbers = [outcome.pair for outcome in made if outcome.kept]
     rollouts, _ = kept(tmp_path / "taught")
     assert [rollout.pair.protocol for rollout in rollouts] == [protocols[number % 2] for number in numbers]

@@ -112,7 +112,6 @@ def test_the_first_difference_is_named() -> None:
         ("grpo.micro_batch=2", True),
         ("grpo.shown_every=5", True),
         ("grpo.steps=600", True),
-        ("base.minutes=300", True),
         ("shares.grpo=0.5", True),
         ("gates.format=0.5", True),
         ("gates.pairs=5", False),

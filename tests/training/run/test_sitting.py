@@ -43,16 +43,6 @@ def test_the_line_has_rate_time_left_and_reward(minutes: float | None, left: str
     assert pace.line.startswith("rejection: 1 of 5, ")
 
 
-def test_stages_side_by_side_keep_their_own_rates() -> None:
-    pace = StepPace()
-    for step in (1, 2):
-        pace.add(StepMetrics("base vision", 10 * step, 0.1, 1.0), 100)
-        pace.add(StepMetrics("base language", 10 * step, 10.0, 1.0), 100)
-    assert pace.starts["base language"][0] == pace.starts["base vision"][0] == 9
-    pace.starts["base language"] = (9, time.monotonic() - 110)
-    assert pace.line.startswith("base language: 20 of 100, 10.0 s each, ")
-
-
 def test_no_rate_is_made_up_from_the_first_of_many_that_came_at_once() -> None:
     pace = StepPace()
     pace.add(StepMetrics("samples", 1, 0.0, 0.0), 10)

@@ -75,19 +75,19 @@ def test_no_form_no_passage() -> None:
     figures = measure_judge(judge, DrawnPairSet(0), Settings(max_turns=2), GATES)
     assert figures.format == 0
     with pytest.raises(BadInput, match=r"0\.00 of the rollouts keep to the format on 3 held-out pairs, and 0\.95 are needed"):
-        check_cold_start(figures, GATES, "base")
+        check_cold_start(figures, GATES, "nano")
 
 
 def test_a_judge_that_sampling_does_not_help_stops_the_run() -> None:
     with pytest.raises(BadInput, match=r"pass@8 is 0\.31 and mean@1 0\.30"):
-        check_cold_start(HeldOutFigures(64, 8, 1.0, 0.30, 0.31), GATES, "base")
-    check_cold_start(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "base")
+        check_cold_start(HeldOutFigures(64, 8, 1.0, 0.30, 0.31), GATES, "nano")
+    check_cold_start(HeldOutFigures(64, 8, 0.95, 0.27, 0.83), GATES, "nano")
 
 
 @pytest.mark.parametrize(("figures", "gate"), [((0.5, 0.3, 0.8), "format"), ((1.0, 0.3, 0.31), "headroom")])
 def test_what_a_gate_stops_says_how_to_begin_again_and_how_to_go_on(figures: tuple[float, float, float], gate: str) -> None:
-    with pytest.raises(BadInput, match=r"--model out/base/checkpoint --out") as caught:
-        check_cold_start(HeldOutFigures(64, 8, *figures), GATES, "out/base/checkpoint")
+    with pytest.raises(BadInput, match=r"--model out/model --out") as caught:
+        check_cold_start(HeldOutFigures(64, 8, *figures), GATES, "out/model")
     assert f"go on with --resume and a lower gate (--set gates.{gate}=…)" in str(caught.value)
     config = preset_config("nano")
     assert config_difference(config, changed_config(config, [f"gates.{gate}=0.1"])) == ""
@@ -97,7 +97,7 @@ def test_a_gate_stops_a_run_but_one_with_a_time_limit() -> None:
     heard: list[str] = []
 
     def check() -> None:
-        check_cold_start(HeldOutFigures(64, 8, 0.5, 0.3, 0.8), GATES, "base")
+        check_cold_start(HeldOutFigures(64, 8, 0.5, 0.3, 0.8), GATES, "nano")
 
     with pytest.raises(BadInput, match=r"0\.50 of the rollouts"):
         pass_gate(begin_sitting(not_cancelled, None, say=heard.append), check)

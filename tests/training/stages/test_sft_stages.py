@@ -102,7 +102,7 @@ def test_a_teacher_of_whom_nothing_can_be_learnt_stops_the_stage(tmp_path: Path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vrthinker_core.training.stages.cold_start.HOPELESS", 3)
         with pytest.raises(BadInput, match="No run passes the filters"):
-            learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("wrong", lambda _: wrong)))
+            learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("wrong", lambda: wrong)))
     assert not (tmp_path / "checkpoint").exists()
 
 
@@ -110,7 +110,7 @@ def test_a_teacher_is_there_only_while_it_plays(tmp_path: Path) -> None:
     opened: list[Callable[[], object]] = []
     there: list[tuple[str, bool]] = []
 
-    def teacher(_: Path | None) -> BackendOfPair:
+    def teacher() -> BackendOfPair:
         judge = partial(SCRIPTED)
         opened.append(weakref.ref(judge))
         return judge
@@ -134,7 +134,7 @@ def test_runs_of_another_protocol_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="speaks concat, and the model was made for paired"):
         learn(
             tmp_path / "run",
-            TrainingData("drawn:3", PAIRS, Teacher("concat", lambda _: concat)),
+            TrainingData("drawn:3", PAIRS, Teacher("concat", lambda: concat)),
             model=made_for_paired(tmp_path / "model"),
         )
 
@@ -144,7 +144,7 @@ def test_a_model_that_names_no_protocol_learns_that_of_its_runs(tmp_path: Path) 
     shutil.copytree(NANO, stock)
     (stock / "vrthinker.json").unlink()
     assert open_checkpoint(str(stock)).marker.protocols == ()
-    made = learn(tmp_path / "run", TrainingData("drawn:3", PAIRS, Teacher("concat", lambda _: concat)), model=stock)
+    made = learn(tmp_path / "run", TrainingData("drawn:3", PAIRS, Teacher("concat", lambda: concat)), model=stock)
     assert open_checkpoint(str(made)).marker.protocols == ("concat",)
 
 
@@ -160,7 +160,7 @@ def test_where_time_ended_before_a_run_was_kept_that_is_said(
 ) -> None:
     no_time_left(monkeypatch)
     config = changed_config(CONFIG, ["settings.max_new_tokens=8", "settings.max_turns=1", "rejection.samples=1"])
-    data = TrainingData("drawn:3", PAIRS, Teacher("wrong", lambda _: ScriptedBackend(["No."], protocol="paired")))
+    data = TrainingData("drawn:3", PAIRS, Teacher("wrong", lambda: ScriptedBackend(["No."], protocol="paired")))
     with pytest.raises(BadInput, match="in the time that there was for playing: go on with --resume and more --minutes"):
         learn(tmp_path, data, begin_sitting(not_cancelled, 60), config=config, stage=stage)
 
@@ -176,7 +176,7 @@ def test_a_timed_stage_that_was_killed_as_it_learnt_goes_on_from_the_same_runs(
     part = stage.replace("-", "_")
     changes = (f"{part}.sft.epochs=3", "settings.max_new_tokens=512", "rejection.pairs=3", "rejection.samples=1")
     config = changed_config(CONFIG, [*changes, "rejection.temperature=0.1"])
-    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda _: SCRIPTED))
+    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED))
     heard: list[StepMetrics] = []
 
     def sitting(killed_at: int) -> Sitting:
@@ -206,7 +206,7 @@ def test_of_its_own_runs_a_judge_learns_from_so_many_at_most(tmp_path: Path) -> 
 
 
 def test_a_disk_that_fills_in_mid_checkpoint_leaves_the_last_good_one(tmp_path: Path) -> None:
-    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda _: SCRIPTED))
+    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED))
     heard: list[StepMetrics] = []
     stopped = Sitting(lambda: any(step.stage == "cold-start" for step in heard), tell=lambda step, _: heard.append(step))
     assert learn(tmp_path, data, sitting=stopped) is None
@@ -222,7 +222,7 @@ def test_a_disk_that_fills_in_mid_checkpoint_leaves_the_last_good_one(tmp_path: 
 def test_too_little_memory_is_said_before_anything_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vrthinker_core.training.run.training_memory.available_memory", lambda _: 2**30)
     with pytest.raises(BadInput, match="GiB are free"):
-        learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda _: SCRIPTED)))
+        learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED)))
     assert not (tmp_path / "teacher").exists()
 
 

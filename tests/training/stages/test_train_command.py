@@ -22,11 +22,10 @@ from vrthinker_core.backends.local.checkpoint.loader import open_checkpoint
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.cli import main
 from vrthinker_core.commands.training.training_data import chosen_teacher, named_places, open_training_data
-from vrthinker_core.errors import BadInput
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.run.config import changed_config, preset_config
-from vrthinker_core.training.run.run_folder import TrainingRun, new_checkpoint, open_run_folder
+from vrthinker_core.training.run.run_folder import TrainingRun, open_run_folder
 from vrthinker_core.training.teacher import TeacherJob, run_teacher
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
@@ -61,7 +60,7 @@ def refused(*arguments: object) -> str:
 def test_all_stages_from_one_command(tmp_path: Path) -> None:
     chosen = [word for change in FEW for word in ("--set", change)]
     out = tmp_path / "run"
-    begun = ("all", "--model", "nano", "--teacher", "nano", "--data", "drawn:1", "--out", out)
+    begun = ("all", "--teacher", "nano", "--data", "drawn:1", "--out", out)
     code, lines = train(*begun, *chosen)
     assert (code, lines[-1:]) == (0, [f"Trained: {out / 'checkpoint'}"]), lines
     assert open_checkpoint(str(out / "checkpoint")).folder == out / "checkpoint"
@@ -86,21 +85,14 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
         (("cold-start", "--model", "nano", "--data", "nowhere"), "nowhere: name the training data as"),
         (("all", "--model", "nano", "--data", "traces:nowhere"), "nowhere: name the training data as"),
         (("all", "--data", "drawn2:1:nowhere"), "nowhere holds no picture"),
-        (("base", "--set", "base.photos=nowhere"), "nowhere holds no picture"),
-        (
-            ("all", "--data", "drawn:1", "--set", "cold_start.photos=nowhere", "--set", "cold_start.judged_minutes=1"),
-            "nowhere holds no picture",
-        ),
         (("all", "--model", "nano", "--data", "drawn:1", "--teacher", "scripted:nowhere.jsonl"), "nowhere.jsonl"),
         (("all", "--model", "nano", "--data", "drawn:1", "--teacher", "hf:./nowhere"), "nowhere"),
         (("grpo", "--data", "drawn:1"), "--model is missing"),
-        (("base", "--model", "nano"), "leave --model and --data out"),
-        (("base", "--data", "drawn:1"), "leave --model and --data out"),
+        (("base",), "'base' is not one of"),
         (("all",), "--data is missing"),
         (("grpo", "--model", "nano"), "--data is missing"),
         (("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.engine=mine"), "'auto', 'own' or 'trl'"),
         (("grpo", "--estimate", "--gpus", "0"), "--gpus 0"),
-        (("base", "--estimate"), "name cold-start, rejection, grpo or all"),
         (("grpo", "--model", "missing-folder", "--data", "drawn:1"), "There is no folder missing-folder"),
         (("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.stepps=3"), "names no setting"),
         (("grpo", "--model", "nano", "--data", "drawn:1", "--minutes", "0"), "leaves no time"),
@@ -117,18 +109,17 @@ def test_a_table_of_pairs_teaches_nothing_without_a_teacher(tmp_path: Path) -> N
     assert "name it with --teacher" in refused("cold-start", "--model", "nano", "--data", table, "--out", tmp_path / "run")
 
 
-def test_photographs_need_not_be_there_for_what_is_done(tmp_path: Path) -> None:
-    gone = changed_config(preset_config("nano"), [f"base.photos={tmp_path / 'gone'}", "cold_start.judged_minutes=0"])
-    done = tmp_path / "run" / "base"
-    with pytest.raises(BadInput, match="holds no picture"):
-        open_training_data(TrainingRun("all", "", "drawn:1", "scripted"), gone, done.parent)
-    with open_run_folder(done, TrainingRun("base", "", ""), gone, resume=False) as folder, new_checkpoint(folder):
-        pass
-    assert train("base", "--out", done, "--resume") == (0, [f"This run is done: {done / 'checkpoint'}"])
-    assert open_training_data(TrainingRun("all", "", "drawn:1", "scripted"), gone, done.parent).pairs is not None
-    judged = changed_config(gone, ["cold_start.judged_minutes=1"])
-    with pytest.raises(BadInput, match="holds no picture"):
-        open_training_data(TrainingRun("all", "", "drawn:1", "scripted"), judged, done.parent)
+@pytest.mark.parametrize("stage", ["all", "base"])
+@pytest.mark.parametrize("more", [(), ("--resume",), ("--resume", "--preset", "nano")])
+def test_a_run_with_the_stage_base_is_refused_in_one_line(stage: str, more: tuple[str, ...], tmp_path: Path) -> None:
+    with open_run_folder(tmp_path, TrainingRun("all", "nano", "drawn:1"), preset_config("nano"), resume=False):
+        (tmp_path / "base").mkdir()
+        (tmp_path / "base" / "metrics.jsonl").write_text("a step\n")
+    for name, changes in (("state", {"stage": stage, "model": ""}), ("config", {"base": {"minutes": 150.0}})):
+        file = tmp_path / f"{name}.json"
+        file.write_text(json.dumps(json.loads(file.read_bytes()) | changes))
+    said = refused("all", "--data", "drawn:1", "--out", tmp_path, *more)
+    assert "the stage base, which is gone: name a new folder, and its checkpoint with --model" in said
 
 
 def test_drawn_pairs_have_the_teacher_that_knows_them() -> None:
@@ -163,15 +154,15 @@ def test_the_scripted_teacher_is_kept_on_drawn_pairs(tmp_path: Path) -> None:
     assert data.pairs is not None
     assert data.teacher is not None
     job = TeacherJob("scripted", "drawn:1")
-    made = list(run_teacher(data.pairs, range(3), data.teacher.open(None), job, tmp_path))
+    made = list(run_teacher(data.pairs, range(3), data.teacher.open(), job, tmp_path))
     assert [(outcome.pair, outcome.kept) for outcome in made] == [(0, True), (1, True), (2, True)]
 
 
-def test_from_nothing_the_scripted_teacher_speaks_both_protocols_in_turn(tmp_path: Path) -> None:
-    data = open_training_data(TrainingRun("all", "", "drawn2:1", "scripted"), preset_config("nano"))
+def test_the_scripted_teacher_speaks_all_protocols_of_the_model_in_turn(tmp_path: Path) -> None:
+    data = open_training_data(TrainingRun("all", "nano", "drawn2:1", "scripted"), preset_config("nano"))
     assert data.teacher is not None
     assert data.teacher.pairs is not None
-    made = list(run_teacher(data.teacher.pairs, range(8), data.teacher.open(None), TeacherJob("scripted", "drawn2:1"), tmp_path))
+    made = list(run_teacher(data.teacher.pairs, range(8), data.teacher.open(), TeacherJob("scripted", "drawn2:1"), tmp_path))
     kept = [outcome for outcome in made if outcome.kept]
     assert len(kept) >= 5
     for outcome, stored in zip(kept, kept_rollouts(tmp_path, data.teacher.pairs, keep_tokens=False), strict=True):
@@ -187,15 +178,15 @@ def test_a_checkpoint_that_teaches_is_not_read_before_it_plays(monkeypatch: pyte
     data = open_training_data(TrainingRun("cold-start", "nano", "drawn:1", "nano"), preset_config("nano"))
     assert data.teacher is not None
     assert not opened
-    data.teacher.open(NANO)
+    data.teacher.open()
     assert opened == [str(NANO)]
 
 
 def test_a_chosen_protocol_is_the_only_one_of_the_teacher() -> None:
     config = changed_config(preset_config("nano"), ["settings.protocol=concat"])
-    data = open_training_data(TrainingRun("all", "", "drawn2:1", "scripted"), config)
+    data = open_training_data(TrainingRun("all", "nano", "drawn2:1", "scripted"), config)
     assert data.teacher is not None
-    judge = data.teacher.open(None)
+    judge = data.teacher.open()
     assert callable(judge)
     assert {judge(number).protocols for number in range(3)} == {("concat",)}
 
@@ -234,8 +225,8 @@ def test_a_model_in_a_folder_is_known_from_anywhere(tmp_path: Path, monkeypatch:
     (tmp_path / "cold").mkdir()
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "run"
-    known = [named_places(model, "", out)[0] for model in ("cold", "nano", "Qwen/Qwen2.5-VL-7B-Instruct", "")]
-    assert known == [str(tmp_path / "cold"), "nano", "Qwen/Qwen2.5-VL-7B-Instruct", ""]
+    known = [named_places(model, "", out)[0] for model in ("cold", "nano", "Qwen/Qwen2.5-VL-7B-Instruct")]
+    assert known == [str(tmp_path / "cold"), "nano", "Qwen/Qwen2.5-VL-7B-Instruct"]
     with open_run_folder(out, TrainingRun("grpo", "cold", "drawn:1"), preset_config("nano"), resume=False):
         assert named_places(str(tmp_path / "cold"), "drawn:1", out) == ("cold", "drawn:1")  # as an earlier version began it
 

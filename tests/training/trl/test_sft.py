@@ -24,7 +24,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.training.run.config import OptimizerConfig, SftConfig
 from vrthinker_core.training.token_rows import TokenRow
-from vrthinker_core.training.trl import grpo, sft, sharding
+from vrthinker_core.training.trl import grpo, sft
 from vrthinker_core.training.trl.sft import SftOptions, train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace, train_from
 from vrthinker_core.types import Settings
@@ -146,27 +146,6 @@ def test_a_checkpoint_with_a_file_cut_short_is_never_gone_on_with(
     again = train_sft(rows, tiny, replace(OPTIONS, save_minutes=60), tmp_path, paces.append)
     assert [pace.step for pace in paces] == [3, 4]
     assert equal(again, trained[0])
-
-
-def test_with_muon_a_stopped_training_goes_on_to_the_same_weights(
-    tiny: Path, rows: list[TokenRow], trained: tuple[Path, list[TrainerPace]], tmp_path: Path
-) -> None:
-    options = replace(OPTIONS, muon=True)
-    whole = train_sft(rows, tiny, replace(options, save_minutes=60), tmp_path / "whole")
-    with pytest.raises(Stopped):
-        train_sft(rows, tiny, options, tmp_path / "cut", stop_at(3))
-    assert equal(train_sft(rows, tiny, options, tmp_path / "cut"), whole)
-    assert not equal(whole, trained[0])
-
-
-@pytest.mark.parametrize("name", [sharding.FSDP, sharding.DEEPSPEED])
-def test_muon_is_refused_where_matrices_are_spread(
-    tiny: Path, rows: list[TokenRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv(name, "true")
-    monkeypatch.setenv("FSDP_VERSION", "2")
-    with pytest.raises(BadInput, match=r"cold_start\.sft\.muon"):
-        train_sft(rows, tiny, replace(OPTIONS, muon=True), tmp_path)
 
 
 @needs_trl

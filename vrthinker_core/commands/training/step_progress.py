@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class StepPace:
-    """Counts the steps of each stage as they come, and says how fast those of the newest one do. Some stages run side by side."""
+    """Counts the steps of each stage as they come, and says how fast those of the newest one do."""
 
     minutes: float | None = None  # That the whole may take
     stage: str = ""

@@ -71,7 +71,7 @@ def _open(choice: str, data: str, settings: Settings) -> "tuple[PairSet, Backend
     if choice == SCRIPTED:
         layouts = frame_layouts(settings, (chosen_protocol(settings, ()),))
         pairs = open_pairs(data, layouts)
-        return pairs, open_teacher(choice, pairs, layouts).open(None)
+        return pairs, open_teacher(choice, pairs, layouts).open()
     backend = open_backend(choice)
     return open_pairs(data, frame_layouts(settings, (chosen_protocol(settings, backend.protocols),))), backend
 

@@ -31,10 +31,10 @@ class Start:
 
 
 def train(
-    stage: Annotated[StageName, typer.Argument(help="The stage; all begins with base where no --model is given.")],
+    stage: Annotated[StageName, typer.Argument(help="The stage; all is one after the other.")],
     *,
     model: Annotated[
-        str | None, typer.Option(help="Checkpoint to begin with: a folder, a hub id, or nano for the built-in judge.")
+        str | None, typer.Option(help="Checkpoint to begin with: a folder, a hub id, or nano for the built-in judge. (all: nano)")
     ] = None,
     data: Annotated[
         str | None, typer.Option(help="drawn:SEED, a data set, a table, rows, a folder of traces, or that of a teacher.")
@@ -51,23 +51,26 @@ def train(
     estimate: Annotated[bool, typer.Option("--estimate", help="Only say what it takes on GPUs in memory and hours.")] = False,
     gpus: Annotated[int, typer.Option(help="With --estimate: how many, of 80 GiB each.")] = 8,
 ) -> None:
-    """Train a judge: cold start, rejection sampling, GRPO, or all in turn. base makes the small model that these can begin with.
+    """Train a judge: cold start, rejection sampling, GRPO, or all in turn.
 
     Checkpoints are kept every few minutes. A run that was stopped or killed goes on with --resume.
     """
     if minutes is not None and not minutes > 0:
         raise BadInput(f"--minutes {minutes} leaves no time: give a number above 0.")
+    if resume and out is not None:
+        model, data, teacher = _as_before(out, model, data, teacher)
     config = _config(out, preset, seed, changes or [], resume)
     if estimate:
         _print_estimate(stage, model, config, gpus)
         raise typer.Exit(0)
     if out is None:
         raise BadInput("--out is missing: name the folder of the run.")
-    if resume:
-        model, data, teacher = _as_before(out, model, data, teacher)
-    _check_given(stage, model, data)
-    places = named_places(model or "", data or "", out)
-    run = TrainingRun(stage, *places, chosen_teacher(stage, data or "", teacher) or "")
+    model = model or ("nano" if stage == "all" else None)
+    if model is None:
+        raise BadInput(f"--model is missing: {stage} goes on from a checkpoint.")
+    if data is None:
+        raise BadInput("--data is missing: name the pairs to train with, as drawn:1 or a data set.")
+    run = TrainingRun(stage, *named_places(model, data, out), chosen_teacher(stage, data, teacher) or "")
     raise typer.Exit(_train(run, config, out, Start(minutes, resume)))
 
 
@@ -80,26 +83,12 @@ def _as_before(out: Path, *given: str | None) -> Iterator[str | None]:
     return (new or old or None for new, old in zip(given, own, strict=True))
 
 
-def _check_given(stage: StageName, model: str | None, data: str | None) -> None:
-    """Raises BadInput for what a stage lacks, or cannot use."""
-    if stage == "base":
-        if model is not None or data is not None:
-            raise BadInput("base begins from nothing, over pairs that it draws itself: leave --model and --data out.")
-        return
-    if model is None and stage != "all":
-        raise BadInput(f"--model is missing: {stage} goes on from a checkpoint.")
-    if data is None:
-        raise BadInput("--data is missing: name the pairs to train with, as drawn:1 or a data set.")
-
-
 def _print_estimate(stage: StageName, model: str | None, config: TrainConfig, gpus: int) -> None:
     """Memory and hours of the stages; without a model those of Qwen2.5-VL-7B. Raises BadInput and CheckpointError."""
     from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
     from vrthinker_core.training.stages.pipeline import STAGES
     from vrthinker_core.training.trl.estimate import config_plan, estimate, model_shape
 
-    if stage == "base":
-        raise BadInput("--estimate is for the stages that GPUs train, and base is none: name cold-start, rejection, grpo or all.")
     if gpus < 1:
         raise BadInput(f"--gpus {gpus} trains nothing: give a number from 1 up.")
     folder = locate(resolved_model(model)) if model is not None else None
@@ -126,7 +115,7 @@ def _train(run: TrainingRun, config: TrainConfig, out: Path, start: Start) -> in
     from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
     from vrthinker_core.training.run.processes import launched_processes
 
-    data = open_training_data(run, config, out)
+    data = open_training_data(run, config)
     run = replace(run, digest=data.pairs.digest if isinstance(data.pairs, VideoPairSet) else None)
     files = data.pairs if isinstance(data.pairs, AbstractContextManager) else nullcontext()
     processes = launched_processes()
@@ -145,14 +134,11 @@ def _train(run: TrainingRun, config: TrainConfig, out: Path, start: Start) -> in
 
 
 def _run_stages(data: "TrainingData", config: TrainConfig, folder: RunFolder, sitting: "Sitting") -> Path | None:
-    from vrthinker_core.training.stages.base import train_base_stage
     from vrthinker_core.training.stages.pipeline import train_all, train_stage
 
     stage, source = folder.state.stage, resolved_model(folder.state.model)
     if stage == "all":
         return train_all(source, data, config, folder, sitting)
-    if stage == "base":
-        return train_base_stage(config, folder, sitting)
     return train_stage(stage, source, data, config, folder, sitting)
 
 

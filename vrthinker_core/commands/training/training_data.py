@@ -34,7 +34,7 @@ def named_places(model: str, data: str, out: Path) -> tuple[str, str]:
     from vrthinker_core.training.run.run_folder import STATE, read_state
 
     before = read_state(out) if (out / STATE).is_file() else None
-    if model not in ("", "nano") and Path(model).is_dir():
+    if model != "nano" and Path(model).is_dir():
         same = before is not None and Path(before.model).resolve() == Path(model).resolve()
         model = before.model if before is not None and same else str(Path(model).absolute())
     return model, absolute_data(data, before.data if before is not None else None)
@@ -49,20 +49,14 @@ def _is_drawn(data: str) -> bool:
     return data.partition(":")[0] in ("drawn", "drawn2")
 
 
-def open_training_data(run: "TrainingRun", config: "TrainConfig", out: Path | None = None) -> "TrainingData":
-    """The pairs, and what the cold start learns from. Raises BadInput and CheckpointError before a weight is read.
-
-    Photographs that only stages learnt from which are done in `out` need not be there any more.
-    """
+def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingData":
+    """The pairs, and what the cold start learns from. Raises BadInput and CheckpointError before a weight is read."""
     from vrthinker_core.dialects.factory import frame_layouts
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
     from vrthinker_core.training.labelled_pairs.ready_runs import taught_pairs
     from vrthinker_core.training.stages.grpo import chosen_engine
     from vrthinker_core.training.stages.pipeline import TrainingData
 
-    _check_photos(run, config, out)
-    if run.stage == "base":
-        return TrainingData("", None)
     ready = _ready_runs(run)
     protocols = _protocols(run, config)
     if ready is not None and run.stage == "cold-start":
@@ -75,28 +69,11 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig", out: Path | No
     return TrainingData(run.data, pairs, taught, ready)
 
 
-def _check_photos(run: "TrainingRun", config: "TrainConfig", out: Path | None) -> None:
-    """Raises BadInput where a stage of the run would take photographs from a folder that holds none, before one is trained."""
-    from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
-    from vrthinker_core.training.run.run_folder import is_done
-    from vrthinker_core.training.stages.cold_start import conversation_photos
-
-    def is_left(stage: str) -> bool:
-        return out is None or not (is_done(out) or (run.stage == "all" and is_done(out / stage)))
-
-    if config.base.photos and (run.stage == "base" or (run.stage == "all" and not run.model)) and is_left("base"):
-        photo_paths(Path(config.base.photos))
-    photos = conversation_photos(config)
-    if photos and config.cold_start.judged_minutes and run.stage in ("cold-start", "all") and is_left("cold-start"):
-        photo_paths(Path(photos))
-
-
 def _protocols(run: "TrainingRun", config: "TrainConfig") -> "tuple[ProtocolName, ...]":
     """Those that are trained: the one of the settings, or all that the model was made for. Raises CheckpointError."""
     from vrthinker_core.dialects.factory import chosen_protocol
-    from vrthinker_core.training.base.model.vocabulary import PROTOCOLS
 
-    known = _spoken(resolved_model(run.model)) if run.model else PROTOCOLS
+    known = _spoken(resolved_model(run.model))
     return known if known and config.settings.protocol == "auto" else (chosen_protocol(config.settings, known),)
 
 
@@ -134,7 +111,6 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
     A checkpoint is only looked at: its weights are read by the process that lets it play, when it does.
     """
     from vrthinker_core.backends import open_backend
-    from vrthinker_core.training.base.seen_lessons import lessons_for
     from vrthinker_core.training.drawn_teacher.replies import write_lesson
     from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
     from vrthinker_core.training.stages.cold_start import Teacher
@@ -144,10 +120,10 @@ def open_teacher(name: str, pairs: "PairSet", layouts: "Layouts") -> "Teacher":
         if not isinstance(pairs, DrawnPairSet):
             raise BadInput("The scripted teacher knows drawn pairs alone: give --data drawn:SEED, or name another judge.")
         own = replace(pairs, grids=tuple((protocol, layout.grid) for protocol, layout in layouts.items()))
-        return Teacher(name, lambda judge: scripted_teacher(own, lessons_for(judge) if judge else write_lesson), own)
+        return Teacher(name, lambda: scripted_teacher(own, write_lesson), own)
     kind, _, source = name.partition(":")
     if name == "nano" or (kind == "hf" and source):
         _spoken(resolved_model(source or name))
-        return Teacher(name, lambda _: open_backend(name))
+        return Teacher(name, lambda: open_backend(name))
     backend = open_backend(name)
-    return Teacher(name, lambda _: backend)
+    return Teacher(name, lambda: backend)

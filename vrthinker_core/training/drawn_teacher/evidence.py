@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
+import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN
+from vrthinker_core.training.drawn_teacher.phrases import HARDLY, JUMPS, MOTION_FLAWS, MOVES, ODDLY, PLAIN, Places
 from vrthinker_core.training.drawn_world.faults import CLEAR, FRAMES
 from vrthinker_core.training.drawn_world.moving_scene import GO, STAY, Scene
+from vrthinker_core.training.drawn_world.scene_renderer import SceneRenderer
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, verdict_from_flaws
-from vrthinker_core.training.frame_facts.frame_code import Places
-from vrthinker_core.training.frame_facts.seen_frames import thing_place, view_light
 from vrthinker_core.types import FrameRef, Side, Verdict
 
 LIGHT_OFF = 0.05  # What the light of a view must be off, as a share of the picture, if anybody is to see it
 ODDLY_OFF = 0.015  # A step that ends so far from where it should, in the clip's own lengths, is doubtful
-
-
-PairFrame = tuple[Side, int]
-"""A frame of a pair: which video's, and its index."""
-
-LightReader = Callable[[Sequence[PairFrame]], Sequence[Places]]
-"""Where somebody sees the light of each of these frames of a pair."""
-
-Misreader = Callable[[Side, str], str]
-"""What somebody notes in the place of a motion word of a video."""
+LIGHT_SIDE, LIGHT_CELLS = 32, 8  # Pixels and cells per side of the picture in which the light of a view is looked for
+LIGHT_GAIN = 0.2  # How steeply the light moves with the brightness of one side, in display levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +34,6 @@ class SeenFrame:
     places: Places  # Of what is followed
     state: str
     motion: str
-    shown: str  # The motion word that is right, where another one was noted; else the same
     beside: tuple[SeenFrame, ...] = ()  # Those of earlier looks and of this one that it is held against; of the first ones ()
 
 
@@ -54,24 +47,17 @@ class Flaw:
 
 @dataclass(slots=True)
 class Evidence:
-    """All looks at a pair so far. `looks` are in their order, the frames of each in the order of the message.
-
-    With `read_light` the light of a view is noted as that sees it, else as it is; with `misread` the motion as that has it.
-    """
+    """All looks at a pair so far. `looks` are in their order, the frames of each in the order of the message."""
 
     pair: DrawnPair
     dialect: Dialect
     looks: list[list[SeenFrame]] = field(default_factory=list)
-    read_light: LightReader | None = None
-    misread: Misreader | None = None
 
     def look(self, refs: Sequence[FrameRef]) -> None:
         """Note more frames, one after the other; each is held against the nearest ones that were noted on either side of it."""
         self.looks.append([])
-        views = [(ref.side, self.index(ref)) for ref in refs if self.pair.scenes[ref.side].view]
-        lights = dict(zip(views, (self.read_light or self._true_light)(views), strict=True)) if views else {}
         for ref in refs:
-            self.looks[-1].append(self._note(ref, lights.get((ref.side, self.index(ref)), ())))
+            self.looks[-1].append(self._note(ref))
 
     def frames(self, side: Side) -> Iterator[SeenFrame]:
         """All frames seen of a video, in the order in which they were."""
@@ -112,19 +98,15 @@ class Evidence:
         """Which of the clip's frames a slot means."""
         return self.dialect.grid.index(ref.slot, FRAMES)
 
-    def _true_light(self, frames: Sequence[PairFrame]) -> Sequence[Places]:
-        return [view_light(self.pair.scenes[side], index) for side, index in frames]
-
-    def _note(self, ref: FrameRef, light: Places) -> SeenFrame:
+    def _note(self, ref: FrameRef) -> SeenFrame:
         index, scene = self.index(ref), self.pair.scenes[ref.side]
         noted = sorted(self.frames(ref.side), key=lambda frame: frame.index)
         before = [frame for frame in noted if frame.index < index][-1:]
         beside = (*before, *[frame for frame in noted if frame.index > index][:1])
-        places, number = light or thing_place(scene, index), self.dialect.frame_number(ref)
-        shown = motion_word(scene, index, [frame.index for frame in beside])
-        motion = self.misread(ref.side, shown) if self.misread and shown != PLAIN else shown
+        places, number = view_light(scene, index) or _thing_place(scene, index), self.dialect.frame_number(ref)
+        motion = motion_word(scene, index, [frame.index for frame in beside])
         told = beside if len(self.looks) > 1 else ()
-        return SeenFrame(ref.side, number, index, places, scene.picture_state(index), motion, shown, told)
+        return SeenFrame(ref.side, number, index, places, scene.picture_state(index), motion, told)
 
 
 def motion_word(scene: Scene, index: int, neighbours: Sequence[int]) -> str:
@@ -155,3 +137,38 @@ def _is_off(scene: Scene, index: int) -> bool:
     """The light of a view is elsewhere in frame `index` than without the fault of its motion; in a flat picture it hardly is."""
     shown, due = (np.array(view_light(each, index)) for each in (scene, replace(scene, motion_fault=None)))
     return bool(np.abs(shown - due).max() >= LIGHT_OFF)
+
+
+def _thing_place(scene: Scene, index: int) -> Places:
+    """Where in the picture the first thing is that can be seen; () if none can."""
+    return tuple(place for place in scene.thing_positions(index) if place is not None)[:1]
+
+
+def view_light(scene: Scene, index: int) -> Places:
+    """Where the light of both halves of a view is in frame `index`, whatever is done to its picture; () in a scene of things."""
+    return _light(replace(scene, picture_fault=None), index) if scene.view else ()
+
+
+@lru_cache(maxsize=1024)
+def _light(scene: Scene, index: int) -> Places:
+    return light_of(_small_renderer(scene).frame(index))
+
+
+@lru_cache(maxsize=64)
+def _small_renderer(scene: Scene) -> SceneRenderer:
+    return SceneRenderer(scene, LIGHT_SIDE)
+
+
+def light_of(picture: NDArray[np.uint8]) -> Places:
+    """Where the light of the upper half of a picture RGB [h, w, 3] is and that of the lower half, each 0..1 in its own half.
+
+    It is nearer to a side the brighter that is, and moves as the picture does: the motion of a view is read from it.
+    """
+    cells = cv2.resize(picture, (LIGHT_CELLS, LIGHT_CELLS), interpolation=cv2.INTER_AREA).astype(np.float32).mean(-1)
+    return tuple((_light_along(half.mean(0)), _light_along(half.mean(1))) for half in np.split(cells, 2))
+
+
+def _light_along(brightness: NDArray[np.float32]) -> float:
+    """Where along one axis the light of cells [n] is, in display levels: 0.5 if both of its ends are as bright."""
+    middles = (np.arange(len(brightness)) + 0.5) / len(brightness) - 0.5
+    return float(0.5 + 0.5 * np.tanh(LIGHT_GAIN * (brightness - brightness.mean()) @ middles / len(brightness)))

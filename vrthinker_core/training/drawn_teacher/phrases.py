@@ -1,11 +1,13 @@
-"""The words of the teacher, in plain English. The small model's vocabulary has one token for each of them."""
+"""The words of the teacher, in plain English. The built-in judge's vocabulary has one token for each of them."""
 
 from collections.abc import Sequence
 from types import MappingProxyType
 
 from vrthinker_core.dialects.base import Dialect
-from vrthinker_core.dialects.reading.frame_facts import COLOURS, COUNT_WORDS, DIRECTIONS, GROUNDS, SHAPES
-from vrthinker_core.training.frame_facts.frame_code import STATES, Places
+from vrthinker_core.dialects.reading.frame_facts import COUNT_WORDS
+
+Places = tuple[tuple[float, float], ...]
+"""Places in a picture, each 0..1 rightwards and downwards."""
 
 FACT_WORDS = tuple(
     f" {word}"
@@ -14,17 +16,15 @@ FACT_WORDS = tuple(
 """How many facts of a video are not as the prompt asks."""
 
 PLAIN, MOVES, HARDLY, JUMPS, ODDLY = "", "moves", "hardly moves", "jumps", "moves oddly"
-MOTIONS = (PLAIN, MOVES, HARDLY, JUMPS, ODDLY)
 """How a frame follows those around it that were seen. The first one of a video follows none."""
 MOTION_FLAWS = (HARDLY, JUMPS)
 SMOOTHLY = "moves smoothly"
-PLACES = tuple(range(101))  # In per cent: what moves towards the camera moves by as little as 3 between two frames
 
 ASKS, SHOWS, REAL_SCENE = "The prompt asks for", "Video {side} shows", " a real scene"
 AND_LIGHT = " and its light"  # Of a scene without a thing, what is followed
 BOTH_VIDEOS, ONE_LIST = "Video 1, then video 2: ", "Video 1, from #49 on video 2: "
 SO_FAR, SO_FAR_OF = "so far", "so far video {side}:"
-AS_ASKED, NOT_AS_ASKED, MISSING, NO_THING = ", as asked", ", not as asked", " none", "none"
+AS_ASKED, NOT_AS_ASKED, MISSING = ", as asked", ", not as asked", " none"
 BETTER = ("so neither is better", "so video 1 is better", "so video 2 is better")
 """By label."""
 LEADS = ("neither leads", "video 1 leads", "video 2 leads")
@@ -79,35 +79,3 @@ def name_thing(colour: str, shape: str, count: int) -> str:
     if count == 1:
         return f" {'an' if colour[0] in 'aeiou' else 'a'} {colour} {shape}"
     return f" {COUNT_WORDS[count - 1]} {colour} {shape}s"
-
-
-def all_phrases() -> tuple[str, ...]:
-    """Everything that is to be one token, but for words and numbers that stand alone."""
-    sides = (1, 2)
-    fixed = [ASKS, REAL_SCENE, AND_LIGHT, BOTH_VIDEOS, ONE_LIST, SO_FAR, AS_ASKED, NOT_AS_ASKED, MAY_HIDE, MORE]
-    fixed += [
-        "VQ: video 1",
-        "MQ: video 1",
-        ", video 2",
-        ": video 1",
-        "; video 2",
-        "video 2",
-        "; so far video 2:",
-        " at ",
-        f" {SMOOTHLY}",
-    ]
-    fixed += [f" {word}" for word in (*MOTION_FLAWS, ODDLY)] + [f"{count} wrong" for count in FACT_WORDS]
-    fixed += [f"{start}{lead}{topic}" for lead in LEADS for start, topic in zip(("OA: ", ", ", ", "), TOPICS, strict=True)]
-    fixed += [phrase.format(side=side) for phrase in (SHOWS, SO_FAR_OF, NEAR) for side in sides]
-    fixed += [better(label, settled=settled) for label in range(3) for settled in (True, False)]
-    entries = [f" {state}{f', {motion}' if motion else ''}; " for state in STATES for motion in MOTIONS]
-    places = [f" at {place}%" for place in PLACES] + [f",{place}%" for place in PLACES] + [" with nothing", " to follow"]
-    facts = [fact_name(key, number) for key in FACT_NAMES for number in (0, 1)]
-    return (*fixed, *entries, *places, *facts)
-
-
-def words() -> tuple[str, ...]:
-    """Words that are to be one token with the blank before them."""
-    shapes = [form for shape in SHAPES for form in (shape, f"{shape}s")]
-    pools = (COLOURS, shapes, GROUNDS, STATES, DIRECTIONS, COUNT_WORDS)
-    return tuple(f" {word}" for pool in pools for word in pool)

@@ -1,11 +1,9 @@
 """The teacher's replies to a drawn pair, in the words of either dialect."""
 
-from functools import partial
-
 from vrthinker_core.dialects.base import Dialect
 from vrthinker_core.dialects.factory import make_dialect
 from vrthinker_core.training.drawn_teacher import phrases
-from vrthinker_core.training.drawn_teacher.evidence import Evidence, Flaw, LightReader, Misreader, SeenFrame
+from vrthinker_core.training.drawn_teacher.evidence import Evidence, Flaw, SeenFrame
 from vrthinker_core.training.drawn_teacher.looking import next_indices
 from vrthinker_core.training.drawn_teacher.shown_facts import compare_facts, describe, restate
 from vrthinker_core.training.drawn_world.scenes import DrawnPair
@@ -16,17 +14,9 @@ FIRST_CONFIDENCE, LATER_CONFIDENCE = 2, 3  # CF of a recommended answer after th
 FORCED_EVERY = 12  # One run in so many answers before it has seen all that it would
 
 
-def write_replies(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
-    """All replies of a run that ends with the labels which the frames show that it asked for."""
-    return tuple(text for text, _, _ in play_teacher(pair, make_dialect(Settings(), protocol)))
-
-
-def write_lesson(pair: DrawnPair, protocol: ProtocolName, read_light: LightReader | None = None) -> tuple[str, ...]:
-    """The replies of a run to learn from: one in FORCED_EVERY answers where it would look again, as on its last turn it must.
-
-    `read_light`: see `Evidence`.
-    """
-    turns = play_teacher(pair, make_dialect(Settings(), protocol), read_light=read_light)
+def write_lesson(pair: DrawnPair, protocol: ProtocolName) -> tuple[str, ...]:
+    """The replies of a run to learn from: one in FORCED_EVERY answers where it would look again, as on its last turn it must."""
+    turns = play_teacher(pair, make_dialect(Settings(), protocol))
     texts = [text for text, _, _ in turns]
     number, rest = divmod(pair.seed, FORCED_EVERY)
     last = 1 + number % 2  # The turn that answers
@@ -36,38 +26,24 @@ def write_lesson(pair: DrawnPair, protocol: ProtocolName, read_light: LightReade
     return (*texts[: last - 1], begun + _final_answer(turns[last - 1][2]))
 
 
-def play_teacher(
-    pair: DrawnPair,
-    dialect: Dialect,
-    first_look: tuple[int, ...] = (),
-    read_light: LightReader | None = None,
-    misread: Misreader | None = None,
-) -> list[tuple[str, tuple[int, ...], Evidence]]:
-    """Each reply, the frames it calls for, and the evidence it rests on; the last one is a final answer.
-
-    `first_look`: what to call for first, in place of a coarse look. `read_light`, `misread`: see `Evidence`.
-    """
-    evidence = Evidence(pair, dialect, read_light=read_light, misread=misread)
+def play_teacher(pair: DrawnPair, dialect: Dialect) -> list[tuple[str, tuple[int, ...], Evidence]]:
+    """Each reply, the frames it calls for, and the evidence it rests on; the last one is a final answer."""
+    evidence = Evidence(pair, dialect)
     evidence.look(dialect.opening_refs)
     turns = []
     while True:
         wanted = next_indices(evidence)
-        if wanted and first_look and len(evidence.looks) == 1:
-            wanted = first_look
         seen = Evidence(pair, dialect, list(evidence.looks))
-        turns.append((write_reply(seen, wanted), wanted, seen))
+        turns.append((_reply(seen, wanted), wanted, seen))
         if not wanted:
             return turns
         evidence.look(dialect.frame_refs(wanted))
 
 
-def write_reply(evidence: Evidence, wanted: tuple[int, ...], *, corrected: bool = False) -> str:
-    """The reply after the last look; `wanted` are the frames it calls for, () for the final answer.
-
-    `corrected`: see `write_snapshot`.
-    """
+def _reply(evidence: Evidence, wanted: tuple[int, ...]) -> str:
+    """The reply after the last look; `wanted` are the frames it calls for, () for the final answer."""
     dialect = evidence.dialect
-    snapshot, think = write_snapshot(evidence, corrected=corrected), write_think(evidence, more=bool(wanted))
+    snapshot, think = _snapshot(evidence), _think(evidence, more=bool(wanted))
     end = _call(evidence, wanted) if wanted else _final_answer(evidence)
     if dialect.name == "paired":
         return f"<Snapshot>\n{snapshot}</Snapshot>\n<Think>\n{think}{end}"
@@ -92,26 +68,22 @@ def _final_answer(evidence: Evidence) -> str:
     return f"</think>\n<final answer>{labels}</final answer>"
 
 
-def write_snapshot(evidence: Evidence, *, corrected: bool = False) -> str:
-    """What the frames of the last look show. First the prompt is restated, before anything is said of what was seen.
-
-    `corrected`: each frame with its right motion word, where another was noted; all else is as it follows from what was noted.
-    """
-    entry = partial(_entry, corrected=corrected)
+def _snapshot(evidence: Evidence) -> str:
+    """What the frames of the last look show. First the prompt is restated, before anything is said of what was seen."""
     look = evidence.looks[-1]
     if len(evidence.looks) == 1:
         lines = [restate(evidence.pair.wanted)]
         for side, scene in evidence.pair.scenes.items():
-            noted = "".join(map(entry, (frame for frame in look if frame.side is side)))
+            noted = "".join(_entry(frame) for frame in look if frame.side is side)
             lines.append(f"{describe(side, scene.facts)}: {noted}{phrases.SO_FAR}{_state(evidence, side)}.\n")
         return "".join(lines)
     head = phrases.BOTH_VIDEOS if evidence.dialect.name == "paired" else phrases.ONE_LIST
-    noted = "".join(entry(frame, paired=evidence.dialect.name == "paired") for frame in look)
+    noted = "".join(_entry(frame, paired=evidence.dialect.name == "paired") for frame in look)
     states = [phrases.SO_FAR_OF.format(side=int(side)) + _state(evidence, side) for side in Side]
     return f"{head}{noted}{'; '.join(states)}.\n"
 
 
-def write_think(evidence: Evidence, *, more: bool) -> str:
+def _think(evidence: Evidence, *, more: bool) -> str:
     """Each dimension in one sentence, right behind its facts, and at last why more frames are needed."""
     labels = {dimension: int(label) for dimension, label in evidence.verdict if label is not None}
     lines = [compare_facts(evidence.pair)] if len(evidence.looks) == 1 else []
@@ -143,10 +115,10 @@ def _why_more(evidence: Evidence) -> str:
     return "".join(f"{phrases.NEAR.format(side=int(side))}#{frames[0].number}.\n" for side, frames in odd if frames)
 
 
-def _entry(frame: SeenFrame, *, paired: bool = False, corrected: bool = False) -> str:
+def _entry(frame: SeenFrame, *, paired: bool = False) -> str:
     number = "video 2" if paired and frame.side is Side.SECOND else f"#{frame.number}"
     beside = [(each.number, each.places) for each in frame.beside]
-    return phrases.entry(number, frame.places, beside, frame.state, frame.shown if corrected else frame.motion)
+    return phrases.entry(number, frame.places, beside, frame.state, frame.motion)
 
 
 def _state(evidence: Evidence, side: Side) -> str:

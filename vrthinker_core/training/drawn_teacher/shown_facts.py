@@ -33,20 +33,10 @@ def compare_facts(pair: DrawnPair) -> str:
         for place, key in enumerate(("count", "colour", "shape")):
             values = [None if (found := things[number]) is None else found[place] for things in shown]
             lines.append(_line(phrases.fact_name(key, number), thing[place], values))
-    if len(wanted) == 1:
-        lines += _not_asked_for(wanted, [_things(scene.facts) for scene in pair.scenes.values()])
     if wanted:
         directions = [scene.facts.direction for scene in pair.scenes.values()]
         lines.append(_line(phrases.fact_name("direction", 0), pair.wanted.direction, directions))
     return "".join(lines)
-
-
-def _not_asked_for(wanted: list[Words], shown: list[list[Words]]) -> list[str]:
-    """The line about a second thing where the prompt asks for one and a video shows two."""
-    if all(len(things) <= len(wanted) for things in shown):
-        return []
-    counts = [next((thing[0] for thing in things if thing not in _matched(wanted, things)), phrases.NO_THING) for things in shown]
-    return [_line(phrases.fact_name("count", len(wanted)), phrases.NO_THING, counts)]
 
 
 def _things(facts: SceneFacts) -> list[Words]:

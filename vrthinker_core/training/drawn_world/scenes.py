@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from vrthinker_core.training.drawn_world import faults
 from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, SceneFacts, Thing
@@ -29,7 +28,6 @@ from vrthinker_core.training.drawn_world.second_world import (
     draw_facts,
     draw_second_scene,
     draw_view,
-    mix_facts,
     with_wrong,
 )
 from vrthinker_core.training.drawn_world.varied_faults import draw_varied_motion_fault, draw_varied_picture_fault
@@ -49,7 +47,6 @@ __all__ = [
     "WorldOptions",
     "draw_pair",
     "draw_scene",
-    "freeze_shows",
     "verdict_from_flaws",
 ]
 
@@ -98,18 +95,13 @@ def draw_pair(seed: int, options: WorldOptions = FIRST_WORLD) -> DrawnPair:
     """The drawn pair of a seed >= 0 in the world of `options`. Raises BadInput for a folder without photographs.
 
     In each dimension the first, the second or neither side wins with equal chance; where neither does, both are flawed one time
-    in four. (Not so for TA where a prompt is free, or where there is no thing.)
+    in four. (Not so for TA where there is no thing.)
     """
     if not options.second:
         return _draw_first_pair(seed)
     rng = np.random.default_rng((seed, 2))
     pair = _draw_place_pair(rng, seed, options) if rng.random() < options.no_thing else _draw_thing_pair(rng, seed, options)
     return replace(pair, wear=draw_wear(rng, options.h264)) if rng.random() < options.worn else pair
-
-
-def freeze_shows(pace: ArrayLike) -> bool:
-    """Whether a view of this pace moves far enough for a freeze to be seen."""
-    return float(np.linalg.norm(pace)) >= FREEZES
 
 
 def draw_scene(
@@ -170,8 +162,6 @@ def _draw_thing_pair(rng: np.random.Generator, seed: int, options: WorldOptions)
         )
         for side in (0, 1)
     )
-    if rng.random() < options.free_prompt:
-        wanted = mix_facts(rng, shown)
     return DrawnPair(seed, write_prompt(rng, wanted), wanted, first, second)
 
 
@@ -196,7 +186,7 @@ def _draw_place_pair(rng: np.random.Generator, seed: int, options: WorldOptions)
 
 
 def _draw_fault_of_view(rng: np.random.Generator, view: FlatView) -> MotionFault:
-    freezes = freeze_shows(view.pace)
+    freezes = float(np.linalg.norm(view.pace)) >= FREEZES
     return draw_varied_motion_fault(rng, whole=bool(rng.random() < 0.5), freezes=freezes)
 
 

@@ -46,7 +46,6 @@ class WorldOptions:
     no_thing: float = 0.2  # Share of pairs in which a camera moves over a picture
     two_things: float = 0.4  # Share of the other pairs
     photo_ground: float = 0.15  # Share of grounds that are a photograph
-    free_prompt: float = 0.0  # Share of prompts that are drawn without regard to what most of the videos' facts are
     same_place: float = 0.5  # Share of pairs without a thing in which both videos show the same place on the same path
     worn: float = 0.7  # Share of pairs whose frames went through a codec and the product's resizing
     h264: float = 0.08  # Share of those for which it is H.264
@@ -73,20 +72,6 @@ def with_wrong(rng: np.random.Generator, wanted: SceneFacts, wrong: int) -> Scen
             shown = _with_change(rng, shown)
         if wanted.count_wrong(shown) == wrong:
             return shown
-
-
-def mix_facts(rng: np.random.Generator, shown: tuple[SceneFacts, SceneFacts]) -> SceneFacts:
-    """Facts to ask for that owe nothing to which video is right: each is that of the one or the other video, or a random one."""
-    things = shown[int(rng.integers(2))].things
-    kinds = [thing for facts in shown for thing in facts.things]
-    mixed: dict[str, Thing] = {}
-    for thing in things:
-        colour = str(rng.choice([kind.colour for kind in kinds] + [str(rng.choice(list(COLOURS)))]))
-        shape = str(rng.choice([thing.shape, *(kind.shape for kind in kinds), str(rng.choice(SHAPES))]))
-        count = int(rng.choice([thing.count, *(kind.count for kind in kinds), _draw_count(rng)]))
-        mixed[colour] = Thing(colour, shape, count)
-    direction = str(rng.choice([*(facts.direction for facts in shown), str(rng.choice(list(DIRECTIONS)))]))
-    return SceneFacts(in_order(*mixed.values()), direction, shown[0].ground)
 
 
 def draw_second_scene(

@@ -31,16 +31,6 @@ EngineName = Literal["auto", "own", "trl"]
 
 
 @dataclass(frozen=True, slots=True)
-class BaseConfig:
-    """The stage before the first, of the small model alone: vision tower and language model from nothing, over the drawn world."""
-
-    minutes: Positive = 150.0  # At most, over all starts
-    photos: str = ""  # Folder of photographs for backdrops; without one, drawn clouds stand in
-    init_from: str = ""  # Checkpoint of an earlier judge to begin with; without one, random weights
-    tower_from: str = ""  # Checkpoint whose vision tower is taken as it is; without one, it is trained too
-
-
-@dataclass(frozen=True, slots=True)
 class OptimizerConfig:
     """AdamW and its learning rate: linear warm-up, then constant or falling along a cosine to 0."""
 
@@ -61,7 +51,6 @@ class SftConfig:
     accumulation: Count  # Forward passes in one optimizer step, on each processor or GPU
     epochs: Positive
     bf16: bool = True  # Arithmetic in bfloat16; on a processor the weights stay float32
-    muon: bool = False  # Muon for the matrices of layers, AdamW for the rest: for small models, neither FSDP nor DeepSpeed
     start_share: Share = 0.0  # In the result's weights, of those it began with: keeps what the rows do not show
 
 
@@ -71,8 +60,6 @@ class ColdStartConfig:
 
     sft: SftConfig
     traces: Count = 1200  # Kept at most, where the teacher plays without end
-    judged_minutes: NotNegative = 0.0  # Before them: the scripted teacher's conversations over codes; the built-in judge's shape
-    photos: str = ""  # Folder of photographs that the tower has not seen, for these; without one, those of the base
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,44 +111,22 @@ class GrpoConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class VisionGates:
-    """Least shares of unseen frames that the vision tower of the base reads right."""
-
-    colour: Share = 0.97
-    shape: Share = 0.96  # Where the picture is clear
-    state: Share = 0.94  # Of the picture: clear, or how it is damaged; over many photographs a tower of this size reads no more
-    place: Share = 0.92  # Within 3 % of the picture, the middle of a group too
-
-
-@dataclass(frozen=True, slots=True)
-class LanguageGates:
-    """Least shares of tokens of unseen conversations that the language model of the base predicts right."""
-
-    rare_motion: Share = 0.9  # Of frames that do not move on as usual
-    damage: Share = 0.85  # Of frames whose picture is damaged, many so faintly that no judge reads it for sure
-    words: Share = 0.97  # Colours, shapes, counts and directions
-
-
-@dataclass(frozen=True, slots=True)
 class GateConfig:
-    """What a stage must reach on held-out pairs before the next one begins."""
+    """What the cold start must reach on held-out pairs before the next stage begins."""
 
     pairs: Count = 48
     samples: Annotated[int, Ge(2)] = 8  # k of pass@k
-    vision: VisionGates = field(default_factory=VisionGates)  # After `base`
-    language: LanguageGates = field(default_factory=LanguageGates)
-    format: Share = 0.95  # Share of well-formed rollouts, after the cold start
-    headroom: Share = 0.1  # pass@k minus mean@1, after the cold start: what sampling can find
+    format: Share = 0.95  # Share of well-formed rollouts
+    headroom: Share = 0.1  # pass@k minus mean@1: what sampling can find
 
 
 @dataclass(frozen=True, slots=True)
 class TimeShares:
     """How `--minutes` is divided between the stages of `all`."""
 
-    base: Share = 0.45
-    cold_start: Share = 0.25
-    rejection: Share = 0.1
-    grpo: Share = 0.2
+    cold_start: Share = 0.45
+    rejection: Share = 0.2
+    grpo: Share = 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,10 +139,9 @@ class TrainConfig:
     cold_start: ColdStartConfig
     rejection: RejectionConfig
     grpo: GrpoConfig
-    base: BaseConfig = field(default_factory=BaseConfig)
     seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
     settings: Settings = field(default_factory=Settings)  # Of every deliberation; the stages choose the temperature
-    frozen_vision: bool = True  # The vision tower is not trained after `base`
+    frozen_vision: bool = True  # The vision tower is not trained
     gradient_checkpointing: bool = False  # Layers are computed again in the backward pass; not in the loop of our own
     checkpoint_minutes: Positive = 3.0  # Between two checkpoints
     gates: GateConfig = field(default_factory=GateConfig)
@@ -193,7 +157,7 @@ def preset_config(name: PresetName) -> TrainConfig:
 def _nano() -> TrainConfig:
     def sft(learning_rate: float, epochs: float) -> SftConfig:
         optimizer = OptimizerConfig(learning_rate, warm_up=0.1, schedule="cosine", weight_decay=0.01)
-        return SftConfig(optimizer, batch=8, accumulation=1, epochs=epochs, muon=True)
+        return SftConfig(optimizer, batch=8, accumulation=1, epochs=epochs)
 
     return TrainConfig(
         preset="nano",

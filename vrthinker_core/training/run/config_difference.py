@@ -5,7 +5,7 @@ import json
 from vrthinker_core.training.run.config import TrainConfig, config_json, flat
 
 MAY_CHANGE = (
-    *("base.minutes", "cold_start.judged_minutes", "grpo.steps", "shares.", "checkpoint_minutes", "gates.", "trackio"),
+    *("grpo.steps", "shares.", "checkpoint_minutes", "gates.", "trackio"),
     *("grpo.shown_every", "grpo.micro_batch", "grpo.trl.vllm"),
 )
 """Beginnings of the names of settings that a run may go on with changed: how long, how often, what is enough, where GRPO plays."""

@@ -30,7 +30,7 @@ from vrthinker_core.training.run.processes import ALONE, Processes
 ROLLOUTS = "rollouts"  # Folder of rollouts kept as traces, to look at
 
 TrainedStage = Literal["cold-start", "rejection", "grpo"]
-StageName = Literal["base", TrainedStage, "all"]
+StageName = Literal[TrainedStage, "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TrainingRun:
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     stage: StageName
-    model: str  # As it was given: a folder or a hub id; "" where the stage begins from nothing
+    model: str  # As it was given: a folder or a hub id
     data: str  # As it was given
     teacher: str | None = None  # As it was chosen, "" where there is none; None where a state does not say, as earlier ones
     done: bool = False  # The result is there
@@ -93,17 +93,14 @@ def read_state(out: Path) -> TrainingRun:
     """The state of the run in a folder. Raises BadInput."""
     from pydantic import ValidationError
 
+    if (out / "base").is_dir():  # an earlier version made it
+        raise BadInput(f"{out} holds a run with the stage base, which is gone: name a new folder, and its checkpoint with --model.")
     try:
         return type_adapter(TrainingRun).validate_json((out / STATE).read_bytes(), strict=True)
     except OSError as error:
         raise BadInput(f"Cannot read {out / STATE}: {error.strerror or error}.") from None
     except (ValidationError, RecursionError):
         raise BadInput(f"{out / STATE} is damaged: name a new folder with --out.") from None
-
-
-def is_done(out: Path) -> bool:
-    """A run in this folder has its result. Raises BadInput for a damaged state."""
-    return (out / STATE).is_file() and read_state(out).done
 
 
 @contextmanager

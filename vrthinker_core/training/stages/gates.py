@@ -1,4 +1,4 @@
-"""Gates: what a judge must reach on held-out pairs before the next stage begins. What fails one stops with the figure."""
+"""The gate after the cold start: what a judge must reach on held-out pairs before the next stage begins."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from statistics import fmean
 from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.text import encodable
-from vrthinker_core.training.base.train_base import TrainedBase
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.rewards import format_reward
 from vrthinker_core.training.rollouts import LIVE, Rollout, by_pair, play_each
@@ -58,22 +57,6 @@ def pass_gate(sitting: Sitting, check: Callable[[], None]) -> None:
         if sitting.deadline is None:
             raise
         sitting.say(f"{error} The time is limited, so training goes on.")
-
-
-def check_base(trained: TrainedBase) -> None:
-    """Raises BadInput with what the parts of the base read less well than judging needs."""
-    if not trained.missed:
-        return
-    read = " and ".join(f"its {part} reads too little ({_figures(trained, part)})" for part in trained.missed)
-    part, names = next(iter(trained.missed.items()))
-    raise BadInput(
-        f"The base is not ready: {read}. Go on with --resume and more minutes (--set base.minutes=…), or lower the gates "
-        f"(--set gates.{part}.{names[0].replace(' ', '_')}=…)."
-    )
-
-
-def _figures(trained: TrainedBase, part: str) -> str:
-    return ", ".join(f"{name} {trained.reports[part].get(name, 0.0):.2f}" for name in trained.missed[part])
 
 
 def check_cold_start(figures: HeldOutFigures, gates: GateConfig, source: str) -> None:

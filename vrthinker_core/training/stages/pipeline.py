@@ -20,7 +20,6 @@ from vrthinker_core.training.run.config import TimeShares, TrainConfig
 from vrthinker_core.training.run.run_folder import RESULT, RunFolder, TrainedStage, TrainingRun, new_checkpoint, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.run.training_memory import require_training_memory
-from vrthinker_core.training.stages.base import train_base_stage
 from vrthinker_core.training.stages.cold_start import Lessons, Teacher, cold_start
 from vrthinker_core.training.stages.gates import HeldOutFigures, check_cold_start, measure_judge, pass_gate
 from vrthinker_core.training.stages.grpo import run_grpo
@@ -94,17 +93,12 @@ def _show_result(made: Path, pair: LabelledPair, config: TrainConfig, folder: Ru
 
 
 def train_all(source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
-    """The stages from the checkpoint `source`, each on from the one before; gives the last result. Without a source, base first.
+    """The stages from the checkpoint `source`, each on from the one before; gives the last result.
 
-    Each has its share of the time that is left. Raises BadInput where a gate is not passed.
+    Each has its share of the time that is left. Raises BadInput where the gate is not passed.
     """
     model, begun_with = source, folder.state.model
     assert data.pairs is not None, "the command opens them"
-    if not source:
-        made_base = _base_first(config, folder, sitting)
-        if made_base is None or sitting.stopped():
-            return None
-        model, begun_with = str(made_base), "the result of base"
     for number, stage in enumerate(STAGES):
         share = share_of(STAGES[number:], config.shares)
         state = TrainingRun(stage, begun_with, data.name)
@@ -122,12 +116,6 @@ def train_all(source: str, data: TrainingData, config: TrainConfig, folder: RunF
     else:
         folder.processes.wait()
     return folder.result
-
-
-def _base_first(config: TrainConfig, folder: RunFolder, sitting: Sitting) -> Path | None:
-    run, share = TrainingRun("base", "", ""), share_of(("base", *STAGES), config.shares)
-    with open_run_folder(folder.path / "base", run, config, resume=True, processes=folder.processes) as inner:
-        return inner.result if inner.state.done else train_base_stage(config, inner, sitting.part(share))
 
 
 def share_of(stages: tuple[str, ...], shares: TimeShares) -> float:

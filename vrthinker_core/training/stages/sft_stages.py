@@ -83,7 +83,6 @@ def sft_options(sft: SftConfig, config: TrainConfig, processes: int = 1) -> SftO
     return SftOptions(
         epochs=sft.epochs,
         optimizer=sft.optimizer,
-        muon=sft.muon,
         start_share=sft.start_share,
         batch=sft.batch,
         accumulation=sft.accumulation,

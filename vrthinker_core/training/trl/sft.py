@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
@@ -25,9 +26,7 @@ from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.frozen_vision import KeptFeatures, collate_features, freeze_vision
 from vrthinker_core.training.rows.row_set import without_pixels
-from vrthinker_core.training.run.arithmetic import multiplies_bfloat16
 from vrthinker_core.training.run.config import OptimizerConfig, SftConfig
-from vrthinker_core.training.run.muon import MuonWithAdamW
 from vrthinker_core.training.run.processes import world_size
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.token_rows import TokenRow, collate
@@ -60,7 +59,6 @@ class SftOptions:
     epochs: float = 1.0
     steps: int | None = None  # Optimizer steps at most; None for all of the epochs
     optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(1.5e-6, 0.2, "cosine", beta2=0.999))
-    muon: bool = False  # Muon for the matrices of layers, AdamW for the rest
     batch: int = 1  # Rows in one forward pass
     accumulation: int = 32  # Forward passes a step, on each GPU
     bf16: bool = False  # Arithmetic in bfloat16; the weights that learn stay in float32
@@ -100,8 +98,6 @@ def train_sft(
     if not rows:
         raise BadInput("There is nothing to train on: no rollout passed the filters.")
     check_launch()
-    if options.muon and is_sharded():
-        raise BadInput("Muon needs whole matrices: set cold_start.sft.muon and rejection.sft.muon to false with FSDP or DeepSpeed.")
     if options.features and (not options.frozen_vision or world_size() > 1):
         raise BadInput("Kept features need a frozen vision tower and one process: train without them.")
     use_all_cores(world_size())
@@ -184,8 +180,6 @@ def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, options: SftOptions, 
     batch = _feature_batches(rows, loaded) if options.features else _pixel_batches(rows, loaded)
 
     common: dict[str, Any] = {"model": opened.model, "args": arguments, "data_collator": batch}
-    if options.muon:
-        common["optimizers"] = (_muon(opened.model, options.optimizer), None)
     numbers = [{"row": number} for number in range(len(rows))]
     made: Trainer
     if has_trl():
@@ -200,10 +194,6 @@ def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, options: SftOptions, 
     return made
 
 
-def _muon(model: Any, optimizer: OptimizerConfig) -> MuonWithAdamW:
-    return MuonWithAdamW(model.named_parameters(), optimizer.learning_rate, optimizer.weight_decay, optimizer.beta2)
-
-
 Batches = Callable[[Sequence[dict[str, int]]], dict[str, torch.Tensor]]  # Of the numbers of some rows
 
 
@@ -214,6 +204,13 @@ def _pixel_batches(rows: Sequence[TokenRow], loaded: LoadedModel) -> Batches:
 def _feature_batches(rows: Sequence[TokenRow], loaded: LoadedModel) -> Batches:
     known, outlines = KeptFeatures(rows, loaded.vision), without_pixels(rows)
     return lambda numbers: collate_features([outlines[each["row"]] for each in numbers], loaded, encode=known)
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Whether this processor multiplies matrices of bfloat16 well: one with AVX2 alone is quicker in float32, many times over."""
+    known = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return known and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def has_trl() -> bool:

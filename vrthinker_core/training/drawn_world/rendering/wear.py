@@ -15,7 +15,7 @@ from PIL import Image
 
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 
-SIZES = ((112, 160), (160, 240), (240, 360), (480, 720))  # Pixels of a file's sides, least and most
+SIZES = ((112, 160), (160, 240), (240, 360), (480, 720))  # Pixels of a file's shorter side, from and below
 SIZE_SHARES = (0.5, 0.34, 0.12, 0.04)
 WORST_QUALITY = (62, 48, 34, 28)  # JPEG's quality at these sizes at worst: damage must stay smaller than the faintest fault
 BEST_QUALITY = 95
@@ -47,18 +47,12 @@ class Wear:
 def draw_wear(rng: np.random.Generator, h264: float) -> Wear:
     """A random size and codec; `h264` is the share of the real one."""
     kind = int(rng.choice(len(SIZES), p=SIZE_SHARES))
-    width, height = draw_file_size(rng, SIZES[kind])
+    shorter, stretch = int(rng.integers(*SIZES[kind])), float(rng.choice(STRETCHES))
+    width, height = (2 * round(shorter * max(1.0, ratio) / 2) for ratio in (stretch, 1 / stretch))  # Even, as codecs need them
     drawn = 168 if rng.random() < 0.15 else 112
     if rng.random() < h264 and kind < 2:
         return Wear(width, height, int(rng.integers(BEST_CRF, WORST_CRF + 1)), h264=True, drawn=drawn)
     return Wear(width, height, int(rng.integers(WORST_QUALITY[kind], BEST_QUALITY + 1)), drawn=drawn)
-
-
-def draw_file_size(rng: np.random.Generator, sides: tuple[int, int]) -> tuple[int, int]:
-    """A random (width, height), even as codecs need them, whose shorter side is from the first of `sides` to below the second."""
-    shorter, stretch = int(rng.integers(*sides)), float(rng.choice(STRETCHES))
-    width, height = (2 * round(shorter * max(1.0, ratio) / 2) for ratio in (stretch, 1 / stretch))
-    return width, height
 
 
 def code_jpeg(picture: Pixels, quality: int) -> Pixels:

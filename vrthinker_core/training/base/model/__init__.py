@@ -1,1 +1,0 @@
-"""The small model itself: its shape, its vocabulary, its layers in training, and its checkpoint."""
