@@ -7,13 +7,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import cv2
 import numpy as np
 import pytest
 
 from tests.video.support.open_clips import NATIVE, SQUARE, opened, pixels
-from tests.video.support.sequential_decode import decode
-from tests.video.support.write_clips import damaged, numbered_picture, repeated, rotated, write
+from tests.video.support.sequential_decode import decode, map_frames, rgb_copy
+from tests.video.support.write_clips import FAST_VP9, H264, damaged, numbered_picture, repeated, rotated, write
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import FrameRef, Side
 from vrthinker_core.types.geometry import Grid, Sizing
@@ -129,6 +130,38 @@ def test_pixels_that_are_not_square_are_stretched(
         (frame,) = clip.frames([0])
         assert (clip.info.width, clip.info.height) == (frame.width, frame.height) == displayed
         assert any("Pixels are not square" in note for note in clip.info.notes) == (aspect != 1)
+
+
+HEVC = {"preset": "ultrafast", "x265-params": "log-level=none:pools=1"}
+
+
+@pytest.mark.parametrize(
+    ("codec", "matrix", "like"),
+    [
+        *(("libx264", matrix, 9 if matrix == 10 else 2) for matrix in (8, 10, 11, 12, 13, 14)),
+        ("libx265", 8, 2),
+        ("libx265", 15, 2),
+        ("ffv1", 16, 2),
+        ("ffv1", 17, 2),
+        ("mpeg4", 10, 9),
+        ("libvpx-vp9", 3, 2),
+    ],
+)
+def test_colours_of_an_unusual_matrix_are_those_that_players_show(codec: str, matrix: int, like: int, tmp_path: Path) -> None:
+    """FFmpeg itself refuses to convert them from version 8 on."""
+    options = {"libx264": H264, "libx265": HEVC, "libvpx-vp9": FAST_VP9}.get(codec, {})
+    path = write(tmp_path / "clip.mkv", 9, codec=codec, options=options, matrix=matrix)
+
+    def shown(index: int, frame: av.VideoFrame) -> Any:
+        assert frame.colorspace == matrix
+        frame.colorspace = like
+        return rgb_copy(frame)
+
+    wanted = map_frames(path, shown)
+    for read_mode in ("whole", "seek"):
+        with opened(path, grid=Grid(9, "even"), read_mode=read_mode, first=[8]) as clip:
+            assert all(np.array_equal(pixels(frame), wanted[frame.index]) for frame in clip.frames(range(9)))
+            assert any("matrix" in note for note in clip.info.notes)
 
 
 MATRICES: list[tuple[tuple[int, int, int, int], int, bool, Callable[[Any], Any]]] = [

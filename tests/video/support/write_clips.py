@@ -51,6 +51,8 @@ class Encoding:
     unseekable: bool = False
     """As to a pipe: without durations and index."""
     format: str | None = None
+    matrix: int | None = None
+    """Of colours, as numbered in H.273: a mark in the file, which changes no pixel."""
 
 
 def write(path: Path, frames: int = 50, **encoding: Any) -> Path:
@@ -64,9 +66,14 @@ def write(path: Path, frames: int = 50, **encoding: Any) -> Path:
             stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
         if how.pixel_aspect is not None:
             stream.codec_context.sample_aspect_ratio = how.pixel_aspect
+        if how.matrix is not None:
+            stream.codec_context.colorspace = how.matrix
         for index in range(frames):
             picture = how.pictures[index] if how.pictures else numbered_picture(index, *how.size)
             frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            if how.matrix is not None:
+                frame = frame.reformat(format=how.pix_fmt)
+                frame.colorspace = how.matrix
             if how.pts is not None:
                 frame.pts, frame.time_base = how.pts[index], Fraction(1, 1000)
             output.mux(stream.encode(frame))

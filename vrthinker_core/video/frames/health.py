@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from vrthinker_core.video.frames.container import VideoSource
-from vrthinker_core.video.frames.convert import DisplayGeometry, GreySample
+from vrthinker_core.video.frames.convert import READ_MATRICES, DisplayGeometry, GreySample
 from vrthinker_core.video.frames.decode import DecodeStats
 from vrthinker_core.video.frames.plan import FramePlan
 from vrthinker_core.video.frames.timeline import FrameTimes
@@ -97,6 +97,8 @@ def _picture(facts: ClipFacts) -> Iterator[str]:
         yield f"The picture is {_ratio(width, height)} ({width} x {height}) and is squashed into a square for the judge."
     if facts.stats.interlaced:
         yield "The clip is interlaced: moving edges may look like combs."
+    if geometry.matrix not in READ_MATRICES:
+        yield f"The file names colour matrix {geometry.matrix} of H.273, which is not read: colours may look wrong."
     if geometry.hdr:
         yield "The clip is HDR and is shown without tone mapping: colours may look pale."
 
