@@ -72,6 +72,9 @@ def _length(facts: ClipFacts) -> Iterator[str]:
     if facts.times.from_rate:
         yield f"The file has no usable timestamps: seconds are counted at {declared:.4g} frames per second."
         return
+    if count := facts.times.estimated:
+        what = "timestamp is" if count == 1 else "timestamps are"
+        yield f"{count} {what} missing or wrong: the time of such a frame is estimated from its neighbours."
     if facts.times.variable:
         lengths = facts.times.durations
         yield f"Variable frame rate: a frame stays from {lengths.min():.3f} s to {lengths.max():.3f} s."
