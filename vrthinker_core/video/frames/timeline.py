@@ -19,6 +19,7 @@ from vrthinker_core.video.frames.container import CONTAINER_ERRORS, VideoSource
 # frames get their number only while decoding; VP8 stores frames that are never shown.
 _RELIABLE_FORMATS = ("mov", "matroska")
 _RELIABLE_CODECS = ("h264", "hevc", "vp9", "av1")
+_ROUNDED_SECONDS = 0.1  # by which a header may announce more than there is
 _WILD = 20  # times the length of the clip: a few frames that far from all others have wrong timestamps
 
 
@@ -30,6 +31,7 @@ class Timeline:
     keyframes: NDArray[np.int64]  # timestamps of the key frames, ascending
     stored: int  # packets of frames to be shown: without those that an edit list hides
     seekable: bool  # frames can be found by timestamp: one per packet, key frames in order, in a container with reliable timestamps
+    missing_seconds: float  # by which the file ends before what its header announces; 0 if the last frame may stay so long
 
     def interval_start(self, index: int) -> int:
         """Index of the first frame that is shown at or after the key frame from which frame `index` can be decoded."""
@@ -69,7 +71,13 @@ def read_timeline(source: VideoSource, reached: Callable[[int], None] = lambda _
     shown = _ascending(pts)
     reliable = source.format.split(",")[0] in _RELIABLE_FORMATS and source.codec in _RELIABLE_CODECS
     seekable = complete and reliable and not source.encrypted and len(keys) > 0 and len(shown) == stored > 0
-    return Timeline(shown, _ascending(keys), stored, seekable)
+    return Timeline(shown, _ascending(keys), stored, seekable, _missing_seconds(source, shown, stored))
+
+
+def _missing_seconds(source: VideoSource, shown: NDArray[np.int64], stored: int) -> float:
+    missing = source.header_seconds - (source.read_seconds or stored / float(source.rate))
+    longest = float(np.diff(shown).max() * source.time_base) if len(shown) > 1 else 1 / float(source.rate)
+    return missing if missing > longest + _ROUNDED_SECONDS else 0.0
 
 
 def _ascending(times: array[int]) -> NDArray[np.int64]:
