@@ -15,6 +15,7 @@ import av
 import numpy as np
 import pytest
 
+from tests.video.support.hostile_clips import EVEN, stamped
 from tests.video.support.open_clips import PAIRED, opened, pixels
 from tests.video.support.write_clips import repeated, rotated, sound_only, write
 from vrthinker_core.errors import NoCopy, VideoError
@@ -121,6 +122,12 @@ def test_encoded_frames_look_like_the_original(name: str, make_clip: MakeClip, t
     with opened(make_clip(name)) as original, opened(copy) as copied:
         for before, after in zip(original.frames([0, 60, 127]), copied.frames([0, 60, 127]), strict=True):
             assert np.abs(pixels(before).astype(int) - pixels(after)).mean() < 8
+
+
+@pytest.mark.parametrize("place", [55, 99])
+def test_a_copy_of_a_clip_with_a_wrong_timestamp_has_the_times_that_the_judge_is_told(place: int, tmp_path: Path) -> None:
+    clip = stamped(tmp_path / "clip.webm", write(tmp_path / "even.webm", 100, **EVEN["webm"]), place, 1e5)
+    assert_same_frame_times(clip, make_copy(clip, tmp_path / "copies"))
 
 
 def test_a_wrong_suffix_is_corrected(make_clip: MakeClip, tmp_path: Path) -> None:

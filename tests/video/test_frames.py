@@ -7,17 +7,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import cv2
 import numpy as np
 import pytest
 
 from tests.video.support.open_clips import NATIVE, SQUARE, opened, pixels
-from tests.video.support.sequential_decode import decode
-from tests.video.support.write_clips import damaged, numbered_picture, repeated, rotated, write
+from tests.video.support.sequential_decode import decode, map_frames, rgb_copy
+from tests.video.support.write_clips import FAST_VP9, H264, damaged, numbered_picture, repeated, rotated, write
 from vrthinker_core.errors import VideoError
 from vrthinker_core.types import FrameRef, Side
 from vrthinker_core.types.geometry import Grid, Sizing
 from vrthinker_core.video import Limits
+from vrthinker_core.video.frames.timeline import make_frame_times
 
 ONE_SLOT_PER_FRAME = Grid(50, "even")
 """As many slots as the clips have frames."""
@@ -56,6 +58,56 @@ def test_time_starts_at_the_first_frame_that_is_shown(make_clip: Callable[[str],
         frames = clip.frames([0, 32])
         assert (clip.info.frames, round(clip.info.seconds, 3), round(clip.info.fps, 3)) == (33, 1.32, 25)
     assert [frame.seconds for frame in frames] == pytest.approx([0, 1.28])
+
+
+EVEN = [40 * index for index in range(50)]
+FAR = 10**9
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({place: value} for place in (0, 20, 49) for value in (None, FAR, -FAR)),
+        *({place: EVEN[place] + shift} for place in (1, 20, 48) for shift in (-40, 40, -90, 90)),
+        {0: 40},
+        {49: EVEN[48]},
+        {20: 60, 21: 65},
+        {20: 3000, 21: 3010, 22: 3020},
+        {48: FAR, 49: FAR + 40},
+        {0: -FAR, 3: None, 11: 400, 20: 60, 30: 0, 49: FAR},
+        dict.fromkeys(range(10, 30), 0),
+    ],
+    ids=str,
+)
+def test_a_wrong_timestamp_costs_one_time(wrong: dict[int, int | None]) -> None:
+    stamps = [wrong.get(index, stamp) for index, stamp in enumerate(EVEN)]
+    times = make_frame_times(stamps, Fraction(1, 1000), Fraction(30))
+    assert times.starts == pytest.approx([stamp / 1000 for stamp in EVEN])
+    assert times.seconds == pytest.approx(2)
+    assert 0 < times.estimated <= len(wrong)
+
+
+@pytest.mark.parametrize("wrong", [{7: None}, {7: 0}, {7: FAR}, {7: 300}, {39: FAR}, {0: FAR}])
+def test_all_other_times_of_a_variable_rate_stay(wrong: dict[int, int | None]) -> None:
+    right = [60 * index + index % 5 * 11 for index in range(40)]
+    times = make_frame_times([wrong.get(index, stamp) for index, stamp in enumerate(right)], Fraction(1, 1000), Fraction(30))
+    assert np.all(np.diff(times.starts) > 0)
+    others = [index for index in range(40) if index not in wrong]
+    starts = times.starts[others] - times.starts[others[0]]
+    assert starts == pytest.approx([(right[index] - right[others[0]]) / 1000 for index in others])
+    assert times.estimated == 1
+
+
+def test_a_pause_is_no_wrong_timestamp() -> None:
+    pause = [*EVEN, *(60_000 + stamp for stamp in EVEN)]
+    assert make_frame_times(pause, Fraction(1, 1000), Fraction(30)).starts == pytest.approx([stamp / 1000 for stamp in pause])
+
+
+def test_the_rate_gives_the_times_only_where_most_timestamps_are_unusable() -> None:
+    for stamps in ([None] * 30 + EVEN[30:], EVEN[:20] + [0] * 30, [*EVEN[:25], *EVEN[:25]], [0] * 50):
+        times = make_frame_times(stamps, Fraction(1, 1000), Fraction(30))
+        assert times.from_rate
+        assert times.starts == pytest.approx([index / 30 for index in range(50)])
 
 
 def test_keys_are_equal_exactly_when_pixels_are(make_clip: Callable[[str], Path], tmp_path: Path) -> None:
@@ -129,6 +181,38 @@ def test_pixels_that_are_not_square_are_stretched(
         (frame,) = clip.frames([0])
         assert (clip.info.width, clip.info.height) == (frame.width, frame.height) == displayed
         assert any("Pixels are not square" in note for note in clip.info.notes) == (aspect != 1)
+
+
+HEVC = {"preset": "ultrafast", "x265-params": "log-level=none:pools=1"}
+
+
+@pytest.mark.parametrize(
+    ("codec", "matrix", "like"),
+    [
+        *(("libx264", matrix, 9 if matrix == 10 else 2) for matrix in (8, 10, 11, 12, 13, 14)),
+        ("libx265", 8, 2),
+        ("libx265", 15, 2),
+        ("ffv1", 16, 2),
+        ("ffv1", 17, 2),
+        ("mpeg4", 10, 9),
+        ("libvpx-vp9", 3, 2),
+    ],
+)
+def test_colours_of_an_unusual_matrix_are_those_that_players_show(codec: str, matrix: int, like: int, tmp_path: Path) -> None:
+    """FFmpeg itself refuses to convert them from version 8 on."""
+    options = {"libx264": H264, "libx265": HEVC, "libvpx-vp9": FAST_VP9}.get(codec, {})
+    path = write(tmp_path / "clip.mkv", 9, codec=codec, options=options, matrix=matrix)
+
+    def shown(index: int, frame: av.VideoFrame) -> Any:
+        assert frame.colorspace == matrix
+        frame.colorspace = like
+        return rgb_copy(frame)
+
+    wanted = map_frames(path, shown)
+    for read_mode in ("whole", "seek"):
+        with opened(path, grid=Grid(9, "even"), read_mode=read_mode, first=[8]) as clip:
+            assert all(np.array_equal(pixels(frame), wanted[frame.index]) for frame in clip.frames(range(9)))
+            assert any("matrix" in note for note in clip.info.notes)
 
 
 MATRICES: list[tuple[tuple[int, int, int, int], int, bool, Callable[[Any], Any]]] = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from tests.video.support.open_clips import NATIVE, SQUARE, opened
-from tests.video.support.write_clips import Picture, numbered_picture, repeated, truncated, write
+from tests.video.support.sequential_decode import decode
+from tests.video.support.write_clips import FAST_VP9, Picture, numbered_picture, repeated, truncated, with_sound, write
 from vrthinker_core.types.geometry import Grid, Sizing
 
 ONE_SLOT_PER_FRAME = Grid(50, "even")
@@ -47,7 +49,19 @@ def test_each_kind_of_clip_has_its_note(name: str, note: str, make_clip: Callabl
 
 
 @pytest.mark.parametrize(
-    "name", ["open GOP", "fragments", "no duration", "animated GIF", "MPEG-4 in AVI", "HEVC", "VP8", "10 bit", "odd size"]
+    "name",
+    [
+        "open GOP",
+        "fragments",
+        "no duration",
+        "unfinished AVI",
+        "animated GIF",
+        "MPEG-4 in AVI",
+        "HEVC",
+        "VP8",
+        "10 bit",
+        "odd size",
+    ],
 )
 def test_a_clip_that_is_only_hard_to_decode_has_no_notes(name: str, make_clip: Callable[[str], Path]) -> None:
     with opened(make_clip(name)) as clip:
@@ -123,3 +137,68 @@ def test_a_truncated_recording_is_noted(tmp_path: Path) -> None:
     assert found == notes(tmp_path / "long.mp4")
     half = notes(truncated(tmp_path / "half.mp4", whole, 0.6))
     assert any("The header announces 50 frames" in note or "cannot be decoded" in note for note in half)
+
+
+CUT: dict[str, dict[str, Any]] = {
+    "clip.webm": {"codec": "libvpx", "options": FAST_VP9},
+    "live.webm": {"codec": "libvpx", "options": FAST_VP9, "format": "webm", "unseekable": True},
+    "clip.mkv": {},
+    "fragments.mp4": {"container": {"movflags": "frag_keyframe+empty_moov+default_base_moof"}},
+    "index in front.mp4": {"container": {"movflags": "faststart"}},
+    "clip.flv": {"codec": "flv", "options": {}},
+    "clip.ogv": {"codec": "libvpx", "options": FAST_VP9},
+    "clip.mxf": {"codec": "mpeg2video", "options": {}},
+    "without times.mxf": {},
+    "clip.gif": {"codec": "gif", "pix_fmt": "rgb8", "options": {}},
+    "clip.apng": {"codec": "apng", "pix_fmt": "rgba", "options": {}},
+    "clip.y4m": {"codec": "wrapped_avframe", "options": {}, "format": "yuv4mpegpipe"},
+    "clip.nut": {"codec": "mpeg4", "options": {}},
+    "clip.avi": {"codec": "mpeg4", "options": {}},
+    "clip.ivf": {"codec": "libvpx", "options": FAST_VP9},
+    "clip.ts": {},
+}
+
+
+def broken(path: Path, **rest: Any) -> list[str]:
+    return [note for note in notes(path, **rest) if "ends early" in note]
+
+
+@pytest.mark.parametrize("read_mode", ["whole", "seek"])
+@pytest.mark.parametrize("name", CUT)
+def test_a_file_that_is_cut_off_shows_its_frames_and_one_note(name: str, read_mode: str, tmp_path: Path) -> None:
+    whole = write(tmp_path / name, 50, **CUT[name])
+    assert broken(whole, read_mode=read_mode) == []
+    for part in (0.61, 0.83):
+        cut = truncated(tmp_path / f"cut {name}", whole, part)
+        assert len(broken(cut, read_mode=read_mode)) == 1
+        with opened(cut, read_mode=read_mode) as clip:
+            assert 0 < clip.info.frames == len(decode(cut)) < 50
+
+
+@pytest.mark.parametrize("name", ["clip.webm", "live.webm", "clip.mkv", "clip.ogv", "clip.apng", "clip.y4m"])
+def test_a_file_that_lost_bytes_in_its_middle_has_one_note(name: str, tmp_path: Path) -> None:
+    whole = write(tmp_path / name, 50, **CUT[name])
+    data = whole.read_bytes()
+    lost = tmp_path / f"lost {name}"
+    lost.write_bytes(data[: len(data) // 2] + data[len(data) // 2 + 1500 :])
+    assert len(broken(lost)) == 1
+
+
+@pytest.mark.parametrize("seconds", [0.5, 6.0])
+@pytest.mark.parametrize("name", ["clip.webm", "clip.mkv", "fragments.mp4", "clip.ogv"])
+def test_sound_of_another_length_is_no_damage(name: str, seconds: float, tmp_path: Path) -> None:
+    video = write(tmp_path / f"silent {name}", 50, **CUT[name])
+    sounding = with_sound(tmp_path / name, video, seconds, options=CUT[name].get("container", {}))
+    assert broken(sounding) == []
+    assert len(broken(truncated(tmp_path / f"cut {name}", sounding, 0.6))) == 1
+
+
+def test_a_last_frame_that_stays_for_long_is_no_damage(tmp_path: Path) -> None:
+    """As in recordings of a screen: the header announces more than there is, the longest frame inside lasts as long."""
+    clip = write(tmp_path / "screen.mkv", 30, pts=[*range(0, 800, 40), *range(3000, 8000, 500)])
+    content = clip.read_bytes()
+    announced = content.index(b"\x44\x89\x88") + 3
+    assert 7000 < struct.unpack(">d", content[announced : announced + 8])[0] < 9000
+    for extra, noted in ((2000.0, 0), (8000.0, 1)):
+        clip.write_bytes(content[:announced] + struct.pack(">d", 7500 + extra) + content[announced + 8 :])
+        assert len(broken(clip)) == noted

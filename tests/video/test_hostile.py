@@ -52,6 +52,27 @@ def test_key_frames_out_of_order_are_not_sought(make_clip: Callable[[str], Path]
             assert clip.read_mode == "whole"
 
 
+def far_fragment(path: Path) -> Path:
+    """A fragment of an MP4 says that its data stands far behind the end of the file."""
+    data = bytearray(write(path, 50, container={"movflags": "frag_keyframe+empty_moov"}).read_bytes())
+    start = data.index(b"tfhd", data.index(b"tfhd", data.index(b"tfhd") + 1) + 1) + 12
+    data[start : start + 8] = struct.pack(">Q", 0x7F43_0000_0000_0000)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("part", [0.3, 0.5, 0.6, 0.8, "fragments"])
+def test_a_seek_outside_the_file_is_an_error_of_the_container(part: float | str, tmp_path: Path) -> None:
+    """Such as a real file gives: an exception would end the run."""
+    if isinstance(part, str):
+        path = far_fragment(tmp_path / "far.mp4")
+    else:
+        path = truncated(tmp_path / "cut.nut", write(tmp_path / "whole.nut", 50, codec="mpeg4", options={}), part)
+    with opened(path) as clip:
+        assert 10 <= clip.info.frames == len(decode(path)) < 50
+        assert any("ends early" in note for note in clip.info.notes)
+
+
 @pytest.mark.parametrize("name", ["encrypted MP4", "encrypted Matroska"])
 def test_an_encrypted_clip_is_called_encrypted(name: str, make_clip: Callable[[str], Path]) -> None:
     with opened(make_clip(name)) as clip:

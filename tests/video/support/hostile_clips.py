@@ -10,8 +10,12 @@ from typing import Any
 import av
 import numpy as np
 
-from tests.video.support.write_clips import H264, packets, write, x264
+from tests.video.support.write_clips import FAST_VP9, H264, packets, write, x264
 
+EVEN: dict[str, dict[str, Any]] = {
+    "mp4": {"options": x264("bframes=0:scenecut=0")},
+    "webm": {"codec": "libvpx-vp9", "options": FAST_VP9},
+}
 _KEY = "00112233445566778899aabbccddeeff"
 ENCRYPTED = {"fflags": "bitexact", "encryption_scheme": "cenc-aes-ctr", "encryption_key": _KEY, "encryption_kid": _KEY}
 # Two elements of a Matroska track that take the same space: a name, and how its packets are encrypted, padded with a void element.
@@ -50,6 +54,16 @@ def swapped(path: Path, source: Path, gop: int) -> Path:
     return copy_packets(
         path, source, [p.pts + (length if n // gop % 2 else -length if n >= gop else 0) for n, p in enumerate(found)]
     )
+
+
+def stamped(path: Path, source: Path, frame: int, place: float) -> Path:
+    """The timestamp of one stored frame is wrong: that of the place between two others, after the last one, or far away."""
+    opened, found = packets(source)
+    opened.close()
+    pts = [packet.pts for packet in found]
+    step = (max(pts) - min(pts)) / (len(pts) - 1)
+    pts[frame] = round(min(pts) + place * step)
+    return copy_packets(path, source, pts)
 
 
 def noisy(path: Path, source: Path, every: int, part: float) -> Path:
@@ -98,6 +112,13 @@ HOSTILE: dict[str, Callable[[Path], Path]] = {
             to / f"swapped.{end}", write(to / f"ordered.{end}", 720, gop=60, options=x264("scenecut=0")), 60
         )
         for end in ("mp4", "mkv")
+    },
+    **{
+        f"frame {frame} at {place}, {end}": lambda to, end=end, frame=frame, place=place: stamped(
+            to / f"{frame} at {place}.{end}", write(to / f"even.{end}", 100, gop=10, **EVEN[end]), frame, place
+        )
+        for end in EVEN
+        for frame, place in ((55, 54), (55, 15.3), (55, 80.3), (55, 1e6), (99, 1e5), (60, 15.3))
     },
     "lost slices": lambda to: _damaged(to, "slices", x264("slices=4"), 4, 0.2),
     "lost halves": lambda to: _damaged(to, "halves", x264("bframes=3:keyint=30"), 3, 0.5),

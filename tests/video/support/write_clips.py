@@ -51,6 +51,8 @@ class Encoding:
     unseekable: bool = False
     """As to a pipe: without durations and index."""
     format: str | None = None
+    matrix: int | None = None
+    """Of colours, as numbered in H.273: a mark in the file, which changes no pixel."""
 
 
 def write(path: Path, frames: int = 50, **encoding: Any) -> Path:
@@ -64,9 +66,14 @@ def write(path: Path, frames: int = 50, **encoding: Any) -> Path:
             stream.time_base = stream.codec_context.time_base = Fraction(1, 1000)
         if how.pixel_aspect is not None:
             stream.codec_context.sample_aspect_ratio = how.pixel_aspect
+        if how.matrix is not None:
+            stream.codec_context.colorspace = how.matrix
         for index in range(frames):
             picture = how.pictures[index] if how.pictures else numbered_picture(index, *how.size)
             frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
+            if how.matrix is not None:
+                frame = frame.reformat(format=how.pix_fmt)
+                frame.colorspace = how.matrix
             if how.pts is not None:
                 frame.pts, frame.time_base = how.pts[index], Fraction(1, 1000)
             output.mux(stream.encode(frame))
@@ -150,6 +157,23 @@ def sound_only(path: Path) -> Path:
     return path
 
 
+def with_sound(path: Path, source: Path, seconds: float, **how: Any) -> Path:
+    """The packets of a clip, and silence of another length."""
+    opened, found = packets(source)
+    with opened, av.open(str(path), "w", **how) as output:
+        video = output.add_stream_from_template(opened.streams.video[0])
+        sound: Any = output.add_stream("libopus", rate=48000)
+        sound.layout = "mono"
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, int(48000 * seconds)), np.float32), format="fltp", layout="mono")
+        frame.sample_rate, frame.pts, frame.time_base = 48000, 0, Fraction(1, 48000)
+        both = [*sound.encode(frame), *sound.encode()]
+        for packet in found:
+            packet.stream = video
+        for packet in sorted([*found, *both], key=lambda packet: (packet.dts or 0) * packet.time_base):
+            output.mux(packet)
+    return path
+
+
 def two_streams(path: Path, small: tuple[int, int], large: tuple[int, int]) -> Path:
     """Two video streams of 12 frames; the larger one comes second."""
     with av.open(str(path), "w") as output:
@@ -193,6 +217,7 @@ KINDS: dict[str, Callable[[Path], Path]] = {
     "transport stream": lambda to: write(to / "stream.ts"),
     "fragments": lambda to: write(to / "fragments.mp4", container={"movflags": "frag_keyframe+empty_moov+default_base_moof"}),
     "no duration": lambda to: write(to / "live.webm", codec="libvpx-vp9", options=FAST_VP9, unseekable=True, format="webm"),
+    "unfinished AVI": lambda to: write(to / "live.avi", codec="mpeg4", options={}, unseekable=True, format="avi"),
     "raw stream": lambda to: write(to / "raw.264", format="h264"),
     "animated GIF": lambda to: write(to / "moving.gif", 20, codec="gif", pix_fmt="rgb8", options={}),
     "MPEG-4 in AVI": lambda to: write(to / "old.avi", codec="mpeg4", options={"bf": "2"}),

@@ -7,6 +7,7 @@ from pathlib import Path
 import av
 
 from vrthinker_core.video.frames.container import VideoSource
+from vrthinker_core.video.frames.timeline import make_frame_times
 
 _VIDEO_CODECS = {"mp4": ("h264", "vp9", "av1"), "webm": ("vp8", "vp9", "av1")}
 _PIXEL_FORMATS = ("yuv420p", "yuvj420p")
@@ -66,7 +67,7 @@ def _header_is_plain(source: VideoSource, container: str) -> bool:
 
 
 def _packet_times(source: VideoSource) -> tuple[int, ...]:
-    """The packets' timestamps in stored order; () when one is damaged, hidden, without a timestamp, or a key frame but no IDR."""
+    """The packets' timestamps in stored order; () if one is damaged, hidden, a key frame but no IDR, or has a wrong timestamp."""
     times: list[int] = []
     extra = source.stream.codec_context.extradata or b""
     length_bytes = (extra[4] & 3) + 1 if source.codec == "h264" and len(extra) > 4 and extra[0] == 1 else 0
@@ -79,7 +80,8 @@ def _packet_times(source: VideoSource) -> tuple[int, ...]:
             times.append(packet.pts)
     except av.FFmpegError:
         return ()
-    return tuple(times) if len(set(times)) == len(times) else ()
+    usable = len(set(times)) == len(times) and not make_frame_times(sorted(times), source.time_base, source.rate).estimated
+    return tuple(times) if usable else ()
 
 
 def holds_idr(packet: bytes, length_bytes: int) -> bool:

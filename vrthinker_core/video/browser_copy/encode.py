@@ -1,10 +1,11 @@
-"""Encode every frame anew as 8-bit H.264, with the timestamps of the original."""
+"""Encode every frame anew as 8-bit H.264, with the times that the judge is told."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import itertools
+from collections import deque
 from collections.abc import Iterator
 from fractions import Fraction
 from statistics import median
@@ -21,6 +22,7 @@ from vrthinker_core.errors import VideoError
 from vrthinker_core.video.frames.container import VideoSource
 from vrthinker_core.video.frames.convert import FrameConverter, Pixels
 from vrthinker_core.video.frames.decode import DecodeStats, read_all
+from vrthinker_core.video.frames.timeline import FrameTimes, make_frame_times
 
 MAX_SIDE = 1280
 """Pixels of the longer side of a copy, at most."""
@@ -33,25 +35,25 @@ _SMALLEST_TIME_BASE = Fraction(1, 1_000_000)  # time bases below this are too sm
 
 
 class UnusableTimestamps(Exception):
-    """The decoder's timestamps are missing or not ascending."""
+    """Some of the decoder's timestamps are missing or wrong."""
 
 
 def encode(source: VideoSource) -> io.BytesIO:
-    """The copy. Without usable timestamps it has the declared frame rate, as in `make_frame_times`. Raises VideoError."""
-    if source.time_base > 0:
-        with contextlib.suppress(UnusableTimestamps):
-            return _encode(source, by_rate=False)
-    return _encode(source, by_rate=True)
+    """The copy. If a timestamp is not usable, all times are known only after one more decode. Raises VideoError."""
+    with contextlib.suppress(UnusableTimestamps):
+        return _encode(source, None)
+    stats = DecodeStats()
+    deque(read_all(source, stats), maxlen=0)
+    return _encode(source, make_frame_times(stats.pts, source.time_base, source.rate))
 
 
-def _encode(source: VideoSource, *, by_rate: bool) -> io.BytesIO:
-    """Each frame lasts until the next one, the last frame as long as the median one."""
+def _encode(source: VideoSource, times: FrameTimes | None) -> io.BytesIO:
+    """Each frame lasts until the next one, the last frame as long as the median one. `times` replace the decoder's timestamps."""
     copy = io.BytesIO()
-    tick = 1 / source.rate if by_rate else source.time_base
-    time_base = tick if tick >= _SMALLEST_TIME_BASE else _FALLBACK_TIME_BASE
+    time_base = source.time_base if times is None and source.time_base >= _SMALLEST_TIME_BASE else _FALLBACK_TIME_BASE
     durations: list[int] = []
     with av.open(copy, "w", format="mp4") as output:
-        packets = _encoded_packets(output, source, tick, time_base, by_rate)
+        packets = _encoded_packets(output, source, time_base, times)
         packet = next(packets)
         for following in packets:
             packet.duration = (following.pts or 0) - (packet.pts or 0)
@@ -64,17 +66,21 @@ def _encode(source: VideoSource, *, by_rate: bool) -> io.BytesIO:
 
 
 def _encoded_packets(
-    output: OutputContainer, source: VideoSource, tick: Fraction, time_base: Fraction, by_rate: bool
+    output: OutputContainer, source: VideoSource, time_base: Fraction, times: FrameTimes | None
 ) -> Iterator[Packet[VideoStream]]:
-    """Timestamps come in units of `tick` seconds and leave in units of `time_base`. Raises UnusableTimestamps."""
-    frames = _display_frames(source, by_rate)
+    """Their timestamps are in units of `time_base`. Raises UnusableTimestamps."""
+    stats = DecodeStats()
+    frames = _display_frames(source, stats)
     first = next(frames, None)
     if first is None:
         raise VideoError(f"{source.name} holds no frame that can be decoded.")
     stream = _add_stream(output, first[1], time_base, source.rate)
     last = -1
     for pts, pixels in itertools.chain([first], frames):
-        stamp = last if pts is None or first[0] is None else round((pts - first[0]) * tick / time_base)
+        if times is not None:
+            stamp = round(times.starts[len(stats.pts) - 1] / float(time_base))
+        else:
+            stamp = last if pts is None or first[0] is None else round((pts - first[0]) * source.time_base / time_base)
         if stamp <= last:
             raise UnusableTimestamps
         last = stamp
@@ -82,6 +88,8 @@ def _encoded_packets(
         frame = rgb.reformat(format="yuv420p", dst_colorspace=Colorspace.ITU709, dst_color_range=ColorRange.MPEG)
         frame.pts, frame.time_base = stamp, time_base
         yield from stream.encode(frame)
+    if times is None and make_frame_times(stats.pts, source.time_base, source.rate).estimated:
+        raise UnusableTimestamps
     yield from stream.encode()
 
 
@@ -96,12 +104,12 @@ def _add_stream(output: OutputContainer, first: Pixels, time_base: Fraction, rat
     return stream
 
 
-def _display_frames(source: VideoSource, by_rate: bool) -> Iterator[tuple[int | None, Pixels]]:
-    """(pts, or index where the times follow from the rate; pixels as displayed) of every frame; one size for all, sides even."""
+def _display_frames(source: VideoSource, stats: DecodeStats) -> Iterator[tuple[int | None, Pixels]]:
+    """(pts, pixels as displayed) of every frame; one size for all, sides even."""
     converter: FrameConverter | None = None
-    for decoded in read_all(source, DecodeStats()):
+    for decoded in read_all(source, stats):
         converter = converter or FrameConverter(source, decoded.frame)
-        yield decoded.index if by_rate else decoded.frame.pts, _displayed(converter, decoded.frame)
+        yield decoded.frame.pts, _displayed(converter, decoded.frame)
 
 
 def _displayed(converter: FrameConverter, frame: VideoFrame) -> Pixels:

@@ -204,7 +204,7 @@ class ClipDecoder:
 
     def _describe(self) -> ClipInfo:
         geometry, samples = self._cache.geometry, None if self._seeking_reader else self._cache.samples
-        facts = ClipFacts(self._source, self._plan, self._times, geometry, self._timeline.stored, self._stats, samples)
+        facts = ClipFacts(self._source, self._plan, self._times, geometry, self._timeline, self._stats, samples)
         width, height = geometry.displayed_size
         return ClipInfo(
             name=encodable(self._source.name),

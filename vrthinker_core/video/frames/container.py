@@ -1,11 +1,15 @@
 """Open a file that may be hostile: FFmpeg is given an open file, never a name, and may open nothing else."""
 
+import contextlib
+import errno
+import os
 from collections.abc import Iterator
 from fractions import Fraction
 from io import BufferedReader
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import av
+import av.logging
 from av.container.input import InputContainer
 from av.packet import Packet
 from av.stream import Disposition
@@ -25,10 +29,36 @@ THREADS = 3
 """Of a decoder: PyAV's default on two processors, whatever the machine. In clips with lost slices the pictures depend on it."""
 _HEADER_BYTES = 1 << 20
 _READ_BYTES = 1 << 18
+_TAIL_BYTES = 1 << 17
+"""Enough for the last page of an Ogg file."""
+_ENDINGS = {"gif": b"\0;", "apng": b"IEND"}
+"""With what a whole file of a format ends; little may follow."""
+_PACKET_BYTES = (188, 192, 204)
+"""Lengths of the packets that a transport stream may have."""
+_MAX_FRAME_HEADER = 80
+"""Bytes before a picture in YUV4MPEG, which count as no part of its packet."""
+_ONE_DURATION = ("matroska", "flv")
+"""Formats whose header announces when the last stream ends, instead of each one."""
+_UNKNOWN_FRAMES = 1 << 30
+"""Recordings announce this many frames or more until they are finished."""
 _PROTECTED_BOXES = (b"encv", b"sinf")
 """What an MP4 has in place of the codec of an encrypted stream, and what says how it is encrypted."""
 CONTAINER_ERRORS = (av.FFmpegError, IndexError)
 """What reading a damaged container raises. PyAV's IndexError is for a packet of a stream that the header did not announce."""
+
+
+class _SeekableFile:
+    """A file as FFmpeg expects it: a failed seek gives an error code. An exception would end the run instead of the seek."""
+
+    def __init__(self, file: BufferedReader) -> None:
+        self._file, self.read, self.tell = file, file.read, file.tell
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """The new position, or the negative number of the error."""
+        try:
+            return self._file.seek(offset, whence)
+        except OSError as error:
+            return -(error.errno or errno.EINVAL)
 
 
 class VideoSource:
@@ -39,14 +69,25 @@ class VideoSource:
         self._file = file
         self.budget = budget
         self.name = budget.name
-        self.container, self.stream = self._open()
+        self._bytes = file.seek(0, os.SEEK_END)
+        file.seek(max(0, self._bytes - _TAIL_BYTES))
+        self._tail = file.read()
+        self._complaints: set[str] = set()  # which parts of FFmpeg have logged an error
+        with _heard_errors() as errors:
+            self.container, self.stream = self._open()
+            self._complaints.update(name for _, name, _ in errors)
         # Read once: after its container is closed, PyAV would read freed memory of a stream.
         self.format: str = self.container.format.name
         self.codec: str = self.stream.codec_context.codec.canonical_name
         self.video_streams = len(_video_streams(self.container))
         self.encrypted = "enc_key_id" in self.stream.metadata  # Matroska; an MP4 says it with every packet
-        self.header_frames = self.stream.frames  # 0 where the header announces none
+        frames = self.stream.frames
+        self.header_frames = frames if frames < _UNKNOWN_FRAMES else 0  # 0 if the header announces none
+        self.read_seconds = 0.0  # when the last packet ends, as far as `packets` has read
+        self.damaged = False  # known when `packets` has ended
         self.time_base = _fraction(self.stream.time_base) or Fraction(0)
+        self._kind = self.format.split(",")[0]
+        self.header_seconds = self._header_seconds()
         self.size = self.stream.codec_context.width, self.stream.codec_context.height  # in stored pixels, as the header declares
         self.rate = _rate(self.stream)
         self._check_size()
@@ -64,16 +105,61 @@ class VideoSource:
         else:
             context.options = {**context.options, "err_detect": "explode"}
 
-    def packets(self) -> Iterator["Packet[VideoStream]"]:
-        """All packets from here on that hold anything. Raises VideoError at a limit, CONTAINER_ERRORS where the file is damaged."""
+    def packets(self) -> Iterator["Packet[Any]"]:
+        """All packets of the video from here on that hold anything.
+
+        Raises VideoError at a limit, CONTAINER_ERRORS where the file is damaged.
+        """
+        self.damaged, corrupt, end = True, {}, 0
         try:
-            for packet in self.container.demux(self.stream):
-                self.budget.check()
-                self.encrypted = self.encrypted or packet.has_sidedata("encryption_info")
-                if packet.size:
-                    yield packet
+            with _heard_errors() as errors:
+                for packet in self.container.demux():
+                    self.budget.check()
+                    self._complaints.update(name for _, name, _ in errors)
+                    errors.clear()
+                    if not packet.size:
+                        continue
+                    end = max(end, (packet.pos or 0) + packet.size)
+                    corrupt[packet.stream_index] = packet.is_corrupt
+                    is_video = packet.stream_index == self.stream.index
+                    if is_video or self._kind in _ONE_DURATION:
+                        self._note_end(packet)
+                    if is_video:
+                        self.encrypted = self.encrypted or packet.has_sidedata("encryption_info")
+                        yield packet
         except MemoryError:
             raise VideoError(f"{self.name} needs more memory than a video may take.") from None
+        self.damaged = self.format in self._complaints or any(corrupt.values()) or self._lacks_end(end)
+
+    def _header_seconds(self) -> float:
+        """When the last packet ends according to the header; 0 if it does not tell. Other demuxers estimate a duration."""
+        stream = self.stream
+        if self._kind in ("avi", "ivf"):
+            return float(self.header_frames * self.time_base)
+        if self._kind in ("mov", "mxf"):
+            return float((stream.duration or 0) * self.time_base)
+        announced = self._kind in _ONE_DURATION and stream.duration is None  # else estimated for each stream, too
+        return (self.container.duration or 0) / av.time_base if announced else 0.0
+
+    def _note_end(self, packet: "Packet[Any]") -> None:
+        start = packet.dts if packet.pts is None else packet.pts
+        if start is not None and packet.time_base:
+            self.read_seconds = max(self.read_seconds, float((start + (packet.duration or 0)) * packet.time_base))
+
+    def _lacks_end(self, end: int) -> bool:
+        """Whether data is missing at the end, of formats whose demuxers do not tell; `end` is where the last packet ends."""
+        rest = self._bytes - end
+        if self._kind == "ogg":
+            page = self._tail.rpartition(b"OggS")[2]
+            lengths = page[23 : 23 + page[22]] if len(page) > 22 else b""
+            return len(page) < 23 + len(lengths) + sum(lengths) or not page[1] & 4  # the mark of a stream's last page
+        if self._kind == "mov":
+            return not self.stream.frames and 4 * rest > self._bytes  # nothing large follows the last fragment
+        if self._kind == "mpegts":
+            return all(self._bytes % length for length in _PACKET_BYTES)
+        if self._kind == "yuv4mpegpipe":
+            return rest > _MAX_FRAME_HEADER
+        return _ENDINGS.get(self._kind, b"") not in self._tail[-64:]
 
     @property
     def pixel_aspect(self) -> Fraction:
@@ -87,7 +173,12 @@ class VideoSource:
         options = {"format_whitelist": _FORMATS, "max_pixels": str(self.budget.limits.pixels)}
         try:
             container = av.open(
-                self._file, "r", options=options, io_open=_refuse_other_files, buffer_size=_READ_BYTES, metadata_errors="ignore"
+                _SeekableFile(self._file),
+                "r",
+                options=options,
+                io_open=_refuse_other_files,
+                buffer_size=_READ_BYTES,
+                metadata_errors="ignore",
             )
         except MemoryError:
             raise VideoError(f"{self.name} needs more memory to open than a video may take.") from None
@@ -128,6 +219,18 @@ class VideoSource:
                 f"{self.name} is too large: {width} x {height} pixels, where {limits.side} per side and "
                 f"{limits.pixels // 1_000_000} megapixels are the most that is decoded."
             )
+
+
+@contextlib.contextmanager
+def _heard_errors() -> Iterator[list[tuple[int, str, str]]]:
+    """What FFmpeg logs as errors meanwhile: many demuxers tell of damage in no other way."""
+    level = av.logging.get_level()
+    av.logging.set_level(av.logging.ERROR)
+    try:
+        with av.logging.Capture() as logs:
+            yield logs
+    finally:
+        av.logging.set_level(level)
 
 
 def _rate(stream: VideoStream) -> Fraction:

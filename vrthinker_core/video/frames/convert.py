@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from av.sidedata.sidedata import Type
 from av.video.frame import VideoFrame
-from av.video.reformatter import VideoReformatter
+from av.video.reformatter import Colorspace, VideoReformatter
 from numpy.typing import NDArray
 
 from vrthinker_core.errors import VideoError
@@ -23,6 +23,9 @@ GreySample = NDArray[np.uint8]  # about 64 x 64 grey values of a frame
 
 _SAMPLES = 64
 _HDR_TRANSFERS = (16, 18)  # PQ and HLG, as numbered in H.273
+READ_MATRICES = (0, 1, 2, 4, 5, 6, 7, 9)
+"""The colour matrices, as numbered in H.273, that FFmpeg converts by their own coefficients."""
+_BT2020_CONSTANT = 10
 _MAX_LINEAR_RATIO = 2.2  # ratio up to which interpolating between pixels of a halved frame uses all of them
 
 
@@ -87,6 +90,7 @@ class DisplayGeometry:
     pixel_aspect: Fraction
     orientation: Orientation
     hdr: bool
+    matrix: int  # how colours become red, green and blue, as numbered in H.273
 
     @property
     def displayed_size(self) -> tuple[int, int]:
@@ -105,7 +109,7 @@ class FrameConverter:
         self._name = source.name
         self._reformatter, self._sampler = VideoReformatter(), VideoReformatter()  # each caches the tables of one size
         # PyAV holds a frame whose side data is read: a small one with the same side data.
-        self.geometry = DisplayGeometry(size, source.pixel_aspect, _read_orientation(self._sampled(first)), hdr)
+        self.geometry = DisplayGeometry(size, source.pixel_aspect, _read_orientation(self._sampled(first)), hdr, first.colorspace)
 
     def to_rgb(self, frame: VideoFrame) -> Pixels:
         """The frame in RGB at its stored size, by PyAV's conversion, with the colour space and range that the file declares."""
@@ -131,6 +135,8 @@ class FrameConverter:
         return frame
 
     def _reformat(self, reformatter: VideoReformatter, frame: VideoFrame, **size: Any) -> VideoFrame:
+        if frame.colorspace not in READ_MATRICES:  # FFmpeg 8 refuses these, players show them so
+            size["src_colorspace"] = Colorspace.BT2020 if frame.colorspace == _BT2020_CONSTANT else Colorspace.ITU601
         try:
             return reformatter.reformat(frame, format="rgb24", threads=1, **size)
         except (av.FFmpegError, ValueError):

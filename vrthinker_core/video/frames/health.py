@@ -9,10 +9,10 @@ import cv2
 import numpy as np
 
 from vrthinker_core.video.frames.container import VideoSource
-from vrthinker_core.video.frames.convert import DisplayGeometry, GreySample
+from vrthinker_core.video.frames.convert import READ_MATRICES, DisplayGeometry, GreySample
 from vrthinker_core.video.frames.decode import DecodeStats
 from vrthinker_core.video.frames.plan import FramePlan
-from vrthinker_core.video.frames.timeline import FrameTimes
+from vrthinker_core.video.frames.timeline import FrameTimes, Timeline
 
 _BLACK = 24
 _CHANGED = 12
@@ -29,7 +29,7 @@ class ClipFacts:
     plan: FramePlan
     times: FrameTimes
     geometry: DisplayGeometry
-    stored: int  # frames in the file that are to be shown
+    timeline: Timeline
     stats: DecodeStats  # of the decode of the whole clip; empty where there was none
     samples: Mapping[int, GreySample] | None  # of every frame that a slot means; None where the clip was not decoded as a whole
 
@@ -46,18 +46,23 @@ def health_notes(facts: ClipFacts) -> tuple[str, ...]:
 
 
 def _decoding(facts: ClipFacts) -> Iterator[str]:
-    lost = facts.stored - facts.frames
+    stored, announced = facts.timeline.stored, facts.source.header_seconds
+    lost = stored - facts.frames
+    if missing := facts.timeline.missing_seconds:
+        yield f"The file ends early: {announced - missing:.2f} of {announced:.2f} seconds are there."
+    elif facts.source.damaged:
+        yield "The file ends early or is damaged: not everything in it can be read."
     if facts.source.encrypted:
         yield "The clip is encrypted: its pictures are what can be decoded without its key."
     if facts.stats.refused and lost > 0:
-        yield f"{lost} of {facts.stored} frames cannot be decoded."
+        yield f"{lost} of {stored} frames cannot be decoded."
     elif lost > 0 and facts.source.codec not in _HIDDEN_FRAME_CODECS:
-        yield f"{lost} of {facts.stored} stored frames give no picture."
+        yield f"{lost} of {stored} stored frames give no picture."
     if facts.stats.corrupt:
         what = "frame is" if facts.stats.corrupt == 1 else "frames are"
         yield f"{facts.stats.corrupt} {what} damaged and shown as far as decoding goes."
-    if facts.source.header_frames not in (0, facts.stored):
-        yield f"The header announces {facts.source.header_frames} frames, {facts.stored} are there to be shown."
+    if not missing and facts.source.header_frames not in (0, stored):
+        yield f"The header announces {facts.source.header_frames} frames, {stored} are there to be shown."
     if facts.source.video_streams > 1:
         width, height = facts.geometry.displayed_size
         yield f"The file holds {facts.source.video_streams} video streams; the main one ({width} x {height}) is used."
@@ -72,6 +77,9 @@ def _length(facts: ClipFacts) -> Iterator[str]:
     if facts.times.from_rate:
         yield f"The file has no usable timestamps: seconds are counted at {declared:.4g} frames per second."
         return
+    if count := facts.times.estimated:
+        what = "timestamp is" if count == 1 else "timestamps are"
+        yield f"{count} {what} missing or wrong: the time of such a frame is estimated from its neighbours."
     if facts.times.variable:
         lengths = facts.times.durations
         yield f"Variable frame rate: a frame stays from {lengths.min():.3f} s to {lengths.max():.3f} s."
@@ -97,6 +105,8 @@ def _picture(facts: ClipFacts) -> Iterator[str]:
         yield f"The picture is {_ratio(width, height)} ({width} x {height}) and is squashed into a square for the judge."
     if facts.stats.interlaced:
         yield "The clip is interlaced: moving edges may look like combs."
+    if geometry.matrix not in READ_MATRICES:
+        yield f"The file names colour matrix {geometry.matrix} of H.273, which is not read: colours may look wrong."
     if geometry.hdr:
         yield "The clip is HDR and is shown without tone mapping: colours may look pale."
 
