@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,7 +13,6 @@ import torch
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.training.base.half_training import HalfOptions, Progress
-from vrthinker_core.training.run.checkpoints import why_unwritten
 from vrthinker_core.training.run.muon import MuonWithAdamW
 
 
@@ -40,7 +40,7 @@ class HalfState:
         try:
             write_atomically(path, buffer.getvalue())
         except OSError as error:
-            reason = why_unwritten(error)
+            reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror
             raise BadInput(f"{path} cannot be written, {reason}: make room and go on with --resume, from the one before.") from None
 
     def _load(self, path: Path) -> None:
