@@ -153,8 +153,8 @@ RESULTS: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "grpo_step",
-        {"trl_s": 12.4, "own_s": 8.0, "rollouts": 8, "times_as_fast": 1.55},
-        "the loop of this package is 1.55 times as fast as TRL's trainer on a processor",
+        {"rollouts": 8, "seconds_a_step": 12.4, "playing_s": 8.0},
+        "a step of 8 rollouts of a judge of 3.5 million weights: 12.4 s (8.0 s of them playing)",
     ),
     (
         "grpo_step",

@@ -16,11 +16,8 @@ from vrthinker_core.backends.local.checkpoint.loader import open_for_rendering
 from vrthinker_core.backends.local.text.tokenizer import SafeTokenizer
 from vrthinker_core.errors import BadInput, VideoError
 from vrthinker_core.training.environment import FrameEnvironment, as_picture, replay
-from vrthinker_core.training.groups import StepReport
 from vrthinker_core.training.monitor.metrics import StepMetrics
 from vrthinker_core.training.rollouts import LabelledPair
-from vrthinker_core.training.run.config import preset_config
-from vrthinker_core.training.stages.stage_record import with_groups
 from vrthinker_core.training.trl.rollout_rewards import RolloutRewards
 from vrthinker_core.types import Frame, FrameRef, Settings, StopReason
 from vrthinker_core.types.messages import Completion, Image, Message
@@ -74,11 +71,6 @@ def test_on_the_last_turn_the_answer_is_asked_for() -> None:
     *_, asked = environment.select_frames(frame_indices=[3])
     assert "last turn" in asked["text"]
     assert "last turn" not in str(plain(FrameEnvironment(PAIRS, JUDGE, Settings()).reset(number=0)))
-
-
-def test_a_memory_window_is_refused_in_one_sentence() -> None:
-    with pytest.raises(BadInput, match="memory window all"):
-        FrameEnvironment(PAIRS, JUDGE, Settings(window=1)).reset(number=0)
 
 
 class OnlyFirstFrames:
@@ -137,7 +129,7 @@ def test_no_frame_is_asked_for_again_when_the_rollout_is_replayed_and_its_clips_
 
 
 def test_what_says_nothing_of_the_judge_counts_in_no_figure() -> None:
-    truth, logged = PAIRS.pair(0).truth, list[tuple[str, float]]()
+    truth = PAIRS.pair(0).truth
     tokenizer = SafeTokenizer(open_for_rendering(str(NANO)).tokenizer)
     end = [tokenizer.control.im_end]
     header = [0] * (1 + len(tokenizer.encode("\n")) + len(tokenizer.encode("assistant\n")))
@@ -146,12 +138,9 @@ def test_what_says_nothing_of_the_judge_counts_in_no_figure() -> None:
     for environment in environments:
         environment.reset(number=0)
     rewards = RolloutRewards(JUDGE, Settings(), tokenizer, samples=4)
-    assert rewards([ids] * 4, environments, log_metric=lambda *each: logged.append(each)) == [2.0, 2.0, None, None]
-    assert [value for name, value in logged if name in ("reward_format", "reward_accuracy")] == [1.0] * 4
-    (group,) = rewards.taken()
-    step = with_groups(
-        StepMetrics("grpo", 1, 0.0, 0.0), StepReport((group,), 1, 0.0, 0.0, 0.0), [group], preset_config("nano").grpo
-    )
+    assert rewards([ids] * 4, environments) == [2.0, 2.0, None, None]
+    (group,) = rewards.groups
+    step = StepMetrics("grpo", 1, 0.0, 0.0).with_rollouts(group.rewarded, rewards.weights)
     assert (step.reward_format, step.reward_accuracy, step.reward_total, set(step.right.values())) == (1.0, 1.0, 2.0, {1.0})
 
 

@@ -1,4 +1,4 @@
-"""The paper's reward: each part by its own law, and the advantages within a group."""
+"""The paper's reward: each part by its own law."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from vrthinker_core.dialects import make_dialect
 from vrthinker_core.training.rewards import (
     RewardWeights,
     accuracy,
-    advantages,
     cot_gain,
     first_accuracy,
     format_reward,
     group_rewards,
-    is_mixed,
     malformation,
 )
 from vrthinker_core.types import FrameRef, Preference, Run, Settings, Side, StopReason, Thumbnail, Turn, Verdict
@@ -132,18 +130,3 @@ def test_looking_earns_only_where_the_group_looks_too_seldom(looking: int, bonus
     rewards = group_rewards(runs, TRUTH)
     assert [reward.exploration for reward in rewards[:looking]] == pytest.approx([bonus] * looking)
     assert all(reward.exploration == 0 for reward in rewards[looking:])
-
-
-@given(st.lists(st.floats(-3, 3), min_size=2, max_size=12), st.floats(-5, 5))
-def test_advantages_sum_to_nothing_and_do_not_see_a_shift(totals: list[float], shift: float) -> None:
-    own = [value for value in advantages(totals) if value is not None]
-    assert sum(own) == pytest.approx(0, abs=1e-6)
-    if is_mixed(totals) and max(totals) - min(totals) > 1e-3:
-        assert advantages([total + shift for total in totals]) == pytest.approx(own, abs=1e-4)
-        assert own[totals.index(max(totals))] == max(own)
-
-
-def test_a_group_of_equal_rewards_teaches_nothing() -> None:
-    assert advantages([1.5, 1.5, 1.5]) == [0.0, 0.0, 0.0]
-    assert not is_mixed([1.5, None, 1.5])
-    assert advantages([1.0, None, 2.0])[1] is None

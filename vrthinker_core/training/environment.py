@@ -26,10 +26,7 @@ Block = dict[str, Any]  # {"type": "text", "text": …} or {"type": "image", "im
 
 
 class FrameEnvironment:
-    """One pair and one deliberation at a time. TRL takes every public method but `reset` for a tool.
-
-    Raises BadInput for a memory window: TRL's loop only ever adds to a conversation.
-    """
+    """One pair and one deliberation at a time. TRL takes every public method but `reset` for a tool."""
 
     def __init__(self, pairs: PairSet, judge: JudgeDescription, settings: Settings, *, video_items: bool = True) -> None:
         """`video_items`: see `Marker`; without them a video is sent frame by frame."""
@@ -40,7 +37,7 @@ class FrameEnvironment:
     def reset(self, **row: Any) -> list[Block]:
         """Begin with the pair of the row's `number`; gives the first user message, which TRL adds to the row's prompt."""
         self._pair = with_cached_frames(self._pairs.pair(int(row["number"])))
-        self._open = open_rollout(self._pair, self._judge, self._settings)
+        self._open = OpenRollout(self._pair, self._judge, self._settings)
         opening = self._open.ask()
         return content_blocks((opening if self._video_items else videos_as_images(opening))[-1])
 
@@ -71,20 +68,12 @@ class FrameEnvironment:
         return self._pair
 
 
-def open_rollout(pair: LabelledPair, judge: JudgeDescription, settings: Settings) -> OpenRollout:
-    """A rollout as TRL can play it. Raises BadInput for a memory window."""
-    rollout = OpenRollout(pair, judge, settings)
-    if isinstance(rollout.deliberation.settings.window, int):
-        raise BadInput("TRL takes no frames out of a conversation: train with the memory window all, or on a processor.")
-    return rollout
-
-
 def replay(pair: LabelledPair, judge: JudgeDescription, settings: Settings, replies: Sequence[Completion]) -> Rollout:
     """The rollout of a pair whose replies are known, up to the one that ends it.
 
     Where none does, the tokens were used up. One of which a frame cannot be had has failed.
     """
-    rollout = open_rollout(pair, judge, settings)
+    rollout = OpenRollout(pair, judge, settings)
     for reply in replies:
         if rollout.over:
             break
@@ -114,7 +103,7 @@ def _block(part: object) -> Block:
         case Image(frame):
             return {"type": "image", "image": as_picture(frame)}
         case Video():
-            raise BadInput("TRL's GRPO sends pictures only, and concat opens with a video: train paired, or on a processor.")
+            raise BadInput("GRPO sends pictures only, and concat opens with a video: train paired.")
         case _:
             return {"type": "text", "text": getattr(part, "text")}  # noqa: B009 - Text or GeneratedText
 

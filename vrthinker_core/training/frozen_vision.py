@@ -1,4 +1,4 @@
-"""A frozen vision tower: it is not trained, so each picture is encoded once, for the rollout and all passes of the learner."""
+"""A frozen vision tower: it is not trained, so each picture is encoded once for all passes."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -47,12 +47,8 @@ class KeptFeatures:
         return [self._features[item] for item in items]
 
 
-def collate_features(rows: Sequence[TokenRow], loaded: LoadedModel, encode: Encode | None = None) -> dict[str, torch.Tensor]:
-    """The batch of `collate` for a model whose tower is frozen: image features in the place of patches, encoded once a picture.
-
-    `encode` is the vision encoder of `loaded`, where it is not given.
-    """
-    encode = encode or loaded.vision.encode
+def collate_features(rows: Sequence[TokenRow], loaded: LoadedModel, encode: Encode) -> dict[str, torch.Tensor]:
+    """The batch of `collate` for a model whose tower is frozen: image features in place of patches."""
     batch = collate(rows, loaded, pixels=False)
     for kind, name in PIXELS.items():
         if items := pictures(rows, kind):

@@ -1,4 +1,4 @@
-"""The paper's reward of a rollout, part by part, and the advantages within a group (section on GRPO; α, k, ω, η as published).
+"""The paper's reward of a rollout, part by part (section on GRPO; α, k, ω, η as published).
 
 A part that cannot be computed is None, never 0: a run whose turns state no labels has no CoT gain, and a pair of which nothing is
 known has no accuracy.
@@ -7,7 +7,7 @@ known has no accuracy.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Annotated
 
 from annotated_types import Ge, Le
@@ -16,7 +16,6 @@ from vrthinker_core.types import Dimension, Run, StopReason, Turn, Verdict
 from vrthinker_core.types.comparison import SUB_SCORES
 
 OVERALL_SHARE = 0.5  # α: the share of the overall label in the accuracy
-EPSILON = 1e-4  # Beside the standard deviation of a group, as TRL has it
 
 _CLOSED = {
     "snapshot": re.compile(r"<snapshot>.*?</snapshot>", re.I | re.S),
@@ -128,24 +127,6 @@ def first_accuracy(run: Run, truth: Verdict, weights: RewardWeights) -> float | 
 def looks(run: Run) -> bool:
     """The rollout was shown frames that it asked for."""
     return any(turn.frames for turn in run.turns[1:])
-
-
-def advantages(totals: Sequence[float | None]) -> list[float | None]:
-    """(reward − group mean) / group standard deviation, as TRL's GRPO computes it; None for what has no reward.
-
-    In a group of equal rewards all are 0. Such a group teaches nothing: dynamic sampling draws it again (`is_mixed`).
-    """
-    known = [total for total in totals if total is not None]
-    if not is_mixed(totals):
-        return [None if total is None else 0.0 for total in totals]
-    mean, spread = fmean(known), stdev(known) + EPSILON
-    return [None if total is None else (total - mean) / spread for total in totals]
-
-
-def is_mixed(totals: Sequence[float | None]) -> bool:
-    """The rewards of the group differ, so there is something to learn from it."""
-    known = [total for total in totals if total is not None]
-    return bool(known) and max(known) - min(known) > 1e-9
 
 
 def _stated_accuracies(run: Run, truth: Verdict, weights: RewardWeights) -> Iterator[float | None]:

@@ -23,11 +23,6 @@ class TokenRow:
     items: tuple[VisionItem, ...]  # The pictures, in the order of their placeholders
     turns: tuple[int, ...]  # Numbers of the turns whose replies are learnt here, 1-based
 
-    @property
-    def learnt(self) -> int:
-        """Tokens that are learnt."""
-        return sum(label != IGNORED for label in self.labels)
-
 
 def token_rows(rollout: Rollout, loaded: LoadedModel) -> Iterator[TokenRow]:
     """The rollout as rows; each reply is learnt in exactly one of them.

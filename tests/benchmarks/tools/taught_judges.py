@@ -38,7 +38,7 @@ def write_taught_judge(checkpoint: Checkpoint, learning_rate: float) -> TaughtJu
     rollouts = right_and_wrong(PAIRS.pair(0), *CALLS, settings=Settings(window="all"))
     rows = [row for rollout in rollouts for row in token_rows(rollout, loaded)]
     with torch.inference_mode():
-        batch = collate_features(rows, loaded)
+        batch = collate_features(rows, loaded, loaded.vision.encode)
     batch = {name: value.clone() for name, value in batch.items()}
     steps = learn_by_heart(freeze_vision(checkpoint.model), batch, learning_rate, SLACK, LAYERS)
     print(f"learnt by heart in {steps} steps", flush=True)

@@ -12,12 +12,9 @@ import pytest
 from tests.training.test_token_rows import ANSWER, labelled, look
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.groups import StepReport, group_of
 from vrthinker_core.training.monitor.metrics import METRICS, MetricsWriter, StepMetrics, read_metrics
 from vrthinker_core.training.rewards import RewardWeights, group_rewards
 from vrthinker_core.training.rollouts import play
-from vrthinker_core.training.run.config import preset_config
-from vrthinker_core.training.stages.stage_record import with_groups
 from vrthinker_core.types import Preference, Settings, Verdict
 
 TIES = Verdict(*[Preference.TIE] * 4)
@@ -74,7 +71,7 @@ def test_the_figures_of_rollouts_are_those_of_their_runs() -> None:
     pair = replace(labelled(7))
     rollouts = list(play([pair], ScriptedBackend([look(1), look(2, 3), ANSWER], protocol="paired"), Settings(), samples=2))
     rewards = group_rewards([rollout.run for rollout in rollouts], pair.truth)
-    step = STEP.with_rollouts(rollouts, rewards, RewardWeights())
+    step = STEP.with_rollouts(list(zip(rollouts, rewards, strict=True)), RewardWeights())
     assert (step.calls, step.frames) == (2, 8 + 2 + 4)
     assert step.right == {name: float(label == 0) for name, label in pair.truth.labels.items()}
     assert step.reward_format == 1
@@ -87,10 +84,9 @@ def test_the_figures_of_rollouts_are_those_of_their_runs() -> None:
 
 def test_the_first_labels_are_weighed_as_the_last_ones_are() -> None:
     pair = replace(labelled(7), truth=replace(TIES, OA=Preference.FIRST))
-    rollouts = list(play([pair], ScriptedBackend([look(1), ANSWER], protocol="paired"), Settings()))
-    grpo = replace(preset_config("nano").grpo, weights=RewardWeights(overall=0.9))
-    group = group_of(rollouts, grpo.weights)
-    step = with_groups(STEP, StepReport((group,), 1, 0.0, 0.0, 0.0), [group], grpo)
+    (rollout,) = play([pair], ScriptedBackend([look(1), ANSWER], protocol="paired"), Settings())
+    weights = RewardWeights(overall=0.9)
+    step = STEP.with_rollouts([(rollout, *group_rewards([rollout.run], pair.truth, weights))], weights)
     assert step.reward_accuracy == step.first_accuracy == pytest.approx(0.1)
 
 

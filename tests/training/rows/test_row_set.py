@@ -85,9 +85,9 @@ def test_what_needs_no_pixels_reads_none(nano: TransformersBackend) -> None:
     assert stored.read == before + 2  # by the second set
     known = KeptFeatures(rows, nano.loaded.vision)
     before = stored.read
-    batch = collate_features(without_pixels(rows), nano.loaded, encode=known)
+    batch = collate_features(without_pixels(rows), nano.loaded, known)
     assert stored.read == before
-    exact = collate_features(stored.all_rows(nano), nano.loaded)
+    exact = collate_features(stored.all_rows(nano), nano.loaded, nano.loaded.vision.encode)
     torch.testing.assert_close(batch["pixel_values"], exact["pixel_values"])
     assert torch.equal(batch["input_ids"], collate(stored.all_rows(nano), nano.loaded)["input_ids"])
 

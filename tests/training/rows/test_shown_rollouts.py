@@ -9,9 +9,11 @@ import pytest
 from tests.training.test_teacher import PAIRS, SCRIPTED, answer
 from tests.training.test_token_rows import look
 from vrthinker_core import ScriptedBackend
+from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.traces import load
-from vrthinker_core.training.rows.shown_rollouts import ShownRollouts
+from vrthinker_core.training.rollouts import Rollout, play
+from vrthinker_core.training.rows.shown_rollouts import keep_rollouts
 from vrthinker_core.training.run.run_folder import ROLLOUTS
 from vrthinker_core.types import Settings
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
@@ -26,11 +28,12 @@ def judge(step: int) -> ScriptedBackend:
     )
 
 
+def rollouts(backend: Backend, samples: int = 1) -> list[Rollout]:
+    return list(play([PAIRS.pair(0)], backend, Settings(), samples))
+
+
 def test_the_page_lists_a_judge_that_learns(tmp_path: Path) -> None:
-    kept = ShownRollouts(tmp_path, PAIRS.pair(0), every=5, samples=2)
-    steps = [step for step in range(12) if kept.is_due(step)]
-    paths = [path for step in steps for path in kept.keep("grpo", step, judge(step), Settings())]
-    assert steps == [0, 5, 10]
+    paths = [path for step in (0, 5, 10) for path in keep_rollouts(tmp_path, "grpo", step, rollouts(judge(step), samples=2))]
     reader = TraceFiles(tmp_path / ROLLOUTS)
     rows = [row for _, row in reader.news() if row is not None]
     assert [row.source for row in rows] == [path.name for path in paths] == sorted(path.name for path in paths)
@@ -45,8 +48,7 @@ def test_the_page_lists_a_judge_that_learns(tmp_path: Path) -> None:
 
 
 def test_the_pictures_are_those_that_the_judge_was_shown(tmp_path: Path) -> None:
-    kept = ShownRollouts(tmp_path, PAIRS.pair(0), samples=1)
-    (path,) = kept.keep("grpo", 0, SCRIPTED(0), Settings())
+    (path,) = keep_rollouts(tmp_path, "grpo", 0, rollouts(SCRIPTED(0)))
     turns = load(path).turns
     assert [len(turn.frames) for turn in turns] == [8, 2]
     assert all(frame.jpeg.startswith(b"\xff\xd8") for turn in turns for frame in turn.frames)
@@ -56,4 +58,4 @@ def test_the_pictures_are_those_that_the_judge_was_shown(tmp_path: Path) -> None
 def test_what_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(BadInput, match="Cannot write"):
-        ShownRollouts(tmp_path / "file", PAIRS.pair(0)).keep("grpo", 0, SCRIPTED(0), Settings())
+        keep_rollouts(tmp_path / "file", "grpo", 0, rollouts(SCRIPTED(0)))

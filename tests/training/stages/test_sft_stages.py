@@ -23,16 +23,16 @@ from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs
 from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.rows.outcome_file import read_outcomes
-from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig, changed_config, preset_config
+from vrthinker_core.training.run.config import TrainConfig, changed_config, preset_config
 from vrthinker_core.training.run.run_folder import RunFolder, TrainedStage, TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting, begin_sitting
+from vrthinker_core.training.run.training_memory import require_training_memory
 from vrthinker_core.training.stages.cold_start import Teacher
+from vrthinker_core.training.stages.grpo import grpo_arguments
 from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
-from vrthinker_core.training.stages.sft_stages import sft_options
 from vrthinker_core.training.stages.stage_record import ALARMS, StageRecord
-from vrthinker_core.training.stages.trl_grpo import trl_options
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
-from vrthinker_core.training.trl.sft import optimizer_arguments
+from vrthinker_core.training.trl.sft import sft_arguments
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
 
 RUN = TrainingRun("cold-start", "nano", "drawn:3")
@@ -219,25 +219,31 @@ def test_a_disk_that_fills_in_mid_checkpoint_leaves_the_last_good_one(tmp_path: 
     assert learn(tmp_path, data) == tmp_path / "checkpoint"
 
 
-def test_too_little_memory_is_said_before_anything_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vrthinker_core.training.run.training_memory.available_memory", lambda _: 2**30)
-    with pytest.raises(BadInput, match="GiB are free"):
-        learn(tmp_path, TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED)))
-    assert not (tmp_path / "teacher").exists()
+@pytest.mark.parametrize(
+    ("stage", "change"),
+    [("cold-start", "frozen_vision=false"), ("rejection", "frozen_vision=false"), ("grpo", "grpo.kl=0.01")],
+)
+def test_too_little_memory_is_said_before_anything_is_played(
+    stage: TrainedStage, change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vrthinker_core.training.run.training_memory.available_memory", lambda _: 2**30 + 60 * 2**20)
+    require_training_memory(str(NANO), reference=False, frozen_vision=True)  # with this it is too little
+    data = TrainingData("drawn:3", PAIRS, Teacher("scripted", lambda: SCRIPTED))
+    with pytest.raises(BadInput, match=r"takes about 1\.\d GiB of memory, and 1\.\d GiB are free"):
+        learn(tmp_path, data, config=changed_config(CONFIG, [change]), stage=stage)
+    assert not any((tmp_path / played).exists() for played in ("teacher", "samples"))
 
 
-def test_what_the_optimizer_is_told_reaches_every_trainer() -> None:
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning")
+def test_what_the_optimizer_is_told_reaches_every_trainer(tmp_path: Path) -> None:
     changes = ("learning_rate=0.003", "warm_up=0.25", 'schedule="constant"', "beta2=0.9", "weight_decay=0.2", "max_grad_norm=0.3")
     places = ("cold_start.sft", "grpo")
     config = changed_config(preset_config("7b"), [f"{place}.optimizer.{change}" for place in places for change in changes])
-    for options in (sft_options(config.cold_start.sft, config), trl_options(config)):
-        assert options.optimizer == OptimizerConfig(0.003, 0.25, "constant", 0.9, 0.2, 0.3)
-        told = optimizer_arguments(options.optimizer)
-        assert (told["learning_rate"], told["lr_scheduler_type"], told["adam_beta2"]) == (0.003, "constant_with_warmup", 0.9)
-        assert options.gradient_checkpointing
-    assert sft_options(preset_config("nano").cold_start.sft, preset_config("nano")).features
-    assert not sft_options(preset_config("nano").cold_start.sft, preset_config("nano"), processes=2).features
-    assert trl_options(config).settings == replace(config.settings, window="all", temperature=1.0)
+    config = replace(config, grpo=replace(config.grpo, bf16=False))  # which a processor may not have
+    for told in (sft_arguments(config.cold_start.sft, config, tmp_path), grpo_arguments(config, 8192, tmp_path)):
+        assert (told.learning_rate, told.warmup_steps, told.lr_scheduler_type) == (0.003, 0.25, "constant_with_warmup")
+        assert (told.adam_beta2, told.weight_decay, told.max_grad_norm) == (0.9, 0.2, 0.3)
+        assert told.gradient_checkpointing
 
 
 def test_an_alarm_is_told_and_kept_once_also_after_a_stop(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from vrthinker_core.ui.runs.folder_readers import TraceFiles
 FEW = (
     *("settings.max_turns=1", "cold_start.traces=2", "cold_start.sft.epochs=1", "cold_start.sft.batch=2"),
     *("rejection.pairs=4", "rejection.samples=2", "rejection.sft.epochs=1", "rejection.sft.batch=2"),
-    *("grpo.pairs=2", "grpo.samples=2", "grpo.steps=1", "grpo.redraws=1", "gates.pairs=1", "gates.samples=2", "gates.headroom=0"),
+    *("grpo.pairs=2", "grpo.samples=2", "grpo.steps=1", "gates.pairs=1", "gates.samples=2", "gates.headroom=0"),
 )
 
 
@@ -70,7 +70,7 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
     for stage in states:
         assert (out / stage / "metrics.jsonl").stat().st_size
         assert [row.error for _, row in TraceFiles(out / stage / "rollouts").news() if row is not None] == [""] * 2
-    assert any(line.startswith("GRPO runs in the loop of this package") for line in lines)
+    assert any(line.startswith("GRPO runs in TRL in one process, with the whole conversation in view") for line in lines)
     assert train(*begun, "--resume") == (0, [f"This run is done: {out / 'checkpoint'}"])
     assert train("all", "--out", out, "--resume") == (0, [f"This run is done: {out / 'checkpoint'}"])
     assert "holds a run with data 'drawn:1' instead of 'drawn:2'" in refused("all", "--data", "drawn:2", "--out", out, "--resume")
@@ -91,7 +91,7 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
         (("base",), "'base' is not one of"),
         (("all",), "--data is missing"),
         (("grpo", "--model", "nano"), "--data is missing"),
-        (("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.engine=mine"), "'auto', 'own' or 'trl'"),
+        (("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.trl.vllm=here"), "'colocate' or 'server'"),
         (("grpo", "--estimate", "--gpus", "0"), "--gpus 0"),
         (("grpo", "--model", "missing-folder", "--data", "drawn:1"), "There is no folder missing-folder"),
         (("grpo", "--model", "nano", "--data", "drawn:1", "--set", "grpo.stepps=3"), "names no setting"),
@@ -101,6 +101,13 @@ def test_all_stages_from_one_command(tmp_path: Path) -> None:
 def test_what_cannot_be_trained_is_refused_in_one_line(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
     assert said in refused(*arguments, "--out", tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("stage", ["cold-start", "rejection", "grpo", "all"])
+def test_every_stage_takes_trl_and_says_so(stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trl", None)
+    said = refused(stage, "--model", "nano", "--data", "drawn:1", "--out", tmp_path / "run")
+    assert said.endswith("takes trl: run pip install -e '.[train]'.")
 
 
 def test_a_table_of_pairs_teaches_nothing_without_a_teacher(tmp_path: Path) -> None:

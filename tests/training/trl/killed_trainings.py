@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -19,14 +20,13 @@ import torch
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from tests.training.trl.support import random_judge
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.run.config import OptimizerConfig
+from vrthinker_core.training.run.config import OptimizerConfig, SftConfig, preset_config
 from vrthinker_core.training.token_rows import TokenRow, token_rows
-from vrthinker_core.training.trl.sft import SftOptions, has_trl, train_sft
+from vrthinker_core.training.trl.sft import train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 
-OPTIONS = SftOptions(
-    steps=4, epochs=4, batch=1, accumulation=1, optimizer=OptimizerConfig(1e-3, 0.2), features=True, save_minutes=0
-)
+SFT = SftConfig(OptimizerConfig(1e-3, 0.2), batch=1, accumulation=1, epochs=4 / 3, bf16=False)  # Four steps over three rows
+CONFIG = replace(preset_config("nano"), checkpoint_minutes=0.0)
 MOMENTS = {
     "between two checkpoints": "",
     "at the first file of a checkpoint": "checkpoint-3/config.json",
@@ -72,7 +72,7 @@ def _train(judge: Path, folder: Path, moment: str | None) -> None:
     steps: list[int] = []
     if moment:
         sys.addaudithook(opening)
-    train_sft(example_rows(judge), judge, OPTIONS, folder, report)
+    train_sft(example_rows(judge), judge, SFT, CONFIG, folder, report)
     (folder / "steps.json").write_text(json.dumps(steps), "utf-8")
 
 
@@ -86,7 +86,7 @@ def _ended(judge: Path, folder: Path, moment: str | None) -> int | None:
 def main(folder: Path) -> None:
     """One training that nobody disturbs, and one for each moment, which is killed and then gone on with."""
     judge = random_judge(folder / "random")
-    for late in ("torch._dynamo", *(["trl.trainer.sft_trainer"] if has_trl() else [])):  # else each process imports them again
+    for late in ("torch._dynamo", "trl.trainer.sft_trainer"):  # else each process imports them again
         importlib.import_module(late)
     told = {"never": [_ended(judge, folder / "never", None)]}
     for name, moment in MOMENTS.items():

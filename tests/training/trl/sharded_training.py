@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ from accelerate.state import AcceleratorState, DistributedType, PartialState
 
 from tests.support.drawn_rollouts import DrawnPairs, answer, look, scripted_rollout
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.run.config import OptimizerConfig
+from vrthinker_core.training.run.config import OptimizerConfig, SftConfig, preset_config
 from vrthinker_core.training.run.processes import launched_processes
 from vrthinker_core.training.token_rows import token_rows
-from vrthinker_core.training.trl.sft import SftOptions, train_sft
+from vrthinker_core.training.trl.sft import train_sft
 
 PAIRS = DrawnPairs(2_000_000_000)
 LAUNCHED = {
@@ -35,7 +36,8 @@ def train(judge: Path, out: Path, accumulation: int) -> Path:
     loaded = TransformersBackend.load(str(judge)).loaded
     rollouts = [scripted_rollout(pair, look(3), answer(pair.truth)) for pair in map(PAIRS.pair, range(4))]
     rows = [row for rollout in rollouts for row in token_rows(rollout, loaded)]
-    return train_sft(rows, judge, SftOptions(optimizer=OptimizerConfig(1e-3, 0.0), accumulation=accumulation, epochs=2), out)
+    sft = SftConfig(OptimizerConfig(1e-3, 0.0), batch=1, accumulation=accumulation, epochs=2, bf16=False)
+    return train_sft(rows, judge, sft, replace(preset_config("7b"), gradient_checkpointing=False), out)
 
 
 def shard_on_processors() -> None:

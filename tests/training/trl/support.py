@@ -22,12 +22,10 @@ from vrthinker_core.training.frozen_vision import collate_features, freeze_visio
 from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.token_rows import token_rows
-from vrthinker_core.training.trl.sft import has_trl
 
 REAL = Path(os.environ.get("VRT_REAL_TOKENIZER", "no tokenizer"))
 PIXELS = 56 * 56  # Of each frame: four tokens
 
-needs_trl = pytest.mark.skipif(not has_trl(), reason="TRL is not installed: pip install -e '.[train]'")
 needs_real = pytest.mark.skipif(not (REAL / "tokenizer.json").is_file(), reason="VRT_REAL_TOKENIZER names no tokenizer")
 VOCABULARIES = ["built-in", pytest.param("real", marks=needs_real)]
 
@@ -52,7 +50,7 @@ def taught_judge(source: Path, rollouts: Sequence[Rollout], folder: Path, slack:
     """The judge of `source` after it learnt rollouts of one pair by heart."""
     opened = open_for_training(str(source))
     loaded = TransformersBackend(opened, "taught").loaded
-    batch = collate_features([row for rollout in rollouts for row in token_rows(rollout, loaded)], loaded)
+    batch = collate_features([row for rollout in rollouts for row in token_rows(rollout, loaded)], loaded, loaded.vision.encode)
     model = freeze_vision(opened.model)
     learn_by_heart(model, batch, learning_rate=3e-3, slack=slack)
     folder.mkdir(parents=True, exist_ok=True)

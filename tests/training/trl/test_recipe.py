@@ -21,10 +21,10 @@ from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.dialects.factory import make_dialect
 from vrthinker_core.training.environment import content_blocks
 from vrthinker_core.training.rollouts import Rollout, play
-from vrthinker_core.training.run.config import OptimizerConfig
+from vrthinker_core.training.run.config import OptimizerConfig, SftConfig, preset_config
 from vrthinker_core.training.token_rows import IGNORED, collate, token_rows
 from vrthinker_core.training.trl.chat_template import picture_processor
-from vrthinker_core.training.trl.sft import SftOptions, train_sft
+from vrthinker_core.training.trl.sft import train_sft
 from vrthinker_core.types import Settings
 from vrthinker_core.types.messages import GeneratedText
 
@@ -91,9 +91,9 @@ def test_pictures_of_tool_replies_reach_the_loss(tiny: Tiny) -> None:
 
 def test_both_stages_of_fine_tuning_move_the_weights_and_the_result_plays(tiny: Tiny, tmp_path: Path) -> None:
     rows = list(token_rows(tiny.rollout, tiny.judge.loaded))
-    options = SftOptions(steps=1, accumulation=1, optimizer=OptimizerConfig(1e-3, 0.0), frozen_vision=False)
-    cold = train_sft(rows, tiny.folder, options, tmp_path / "cold-start")
-    rejected = train_sft(rows, cold, replace(options, frozen_vision=True), tmp_path / "rejection")
+    sft, config = SftConfig(OptimizerConfig(1e-3, 0.0), batch=1, accumulation=1, epochs=1), preset_config("7b")
+    cold = train_sft(rows, tiny.folder, sft, replace(config, frozen_vision=False), tmp_path / "cold-start")
+    rejected = train_sft(rows, cold, sft, config, tmp_path / "rejection")
     states = [weights(folder) for folder in (tiny.folder, cold, rejected)]
     for before, after, tower in ((states[0], states[1], True), (states[1], states[2], False)):
         moved = {name for name in before if not torch.equal(before[name], after[name])}

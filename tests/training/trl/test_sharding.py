@@ -14,11 +14,15 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from tests.support.slow import slow
 from tests.training.trl.sharded_training import LAUNCHED, PAIRS, train
-from tests.training.trl.support import needs_trl, random_judge, weights
+from tests.training.trl.support import random_judge, weights
 from vrthinker_core.backends import NANO
 from vrthinker_core.errors import BadInput
+from vrthinker_core.training.run.config import changed_config, preset_config
+from vrthinker_core.training.run.processes import Processes
+from vrthinker_core.training.run.run_folder import RunFolder, TrainedStage
+from vrthinker_core.training.run.sitting import Sitting
+from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
 from vrthinker_core.training.trl import sharding
-from vrthinker_core.training.trl.grpo import TrlGrpoOptions, train_grpo
 
 
 @pytest.fixture(scope="module", params=["a head of its own", "one matrix for both heads"])
@@ -50,21 +54,23 @@ def test_fsdp2_trains_the_same_weights(judge: Path, alone: dict[str, torch.Tenso
 
 
 @pytest.mark.parametrize(
-    ("changed", "lora", "said"),
+    ("stage", "launched", "changes", "said"),
     [
-        ({"FSDP_VERSION": "1"}, 0, "FSDP2 alone"),
-        ({}, 8, "launch with data_parallel.yaml"),
-        ({}, 0, "set grpo.trl.vllm to colocate"),
+        ("grpo", {"FSDP_VERSION": "1"}, [], "FSDP2 alone"),
+        ("cold-start", {"FSDP_VERSION": "1"}, [], "FSDP2 alone"),
+        ("grpo", {}, ["grpo.trl.lora=8"], "launch with data_parallel.yaml"),
+        ("grpo", {}, [], "set grpo.trl.vllm to colocate"),
+        ("grpo", {}, ["grpo.pairs=3"], "choose a multiple of 2"),
     ],
 )
-@needs_trl
 def test_what_a_launch_cannot_do_is_one_sentence(
-    changed: dict[str, str], lora: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: TrainedStage, launched: dict[str, str], changes: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {**LAUNCHED, "WORLD_SIZE": "2", **changed}.items():
+    for name, value in {**LAUNCHED, "WORLD_SIZE": "2", **launched}.items():
         monkeypatch.setenv(name, value)
+    config, processes = changed_config(preset_config("nano"), changes), Processes(2, 1)
     with pytest.raises(BadInput, match=said):
-        train_grpo(PAIRS, NANO, TrlGrpoOptions(steps=1, pairs=2, samples=4, batch=2, lora=lora), tmp_path / "run")
+        train_stage(stage, str(NANO), TrainingData("drawn", PAIRS), config, RunFolder(tmp_path, processes), Sitting())
 
 
 def test_several_gpus_without_a_launcher_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,17 +54,14 @@ def open_training_data(run: "TrainingRun", config: "TrainConfig") -> "TrainingDa
     from vrthinker_core.dialects.factory import frame_layouts
     from vrthinker_core.training.labelled_pairs.open_pairs import open_pairs
     from vrthinker_core.training.labelled_pairs.ready_runs import taught_pairs
-    from vrthinker_core.training.stages.grpo import chosen_engine
     from vrthinker_core.training.stages.pipeline import TrainingData
 
     ready = _ready_runs(run)
     protocols = _protocols(run, config)
     if ready is not None and run.stage == "cold-start":
         return TrainingData(run.data, None, ready=ready)
-    alone = (
-        protocols[:1] if run.stage in ("grpo", "all") and chosen_engine(config) == "trl" else protocols
-    )  # TRL reads one's replies
-    pairs = open_pairs(taught_pairs(run.data), frame_layouts(config.settings, alone))
+    played = protocols[:1] if run.stage in ("grpo", "all") else protocols  # TRL reads the replies of one
+    pairs = open_pairs(taught_pairs(run.data), frame_layouts(config.settings, played))
     taught = open_teacher(run.teacher, pairs, frame_layouts(config.settings, protocols)) if run.teacher else None
     return TrainingData(run.data, pairs, taught, ready)
 

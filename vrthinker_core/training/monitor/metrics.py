@@ -40,12 +40,12 @@ class StepMetrics:
     entropy: float | None = None  # Of the learnt tokens, in nats
     kl: float | None = None  # To the reference, of the learnt tokens
     mixed: float | None = None  # Share of the groups that were played whose rewards differ
-    redrawn: int | None = None  # Groups that were played beyond those that were wanted
 
-    def with_rollouts(self, rollouts: Sequence[Rollout], rewards: Sequence[RolloutReward], weights: RewardWeights) -> "StepMetrics":
-        """The same step with the figures of its rollouts; `rewards` has one for each, in order, by these weights."""
-        if not rollouts:
+    def with_rollouts(self, rewarded: Sequence[tuple[Rollout, RolloutReward]], weights: RewardWeights) -> "StepMetrics":
+        """The same step with the figures of its rollouts and of their rewards, which these weights gave."""
+        if not rewarded:
             return self
+        rollouts, rewards = zip(*rewarded, strict=True)
         runs = [rollout.run for rollout in rollouts]
         return replace(
             self,

@@ -1,37 +1,18 @@
 """Rollouts of one pair kept now and then as ordinary traces: `python app.py --runs DIR` opens them side by side."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from vrthinker_core.backends.base import Backend
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.results.known_labels import add_labels
 from vrthinker_core.traces import to_json
-from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
+from vrthinker_core.training.rollouts import Rollout
 from vrthinker_core.training.rows.rollout_trace import to_trace
 from vrthinker_core.training.run.run_folder import ROLLOUTS
-from vrthinker_core.types import Settings
 
-
-@dataclass(frozen=True, slots=True)
-class ShownRollouts:
-    """Keeps a few rollouts of one pair every so many steps; the pair stays the same, so that one sees what changes."""
-
-    folder: Path  # Of the training run
-    pair: LabelledPair
-    every: int = 10  # Steps
-    samples: int = 2  # Rollouts each time
-
-    def is_due(self, step: int) -> bool:
-        """Whether rollouts are kept after this step; step 0 is before the first one."""
-        return step % self.every == 0
-
-    def keep(self, stage: str, step: int, judge: Backend, settings: Settings) -> list[Path]:
-        """Play the pair and keep its rollouts. Raises BadInput where they cannot be written, and what the judge raises."""
-        rollouts = list(play([self.pair], judge, settings, self.samples))
-        return keep_rollouts(self.folder, stage, step, rollouts)
+SHOWN = 2  # Rollouts of one pair that are kept each time
 
 
 def keep_rollouts(folder: Path, stage: str, step: int, rollouts: Sequence[Rollout]) -> list[Path]:

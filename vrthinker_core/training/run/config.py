@@ -27,7 +27,6 @@ Positive = Annotated[float, Gt(0)]
 Share = Annotated[float, Ge(0), Le(1)]
 NotNegative = Annotated[float, Ge(0)]
 PresetName = Literal["nano", "7b"]
-EngineName = Literal["auto", "own", "trl"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ class RejectionConfig:
 
 @dataclass(frozen=True, slots=True)
 class TrlConfig:
-    """What only GRPO in TRL has."""
+    """What TRL's GRPO takes beside the paper's figures."""
 
     tokens: Count = 16_384  # Of a rollout after its first prompt: replies, and the frames that were asked for
     lora: Annotated[int, Ge(0)] = 0  # Rank of adapters in the language model, merged at the end; 0 trains all weights
@@ -95,18 +94,16 @@ class GrpoConfig:
     """Stage 3: group relative policy optimisation with the paper's reward."""
 
     optimizer: OptimizerConfig
-    pairs: Count  # With mixed rewards, a step (paper: 64)
-    micro_batch: Count  # Rows in one forward pass
-    engine: EngineName = "auto"  # TRL's trainer or a loop of our own; auto: TRL where there is a GPU and TRL is installed
+    pairs: Count  # A step (paper: 64)
+    micro_batch: Count  # Rollouts in one forward pass at most, on one processor or GPU
     trl: TrlConfig = field(default_factory=TrlConfig)
     samples: Annotated[int, Ge(2)] = 8  # Of each pair
     steps: Count = 300
-    redraws: Count = 3  # Batches of pairs drawn at most for a step, until enough groups are mixed
     clip: Positive = 0.2
     kl: NotNegative = 0.01  # β; with 0 there is no reference model
     temperature: Positive = 1.0
     weights: RewardWeights = field(default_factory=RewardWeights)
-    bf16: bool = False  # Arithmetic of the learner in bfloat16; what it learns stays float32
+    bf16: bool = False  # Arithmetic in bfloat16; what learns stays float32
     shown_every: Count = 10  # Steps between two sets of rollouts that are kept as traces
 
 
@@ -142,7 +139,7 @@ class TrainConfig:
     seed: Annotated[int, Ge(0), Le(2**31 - 1)] = 0
     settings: Settings = field(default_factory=Settings)  # Of every deliberation; the stages choose the temperature
     frozen_vision: bool = True  # The vision tower is not trained
-    gradient_checkpointing: bool = False  # Layers are computed again in the backward pass; not in the loop of our own
+    gradient_checkpointing: bool = False  # Layers are computed again in the backward pass
     checkpoint_minutes: Positive = 3.0  # Between two checkpoints
     gates: GateConfig = field(default_factory=GateConfig)
     shares: TimeShares = field(default_factory=TimeShares)

@@ -1,6 +1,8 @@
-"""How much memory a training loop of our own takes, asked before anything is loaded."""
+"""How much memory a training in one process takes, asked before anything is loaded."""
 
 import math
+
+import torch
 
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import check_files, locate
 from vrthinker_core.backends.local.checkpoint.devices import available_memory
@@ -12,7 +14,7 @@ FLOAT_BYTES = 4
 WORKING_BYTES = 2**30  # For activations, rollouts and torch itself
 
 
-def require_training_memory(source: str, *, reference: bool, frozen_vision: bool = True, device: str = "cpu") -> None:
+def require_training_memory(source: str, *, reference: bool, frozen_vision: bool) -> None:
     """Raises BadInput where the machine has too little memory to train this checkpoint (a folder or hub id) in float32.
 
     `reference`: a second model is held, which the KL term compares with; `frozen_vision`: its tower does not learn. Raises
@@ -21,7 +23,8 @@ def require_training_memory(source: str, *, reference: bool, frozen_vision: bool
     sizes = {name: math.prod(shape) for name, shape in check_files(locate(source)).items()}
     learning = sum(size for name, size in sizes.items() if not (frozen_vision and VISION in name))
     floats = sum(sizes.values()) * (1 + reference) + learning * LEARNING
-    needed, free = floats * FLOAT_BYTES + WORKING_BYTES, available_memory(device)
+    needed = floats * FLOAT_BYTES + WORKING_BYTES
+    free = available_memory("cuda" if torch.cuda.is_available() else "cpu")
     if free is not None and needed > free:
         raise BadInput(
             f"Training this model takes about {needed / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} GiB are free: "

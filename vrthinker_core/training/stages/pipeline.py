@@ -5,17 +5,17 @@ import shutil
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
-import torch
-
 from vrthinker_core.backends.transformers_local import TransformersBackend
+from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
 from vrthinker_core.training.labelled_pairs.ready_runs import ReadyRuns
 from vrthinker_core.training.monitor.metrics import read_metrics
-from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair
-from vrthinker_core.training.rows.shown_rollouts import ShownRollouts
+from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair, play
+from vrthinker_core.training.rows.shown_rollouts import SHOWN, keep_rollouts
 from vrthinker_core.training.run.config import TimeShares, TrainConfig
 from vrthinker_core.training.run.run_folder import RESULT, RunFolder, TrainedStage, TrainingRun, new_checkpoint, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting
@@ -45,23 +45,22 @@ def train_stage(
     stage: TrainedStage, source: str, data: TrainingData, config: TrainConfig, folder: RunFolder, sitting: Sitting
 ) -> Path | None:
     """One stage over its part of the data; gives the trained checkpoint, None where the sitting was stopped. Raises BadInput."""
+    if missing := [name for name in ("trl", "datasets", "peft") if find_spec(name) is None]:
+        raise BadInput(f"Training takes {' and '.join(missing)}: run pip install -e '.[train]'.")
     part, shown = None, None
     if data.pairs is not None:
         part = part_of(data.pairs, stage, config.gates.pairs)
         shown = part_of(data.pairs, "held-out", config.gates.pairs).pair(0)
-    if stage == "grpo":
-        assert part is not None, "the command opens them"
-        return run_grpo(source, part, config, folder, sitting, shown)
-    check_launch()
-    alone = folder.processes.count == 1
-    if alone:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        require_training_memory(source, reference=False, frozen_vision=config.frozen_vision, device=device)
-    if stage == "rejection":
-        assert part is not None, "the command opens them"
-        made = rejection(source, part, config, folder, sitting)
-    else:
+    alone, is_grpo = folder.processes.count == 1, stage == "grpo"
+    adapters = is_grpo and config.grpo.trl.lora > 0
+    check_launch(adapters=adapters)
+    if alone and not adapters:
+        require_training_memory(source, reference=is_grpo and config.grpo.kl > 0, frozen_vision=config.frozen_vision)
+    if stage == "cold-start":
         made = cold_start(source, _lessons(data, part, config.gates.pairs), config, folder, sitting)
+    else:
+        assert part is not None, "the command opens them"
+        made = (run_grpo if is_grpo else rejection)(source, part, config, folder, sitting)
     if made is not None and shown is not None and alone:
         _show_result(made, shown, config, folder)
     return made
@@ -88,7 +87,7 @@ def _show_result(made: Path, pair: LabelledPair, config: TrainConfig, folder: Ru
     judge = TransformersBackend.load(str(made))
     settings = replace(config.settings, temperature=config.grpo.temperature, seed=config.seed)
     with suppress(*UNPLAYABLE):  # what is only looked at ends nothing
-        ShownRollouts(folder.path, pair).keep(folder.state.stage, max(steps, default=0), judge, settings)
+        keep_rollouts(folder.path, folder.state.stage, max(steps, default=0), list(play([pair], judge, settings, SHOWN)))
     judge.close()
 
 

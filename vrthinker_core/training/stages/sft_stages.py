@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from math import nan
 from pathlib import Path
 
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import locate
@@ -19,7 +18,7 @@ from vrthinker_core.training.run.config import SftConfig, TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting
 from vrthinker_core.training.stages.stage_record import stage_record
-from vrthinker_core.training.trl.sft import SftOptions, optimizer_steps, rows_a_step, train_sft
+from vrthinker_core.training.trl.sft import optimizer_steps, rows_a_step, train_sft
 from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace
 
 
@@ -62,7 +61,6 @@ def fine_tune(rows: RowSet, source: str, sft: SftConfig, config: TrainConfig, fo
 
     A `source` that names no protocol makes a judge of those that the rows speak.
     """
-    options = sft_options(sft, config, folder.processes.count)
     stage, processes = folder.state.stage, folder.processes.count
     steps, each = optimizer_steps(len(rows), sft, processes), rows_a_step(sft, processes)
     sitting.say(f"Rows to learn from: {len(rows):,}, in {steps:,} optimizer steps of {each:,}.")
@@ -70,26 +68,8 @@ def fine_tune(rows: RowSet, source: str, sft: SftConfig, config: TrainConfig, fo
 
         def report(pace: TrainerPace) -> bool:
             assert record is not None, "only the main process reports"
-            loss = nan if pace.loss is None else pace.loss
-            record.add(StepMetrics(stage, pace.step, record.lap(), loss, pace.learning_rate, entropy=pace.entropy), pace.steps)
+            record.add(pace.metrics(stage, record.lap()), pace.steps)
             return sitting.over
 
-        made = train_sft(rows, locate(source), options, folder.checkpoints, report, rows.protocols)
+        made = train_sft(rows, locate(source), sft, config, folder.checkpoints, report, rows.protocols)
     return None if folder.processes.agreed(sitting.stopped()) else folder.finish(made)
-
-
-def sft_options(sft: SftConfig, config: TrainConfig, processes: int = 1) -> SftOptions:
-    """What the trainer is told in each of so many processes."""
-    return SftOptions(
-        epochs=sft.epochs,
-        optimizer=sft.optimizer,
-        start_share=sft.start_share,
-        batch=sft.batch,
-        accumulation=sft.accumulation,
-        bf16=sft.bf16,
-        frozen_vision=config.frozen_vision,
-        features=config.frozen_vision and config.preset == "nano" and processes == 1,
-        gradient_checkpointing=config.gradient_checkpointing,
-        save_minutes=config.checkpoint_minutes,
-        seed=config.seed,
-    )

@@ -2,18 +2,16 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.line_file import LineFile
-from vrthinker_core.training.groups import Group, StepReport
 from vrthinker_core.training.monitor.alarms import Alarms
 from vrthinker_core.training.monitor.metrics import MetricsWriter, StepMetrics, read_metrics
 from vrthinker_core.training.monitor.trackio_curves import name_of
-from vrthinker_core.training.run.config import GrpoConfig, TrainConfig
+from vrthinker_core.training.run.config import TrainConfig
 from vrthinker_core.training.run.run_folder import RunFolder
 from vrthinker_core.training.run.sitting import Sitting
 
@@ -59,16 +57,3 @@ def _append(path: Path, values: Mapping[str, str | int]) -> None:
             lines.append(json.dumps(values).encode())
     except OSError as error:
         raise BadInput(f"Cannot write {path}: {error.strerror or error}.") from None
-
-
-def with_groups(metrics: StepMetrics, report: StepReport, played: Sequence[Group], grpo: GrpoConfig) -> StepMetrics:
-    """The figures of all rollouts that have rewards, not only of those that taught something."""
-    rewarded = [each for group in played for each in group.rewarded]
-    known = replace(
-        metrics,
-        entropy=report.entropy,
-        kl=report.kl,
-        mixed=sum(any(group.advantages) for group in played) / max(1, len(played)),
-        redrawn=max(0, len(played) - grpo.pairs),
-    )
-    return known.with_rollouts([rollout for rollout, _ in rewarded], [reward for _, reward in rewarded], grpo.weights)

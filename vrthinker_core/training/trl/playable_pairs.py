@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from vrthinker_core.backends.base import JudgeDescription
 from vrthinker_core.errors import BadInput
-from vrthinker_core.training.environment import open_rollout, with_cached_frames
+from vrthinker_core.training.environment import with_cached_frames
 from vrthinker_core.training.labelled_pairs.pair_set import PairSet
-from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair, of_row, unplayable_words
+from vrthinker_core.training.rollouts import UNPLAYABLE, LabelledPair, OpenRollout, of_row, unplayable_words
 from vrthinker_core.types import Settings
 
 BEYOND = 2**20  # Pairs between one and what stands in for it: further than a run goes
@@ -50,7 +50,7 @@ class PlayablePairs:
     def _opened(self, number: int) -> LabelledPair:
         pair = with_cached_frames(self.pairs.pair(number))
         try:
-            open_rollout(pair, self.judge, self.settings).ask()
+            OpenRollout(pair, self.judge, self.settings).ask()
         except UNPLAYABLE as error:
             raise of_row(error, pair) from None
         return pair

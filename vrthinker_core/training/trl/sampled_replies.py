@@ -18,7 +18,8 @@ def read_replies(ids: Sequence[int], tokenizer: SafeTokenizer) -> list[Completio
     while start <= len(ids):
         end = _first(ids, start, (control.im_end, control.endoftext))
         tokens = tuple(ids[start:end])
-        replies.append(Completion(tokenizer.decode(tokens), "end" if end < len(ids) else "length", tokens, new_tokens=len(tokens)))
+        text = tokenizer.decode(tokens)
+        replies.append(Completion(text, "end" if end < len(ids) else "length", tokens, (len(text),), new_tokens=len(tokens)))
         start = _first(ids, end + 1, (control.im_end,)) + 1 + header
     return replies
 

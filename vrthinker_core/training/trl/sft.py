@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on ready token rows, the paper's first two stages: TRL's `SFTTrainer`, or `Trainer` where TRL is missing.
+"""Supervised fine-tuning on ready token rows, the paper's first two stages: TRL's `SFTTrainer`.
 
 The rows hold the very tokens that were sampled, so no chat template stands between a rollout and the loss. Run by
 `accelerate launch` it spreads over GPUs (FSDP2, DeepSpeed).
@@ -8,16 +8,13 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cache
-from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from vrthinker_core.backends.local.checkpoint.loader import Checkpoint
 from vrthinker_core.backends.local.engine.generation import LoadedModel
@@ -26,48 +23,16 @@ from vrthinker_core.cpus import cpu_count
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.frozen_vision import KeptFeatures, collate_features, freeze_vision
 from vrthinker_core.training.rows.row_set import without_pixels
-from vrthinker_core.training.run.config import OptimizerConfig, SftConfig
+from vrthinker_core.training.run.config import OptimizerConfig, SftConfig, TrainConfig
 from vrthinker_core.training.run.processes import world_size
 from vrthinker_core.training.run.saved_judge import save_judge
 from vrthinker_core.training.token_rows import TokenRow, collate
 from vrthinker_core.training.trl.chat_template import tokenizer_of
-from vrthinker_core.training.trl.sharding import (
-    check_launch,
-    forget_deepspeed,
-    heads_in_root,
-    is_sharded,
-    launched_in_bf16,
-    open_whole,
-)
-from vrthinker_core.training.trl.trainer_checkpoints import (
-    PaceReports,
-    TimedCheckpoints,
-    TrainerPace,
-    last_whole,
-    quiet_libraries,
-    train_from,
-)
+from vrthinker_core.training.trl.sharding import forget_deepspeed, heads_in_root, is_sharded, launched_in_bf16, open_whole
+from vrthinker_core.training.trl.trainer_checkpoints import TrainerPace, quiet_libraries, train_and_save
 from vrthinker_core.types import ProtocolName
 
 SCHEDULES = {"cosine": "cosine", "constant": "constant_with_warmup"}  # Our word and that of transformers
-
-
-@dataclass(frozen=True, slots=True)
-class SftOptions:
-    """The paper's values where it gives some."""
-
-    epochs: float = 1.0
-    steps: int | None = None  # Optimizer steps at most; None for all of the epochs
-    optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig(1.5e-6, 0.2, "cosine", beta2=0.999))
-    batch: int = 1  # Rows in one forward pass
-    accumulation: int = 32  # Forward passes a step, on each GPU
-    bf16: bool = False  # Arithmetic in bfloat16; the weights that learn stay in float32
-    frozen_vision: bool = True  # The vision tower does not learn
-    start_share: float = 0.0  # In the result's weights, of those it began with
-    features: bool = False  # With a frozen tower: each picture's features are computed once and kept; one process only
-    gradient_checkpointing: bool = False
-    save_minutes: float = 5.0
-    seed: int = 0
 
 
 def rows_a_step(sft: SftConfig, processes: int) -> int:
@@ -85,37 +50,30 @@ def optimizer_steps(rows: int, sft: SftConfig, processes: int) -> int:
 def train_sft(
     rows: Sequence[TokenRow],
     checkpoint: Path,
-    options: SftOptions,
+    sft: SftConfig,
+    config: TrainConfig,
     folder: Path,
     report: Callable[[TrainerPace], bool | None] = lambda _: None,
     protocols: Sequence[ProtocolName] = (),
 ) -> Path:
-    """Train the judge of `checkpoint` on `rows`; gives `folder/model`, which the product opens. `protocols`: those of the rows.
+    """Train the judge of `checkpoint` on `rows`; gives `folder/model`, which the product opens.
 
-    Goes on from the last whole checkpoint in `folder/trainer`: optimizer, data order and random state are those of then. Raises
-    BadInput where there is nothing to learn, or the folder holds another training; CheckpointError for a damaged checkpoint.
+    `sft`: the figures of this stage in `config`; `protocols`: those of the rows. Goes on from the last whole checkpoint in
+    `folder/trainer`: optimizer, data order and random state are those of then. Raises BadInput if the folder holds a training on
+    other rows; CheckpointError for a damaged checkpoint.
     """
-    if not rows:
-        raise BadInput("There is nothing to train on: no rollout passed the filters.")
-    check_launch()
-    if options.features and (not options.frozen_vision or world_size() > 1):
-        raise BadInput("Kept features need a frozen vision tower and one process: train without them.")
     use_all_cores(world_size())
     opened = open_whole(checkpoint)
-    arguments = _arguments(options, folder / "trainer")
-    opened.model.model.visual.requires_grad_(not options.frozen_vision)
-    if options.features:
+    arguments = sft_arguments(sft, config, folder / "trainer")
+    opened.model.model.visual.requires_grad_(not config.frozen_vision)
+    # A small model in one process: the features of each picture are computed once and kept
+    features = config.frozen_vision and config.preset == "nano" and world_size() == 1
+    if features:
         freeze_vision(opened.model)
-    subject = _subject(rows, options, checkpoint)
-    with arguments.main_process_first(local=False):  # what is not whole is removed once, in a folder that all nodes share
-        begun = last_whole(folder / "trainer", subject)
-    trainer = _trainer(rows, opened, options, arguments)
-    trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(TimedCheckpoints(folder / "trainer", subject, options.save_minutes))
-    trainer.add_callback(PaceReports(report))
+    trainer = _trainer(rows, opened, arguments, features=features)
     with heads_in_root():
-        train_from(trainer, begun)
-    return save_trained(trainer, checkpoint, folder / "model", options.start_share, protocols)
+        train_and_save(trainer, _subject(rows, checkpoint), config.checkpoint_minutes, report)
+    return save_trained(trainer, checkpoint, folder / "model", sft.start_share, protocols)
 
 
 def use_all_cores(processes: int) -> None:
@@ -174,21 +132,19 @@ def _save_whole(model: Any, source: Path, target: Path, protocols: Sequence[Prot
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, options: SftOptions, arguments: TrainingArguments) -> Trainer:
-    """TRL's trainer where it is installed. Rows go to the collator by number."""
+def _trainer(rows: Sequence[TokenRow], opened: Checkpoint, arguments: Any, *, features: bool) -> Any:
+    """TRL's trainer. Rows go to the collator by number."""
+    from datasets import Dataset
+    from trl import SFTTrainer
+
     loaded = TransformersBackend(opened, opened.folder.name).loaded
-    batch = _feature_batches(rows, loaded) if options.features else _pixel_batches(rows, loaded)
-
-    common: dict[str, Any] = {"model": opened.model, "args": arguments, "data_collator": batch}
-    numbers = [{"row": number} for number in range(len(rows))]
-    made: Trainer
-    if has_trl():
-        from datasets import Dataset
-        from trl import SFTTrainer
-
-        made = SFTTrainer(train_dataset=Dataset.from_list(numbers), processing_class=tokenizer_of(opened), **common)
-    else:
-        made = Trainer(train_dataset=numbers, **common)
+    made = SFTTrainer(
+        opened.model,
+        arguments,
+        data_collator=_feature_batches(rows, loaded) if features else _pixel_batches(rows, loaded),
+        train_dataset=Dataset.from_list([{"row": number} for number in range(len(rows))]),
+        processing_class=tokenizer_of(opened),
+    )
     # The mean over all learnt tokens of a step: this model says no, and then each pass counts alike
     made.model_accepts_loss_kwargs = True
     return made
@@ -203,7 +159,7 @@ def _pixel_batches(rows: Sequence[TokenRow], loaded: LoadedModel) -> Batches:
 
 def _feature_batches(rows: Sequence[TokenRow], loaded: LoadedModel) -> Batches:
     known, outlines = KeptFeatures(rows, loaded.vision), without_pixels(rows)
-    return lambda numbers: collate_features([outlines[each["row"]] for each in numbers], loaded, encode=known)
+    return lambda numbers: collate_features([outlines[each["row"]] for each in numbers], loaded, known)
 
 
 @cache
@@ -213,35 +169,19 @@ def multiplies_bfloat16() -> bool:
     return known and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def has_trl() -> bool:
-    """TRL and datasets are installed."""
-    return find_spec("trl") is not None and find_spec("datasets") is not None
-
-
-def optimizer_arguments(optimizer: OptimizerConfig) -> dict[str, Any]:
-    """AdamW and its learning rate as transformers' trainers are told of them."""
+def trainer_arguments(optimizer: OptimizerConfig, config: TrainConfig, folder: Path) -> dict[str, Any]:
+    """What each of TRL's trainers is told."""
+    cpu = not torch.cuda.is_available()
     return {
+        "output_dir": str(folder),
         "learning_rate": optimizer.learning_rate,
         "lr_scheduler_type": SCHEDULES[optimizer.schedule],
         "adam_beta2": optimizer.beta2,
         "max_grad_norm": optimizer.max_grad_norm,
         "warmup_steps": optimizer.warm_up,
         "weight_decay": optimizer.weight_decay,
-    }
-
-
-def _arguments(options: SftOptions, folder: Path) -> TrainingArguments:
-    cpu = not torch.cuda.is_available()
-    values: dict[str, Any] = {
-        "output_dir": str(folder),
-        "num_train_epochs": options.epochs,
-        "max_steps": options.steps or -1,
-        **optimizer_arguments(options.optimizer),
-        "per_device_train_batch_size": options.batch,
-        "gradient_accumulation_steps": options.accumulation,
-        "gradient_checkpointing": options.gradient_checkpointing,
-        "bf16": launched_in_bf16() or (options.bf16 and (not cpu or multiplies_bfloat16())),
-        "seed": options.seed,
+        "gradient_checkpointing": config.gradient_checkpointing,
+        "seed": config.seed,
         "logging_steps": 1,
         "save_strategy": "no",  # by the clock: see `TimedCheckpoints`
         "report_to": [],
@@ -250,20 +190,27 @@ def _arguments(options: SftOptions, folder: Path) -> TrainingArguments:
         "remove_unused_columns": False,
         "disable_tqdm": True,
     }
-    if not has_trl():
-        return TrainingArguments(**values)
+
+
+def sft_arguments(sft: SftConfig, config: TrainConfig, folder: Path) -> Any:
+    """The configuration as TRL's."""
     from trl import SFTConfig
 
-    made: TrainingArguments = SFTConfig(max_length=None, dataset_kwargs={"skip_prepare_dataset": True}, **values)
-    return made
+    fast = torch.cuda.is_available() or multiplies_bfloat16()
+    return SFTConfig(
+        **trainer_arguments(sft.optimizer, config, folder),
+        num_train_epochs=sft.epochs,
+        per_device_train_batch_size=sft.batch,
+        gradient_accumulation_steps=sft.accumulation,
+        bf16=launched_in_bf16() or (sft.bf16 and fast),
+        max_length=None,
+        dataset_kwargs={"skip_prepare_dataset": True},
+    )
 
 
-def _subject(rows: Sequence[TokenRow], options: SftOptions, checkpoint: Path) -> str:
-    """What a training is of: it is gone on with only where all of this is the same. Saving more or less often may change."""
-    told = hashlib.sha256(f"{checkpoint.name} {[getattr(options, name) for name in _SAME]}".encode())
+def _subject(rows: Sequence[TokenRow], checkpoint: Path) -> str:
+    """What a training learns from: it is gone on with only if all of this is the same."""
+    told = hashlib.sha256(checkpoint.name.encode())
     for row in without_pixels(rows):
         told.update(repr((row.input_ids, row.labels, [item.frame_keys for item in row.items])).encode())
     return told.hexdigest()
-
-
-_SAME = [name for name in SftOptions.__slots__ if name != "save_minutes"]

@@ -4,6 +4,7 @@ A save takes seconds to minutes, and a process may be killed within. So a mark i
 and its size; what has no mark, or another size, is never gone on with.
 """
 
+import errno
 import json
 import shutil
 import time
@@ -12,19 +13,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from logging import ERROR
+from math import nan
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import broadcast
 from safetensors import SafetensorError
-from transformers import Qwen2_5_VLForConditionalGeneration, TrainerCallback
+from transformers import PrinterCallback, Qwen2_5_VLForConditionalGeneration, TrainerCallback
 
 from vrthinker_core.backends.local.checkpoint.devices import is_out_of_memory
 from vrthinker_core.backends.local.checkpoint.loader import quiet_transformers
 from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import write_atomically
-from vrthinker_core.training.run.checkpoints import why_unwritten
+from vrthinker_core.training.monitor.metrics import StepMetrics
 
 MARK = "whole.json"
 NO_SERVER = "The vLLM server cannot be reached: start it at grpo.trl.vllm_url, and go on with --resume."
@@ -50,27 +52,31 @@ class TrainerPace:
 
     step: int
     steps: int  # In all
-    seconds: float  # Of this sitting
-    seconds_left: float | None  # At the pace of this sitting; None before its first step
     loss: float | None  # Of this step
     learning_rate: float | None = None
-    entropy: float | None = None  # Of the learnt tokens, in nats, where the trainer knows it
+    entropy: float | None = None  # Of the learnt tokens, in nats, if the trainer knows it
+    kl: float | None = None  # To the reference, of the learnt tokens, if there is one
+
+    def metrics(self, stage: str, seconds: float) -> StepMetrics:
+        """The step as a record of a stage."""
+        loss = nan if self.loss is None else self.loss
+        return StepMetrics(stage, self.step, seconds, loss, self.learning_rate, entropy=self.entropy, kl=self.kl)
 
 
-def last_whole(folder: Path, *subjects: str) -> Path | None:
+def last_whole(folder: Path, subject: str) -> Path | None:
     """The newest whole checkpoint in `folder`, after those that are not whole were removed.
 
-    Each of `subjects` names the rows and the options, as one version writes them. Raises BadInput where a checkpoint is of others.
+    `subject` says what the training learns from. Raises BadInput if a checkpoint is of another one.
     """
     whole = []
     for path in folder.glob("checkpoint-*"):
         mark = _read_mark(path)
         if mark is None:
             shutil.rmtree(path)
-        elif mark["subject"] not in subjects:
+        elif mark["subject"] != subject:
             raise BadInput(
-                f"The checkpoints in {folder.parent} are of a training with other data or options: give these as they were, or "
-                "name a new folder with --out."
+                f"The checkpoints in {folder.parent} are of a training with other data: give these as they were, or name a new "
+                "folder with --out."
             )
         else:
             whole.append(path)
@@ -89,6 +95,20 @@ def _read_mark(checkpoint: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError):
         return None
     return mark if sizes == mark["files"] else None
+
+
+def train_and_save(trainer: Any, subject: str, minutes: float, report: Callable[[TrainerPace], bool | None]) -> None:
+    """Train from the last whole checkpoint on, with another one every `minutes`; `report` hears of each step.
+
+    `subject`: see `last_whole`. Raises BadInput.
+    """
+    folder = Path(trainer.args.output_dir)
+    with trainer.args.main_process_first(local=False):  # what is not whole is removed once, in a folder that all nodes share
+        begun = last_whole(folder, subject)
+    trainer.remove_callback(PrinterCallback)
+    for callback in (TimedCheckpoints(folder, subject, minutes), PaceReports(report)):
+        trainer.add_callback(callback)
+    train_from(trainer, begun)
 
 
 def train_from(trainer: Any, begun: Path | None) -> None:
@@ -119,8 +139,8 @@ def train_from(trainer: Any, begun: Path | None) -> None:
 
 def _unwritten(error: Exception, folder: Path) -> BadInput:
     """`torch.save` and safetensors say of a full disk only where in their own source it was noticed."""
-    cause = "the disk is full" if "os error 28" in str(error) else "a file was cut short"
-    reason = why_unwritten(error) if isinstance(error, OSError) else cause
+    full = "os error 28" in str(error) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    reason = "the disk is full" if full else getattr(error, "strerror", None) or "a file was cut short"
     whole = [_step(path) for path in folder.glob("checkpoint-*") if _read_mark(path)]
     left = f"that of step {max(whole)} is there" if whole else "none is there yet"
     return BadInput(f"A checkpoint cannot be written, {reason}; {left}: make room and go on with --resume.")
@@ -158,25 +178,13 @@ class PaceReports(TrainerCallback):
 
     def __init__(self, report: Callable[[TrainerPace], bool | None]) -> None:
         self._report = report
-        self._start = (0, time.monotonic())
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: object) -> None:  # noqa: ARG002
-        """Time counts from here: loading is over."""
-        self._start = (state.global_step, time.monotonic())
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: object) -> None:
         """A step ends with its log: tell how far it is."""
         if not logs or "loss" not in logs:
             return
-        first, start = self._start
-        seconds, done = time.monotonic() - start, state.global_step - first
-        left = seconds / done * (state.max_steps - state.global_step) if done else None
-        figures = (logs["loss"], logs.get("learning_rate"), logs.get("entropy"))
-        pace = TrainerPace(state.global_step, state.max_steps, seconds, left, *figures)
-        if agreed_end(args, said=state.is_world_process_zero and bool(self._report(pace))):
+        pace = TrainerPace(state.global_step, state.max_steps, *map(logs.get, ("loss", "learning_rate", "entropy", "kl")))
+        said = state.is_world_process_zero and bool(self._report(pace))
+        # What the main process says, in all of them: one that ended alone would leave the others waiting
+        if int(broadcast(torch.tensor(int(said), device=args.device))):
             control.should_training_stop = control.should_save = True
-
-
-def agreed_end(args: Any, *, said: bool) -> bool:
-    """What the main process says, in all of them: one that ended alone would leave the others waiting."""
-    return bool(int(broadcast(torch.tensor(int(said), device=args.device))))
