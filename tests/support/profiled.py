@@ -1,0 +1,43 @@
+"""python -m tests.support.profiled CORE OUT now|later PROGRAM [ARGUMENTS]
+
+Run a module or a script and write to OUT which files below CORE ran a function: from the start, or from SIGUSR1 to SIGUSR2.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+from runpy import run_module, run_path
+from types import FrameType
+
+OPTIMIZED = 1  # A flag of the code of functions: module and class bodies have it not
+
+
+def main(core: str, out: str, when: str, program: str, *arguments: str) -> None:
+    seen: set[str] = set()
+    counting = threading.Event()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        named = code.co_flags & OPTIMIZED and not code.co_name.startswith("<")
+        if event == "call" and counting.is_set() and named and code.co_filename.startswith(f"{core}/"):
+            seen.add(code.co_filename)
+
+    signal.signal(signal.SIGUSR1, lambda *_: counting.set())
+    signal.signal(signal.SIGUSR2, lambda *_: counting.clear())
+    if when == "now":
+        counting.set()
+    threading.setprofile(count)
+    sys.setprofile(count)
+    sys.argv = [program, *arguments]
+    try:
+        run_path(program, run_name="__main__") if program.endswith(".py") else run_module(program, run_name="__main__")
+    finally:
+        Path(out).write_text(json.dumps(sorted(seen)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
