@@ -24,12 +24,11 @@ from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.rows.outcome_file import read_outcomes
 from vrthinker_core.training.run.config import OptimizerConfig, TrainConfig, changed_config, preset_config
-from vrthinker_core.training.run.run_folder import RunFolder, TrainedStage, TrainingRun, open_run_folder
+from vrthinker_core.training.run.run_folder import TrainedStage, TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting, begin_sitting
 from vrthinker_core.training.stages.cold_start import Teacher
 from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
 from vrthinker_core.training.stages.sft_stages import sft_options
-from vrthinker_core.training.stages.stage_record import ALARMS, StageRecord
 from vrthinker_core.training.stages.trl_grpo import trl_options
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
 from vrthinker_core.training.trl.sft import optimizer_arguments
@@ -238,18 +237,3 @@ def test_what_the_optimizer_is_told_reaches_every_trainer() -> None:
     assert sft_options(preset_config("nano").cold_start.sft, preset_config("nano")).features
     assert not sft_options(preset_config("nano").cold_start.sft, preset_config("nano"), processes=2).features
     assert trl_options(config).settings == replace(config.settings, window="all", temperature=1.0)
-
-
-def test_an_alarm_is_told_and_kept_once_also_after_a_stop(tmp_path: Path) -> None:
-    said: list[str] = []
-    sitting = Sitting(say=said.append)
-    for part in (range(1, 16), range(16, 31)):
-        with StageRecord(RunFolder(tmp_path), CONFIG, sitting) as record:
-            for step in part:
-                record.add(StepMetrics("grpo", step, 1.0, 0.1, reward_format=1.0 if step < 12 else 0.3), 30)
-    assert len(said) == 1
-    assert said[0].startswith("The format is collapsing")
-    (line,) = (tmp_path / ALARMS).read_text("utf-8").splitlines()
-    kept = json.loads(line)
-    assert kept["alarm"] == said[0]
-    assert kept["stage"] == "grpo"
