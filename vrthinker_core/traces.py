@@ -52,8 +52,6 @@ def from_json(data: bytes) -> Trace:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise TraceError(f"This is not a VR-Thinker trace: {where}: {first['msg']}.") from None
-    except RecursionError:
-        raise TraceError("This is not a VR-Thinker trace: it is nested too deeply.") from None
     _check(trace)
     return trace
 
