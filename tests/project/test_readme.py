@@ -77,21 +77,6 @@ def test_every_command_that_is_named_exists() -> None:
         assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
 
 
-def test_the_help_of_the_tests_is_that_of_pytest_and_runs_none() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("usage: ")
-    assert "== style" not in done.stdout
-
-
-def test_ci_calls_the_test_line() -> None:
-    run = (ROOT / ".ci" / "run").read_text("utf-8")
-    assert "README.md" in run
-    assert len(re.findall(r"^.*python -m tests$", README, re.M)) == 1
-
-
 def test_the_public_names_are_these() -> None:
     assert sorted(vrthinker_core.__all__) == [
         "Backend", "BadInput", "Branch", "BranchPlan", "Changes", "CheckpointError", "ComparedVideos", "Dimension", "Event",
