@@ -66,11 +66,6 @@ def test_the_first_commands_run_in_a_new_terminal(tmp_path: Path) -> None:
     assert "\nVerdict\n" in done.stdout
 
 
-def test_the_contents_lead_to_every_section() -> None:
-    sections = re.findall(r"^## (.+)$", README, re.M)
-    assert re.findall(r"\[([^\]]+)\]\(#([\w-]+)\)", README) == [(name, name.lower().replace(" ", "-")) for name in sections]
-
-
 def test_every_command_that_is_named_exists() -> None:
     for module in re.findall(r"python -m (tests\.[\w.]+)", README):
         path = ROOT / module.replace(".", "/")
@@ -87,13 +82,4 @@ def test_the_public_names_are_these() -> None:
         "plan_branch", "reward", "reward_many",
     ]  # fmt: skip
     assert all(hasattr(vrthinker_core, name) for name in vrthinker_core.__all__)
-
-
-def test_every_event_of_a_run_is_named_and_public() -> None:
-    events = [kind.__name__ for kind in get_args(RunEvent)]
-    assert f"`judge` yields typed events ({', '.join(f'`{name}`' for name in events)})" in README
-    assert set(events) <= set(vrthinker_core.__all__)
-
-
-def test_the_newest_changes_are_those_of_this_version() -> None:
-    assert re.findall(r"^\*\*([\d.]+)\*\* ", README, re.M)[0] == ".".join(vrthinker_core.__version__.split(".")[:2])
+    assert {event.__name__ for event in get_args(RunEvent)} <= set(vrthinker_core.__all__)
