@@ -23,9 +23,10 @@ from tests.ui.support import handmade_runs
 from vrthinker_core.backends import ScriptedBackend
 from vrthinker_core.dialects import Paired
 from vrthinker_core.errors import TraceError
+from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.judge import judge
 from vrthinker_core.traces import from_json, load, to_json
-from vrthinker_core.types import Frame, FrameRef, Side, VideoPair
+from vrthinker_core.types import Frame, FrameRef, Side, Trace, VideoPair
 from vrthinker_core.video.thumbnails import jpeg_size, make_thumbnail
 
 ANSWER = "<Snapshot>s</Snapshot><Think>t</Think><Answer>TA=1, MQ=0, VQ=2, OA=1</Answer>"
@@ -98,6 +99,12 @@ def check_refused(data: bytes) -> None:
         (["turns", 0, "completion", "reused_tokens"], -1),
         (["turns", 0, "completion", "tokens"], [-1]),
         (["turns", 0, "reply", "confidence"], 77),
+        (["turns", 0, "reply", "confidence"], 0),
+        (["started", "branch"], {"origin": {"prompt": "", "judge": "", "settings": {}}, "turn": 0}),
+        (["started", "branch"], {"origin": {"prompt": "", "judge": "", "settings": {}}, "turn": 66}),
+        (["started", "branch"], {"origin": {"prompt": "", "judge": "", "settings": {}}, "turn": 2, "frames": [-1]}),
+        (["started", "branch"], {"origin": {"prompt": "", "judge": "", "settings": {}}, "turn": 2, "frames": [1] * 257}),
+        (["started", "branch"], {"origin": {"prompt": "", "judge": "", "settings": {"temperature": -1}}, "turn": 2}),
         (["turns", 0, "reply", "confidence"], 10**400),
         (["turns", 0, "reply", "wants"], {"indices": [10**400]}),
         (["turns", 0, "reply", "wants"], {"indices": [1], "asked": -1}),
@@ -131,12 +138,21 @@ LISTS = [
     (["turns", 0, "in_view"], {"slot": 1, "side": 1}),
     (["turns", 0, "completion", "tokens"], 1),
     (["turns", 0, "completion", "pieces"], 0),
+    (["turns", 0, "completion", "label_tokens"], {"offset": 0, "probabilities": [0, 0, 1]}),
+    (["turns", 0, "abandoned"], ""),
 ]
 
 
 @pytest.mark.parametrize(("where", "item"), LISTS, ids=[".".join(map(str, where)) for where, _ in LISTS])
 def test_every_list_of_a_trace_has_a_bound(stored: Path, where: list[Any], item: Any) -> None:
     check_refused(changed(stored, where, item if where[-1] == "wants" else [item] * 70_000))
+
+
+def test_no_field_of_a_trace_takes_a_list_without_a_bound() -> None:
+    schema = repr(type_adapter(Trace).core_schema)
+    lists = schema.count("'variadic_item_index'")
+    assert (lists, lists) == (schema.count("'max_length'"), schema.count("'fail_fast': True"))
+    assert lists > 15
 
 
 @pytest.mark.parametrize("item", [1, "", [], {}, {"ref": {}}, [[[]]]], ids=json.dumps)

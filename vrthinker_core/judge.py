@@ -10,8 +10,9 @@ from vrthinker_core.branching.plan import BranchPlan
 from vrthinker_core.comparison import Comparison
 from vrthinker_core.errors import BackendFailed, BackendRefused, BadInput
 from vrthinker_core.text import encodable
-from vrthinker_core.traces import MAX_NUMBER, TraceWriter
+from vrthinker_core.traces import TraceWriter
 from vrthinker_core.types import Settings, VideoPair
+from vrthinker_core.types.bounds import MAX_NUMBER
 from vrthinker_core.types.events import JudgeEvent, RunEvent, Swapped, TextArrived, turn_events
 from vrthinker_core.types.messages import MAX_PIECES, Cancelled, Completion
 from vrthinker_core.video import DecoderPool
@@ -192,4 +193,4 @@ def _joined(pieces: Sequence[int]) -> tuple[int, ...]:
 
 def _possible_count(count: int | None) -> int | None:
     """A count as a trace may hold it; None for one that cannot be, since a server says what it likes."""
-    return count if count is not None and 0 <= count < MAX_NUMBER else None
+    return count if count is not None and 0 <= count <= MAX_NUMBER else None

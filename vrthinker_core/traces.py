@@ -6,60 +6,30 @@ renamed, so a killed process leaves the turns that were complete, never half a f
 
 from __future__ import annotations
 
-import functools
-import math
 import re
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import get_args
 
-from vrthinker_core.dialects.reading.lenient_json import MAX_DIGITS
 from vrthinker_core.errors import BadInput, TraceError
 from vrthinker_core.files.atomic_file import remove_parts, write_atomically
 from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.text import encodable
-from vrthinker_core.types import ProtocolName, Reply
+from vrthinker_core.types import ProtocolName
 from vrthinker_core.types.events import Finished, JudgeEvent, Run, Started, StopReason, Swapped, Trace, add_event, shown_slots
 from vrthinker_core.video.thumbnails import is_thumbnail
-
-if TYPE_CHECKING:
-    from pydantic_core import SchemaValidator
 
 MAX_BYTES = 64 * 2**20
 MAX_ITEMS = 1_000_000  # commas between values, and a fifth of it brackets: what a size says nothing of is what parsing takes
 MAX_CHARACTERS = 12 * 2**20  # of all texts of a trace
 MAX_FRAMES = 2048  # of all turns
-_PER_TOKEN = ("tokens", "pieces", "abandoned", "label_tokens")
-MAX_LENGTHS: Mapping[str, int] = {"turns": 64, "frames": 256, **dict.fromkeys(_PER_TOKEN, 65_536)}  # Of lists, by their name
-MAX_LENGTH = 1024  # of every other list
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?', re.DOTALL)  # One that has no end goes to the end of the file
 NOT_SAVED = "The trace could not be saved"  # How the note on a run begins whose record went elsewhere
-MAX_NUMBER = 2**53  # from there on a float is no longer exact, nor is a number on the page
-
-
-@functools.cache
-def _validator() -> SchemaValidator:
-    from pydantic_core import SchemaValidator
-
-    return SchemaValidator(_bounded(type_adapter(Trace).core_schema))
-
-
-def _bounded(schema: Any, name: str = "") -> Any:
-    """A schema of pydantic with a bound on every list, which is left at its first wrong item: each costs a kilobyte otherwise."""
-    if isinstance(schema, list):
-        return [_bounded(part, name) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    name = schema["name"] if schema.get("type") == "dataclass-field" else name
-    bounded = {key: _bounded(part, name) for key, part in schema.items()}
-    if "variadic_item_index" in schema:
-        bounded |= {"max_length": MAX_LENGTHS.get(name, MAX_LENGTH), "fail_fast": True}
-    return bounded
 
 
 def to_json(trace: Trace) -> bytes:
@@ -77,13 +47,11 @@ def from_json(data: bytes) -> Trace:
     if _has_many_items(data) and _has_many_items(_STRING.sub(b"", data, count=3 * MAX_ITEMS)):
         raise TraceError("This is not a VR-Thinker trace: it holds far more values than any run has.")
     try:
-        trace: Trace = _validator().validate_json(data)
+        trace: Trace = type_adapter(Trace).validate_json(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         raise TraceError(f"This is not a VR-Thinker trace: {where}: {first['msg']}.") from None
-    except RecursionError:
-        raise TraceError("This is not a VR-Thinker trace: it is nested too deeply.") from None
     _check(trace)
     return trace
 
@@ -93,7 +61,7 @@ def _has_many_items(data: bytes) -> bool:
 
 
 def _check(trace: Trace) -> None:
-    """What the types and the bounds of single lists cannot say. The bounds on frames and characters are for both runs together."""
+    """What the types and the bounds of single fields cannot say. The bounds on frames and characters are for both runs together."""
     runs = trace.runs
     if (frames := sum(len(turn.frames) for run in runs for turn in run.turns)) > MAX_FRAMES:
         raise TraceError(f"This trace shows {frames} frames; at most {MAX_FRAMES} are read.")
@@ -119,19 +87,13 @@ def _check_run(run: Run) -> None:
     for expected, turn in enumerate(run.turns, start=1):
         if turn.number != expected:
             raise TraceError(f"This trace is not whole: turn {expected} is missing.")
-        if min(turn.completion.pieces, default=0) < 0 or sum(turn.completion.pieces) != len(turn.completion.text):
+        if sum(turn.completion.pieces) != len(turn.completion.text):
             raise TraceError(f"This trace is damaged: the pieces of turn {expected} do not make up its text.")
         if max((token.offset for token in turn.completion.label_tokens), default=-1) >= len(turn.completion.text):
             raise TraceError(f"This trace is damaged: turn {expected} has the probability of a label that it does not hold.")
     if run.started.dialect not in get_args(ProtocolName):
         raise TraceError(f"This trace speaks the protocol {run.started.dialect[:40]!r}, which is not known here.")
-    if (branch := run.started.branch) is not None and not 1 <= branch.turn <= MAX_LENGTHS["turns"] + 1:
-        raise TraceError("This trace is damaged: it is a branch from a turn that cannot be.")
-    if not all(0 <= number < MAX_NUMBER for number in _numbers(run)):
-        raise TraceError("This trace is damaged: it holds a time, an index or a count that cannot be.")
     for turn in run.turns:
-        if not _is_reading(turn.reply):
-            raise TraceError(f"This trace is damaged: the reply of turn {turn.number} was read as what no reply can be.")
         if not all(map(is_thumbnail, turn.frames)):
             raise TraceError(f"This trace is damaged: a frame of turn {turn.number} is no small JPEG picture.")
 
@@ -146,34 +108,6 @@ def _texts(value: object) -> Iterator[str]:
     elif is_dataclass(value):
         for field in fields(value):
             yield from _texts(getattr(value, field.name))
-
-
-def _numbers(run: Run) -> Iterator[float]:
-    """Every time, rate, index and count, none of which may be negative."""
-    yield run.started.settings.temperature
-    if (branch := run.started.branch) is not None:
-        yield from (branch.origin.settings.temperature, *branch.frames)
-    for clip in filter(None, run.started.clips):
-        yield from (clip.width, clip.height, clip.frames, clip.fps, clip.seconds)
-    for turn in run.turns:
-        written, wants = turn.completion, turn.reply.wants
-        yield from (written.seconds, *written.tokens, *((*wants.indices, wants.asked) if wants else ()))
-        yield from (count for count in (written.prompt_tokens, written.reused_tokens, written.new_tokens) if count is not None)
-        yield from (ref.slot for ref in turn.in_view)
-        for frame in turn.frames:
-            yield from (frame.ref.slot, frame.index, frame.seconds, frame.until)
-    if run.finished is not None:
-        yield run.finished.seconds
-
-
-def _is_reading(reply: Reply) -> bool:
-    """Its confidence is from 1 to 5, and the numbers among what was no index are as a call can hold them."""
-    dropped = reply.wants.dropped if reply.wants else ()
-    possible = (
-        math.isfinite(entry) if isinstance(entry, float) else not isinstance(entry, int) or abs(entry) < 10**MAX_DIGITS
-        for entry in dropped
-    )
-    return reply.confidence in (None, 1, 2, 3, 4, 5) and all(possible)
 
 
 def load(file: Path | str) -> Trace:

@@ -16,7 +16,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,23 +32,20 @@ BENCHMARKS = (
 FOLDER = Path(__file__).parent
 README = FOLDER.parents[1] / "README.md"
 
-Runner = Callable[[Sequence[str]], tuple[int, str]]
-"""Runs `python` with these arguments; returns the exit status and the last line."""
 
-
-def main(arguments: Sequence[str] | None = None, readme: Path = README, run: Runner | None = None) -> int:
+def main() -> int:
     """List or run benchmarks; returns the exit status."""
-    options = _options(arguments)
+    options = _options()
     if not options.names:
         print("\n".join(f"{name:8} {summary(name)}" for name in BENCHMARKS))
         return 0
     if options.update_readme:
-        read_rows(readme.read_text("utf-8"))  # a README without the table is refused before anything runs for hours
+        read_rows(README.read_text("utf-8"))  # a README without the table is refused before anything runs for hours
     failed = False
     for name in options.names:
         flags = [f"--{flag}" for flag in ("quick", "gpu") if getattr(options, flag)]
         command = ["-m", f"tests.benchmarks.{name}", *flags]
-        status, last_line = (run or run_python)(command)
+        status, last_line = run_python(command)
         if status != 0:
             failed = True
             print(f"{name} ended with exit status {status}; nothing of it goes into the README.", file=sys.stderr)
@@ -56,7 +53,7 @@ def main(arguments: Sequence[str] | None = None, readme: Path = README, run: Run
         row = make_row(name, " ".join(["python", *command]), json.loads(last_line), options.gpu)
         print(f"{name}: {row.found}", flush=True)
         if options.update_readme:
-            readme.write_text(replace_row(readme.read_text("utf-8"), row), "utf-8")
+            README.write_text(replace_row(README.read_text("utf-8"), row), "utf-8")
     return int(failed)
 
 
@@ -83,7 +80,7 @@ def _gpu_name() -> str:
 
 
 def run_python(arguments: Sequence[str]) -> tuple[int, str]:
-    """Run in a process of its own, and print what it prints as it comes."""
+    """Run in a process of its own, and print what it prints as it comes; gives the exit status and the last line."""
     last_line = ""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
@@ -96,7 +93,7 @@ def run_python(arguments: Sequence[str]) -> tuple[int, str]:
     return process.returncode, last_line
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -104,7 +101,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="the short form")
     parser.add_argument("--gpu", action="store_true", help="the shape of the 7B on a GPU, where a benchmark has that form")
     parser.add_argument("--update-readme", action="store_true", help="write what the full form found into the README's table")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     if unknown := [name for name in options.names if name not in BENCHMARKS]:
         parser.error(f"there is no benchmark {unknown[0]}; there are {', '.join(BENCHMARKS)}")
     if options.update_readme and options.quick:

@@ -1,9 +1,7 @@
-"""The README's Python example and commands run as written, and its table of measurements is one that the benchmarks write."""
+"""The README's Python example and commands run as written, and the public names."""
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
 import re
 import runpy
@@ -11,16 +9,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pytest
 
 import vrthinker_core
-from tests.benchmarks.__main__ import BENCHMARKS, FOLDER, main, summary
-from tests.benchmarks.readme_table import NOTHING, Row, read_rows, replace_row
-from tests.project.benchmark_results import RESULTS
 from vrthinker_core.types.events import RunEvent
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,30 +66,10 @@ def test_the_first_commands_run_in_a_new_terminal(tmp_path: Path) -> None:
     assert "\nVerdict\n" in done.stdout
 
 
-def test_the_contents_lead_to_every_section() -> None:
-    sections = re.findall(r"^## (.+)$", README, re.M)
-    assert re.findall(r"\[([^\]]+)\]\(#([\w-]+)\)", README) == [(name, name.lower().replace(" ", "-")) for name in sections]
-
-
 def test_every_command_that_is_named_exists() -> None:
     for module in re.findall(r"python -m (tests\.[\w.]+)", README):
         path = ROOT / module.replace(".", "/")
         assert path.with_suffix(".py").exists() or (path / "__main__.py").exists(), module
-
-
-def test_the_help_of_the_tests_is_that_of_pytest_and_runs_none() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("usage: ")
-    assert "== style" not in done.stdout
-
-
-def test_ci_calls_the_test_line() -> None:
-    run = (ROOT / ".ci" / "run").read_text("utf-8")
-    assert "README.md" in run
-    assert len(re.findall(r"^.*python -m tests$", README, re.M)) == 1
 
 
 def test_the_public_names_are_these() -> None:
@@ -108,109 +82,4 @@ def test_the_public_names_are_these() -> None:
         "plan_branch", "reward", "reward_many",
     ]  # fmt: skip
     assert all(hasattr(vrthinker_core, name) for name in vrthinker_core.__all__)
-
-
-def test_every_event_of_a_run_is_named_and_public() -> None:
-    events = [kind.__name__ for kind in get_args(RunEvent)]
-    assert f"`judge` yields typed events ({', '.join(f'`{name}`' for name in events)})" in README
-    assert set(events) <= set(vrthinker_core.__all__)
-
-
-def test_the_newest_changes_are_those_of_this_version() -> None:
-    assert re.findall(r"^\*\*([\d.]+)\*\* ", README, re.M)[0] == ".".join(vrthinker_core.__version__.split(".")[:2])
-
-
-# -- the table of measurements -------------------------------------------------------------------------------------------
-
-NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
-
-
-def shape(sentence: str) -> str:
-    return NUMBER.sub("#", sentence)
-
-
-def printing(result: dict[str, Any], status: int = 0) -> Any:
-    """A runner whose last line is `result`; nothing runs."""
-    return lambda arguments: (status, json.dumps(result))
-
-
-def never(arguments: Sequence[str]) -> tuple[int, str]:
-    raise AssertionError("nothing may run")
-
-
-@pytest.fixture
-def readme_copy(tmp_path: Path) -> Path:
-    copy = tmp_path / "README.md"
-    copy.write_text(README, "utf-8")
-    return copy
-
-
-def test_every_benchmark_is_listed_and_has_made_up_results(capsys: pytest.CaptureFixture[str]) -> None:
-    with_row = {path.stem for path in FOLDER.glob("*.py") if "\ndef readme_row(" in path.read_text("utf-8")}
-    assert set(BENCHMARKS) == with_row == {name for name, _, _ in RESULTS}
-    assert main([]) == 0
-    assert capsys.readouterr().out.splitlines() == [f"{name:8} {summary(name)}" for name in BENCHMARKS]
-
-
-@pytest.mark.parametrize(("name", "result", "sentence"), RESULTS)
-def test_a_result_becomes_a_sentence(name: str, result: dict[str, Any], sentence: str) -> None:
-    assert importlib.import_module(f"tests.benchmarks.{name}").readme_row(result) == sentence
-
-
-def test_the_table_has_a_row_of_the_written_shape_for_every_benchmark() -> None:
-    rows = read_rows(README)
-    assert [row.command.split(".")[2] for row in rows if " --" not in row.command] == list(BENCHMARKS)
-    for row in rows:
-        match = re.fullmatch(r"python -m tests\.benchmarks\.(\w+)( --gpu)?", row.command)
-        assert match, row.command
-        assert row.compares == summary(match[1])
-        if row.found == NOTHING:
-            assert row.machine == NOTHING
-            continue
-        assert shape(row.found) in {shape(sentence) for name, _, sentence in RESULTS if name == match[1]}
-        assert all(float(number.replace(",", "")) >= 0 for number in NUMBER.findall(row.found))
-        assert bool(match[2]) or re.fullmatch(r"\d+ processors?", row.machine)
-
-
-def test_an_update_changes_the_row_of_its_command_and_nothing_else(readme_copy: Path) -> None:
-    name, result, sentence = RESULTS[2]
-    assert main([name, "--update-readme"], readme_copy, printing(result)) == 0
-    changed = readme_copy.read_text("utf-8")
-    lines = [(old, new) for old, new in zip(README.splitlines(), changed.splitlines(), strict=True) if old != new]
-    assert [Row.parse(new).found for _, new in lines] == [sentence]
-    assert [Row.parse(old).command for old, _ in lines] == [Row.parse(new).command for _, new in lines]
-    assert main([name, "--update-readme"], readme_copy, printing(result)) == 0
-    assert readme_copy.read_text("utf-8") == changed, "the same result again changes nothing"
-
-
-def test_another_form_of_a_benchmark_has_a_row_of_its_own_behind_it() -> None:
-    row = Row("python -m tests.benchmarks.turns --gpu", "Turns", "9 times as fast", "a GPU")
-    rows = read_rows(replace_row(README, row))
-    assert rows[1] == row
-    assert [rows[0], *rows[2:]] == read_rows(README)
-
-
-def test_a_failed_benchmark_leaves_the_readme_as_it_is(readme_copy: Path) -> None:
-    name, result, _ = RESULTS[2]
-    assert main([name, "--update-readme"], readme_copy, printing(result, status=1)) == 1
-    assert readme_copy.read_text("utf-8") == README
-
-
-@pytest.mark.parametrize("arguments", [["batch", "--quick", "--update-readme"], ["--update-readme"], ["--quick"], ["unknown"]])
-def test_what_cannot_be_run_or_written_is_refused_in_a_sentence(
-    arguments: list[str], readme_copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments, readme_copy, never)
-    assert stopped.value.code == 2
-    assert re.search(r"figures of --quick are not written|name the benchmarks|there is no benchmark", capsys.readouterr().err)
-    assert readme_copy.read_text("utf-8") == README
-
-
-def test_a_readme_without_the_table_and_a_cell_that_would_end_early_are_refused(tmp_path: Path) -> None:
-    empty = tmp_path / "README.md"
-    empty.write_text("# No table\n", "utf-8")
-    with pytest.raises(ValueError, match="no table of measurements"):
-        main(["batch", "--update-readme"], empty, never)
-    with pytest.raises(ValueError, match="four cells"):
-        replace_row(README, Row("python -m tests.benchmarks.batch", "a|b", "found"))
+    assert {event.__name__ for event in get_args(RunEvent)} <= set(vrthinker_core.__all__)

@@ -50,7 +50,6 @@ def test_it_names_the_licence_and_the_model_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert FRONT["license"] == project["license"].lower()
     assert FRONT["models"] == FRONT["preload_from_hub"]
-    assert all(f"`hf:{model}`" in README for model in FRONT["models"])
 
 
 def test_the_python_and_the_gradio_of_the_space_are_among_ours() -> None:

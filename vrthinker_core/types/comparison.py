@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from pathlib import Path
 
+from vrthinker_core.types.bounds import Few
+
 MAX_NOTE = 2000  # Characters of the note of a vote
 MAX_DECIDING = 16  # Pairs that a vote marks
 
@@ -86,7 +88,7 @@ class Vote:
     at: datetime  # When it was given, with its time zone
     labels: Verdict = Verdict()
     agrees: bool | None = None  # With the judge's verdict; None means the person did not say
-    slots: tuple[int, ...] = ()  # Of the pairs that decided it, 0-based
+    slots: Few[int] = ()  # Of the pairs that decided it, 0-based
     note: str = ""
     blind: bool = False  # The labels were given before anything that the judge said was shown
 

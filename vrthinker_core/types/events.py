@@ -3,8 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal, Protocol, Self
+from typing import Annotated, Literal, Protocol, Self
 
+from annotated_types import Interval
+
+from vrthinker_core.types.bounds import MAX_TURNS, Amount, AtMost, Few, Natural, PerFrame, PerToken
 from vrthinker_core.types.comparison import Side, Verdict, Vote
 from vrthinker_core.types.frames import ClipInfo, FrameRef, Thumbnail
 from vrthinker_core.types.messages import Completion
@@ -30,13 +33,13 @@ class Turn:
 
     number: int  # 1-based
     told: str  # The text that was sent before this reply, without the system prompt
-    frames: tuple[Thumbnail, ...]  # The frames that were sent with it, in order
+    frames: PerFrame[Thumbnail]  # The frames that were sent with it, in order
     completion: Completion
     reply: Reply
     forced: bool = False  # The engine had asked for the answer now
-    in_view: tuple[FrameRef, ...] = ()  # Every frame the judge could see while it wrote this reply
+    in_view: Few[FrameRef] = ()  # Every frame the judge could see while it wrote this reply
     note: str = ""  # Why the judge was asked for this reply twice
-    abandoned: tuple[str, ...] = ()  # The pieces of text that came the first time; they count for nothing
+    abandoned: PerToken[str] = ()  # The pieces of text that came the first time; they count for nothing
 
     @property
     def cut_short(self) -> Literal["", "stopped", "broken off"]:
@@ -77,8 +80,9 @@ class Branch:
     """Where a run leaves its origin, and with what; prompt, judge and settings of its own stand in its `Started`."""
 
     origin: Origin
-    turn: int  # The first that was generated anew, 1-based; those before it are the origin's, taken over as they were
-    frames: tuple[int, ...] = ()  # Shown in that turn instead of those that the turn before asked for, as the protocol counts
+    turn: Annotated[int, Interval(ge=1, le=MAX_TURNS + 1)]
+    """The first that was generated anew, 1-based; those before it are the origin's, taken over as they were."""
+    frames: PerFrame[Natural] = ()  # Shown in that turn instead of those that the turn before asked for, as the protocol counts
     no_tool: bool = False  # The answer is asked for in that turn
 
 
@@ -92,8 +96,8 @@ class Started:
     settings: Settings  # With every default filled in
     clips: tuple[ClipInfo | None, ClipInfo | None]
     system: str = ""  # The system prompt as sent
-    rules: tuple[str, ...] = ()  # Which of the card's open points was decided how: grid rule, first frames, packing
-    notes: tuple[str, ...] = ()
+    rules: Few[str] = ()  # Which of the card's open points was decided how: grid rule, first frames, packing
+    notes: Few[str] = ()
     branch: Branch | None = None  # Where this run leaves its origin; None for one that has none
 
     def is_taken_over(self, turn: int) -> bool:
@@ -138,9 +142,9 @@ class Finished:
     outside_scope: bool = False  # The judge cannot judge such videos: its labels stay in the turns and make no verdict
     error: str = ""  # What went wrong and what to do, for `failed` and `context full`
     fault: str = ""  # Name of the error in `errors.py`, "" when nothing failed
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0
-    unreadable: tuple[Side, ...] = ()  # Videos that are missing or cannot be decoded, if that ended the run
+    notes: Few[str] = ()
+    seconds: Amount = 0.0
+    unreadable: Few[Side] = ()  # Videos that are missing or cannot be decoded, if that ended the run
 
 
 def second_run_follows(settings: Settings, finished: Finished) -> bool:
@@ -187,7 +191,7 @@ class Run:
     """One run from its first event to its last."""
 
     started: Started
-    turns: tuple[Turn, ...] = ()
+    turns: Annotated[tuple[Turn, ...], AtMost(MAX_TURNS)] = ()
     finished: Finished | None = None  # None when the run was killed before it could say how it ended
 
     @property

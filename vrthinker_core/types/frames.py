@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from vrthinker_core.types.bounds import Amount, Few, Natural
 from vrthinker_core.types.comparison import Side
 
 
@@ -11,7 +12,7 @@ from vrthinker_core.types.comparison import Side
 class FrameRef:
     """A slot of one video, 0-based whatever numbers the protocol prints."""
 
-    slot: int
+    slot: Natural
     side: Side
 
 
@@ -38,9 +39,9 @@ class Thumbnail:
 
     ref: FrameRef
     number: str  # What the protocol calls it, as printed to the judge
-    index: int
-    seconds: float
-    until: float
+    index: Natural
+    seconds: Amount
+    until: Amount
     jpeg: bytes = field(repr=False)
     note: str = ""
 
@@ -53,14 +54,14 @@ class ClipInfo:
     digest: str
     container: str
     codec: str
-    width: int
-    height: int  # Shown size in pixels: after rotation and pixel aspect
-    frames: int  # Frames that a full sequential decode gives
-    fps: float
-    seconds: float
+    width: Natural
+    height: Natural  # Shown size in pixels: after rotation and pixel aspect
+    frames: Natural  # Frames that a full sequential decode gives
+    fps: Amount
+    seconds: Amount
     rotation: int = 0
     variable_rate: bool = False
-    notes: tuple[str, ...] = ()  # Health notes, one sentence each, for the person and never for the judge
+    notes: Few[str] = ()  # Health notes, one sentence each, for the person and never for the judge
     drawn: bool = False  # The file carries the mark of a video that this project drew, and is unchanged since
 
 

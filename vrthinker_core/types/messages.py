@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
+from vrthinker_core.types.bounds import Amount, Natural, PerToken
 from vrthinker_core.types.frames import Frame
 
 
@@ -99,15 +100,15 @@ class Completion:
 
     text: str
     stop: Literal["end", "length", "cancelled", "failed"] = "end"
-    tokens: tuple[int, ...] = ()  # The reply's own token ids, without the end-of-turn token; () where a server does not tell
-    pieces: tuple[int, ...] = ()  # Lengths of the text pieces as they arrived; they add up to len(text)
-    prompt_tokens: int | None = None
-    reused_tokens: int | None = None  # Prompt tokens that were not computed again
-    new_tokens: int | None = None
-    seconds: float = 0.0
+    tokens: PerToken[Natural] = ()  # The reply's own token ids, without the end-of-turn token; () where a server does not tell
+    pieces: PerToken[Natural] = ()  # Lengths of the text pieces as they arrived; they add up to len(text)
+    prompt_tokens: Natural | None = None
+    reused_tokens: Natural | None = None  # Prompt tokens that were not computed again
+    new_tokens: Natural | None = None
+    seconds: Amount = 0.0
     reasoning: str = ""  # What a hosted model thought aside, before its reply; it is never sent back
     redirected: tuple[int, int] | None = None  # From where to where in `tokens` redirects stand, which the judge did not write
-    label_tokens: tuple[LabelToken, ...] = ()  # Every digit 0, 1 or 2 that may be a label, where the backend tells probabilities
+    label_tokens: PerToken[LabelToken] = ()  # Every digit 0, 1 or 2 that may be a label, where the backend tells probabilities
 
     def split(self) -> Iterator[str]:
         """The text in the pieces in which it arrived."""

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from math import inf
+from typing import Annotated, Literal
 
+from annotated_types import Interval
+
+from vrthinker_core.types.bounds import Few, Natural
 from vrthinker_core.types.comparison import Verdict
 
 
@@ -40,14 +44,18 @@ class Problem:
     detail: str
 
 
+MAX_DIGITS = 40  # An integer with more digits is kept as text: it is no index, and no number is too long to be read
+Written = Annotated[int, Interval(gt=-(10**MAX_DIGITS), lt=10**MAX_DIGITS)] | Annotated[float, Interval(gt=-inf, lt=inf)]
+
+
 @dataclass(frozen=True, slots=True)
 class FrameSelection:
     """What a reply's calls ask for, in the protocol's own numbers."""
 
-    indices: tuple[int, ...]  # Valid, without duplicates, cut to the protocol's limit
-    dropped: tuple[int | float | str | None, ...] = ()  # What was no index of this protocol, as written
+    indices: Few[Natural]  # Valid, without duplicates, cut to the protocol's limit
+    dropped: Few[Written | str | None] = ()  # What was no index of this protocol, as written
     truncated: bool = False  # More was asked for than the protocol allows, or than is read at all
-    asked: int = 0  # How many entries the calls held
+    asked: Natural = 0  # How many entries the calls held
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +68,9 @@ class Reply:
     wants: FrameSelection | None = None
     verdict: Verdict | None = None
     """The labels of the final answer, else of the recommended one; partial labels are kept, never filled in."""
-    confidence: int | None = None
+    confidence: Annotated[int, Interval(ge=1, le=5)] | None = None
     final: bool = False  # The verdict stood in a final answer
-    problems: tuple[Problem, ...] = ()
+    problems: Few[Problem] = ()
 
     @property
     def kind(self) -> Literal["answer", "tool", "recommend", "invalid"]:

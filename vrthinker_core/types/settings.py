@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeGuard
 
 from vrthinker_core.errors import BadInput
+from vrthinker_core.types.bounds import MAX_NUMBER, Amount
 
 ProtocolName = Literal["concat", "paired"]  # The two published prompt protocols; each checkpoint was trained for one
 
 SettingValue = str | int | float | None
-
-MAX_NUMBER = 2**53 - 1  # Of a setting that has no maximum of its own: page and trace hold it exactly
 
 OWN = "own"  # What stands in a form for None: the protocol's own value
 
@@ -25,7 +24,7 @@ class Settings:
     max_turns: int | None = None
     frames_per_call: int | None = None
     max_new_tokens: int = 2048
-    temperature: float = 0.0
+    temperature: Amount = 0.0
     seed: int = 0
     preset: Literal["card", "clean"] = "card"
     opening: Literal["training", "card"] = "training"

@@ -113,8 +113,8 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         "judge is incomplete: preprocessor_config.json is missing",
     ),
     "other patches": (lambda f: rewrite(f, "preprocessor_config.json", lambda c: c.update(merge_size=4)), "cuts patches of"),
-    "unknown protocol": (lambda f: (f / "vrthinker.json").write_text('{"protocol": "both"}'), "names the protocol 'both'"),
-    "forced answer not a pair": (lambda f: (f / "vrthinker.json").write_text('{"forced": ["a"]}'), "is no pair of texts"),
+    "unknown protocol": (lambda f: (f / "vrthinker.json").write_text('{"protocol": "both"}'), "its `protocol` is"),
+    "forced answer not a pair": (lambda f: (f / "vrthinker.json").write_text('{"forced": ["a"]}'), "its `forced` is"),
     "marker not JSON": (lambda f: (f / "vrthinker.json").write_text("x"), "vrthinker.json of judge is damaged"),
     "checksums not a table": (lambda f: (f / "vrthinker.json").write_text('{"sha256": "x"}'), "checksums are no table"),
     "a string for a number in the config": (

@@ -78,21 +78,24 @@ def test_a_checkpoint_that_learnt_no_video_items_gets_every_frame_as_an_image(co
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    "said",
     [
-        ({"protocol": ["paired", "other"]}, "names the protocol 'other'"),
-        ({"protocol": 7}, "names the protocol 7"),
-        ({"forced": ["one"]}, "its `forced` is no pair of texts"),
-        ({"forced": {"concat": ["a", ""]}}, "its `forced` is no pair of texts"),
-        ({"forced": {"other": ["a", "b"]}}, "its `forced` is no pair of texts"),
-        ({"video_items": "no"}, "its `video_items` is neither true nor false"),
+        {"protocol": ["paired", "other"]},
+        {"protocol": 7},
+        {"protocol": ["paired", None]},
+        {"forced": ["one"]},
+        {"forced": "ab"},
+        {"forced": {"concat": ["a", ""]}},
+        {"forced": {"other": ["a", "b"]}},
+        {"scope": "all"},
+        {"video_items": "no"},
     ],
+    ids=str,
 )
-def test_a_damaged_marker_is_refused_in_one_sentence(copy: Path, said: dict[str, Any], sentence: str) -> None:
+def test_a_damaged_marker_is_refused_in_one_sentence(copy: Path, said: dict[str, Any]) -> None:
     mark(copy, **said)
-    with pytest.raises(CheckpointError, match=MARKER) as refused:
+    with pytest.raises(CheckpointError, match=rf"{MARKER} of judge is damaged[^\n]* its `{next(iter(said))}` is "):
         TransformersBackend.load(str(copy))
-    assert sentence in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 
 from tests.training.labelled_pairs.support import PAIRED, write_table
 from vrthinker_core.commands.export_rows import export_rows
-from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.traces import load, to_json
 from vrthinker_core.training.labelled_pairs.open_pairs import absolute_data, kind_of, open_pairs, path_of, read_pairs
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet
-from vrthinker_core.training.labelled_pairs.row_file import prompt_in
 from vrthinker_core.training.labelled_pairs.video_pairs import VideoPairSet
 from vrthinker_core.training.rows.teaching import RowFilter
-from vrthinker_core.types import Preference, ProtocolName, Settings, Verdict
+from vrthinker_core.types import Preference, Verdict
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "assets" / "examples"
 EXAMPLE = EXAMPLES / "think-1-what-four-frames-do-not-show"
@@ -39,8 +39,10 @@ def write_rows(folder: Path, *rows: object, name: str = "rows.jsonl") -> str:
     return str(folder / name)
 
 
-def published_rl(question: str = TRACE.turns[0].told, answer: object = ANSWER, **more: object) -> dict[str, Any]:
-    return {"question": question, "image": [str(path) for path in VIDEOS], "is_video": True, "qid": "7", "answer": answer} | more
+def published_rl(**more: object) -> dict[str, Any]:
+    """A row as it was published, with the column that none of those has: `prompt`."""
+    published = {"question": TRACE.turns[0].told, "image": [str(path) for path in VIDEOS], "is_video": True, "qid": "7"}
+    return {**published, "answer": ANSWER, "prompt": TRACE.started.prompt} | more
 
 
 def own_export(kind: str) -> Callable[[Path], str]:
@@ -73,34 +75,13 @@ def own_table(folder: Path) -> str:
     return str(write_table(folder, [(*named, TRACE.started.prompt, *labels)], clips=False))
 
 
-def in_lower_case(labels: Mapping[str, int]) -> dict[str, int]:
-    return {name.lower(): label for name, label in labels.items()}
-
-
-def with_full_names(labels: Mapping[str, int]) -> dict[str, int]:
-    names = {"TA": "Text alignment", "MQ": "motion quality", "VQ": "Visual Quality", "OA": "Overall"}
-    return {names[name]: label for name, label in labels.items()}
-
-
 WAYS: dict[str, Callable[[Path], str]] = {
     "published RL rows": lambda folder: write_rows(folder, published_rl()),
-    "published RL list": lambda folder: write_list(folder, published_rl(answer=LABELS.labels)),
-    "published SFT rows": lambda folder: write_rows(
-        folder,
-        {
-            "message_list": [
-                {"role": "user", "content": [{"type": "text", "text": TRACE.turns[0].told}]},
-                {"role": "assistant", "content": [{"type": "text", "text": f"<Answer>{ANSWER}</Answer>"}]},
-            ],
-            "video": [str(path) for path in VIDEOS],
-        },
-    ),
-    "RL rows in lower case": lambda folder: write_rows(folder, published_rl(answer=ANSWER.lower())),
-    "RL rows with names in lower case": lambda folder: write_rows(folder, published_rl(answer=in_lower_case(LABELS.labels))),
-    "RL rows with full names": lambda folder: write_rows(folder, published_rl(answer=with_full_names(LABELS.labels))),
-    "RL rows with a full stop": lambda folder: write_rows(folder, published_rl(answer=f"{ANSWER}.")),
+    "a list of them": lambda folder: write_list(folder, published_rl()),
+    "RL rows in Parquet": lambda folder: write_parquet(folder, published_rl()),
+    "RL rows in lower case": lambda folder: write_rows(folder, published_rl(answer=f"{ANSWER.lower()}.")),
+    "a file whose name is a pattern": lambda folder: write_rows(folder, published_rl(), name="rows [0-9]*.jsonl"),
     "own RL rows": own_export("rl"),
-    "own SFT rows": own_export("sft"),
     "traces": traces,
     "the folder of an evaluation": evaluation,
     "table": own_table,
@@ -110,6 +91,11 @@ WAYS: dict[str, Callable[[Path], str]] = {
 def write_list(folder: Path, *rows: object) -> str:
     (folder / "rows.json").write_text(json.dumps(rows), "utf-8")
     return str(folder / "rows.json")
+
+
+def write_parquet(folder: Path, *rows: dict[str, Any]) -> str:
+    datasets.Dataset.from_list(list(rows)).to_parquet(str(folder / "rows.parquet"))
+    return f"rows:{folder / 'rows.parquet'}"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -131,7 +117,7 @@ def test_a_data_set_in_whose_folder_a_trace_was_saved_is_that_data_set_still(nam
     assert kind_of(tmp_path) == kind
 
 
-@pytest.mark.parametrize("kind", ["rl", "sft", "videogen-reward"])
+@pytest.mark.parametrize("kind", ["rl", "videogen-reward"])
 def test_rows_name_their_videos_wherever_they_lie(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "runs" / "one")
     (tmp_path / "rows").mkdir()
@@ -150,18 +136,6 @@ def test_the_published_table_of_videogen_reward_is_read(tmp_path: Path) -> None:
     table.write_text(table.read_text("utf-8").replace(f"{EXAMPLE.as_posix()}/", ""), "utf-8")
     (row,) = read_pairs(str(table))
     assert (row.prompt, row.labels, row.fault) == (TRACE.started.prompt, LABELS, "")
-
-
-@pytest.mark.parametrize("protocol", ["paired", "concat"])
-@pytest.mark.parametrize("preset", ["card", "clean"])
-def test_the_prompt_is_found_in_the_question_of_every_card(protocol: ProtocolName, preset: str) -> None:
-    prompt = "Two balls.\nPrompt: a third one"
-    settings = Settings(preset=preset)  # type: ignore[arg-type]
-    question = make_dialect(settings, protocol).opening_messages(prompt, ())[-1].text
-    assert prompt_in(question) == prompt
-    assert prompt_in(f"<video><video>{question}") == prompt
-    assert prompt_in(prompt) == prompt
-    assert prompt_in(question.replace("Prompt:", "It was").replace("The prompt is:", "It was")) is None
 
 
 def test_a_persons_label_counts_before_any_judges_and_judges_who_differ_say_nothing(tmp_path: Path) -> None:
@@ -198,15 +172,14 @@ def test_missing_videos_are_named_with_their_number(tmp_path: Path) -> None:
     [
         (published_rl(answer="TA=3, VQ=1, MQ=0, OA=1"), "TA is '3', which is no label"),
         (published_rl(answer="none"), "no pair with a label"),
-        (published_rl(answer="The first one."), "answer states no label"),
-        (published_rl(answer={"TA": 1, "Beauty": 2}), "a label for Beauty, which is no dimension"),
-        (published_rl(question="Compare their Motion Quality (MQ). It shows a dog."), "worded as no card"),
-        (published_rl(question=""), "prompt is empty"),
-        ({"message_list": [{"role": "user", "content": None}], "video": [str(path) for path in VIDEOS]}, "prompt is empty"),
+        (published_rl(answer="The first one."), 'answer" states no label'),
+        (published_rl(answer={"TA": 1}), 'answer" states no label'),
+        (published_rl(prompt=None), 'no "prompt"'),
+        (published_rl(prompt=" "), "prompt is empty"),
+        ({"message_list": [{"role": "user", "content": "A dog."}], "prompt": "A dog."}, "does not name two videos"),
         (published_rl(image=["one.mp4"]), "does not name two videos"),
         (published_rl(is_video=False), "does not name two videos"),
         (published_rl(image=["gone.mp4", "gone.mp4"]), "no file gone.mp4"),
-        ("text", "no JSON object"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_one_sentence(row: object, sentence: str, tmp_path: Path) -> None:
@@ -216,11 +189,25 @@ def test_a_row_that_cannot_be_used_is_one_sentence(row: object, sentence: str, t
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("content", ["", "{no json", "\xff\xfe"])
-def test_a_file_without_rows_is_one_sentence(content: str, tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_bytes(content.encode("latin-1"))
-    with pytest.raises(BadInput, match=r"holds no|not UTF-8"):
-        open_pairs(str(tmp_path / "rows.jsonl"), PAIRED)
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
+@pytest.mark.parametrize("content", ["", "[]", "{no json", '"text"', "\xff\xfe", "[" * 100_000, "7" * 5000])
+def test_a_file_without_rows_is_one_sentence(content: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content.encode("latin-1"))
+    with pytest.raises(BadInput, match=r"^Cannot read the rows of [^\n]+\. Give JSON, [^\n]+\.$"):
+        open_pairs(f"rows:{tmp_path / name}", PAIRED)
+
+
+def test_a_row_may_lack_a_column_and_hold_every_kind_of_line(tmp_path: Path) -> None:
+    prompt = "A dog.\u2028Then a cat.\x85And a cow."
+    rows = read_pairs(write_rows(tmp_path, {"question": "A card."}, published_rl(prompt=prompt)))
+    assert [(row.prompt, bool(row.fault)) for row in rows] == [("", True), (prompt, False)]
+
+
+def test_rows_without_datasets_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_rows(tmp_path, published_rl())
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(BadInput, match="pip install"):
+        read_pairs(path)
 
 
 def test_what_is_not_there_is_one_sentence(tmp_path: Path) -> None:

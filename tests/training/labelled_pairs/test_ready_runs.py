@@ -1,8 +1,7 @@
-"""Runs that are there already: from a teacher's folder, from traces, from SFT rows, each through both filters."""
+"""Runs that are there already: from a teacher's folder and from traces, each through both filters."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from contextlib import ExitStack
 from dataclasses import replace
@@ -13,7 +12,6 @@ import pytest
 
 from tests.training.labelled_pairs.test_open_pairs import EXAMPLE, LABELS, TRACE, VIDEOS, evaluation, published_rl, write_rows
 from tests.training.test_teacher import PAIRS, SCRIPTED
-from vrthinker_core.commands.export_rows import export_rows
 from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BadInput
 from vrthinker_core.results.pair import EvaluationPair
@@ -23,7 +21,6 @@ from vrthinker_core.traces import to_json
 from vrthinker_core.training.drawn_teacher.replies import write_lesson
 from vrthinker_core.training.labelled_pairs.ready_runs import open_ready_runs, taught_pairs
 from vrthinker_core.training.rollouts import Rollout
-from vrthinker_core.training.rows.teaching import RowFilter
 from vrthinker_core.training.teacher import TeacherJob, run_teacher, scripted_teacher
 from vrthinker_core.types import Preference, ProtocolName, Settings, Verdict, Vote
 
@@ -87,18 +84,6 @@ def test_what_a_judge_said_outside_its_scope_is_learnt_from_where_a_person_says_
         rollouts, told = kept(tmp_path)
         assert [rollout.run.whole_answer for rollout in rollouts] == ([] if why else [LABELS])
         assert why in told
-
-
-def test_rows_of_an_export_are_learnt_from(tmp_path: Path) -> None:
-    assert export_rows([EXAMPLE], "sft", tmp_path / "rows.jsonl", RowFilter()).rows
-    rollouts, said = kept(tmp_path / "rows.jsonl")
-    assert len(rollouts) == 1
-    assert said == "1 of 1 run pass the filters."
-    row = json.loads((tmp_path / "rows.jsonl").read_text("utf-8"))
-    wrong = row | {"labels": row["labels"] | {"OA": (row["labels"]["OA"] + 1) % 3}}
-    assert kept(write_rows(tmp_path, wrong))[0] == []
-    del row["labels"]
-    assert len(kept(write_rows(tmp_path, row))[0]) == 1
 
 
 def test_a_teachers_folder_says_which_pairs_it_was_given(tmp_path: Path) -> None:

@@ -24,13 +24,12 @@ from vrthinker_core.training.monitor.metrics import StepMetrics, read_metrics
 from vrthinker_core.training.rollouts import LabelledPair
 from vrthinker_core.training.rows.outcome_file import read_outcomes
 from vrthinker_core.training.run.config import TrainConfig, changed_config, preset_config
-from vrthinker_core.training.run.run_folder import RunFolder, TrainedStage, TrainingRun, open_run_folder
+from vrthinker_core.training.run.run_folder import TrainedStage, TrainingRun, open_run_folder
 from vrthinker_core.training.run.sitting import Sitting, begin_sitting
 from vrthinker_core.training.run.training_memory import require_training_memory
 from vrthinker_core.training.stages.cold_start import Teacher
 from vrthinker_core.training.stages.grpo import grpo_arguments
 from vrthinker_core.training.stages.pipeline import TrainingData, train_stage
-from vrthinker_core.training.stages.stage_record import ALARMS, StageRecord
 from vrthinker_core.training.teacher import BackendOfPair, TeacherJob, run_teacher
 from vrthinker_core.training.trl.sft import sft_arguments
 from vrthinker_core.ui.runs.folder_readers import TraceFiles
@@ -244,18 +243,3 @@ def test_what_the_optimizer_is_told_reaches_every_trainer(tmp_path: Path) -> Non
         assert (told.learning_rate, told.warmup_steps, told.lr_scheduler_type) == (0.003, 0.25, "constant_with_warmup")
         assert (told.adam_beta2, told.weight_decay, told.max_grad_norm) == (0.9, 0.2, 0.3)
         assert told.gradient_checkpointing
-
-
-def test_an_alarm_is_told_and_kept_once_also_after_a_stop(tmp_path: Path) -> None:
-    said: list[str] = []
-    sitting = Sitting(say=said.append)
-    for part in (range(1, 16), range(16, 31)):
-        with StageRecord(RunFolder(tmp_path), CONFIG, sitting) as record:
-            for step in part:
-                record.add(StepMetrics("grpo", step, 1.0, 0.1, reward_format=1.0 if step < 12 else 0.3), 30)
-    assert len(said) == 1
-    assert said[0].startswith("The format is collapsing")
-    (line,) = (tmp_path / ALARMS).read_text("utf-8").splitlines()
-    kept = json.loads(line)
-    assert kept["alarm"] == said[0]
-    assert kept["stage"] == "grpo"

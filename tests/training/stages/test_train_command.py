@@ -269,11 +269,6 @@ def test_a_launch_line_of_the_readme_is_understood(line: str) -> None:
     assert any(said.endswith(", fits") for said in lines)
 
 
-def test_the_readme_has_lines_for_one_node_for_adapters_and_for_several_nodes() -> None:
-    named = {recipe for line in LAUNCH_LINES for recipe in re.findall(r"\$RECIPES/(\w+)\.yaml", line)}
-    assert named == {"fsdp2", "data_parallel", "fsdp2_nodes"}
-
-
 def test_an_estimate_needs_neither_model_nor_data() -> None:
     code, lines = train("all", "--preset", "7b", "--estimate", "--gpus", "4", "--set", "grpo.kl=0")
     assert code == 0

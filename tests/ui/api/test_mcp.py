@@ -248,10 +248,6 @@ def test_an_assistant_configured_as_the_readme_says(server: Server, clips: Clips
     assert json.loads(result.content[0].text)["labels"] == LABELS
 
 
-def test_the_readme_names_the_package_that_is_required() -> None:
-    assert f'pip install "{mcp.MCP_REQUIREMENT}"' in SECTION
-
-
 # -- without MCP ---------------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import signal
@@ -114,17 +115,24 @@ def test_a_run_that_was_deleted_is_not_put_again(tmp_path: Path) -> None:
     assert store.records() == {}
 
 
+def told(**damage: object) -> bytes:
+    return json.dumps({"owner": ANNA, "prompt": "", "judge": "", "begun": 0, "until": 1e12} | damage).encode()
+
+
 DAMAGES: dict[str, bytes] = {
     "empty": b"",
     "no JSON": b"{" * 50_000,
     "no text": b"\xff" * 100,
     "large": b"[" + b"1," * 10**6 + b"1]",
     "another shape": b'{"owner": 1}',
-    "no visitor": json.dumps({"owner": "../x", "prompt": "", "judge": "", "begun": 0, "until": 1e300}).encode(),
-    "a foreign file": json.dumps(
-        {"owner": ANNA, "prompt": "", "judge": "", "begun": 0, "until": 1e12, "videos": ["../../secret"]}
-    ).encode(),
-    "a time that cannot be": json.dumps({"owner": ANNA, "prompt": "", "judge": "", "begun": -1, "until": 1e12}).encode(),
+    "no visitor": told(owner="../x"),
+    "a visitor and a line": told(owner=f"{ANNA}\n"),
+    "a foreign file": told(videos=["../../secret"]),
+    "three files": told(videos=["0" * 64] * 3),
+    "a link to a file": told(origin="../../secret"),
+    "a long name": told(branch="x" * 401),
+    "a time that cannot be": told(begun=-1),
+    "no end": told(until=math.inf),
 }
 
 

@@ -97,7 +97,7 @@ def _ready_runs(run: "TrainingRun") -> "ReadyRuns | None":
             find_data(run.data)
         raise BadInput(
             "The cold start learns from the runs of another judge: name it with --teacher, or give its runs with --data, a folder "
-            "of traces or a file of SFT rows."
+            "of traces."
         )
     return ready
 

@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from vrthinker_core.types.replies import MAX_DIGITS
+
 MAX_VALUES: Final = 200  # Values in a row that are read in one call
-MAX_DIGITS: Final = 40  # An integer with more digits is kept as text: it is no index, and no number is too long to be read
 MAX_REPAIR_CHARS: Final = 20_000
 """Characters of broken JSON that are repaired in one reply. A judge may write 2,048 tokens, which are fewer; repairing 2 MB takes
 longer than the second that reading a reply may take."""

@@ -15,12 +15,12 @@ from vrthinker_core.results.run_file import RUN
 from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
 from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, draw_pair
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
-from vrthinker_core.training.labelled_pairs.row_file import read_row_file
+from vrthinker_core.training.labelled_pairs.rl_rows import read_rl_rows
 from vrthinker_core.training.labelled_pairs.traced_pairs import read_traced_pairs
 from vrthinker_core.training.labelled_pairs.video_pairs import Layouts, VideoPairSet
 
 CHOICES = "drawn:SEED, drawn2:SEED[:PHOTOS], KIND:PATH, or a path whose kind is seen from it"
-READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {**DATASETS, "rows": read_row_file, "traces": read_traced_pairs}
+READERS: dict[str, Callable[[Path], list[EvaluationPair]]] = {**DATASETS, "rows": read_rl_rows, "traces": read_traced_pairs}
 """By the word for KIND."""
 
 

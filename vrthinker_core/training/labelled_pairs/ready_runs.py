@@ -1,13 +1,12 @@
-"""Runs that are there already, to be learnt from: a teacher's folder, any folder of traces, or a file of SFT rows."""
+"""Runs that are there already, to be learnt from: a teacher's folder, or any folder of traces."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.errors import BadInput, TraceError, VideoError
@@ -16,8 +15,6 @@ from vrthinker_core.traces import load
 from vrthinker_core.training.labelled_pairs.kept_rollouts import kept_rollouts
 from vrthinker_core.training.labelled_pairs.open_clips import ClipFrames, OpenClips
 from vrthinker_core.training.labelled_pairs.open_pairs import kind_of, open_pairs, path_of
-from vrthinker_core.training.labelled_pairs.row_file import read_json_rows
-from vrthinker_core.training.labelled_pairs.sft_file import SftFile
 from vrthinker_core.training.rollouts import LabelledPair, Rollout
 from vrthinker_core.training.rows.conversation import run_dialect
 from vrthinker_core.training.rows.filters import FilterRefusal, Reason, refusal
@@ -26,7 +23,7 @@ from vrthinker_core.training.rows.outcome_file import OUTCOMES, read_job, read_o
 from vrthinker_core.training.rows.rollout_trace import StoredRollout, is_of, to_rollout
 from vrthinker_core.training.rows.teaching import NotForTraining, TraceFile, known_verdict
 from vrthinker_core.training.rows.trace_folder import read_traces
-from vrthinker_core.types import ProtocolName, Run, Verdict, VideoPair
+from vrthinker_core.types import ProtocolName, Run, VideoPair
 from vrthinker_core.types.geometry import FrameLayout
 from vrthinker_core.types.progress import count
 
@@ -74,16 +71,14 @@ def _is_readable_of(run: Run, pair: LabelledPair) -> bool:
 
 
 def open_ready_runs(data: str) -> ReadyRuns | None:
-    """The runs that `data` names; None where it names pairs alone. Raises BadInput for a file that cannot be read."""
+    """The runs that `data` names; None where it names pairs alone."""
     kind, _, rest = data.partition(":")
-    path = Path(rest if kind in ("rows", "traces") and rest else data)
-    if path.is_dir():
-        if (path / OUTCOMES).is_file():
-            return ReadyRuns(data, partial(_teachers_runs, path))
-        return ReadyRuns(data, partial(_traced_runs, path)) if "traces" in (kind, kind_of(path)) else None
-    if path.is_file() and kind_of(path) == "rows" and _holds_conversations(path):
-        return ReadyRuns(data, partial(_row_runs, path))
-    return None
+    path = Path(rest if kind == "traces" and rest else data)
+    if not path.is_dir():
+        return None
+    if (path / OUTCOMES).is_file():
+        return ReadyRuns(data, partial(_teachers_runs, path))
+    return ReadyRuns(data, partial(_traced_runs, path)) if "traces" in (kind, kind_of(path)) else None
 
 
 def taught_pairs(data: str) -> str:
@@ -150,27 +145,3 @@ def _traced_pair(file: TraceFile, clips: OpenClips, number: int) -> LabelledPair
     prompt = file.trace.started.prompt
     first, second = (Path(str(video["path"])) for video in trace_videos(file, file.trace))
     return LabelledPair(prompt, known_verdict(file), ClipFrames(VideoPair(prompt, first, second), clips), number)
-
-
-def _row_runs(path: Path, videos: ExitStack) -> Iterator[RunEntry]:
-    """The conversations; of a row without labels its answer is what is known, as in the published rows."""
-    for stored in videos.enter_context(SftFile(path)).rollouts(keep_tokens=False):
-        rollout = stored.rollout
-        known = rollout.pair.truth if rollout.pair.truth.labels else _given(rollout.run)
-        yield replace(stored, rollout=replace(rollout, pair=replace(rollout.pair, truth=known)))
-
-
-def _given(run: Run) -> Verdict:
-    return (run.finished.verdict if run.finished else None) or Verdict()
-
-
-def _holds_conversations(path: Path) -> bool:
-    """The first row is an SFT row."""
-    try:
-        with path.open("rb") as file:
-            first: Any = json.loads(file.readline())
-    except (OSError, ValueError, RecursionError):
-        rows = read_json_rows(path)
-        first = rows[0] if rows else None
-    first = first[0] if isinstance(first, list) and first else first
-    return isinstance(first, dict) and "message_list" in first

@@ -1,1 +1,1 @@
-"""What is seen of training while it runs: a record of every step, warnings, and rollouts kept as traces."""
+"""What is seen of training while it runs: a record of every step, and curves."""

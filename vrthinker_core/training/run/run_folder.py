@@ -99,7 +99,7 @@ def read_state(out: Path) -> TrainingRun:
         return type_adapter(TrainingRun).validate_json((out / STATE).read_bytes(), strict=True)
     except OSError as error:
         raise BadInput(f"Cannot read {out / STATE}: {error.strerror or error}.") from None
-    except (ValidationError, RecursionError):
+    except ValidationError:
         raise BadInput(f"{out / STATE} is damaged: name a new folder with --out.") from None
 
 

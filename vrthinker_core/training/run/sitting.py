@@ -25,7 +25,7 @@ class Sitting:
     stopped: Callable[[], bool] = not_cancelled  # Whether somebody asked it to stop: what is left is for another sitting
     deadline: float | None = None  # On the clock of `time.monotonic`; the stage is done with what it has then. None for no limit
     tell: Listener = ignore_step
-    say: Callable[[str], None] = ignore_line  # Hears sentences: how the stage is run, and alarms
+    say: Callable[[str], None] = ignore_line  # Hears sentences on how the stage is run
 
     @property
     def over(self) -> bool:

@@ -1,9 +1,11 @@
 """The record of a kept run: the little that the list of runs shows of it, whose it is, and how long it is kept."""
 
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.types import Preference
@@ -16,27 +18,30 @@ MAX_TEXT = 400  # characters of the prompt, of the judge's name, and of the bran
 
 NAME = re.compile(r"[0-9a-f]{24}")  # of a run; it cannot be guessed
 VIDEO = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]{1,8})?")  # the SHA-256 of its content and the ending of its name
-_OWNER = re.compile(r"([0-9a-f]{64})?")
+
+ShortText = Annotated[str, Field(max_length=MAX_TEXT)]
+Moment = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # Seconds since 1970
+VideoName = Annotated[str, Field(pattern=f"^{VIDEO.pattern}$")]
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """A kept run without its trace."""
 
-    owner: str  # of the visitor, as `visitors.owner_of` gives it; "" for nobody's
-    prompt: str
-    judge: str
-    begun: float  # seconds since 1970
-    until: float  # when it is dropped
+    owner: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]  # of the visitor, as `visitors.owner_of` gives it; "" for nobody's
+    prompt: ShortText
+    judge: ShortText
+    begun: Moment
+    until: Moment  # when it is dropped
     ending: StopReason | None = None  # None for a run that was cut off, or has not ended
     judged: bool = False  # it gave a verdict
     overall: Preference | None = None  # the verdict's label for the whole
     outside_scope: bool = False  # the judge cannot judge such videos
     order: OrderEffect | None = None  # what the order does to the overall label; None if it was not checked
-    videos: tuple[str, ...] = ()  # names of the kept files that it compared
-    origin: str = ""  # of a link: the run that it shows
+    videos: Annotated[tuple[VideoName, ...], Field(max_length=2)] = ()  # of the kept files that it compared
+    origin: Annotated[str, Field(pattern=f"^({NAME.pattern})?$")] = ""  # of a link: the run that it shows
     voted: bool = False  # there is a vote on it
-    branch: str = ""  # what a branch is called; "" for a run that is none
+    branch: ShortText = ""  # what a branch is called; "" for a run that is none
 
 
 def record_of(owner: str, trace: Trace, begun: float, until: float, origin: str = "") -> RunRecord:
@@ -71,25 +76,10 @@ def record_json(record: RunRecord) -> bytes:
 
 def read_record(path: Path) -> RunRecord | None:
     """The record in that file; None where none can be read or what it says cannot be."""
-    from pydantic import ValidationError
-
     try:
         with path.open("rb") as file:
             data = file.read(MAX_RECORD_BYTES + 1)
         record = type_adapter(RunRecord).validate_json(data)
-    except (OSError, ValidationError, ValueError, RecursionError):
+    except (OSError, ValueError):  # Of pydantic, too
         return None
-    return record if len(data) <= MAX_RECORD_BYTES and _can_be(record) else None
-
-
-def _can_be(record: RunRecord) -> bool:
-    return (
-        _OWNER.fullmatch(record.owner) is not None
-        and len(record.prompt) <= MAX_TEXT
-        and len(record.judge) <= MAX_TEXT
-        and len(record.branch) <= MAX_TEXT
-        and all(0 <= number < math.inf for number in (record.begun, record.until))
-        and len(record.videos) <= 2
-        and all(VIDEO.fullmatch(name) for name in record.videos)
-        and (not record.origin or NAME.fullmatch(record.origin) is not None)
-    )
+    return record if len(data) <= MAX_RECORD_BYTES else None

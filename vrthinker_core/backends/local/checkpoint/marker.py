@@ -5,7 +5,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from annotated_types import MinLen
 
 from vrthinker_core.backends.base import Scope
 from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
@@ -16,9 +18,11 @@ from vrthinker_core.backends.local.checkpoint.checkpoint_files import (
     read_marker_file,
 )
 from vrthinker_core.errors import CheckpointError
+from vrthinker_core.files.type_adapter import type_adapter
 from vrthinker_core.types import ProtocolName
 
-Redirect = tuple[str, str]
+Phrase = Annotated[str, MinLen(1)]
+Redirect = tuple[Phrase, Phrase]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,16 @@ class Marker:
     video_items: bool = True  # It was trained on frames packed as a video; else each frame is sent to it as an image
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """The marker's fields as they may stand there."""
+
+    protocol: ProtocolName | tuple[ProtocolName, ...] | None = None
+    forced: Redirect | dict[ProtocolName, Redirect] | None = None  # One pair is for all protocols
+    scope: Scope = "any"
+    video_items: Literal[True, False] = True
+
+
 def seal(folder: Path, said: Mapping[str, Any]) -> None:
     """Write the marker: `said`, and the checksum of every file, so that a changed one is refused. Raises OSError."""
     sums = {path.name: _sha256(path) for path in sorted(folder.iterdir()) if path.is_file() and path.name != MARKER}
@@ -49,41 +63,23 @@ def _sha256(path: Path) -> str:
 
 def read_marker(folder: Path, source: str) -> Marker:
     """The marker; a checkpoint without one is known by its published name or not at all. Raises CheckpointError."""
+    from pydantic import ValidationError
+
     content, title = read_marker_file(folder), folder_title(folder)
-    protocols = _protocols(content.get("protocol"), title) or _published(folder, source)
-    video_items = content.get("video_items", True)
-    if not isinstance(video_items, bool):
-        raise CheckpointError(f"{MARKER} of {title} is damaged: its `video_items` is neither true nor false.")
-    scope = content.get("scope", "any")
-    if scope not in get_args(Scope):
-        raise CheckpointError(f"{MARKER} of {title} names the scope {scope!r}, and this version knows only {get_args(Scope)}.")
-    return Marker(protocols, _forced(content.get("forced"), protocols, title), scope, video_items)
-
-
-def _protocols(said: Any, title: str) -> tuple[ProtocolName, ...]:
-    """One name, or a list of names of which the first is the default."""
-    names = said if isinstance(said, list) else [] if said is None else [said]
-    known = get_args(ProtocolName)
-    for name in names:
-        if name not in known:
-            raise CheckpointError(f"{MARKER} of {title} names the protocol {name!r}, which is none of {known}.")
-    return tuple(dict.fromkeys(cast(list[ProtocolName], names)))
+    try:
+        said = type_adapter(_Said).validate_python(content)
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        found = f"its `{name}` is {repr(content[name])[:100]}"
+        raise CheckpointError(f"{MARKER} of {title} is damaged, or later than this version: {found}.") from None
+    named = (said.protocol,) if isinstance(said.protocol, str) else dict.fromkeys(said.protocol or ())
+    protocols = tuple(named) or _published(folder, source)
+    forced = said.forced or {}
+    if isinstance(forced, tuple):
+        forced = dict.fromkeys(protocols or get_args(ProtocolName), forced)
+    return Marker(protocols, forced, said.scope, said.video_items)
 
 
 def _published(folder: Path, source: str) -> tuple[ProtocolName, ...]:
     protocol = published_protocol((source, str(read_config(folder).get("_name_or_path", "")), folder_title(folder)))
     return () if protocol is None else (protocol,)
-
-
-def _forced(said: Any, protocols: tuple[ProtocolName, ...], title: str) -> dict[ProtocolName, Redirect]:
-    """One pair of texts for all protocols, or a table of pairs by protocol."""
-    if said is None:
-        return {}
-    table = said if isinstance(said, dict) else dict.fromkeys(protocols or get_args(ProtocolName), said)
-    if any(name not in get_args(ProtocolName) or not _is_redirect(pair) for name, pair in table.items()):
-        raise CheckpointError(f"{MARKER} of {title} is damaged: its `forced` is no pair of texts.")
-    return {name: (pair[0], pair[1]) for name, pair in table.items()}
-
-
-def _is_redirect(pair: Any) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) and text for text in pair)
