@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vrthinker_core.backends.base import BatchBackend, Conversation, GenerationRequest, StreamItem
+from vrthinker_core.backends.base import BatchBackend, Conversation, GenerationRequest, Scope, StreamItem
 from vrthinker_core.dialects import Dialect
 from vrthinker_core.dialects.paired import OPENING_SLOTS
 from vrthinker_core.types import ProtocolName
@@ -42,6 +42,11 @@ class ChangedCalls:
     def follows_instructions(self) -> bool:
         """As the judge does."""
         return self.judge.follows_instructions
+
+    @property
+    def scope(self) -> Scope:
+        """The judge's scope."""
+        return self.judge.scope
 
     @property
     def notes(self) -> tuple[str, ...]:
