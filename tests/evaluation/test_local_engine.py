@@ -22,6 +22,7 @@ from tests.evaluation.support.scripted_runs import (
 )
 from tests.support.drawn_pairs import drawn_pairs
 from vrthinker_core.backends import ScriptedBackend
+from vrthinker_core.dialects import make_dialect
 from vrthinker_core.errors import BackendRefused, ServerUnavailable
 from vrthinker_core.evaluation.engines.local import judge_locally, judge_pair
 from vrthinker_core.evaluation.run import evaluate
@@ -31,7 +32,7 @@ from vrthinker_core.results.result import PairResult
 from vrthinker_core.results.result_file import RESULTS, TRACES, read_results, to_line
 from vrthinker_core.results.result_table import table_row
 from vrthinker_core.traces import load
-from vrthinker_core.training.drawn_teacher.replies import write_replies
+from vrthinker_core.training.drawn_teacher.replies import play_teacher
 from vrthinker_core.training.drawn_world.scenes import draw_pair
 from vrthinker_core.types import Settings, Side, StopReason
 from vrthinker_core.types.wording import OUTSIDE_SCOPE
@@ -169,7 +170,8 @@ def test_what_the_judge_can_read_in_one_order_alone_is_judged_once(tmp_path: Pat
     (tmp_path / TRACES).mkdir()
     drawn = draw_pair(7)
     (videos,) = drawn_pairs(1, 7, tmp_path / "drawn", 112)
-    replies = iter([*write_replies(drawn, "paired"), answer("unread")])
+    read = (text for text, *_ in play_teacher(drawn, make_dialect(Settings(), "paired")))
+    replies = iter([*read, answer("unread")])
     backend = ScriptedBackend(lambda _: next(replies), "paired", scope="drawn")
     pair = EvaluationPair("drawn", 1, videos.prompt, str(videos.first), str(videos.second))
     (result,) = judge_locally([pair], backend, Settings(swap="on"), tmp_path, 1)
