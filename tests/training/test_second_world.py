@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from vrthinker_core.training.drawn_world.second_world import draw_facts, draw_second_scene, with_wrong
+from vrthinker_core.training.drawn_world.varied_faults import COARSE, HINT, draw_varied_motion_fault, draw_varied_picture_fault
 
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
 from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, SceneFacts, Thing, in_order
@@ -21,8 +23,6 @@ from vrthinker_core.training.drawn_world.prompts import COUNT_WORDS, write_promp
 from vrthinker_core.training.drawn_world.rendering.renderer import Renderer
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES
 from vrthinker_core.training.drawn_world.scenes import DrawnPair, SceneRenderer, WorldOptions, draw_pair
-from vrthinker_core.training.drawn_world.second_world import draw_facts, draw_second_scene, with_wrong
-from vrthinker_core.training.drawn_world.varied_faults import COARSE, HINT, draw_varied_motion_fault, draw_varied_picture_fault
 from vrthinker_core.types import FrameRef, Side
 
 SIZE = 112
