@@ -70,9 +70,9 @@ RECOMMENDED = (
         _call("target_frames", 17, 20, 26, 29, 65, 68, 74, 77),
     ),
     _reply(
-        "Video 1: at frame 17 the ball is as large as at frame 13; at frame 20 it is smaller and higher in the picture, and so it is "
-        "at frame 26; at frame 29 it is large again. Video 2: at frames 65, 68, 74 and 77 the ball goes evenly to the left, and the last "
-        "three of these frames are almost white.",
+        "Video 1: at frame 17 the ball is as large as at frame 13; at frame 20 it is smaller and higher in the picture, and so it "
+        "is at frame 26; at frame 29 it is large again. Video 2: at frames 65, 68, 74 and 77 the ball goes evenly to the left, and "
+        "the last three of these frames are almost white.",
         "Between frames 17 and 20 the ball of Video 1 jumps back, and between frames 26 and 29 it jumps to the front again. "
         "Text alignment: Video 1 shows a green ball and Video 2 a white one, so Video 1 is better. "
         "Visual quality: frames 68, 74 and 77 are as overexposed as frame 73 was and frame 20 is clean, so Video 1 is better. "
@@ -98,7 +98,8 @@ TRUNCATED = (
     ),
     _reply(
         "Video 1: frames 54, 58 and 70 are so bright that the far end of the grass is white, and frame 64 is very dark; the "
-        "cylinder goes on moving away. Video 2: frames 54, 58, 64 and 70 are equally bright, and the cylinder goes on coming closer.",
+        "cylinder goes on moving away. Video 2: frames 54, 58, 64 and 70 are equally bright, and the cylinder goes on coming "
+        "closer.",
         "Four of the six frames have come, which is as many as one call brings here. They are enough. "
         "Text alignment: at frames 54 to 70 the first cylinder still moves away and the second one still comes closer, so Video 2 "
         "is better. "
