@@ -256,15 +256,18 @@ def scenes(
     out: Annotated[Path, typer.Option(help="Folder for the videos and pairs.csv.")],
     seed: Annotated[int, typer.Option(help="Equal seeds give equal pairs.")] = 0,
     size: Annotated[int, typer.Option(help="Pixels per side.")] = 448,
-    second: Annotated[bool, typer.Option("--second", help="The second world: two things, counts, places, more faults.")] = False,
-    photos: Annotated[Path | None, typer.Option(help="Folder of photographs for the second world. (default: clouds)")] = None,
+    second: Annotated[bool, typer.Option("--second", help="The full world: two things, counts, places, more faults.")] = False,
+    photos: Annotated[Path | None, typer.Option(help="Folder of photographs for the full world. (default: clouds)")] = None,
 ) -> None:
     """Write pairs of the drawn world as video files, with their true labels."""
-    from vrthinker_core.training.drawn_world.scenes import WorldOptions
+    from dataclasses import replace
+
+    from vrthinker_core.training.drawn_world.scenes import FULL, SIMPLE
     from vrthinker_core.training.drawn_world.video_files import write_pairs
 
     with progress("videos") as advance:
-        table = write_pairs(pairs, seed, out, size, advance, WorldOptions(second=second or photos is not None, photos=photos))
+        world = replace(FULL, photos=photos) if second or photos is not None else SIMPLE
+        table = write_pairs(pairs, seed, out, size, advance, world)
     print(table)
 
 

@@ -32,11 +32,10 @@ from vrthinker_core.evaluation.ranking.run import judge_pairs
 from vrthinker_core.evaluation.ranking.video_table import read_videos
 from vrthinker_core.results.result_file import RESULTS, TRACES, final_results
 from vrthinker_core.training.drawn_world.faults import draw_motion_fault, draw_picture_fault
-from vrthinker_core.training.drawn_world.prompts import write_first_prompt
-from vrthinker_core.training.drawn_world.rendering.solids import SHAPES
-from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS
-from vrthinker_core.training.drawn_world.scenes import COLOURS, DIRECTIONS, Scene, SceneFacts, draw_scene
+from vrthinker_core.training.drawn_world.prompts import write_prompt
+from vrthinker_core.training.drawn_world.scenes import COLOURS, DIRECTIONS, SIMPLE, Scene, SceneFacts, draw_scene
 from vrthinker_core.training.drawn_world.video_files import write_video
+from vrthinker_core.training.drawn_world.world import draw_facts
 
 SEED = 2_000_000_000  # As in `nano`: no training run draws from it
 FIFTHS = 5  # Generator k of five has a flaw in k fifths of its videos
@@ -144,9 +143,8 @@ def write_generators(folder: Path, flaws: dict[str, list[tuple[str, ...]]], prom
 def _wanted(seed: int, prompts: int) -> Iterator[tuple[str, SceneFacts]]:
     for number in range(prompts):
         rng = np.random.default_rng((seed, number))
-        colour, shape, direction, ground = (str(rng.choice(list(pool))) for pool in (COLOURS, SHAPES, DIRECTIONS, GROUNDS))
-        wanted = SceneFacts.of_one(colour, shape, direction, ground)
-        yield write_first_prompt(rng, wanted.things[0], direction, ground), wanted
+        wanted = draw_facts(rng, SIMPLE)
+        yield write_prompt(rng, wanted), wanted
 
 
 def _scene(rng: np.random.Generator, wanted: SceneFacts, flaws: tuple[str, ...]) -> Scene:
@@ -156,8 +154,9 @@ def _scene(rng: np.random.Generator, wanted: SceneFacts, flaws: tuple[str, ...])
         facts = replace(facts, things=(replace(thing, colour=other),))
     if "direction" in flaws:
         facts = replace(facts, direction=str(rng.choice([word for word in DIRECTIONS if word != wanted.direction])))
-    picture = draw_picture_fault(rng) if "picture" in flaws else None
-    return draw_scene(rng, facts, picture, draw_motion_fault(rng) if "motion" in flaws else None)
+    picture = draw_picture_fault(rng, SIMPLE.faults) if "picture" in flaws else None
+    motion = draw_motion_fault(rng, SIMPLE.faults) if "motion" in flaws else None
+    return draw_scene(rng, facts, SIMPLE, picture, motion)
 
 
 def _options() -> argparse.Namespace:

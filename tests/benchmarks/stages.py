@@ -47,7 +47,7 @@ from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
 from vrthinker_core.cpus import cpu_count
 from vrthinker_core.dialects import make_dialect
-from vrthinker_core.training.drawn_world.scenes import WorldOptions
+from vrthinker_core.training.drawn_world.scenes import FULL, SIMPLE
 from vrthinker_core.training.rollouts import Rollout, play
 from vrthinker_core.types import Dimension, Settings
 
@@ -112,7 +112,7 @@ def main() -> None:
     judges = [*_stages_of(options.run), *map(_named, options.judges)] or [("nano", NANO)]
     count = options.pairs or (12 if options.quick else 500)
     rows: list[Measured] = []
-    pairs = unseen_pairs(count, options.seed, WorldOptions(second=options.second_world, photos=options.photos))
+    pairs = unseen_pairs(count, options.seed, replace(FULL, photos=options.photos) if options.second_world else SIMPLE)
     samples = 2 if options.quick else options.samples
     tasks: list[Task] = [partial(_measured, judge, pairs, samples) for judge in judges]
     named = {"all": judges, "last": judges[-1:], "none": []}[options.conditions]
@@ -262,7 +262,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=8, help="k of pass@k")
     parser.add_argument("--seed", type=int, default=0, help="which unseen pairs")
     parser.add_argument("--second-world", action="store_true", help="two things, counts, photographs")
-    parser.add_argument("--photos", type=Path, help="a folder of photographs, for the second world")
+    parser.add_argument("--photos", type=Path, help="a folder of photographs, with --second-world")
     parser.add_argument("--jobs", type=int, default=min(JOBS, cpu_count()), help="rows measured side by side")
     parser.add_argument("--conditions", choices=("last", "all", "none"), default="last", help="who is measured in other ways, too")
     parser.add_argument("--quick", action="store_true")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from tests.benchmarks.real_damage import draw_cases, main, measure, read_clip, wilson, write_frames
 from vrthinker_core import ScriptedBackend
 from vrthinker_core.training.drawn_world.faults import FRAMES
-from vrthinker_core.training.drawn_world.scenes import SceneRenderer, WorldOptions, draw_pair
+from vrthinker_core.training.drawn_world.scenes import FULL, SceneRenderer, draw_pair
 
 CLIPS = [Path(f"clip{number}.mp4") for number in range(5)]
 
@@ -26,7 +27,7 @@ def test_every_damage_comes_in_turn() -> None:
 
 
 def test_damage_is_in_its_window_and_nowhere_else() -> None:
-    scene = draw_pair(3, WorldOptions(second=True, no_thing=1.0, worn=0.0)).first
+    scene = draw_pair(3, replace(FULL, no_thing=1.0, worn=0.0)).first
     renderer = SceneRenderer(scene, 112)
     clean = [renderer.frame(index) for index in range(FRAMES)]
     for _, damage in draw_cases(CLIPS, 60, 0):

@@ -9,13 +9,13 @@ import pytest
 from tests.benchmarks.tools.drawn_measures import UnseenPairs
 from tests.benchmarks.views import KINDS, draw_views, measure
 from vrthinker_core.backends import open_backend
-from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD
+from vrthinker_core.training.drawn_world.scenes import FULL
 from vrthinker_core.types import Dimension
 
 
 @pytest.fixture(scope="module")
 def views() -> dict[str, UnseenPairs]:
-    return draw_views(2, 9, replace(SECOND_WORLD, no_thing=1.0))
+    return draw_views(2, 9, replace(FULL, no_thing=1.0))
 
 
 def test_every_kind_has_as_many_views_as_are_asked_for(views: dict[str, UnseenPairs]) -> None:

@@ -2,7 +2,7 @@
 
 Flaws of the motion in cameras over a picture, as which the built-in judge sees real clips: found, missed and made up
 
-Draws pairs of the second world without a thing, until there are enough of each kind: both even, or one of them frozen, jumping or
+Draws pairs of the full world without a thing, until there are enough of each kind: both even, or one of them frozen, jumping or
 jittering. Prints for each kind how often the label of motion quality is right. `--photos` has pictures that no training run has
 seen; without them clouds are drawn. The last line is JSON.
 """
@@ -23,7 +23,7 @@ from tests.benchmarks.tools.judge_scores import label_right
 from vrthinker_core.backends import Backend
 from vrthinker_core.backends.built_in import NANO
 from vrthinker_core.backends.transformers_local import TransformersBackend
-from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, TRAINING_SEEDS, DrawnPair, WorldOptions, draw_pair
+from vrthinker_core.training.drawn_world.scenes import FULL, TRAINING_SEEDS, DrawnPair, World, draw_pair
 from vrthinker_core.training.rollouts import play
 from vrthinker_core.types import Dimension
 
@@ -34,7 +34,7 @@ KINDS = {"even": ("", ""), "frozen": ("", "frozen"), "jumping": ("", "jumpy"), "
 def main() -> None:
     """Run the benchmark."""
     options = _options()
-    world = replace(SECOND_WORLD, no_thing=1.0, photos=options.photos)
+    world = replace(FULL, no_thing=1.0, photos=options.photos)
     result = measure(TransformersBackend.load(str(options.judge)), draw_views(options.pairs, options.set, world))
     print(json.dumps({"pairs": options.pairs, "right": result}))
 
@@ -45,7 +45,7 @@ def readme_row(result: dict[str, Any]) -> str:
     return f"motion quality right, of {result['pairs']} pairs each: {right}"
 
 
-def draw_views(each: int, number: int, world: WorldOptions) -> dict[str, UnseenPairs]:
+def draw_views(each: int, number: int, world: World) -> dict[str, UnseenPairs]:
     """So many pairs of each kind, of those of a set, always the same."""
     found: dict[str, list[DrawnPair]] = {kind: [] for kind in KINDS}
     by_flaws = {flaws: kind for kind, flaws in KINDS.items()}

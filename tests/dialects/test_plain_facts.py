@@ -13,7 +13,7 @@ from vrthinker_core.dialects.reading.frame_facts import MOTIONS, read_frame_fact
 from vrthinker_core.training.drawn_teacher.replies import play_teacher
 from vrthinker_core.training.drawn_world import facts, faults
 from vrthinker_core.training.drawn_world.rendering import damage, photographs, solids, textures
-from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, WorldOptions, draw_pair
+from vrthinker_core.training.drawn_world.scenes import FULL, draw_pair
 from vrthinker_core.types import ProtocolName, Settings, Side
 
 WORDS = dict(zip(MOTIONS, ("", "moves", "hardly moves", "jumps", "moves oddly"), strict=True))
@@ -30,7 +30,7 @@ def test_every_word_of_the_drawn_world_is_known() -> None:
 @pytest.mark.parametrize("protocol", ["paired", "concat"])
 def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
     dialect = make_dialect(Settings(), protocol)
-    pairs = [draw_pair(seed, world) for seed in range(20) for world in (SECOND_WORLD, replace(SECOND_WORLD, no_thing=1.0))]
+    pairs = [draw_pair(seed, world) for seed in range(20) for world in (FULL, replace(FULL, no_thing=1.0))]
     for pair in pairs:
         for text, _, evidence in play_teacher(pair, dialect):
             snapshot = dialect.parse(text).snapshot
@@ -45,7 +45,7 @@ def test_every_frame_is_read_as_it_was_noted(protocol: ProtocolName) -> None:
 
 def test_where_no_thing_can_be_followed_the_light_is() -> None:
     dialect = make_dialect(Settings(), "paired")
-    for text, _, _ in play_teacher(draw_pair(0, WorldOptions(second=True, no_thing=1.0)), dialect):
+    for text, _, _ in play_teacher(draw_pair(0, replace(FULL, no_thing=1.0)), dialect):
         assert "nothing to follow" not in text
         assert re.search(r"#\d+ at \d+%,\d+% and at \d+%,\d+%(?: \([^)]*\))? clear", text)
 

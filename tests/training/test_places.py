@@ -1,4 +1,4 @@
-"""Places of the second world: no thing, a camera over photographs of a folder or over clouds, the same place twice at times."""
+"""Places of the full world: no thing, a camera over photographs of a folder or over clouds, the same place twice at times."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from PIL import Image
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.drawn_world.faults import MotionFault
 from vrthinker_core.training.drawn_world.prompts import PLACE_PROMPTS
-from vrthinker_core.training.drawn_world.scenes import FREEZES, SceneRenderer, WorldOptions, draw_pair
+from vrthinker_core.training.drawn_world.scenes import FREEZES, FULL, SceneRenderer, draw_pair
 from vrthinker_core.types import Preference
 
 SIZE = 112
-PLACES = WorldOptions(second=True, no_thing=1.0, worn=0.0)
+PLACES = replace(FULL, no_thing=1.0, worn=0.0)
 
 
 def test_a_place_has_no_thing_and_is_the_same_in_both_videos_at_times() -> None:

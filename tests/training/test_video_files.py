@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import av
@@ -12,7 +13,7 @@ import pytest
 from vrthinker_core.errors import BadInput
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
-from vrthinker_core.training.drawn_world.scenes import SceneRenderer, WorldOptions, draw_pair
+from vrthinker_core.training.drawn_world.scenes import FULL, SceneRenderer, draw_pair
 from vrthinker_core.training.drawn_world.video_files import pair_of, write_pairs, write_video
 from vrthinker_core.types import Preference, Side, Verdict
 
@@ -63,10 +64,9 @@ def test_a_video_shows_its_scene(folder: Path) -> None:
     assert max(difference(frames[index], renderer.frame(index)) for index in (0, 50, 127)) < 10
 
 
-def test_the_second_world_is_written_too(tmp_path: Path) -> None:
-    options = WorldOptions(second=True)
-    write_pairs(1, 6, tmp_path, SIZE, options=options)
-    pair = pair_of(6, 0, options)
+def test_the_full_world_is_written_too(tmp_path: Path) -> None:
+    write_pairs(1, 6, tmp_path, SIZE, world=FULL)
+    pair = pair_of(6, 0, FULL)
     with (tmp_path / "pairs.csv").open(encoding="utf-8", newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["prompt"] == pair.prompt
@@ -107,7 +107,7 @@ def test_numbers_out_of_range_are_refused(tmp_path: Path, numbers: dict[str, int
 
 def test_a_folder_without_photographs_is_refused_before_the_first_video(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="holds no picture"):
-        write_pairs(6, 0, tmp_path / "out", SIZE, options=WorldOptions(second=True, photos=tmp_path / "none"))
+        write_pairs(6, 0, tmp_path / "out", SIZE, world=replace(FULL, photos=tmp_path / "none"))
     assert not (tmp_path / "out").exists()
 
 

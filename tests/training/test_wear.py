@@ -12,10 +12,10 @@ from PIL import Image
 from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 from vrthinker_core.training.drawn_world.rendering.wear import Wear, as_the_judge_sees, code_h264, code_jpeg, draw_wear
-from vrthinker_core.training.drawn_world.scenes import SceneRenderer, WorldOptions, draw_pair
+from vrthinker_core.training.drawn_world.scenes import FULL, SceneRenderer, draw_pair
 
 SIZE = 112
-OPTIONS = WorldOptions(second=True, worn=0.0)
+OPTIONS = replace(FULL, worn=0.0)
 
 
 def pictures(count: int, size: int = SIZE) -> list[Pixels]:

@@ -42,81 +42,82 @@ def _call(argument: str, *indices: int) -> str:
     return f'<tool_call>{{"name": "select_frames", "arguments": {{"{argument}": {list(indices)}}}}}</tool_call>'
 
 
-# Drawn pair 3_000_000_022: a red cube that jumps aside from frame 32 to 40 of the list, and an orange one in too much light.
+# Drawn pair 3_000_012_600: a green ball that is further back from frame 20 to 28 of the list, and a white one in too much light.
 RECOMMENDED = (
     _reply(
-        "Video 1 (frames 1, 13, 25 and 37): a red cube on grey and white tiles gets larger from frame to frame, so it comes "
-        "closer. "
-        "Video 2 (frames 49, 61, 73 and 85): an orange cube comes closer over tiles that are almost white, and a small green ring "
-        "stands behind it.",
-        "The prompt asks for a red cube that drifts closer over tiles in the sun. "
-        "Text alignment: the cube of Video 1 is red as asked and that of Video 2 is orange, so Video 1 is better. "
-        "Visual quality: Video 2 is washed out by far too much light at frames 49, 61, 73 and 85, so Video 1 is better. "
-        "Motion quality: at frame 37 the cube of Video 1 stands further to the right than at frame 25, but four frames of each "
-        "video are too few to tell a jump from a drift, so they tie for now. "
+        "Video 1 (frames 1, 13, 25 and 37): a green ball goes to the left over wood, and a small yellow ring stands behind it. "
+        "At frame 25 the ball is smaller and higher in the picture than at frames 13 and 37. "
+        "Video 2 (frames 49, 61, 73 and 85): a white ball goes to the left over wood, and frame 73 is almost white.",
+        "The prompt asks for a green ball that travels to the left on wood. "
+        "Text alignment: the ball of Video 1 is green as asked and that of Video 2 is white, so Video 1 is better. "
+        "Visual quality: Video 2 is washed out by far too much light at frame 73, so Video 1 is better. "
+        "Motion quality: at frame 25 the ball of Video 1 is further back than at frames 13 and 37, but four frames of each "
+        "video are too few to tell a jump from a detour, so they tie for now. "
         "Overall: colour and picture speak for one of the two, so Video 1 is better. "
-        "I need later frames to settle how the cubes move.",
+        "I need later frames to settle how the balls move.",
         "<recommend answer>TA=1, VQ=1, MQ=0, OA=1, CF=3</recommend answer>",
         _call("target_frames", 100, 112),
     ),
     _reply(
         "No new frames came.",
         "Frames 100 and 112 do not exist: both videos together have 96. What I have seen is what I had seen before. "
-        "Text alignment: only the first cube is red, so Video 1 is better. "
-        "Visual quality: frames 49 to 85 are overexposed, so Video 1 is better. "
+        "Text alignment: only the first ball is green, so Video 1 is better. "
+        "Visual quality: frame 73 is overexposed, so Video 1 is better. "
         "Motion quality: nothing new is known, so they tie for now. "
         "Overall: nothing has changed, so Video 1 is better. "
-        "I look at the time around frame 37 and at the same moments of the other video instead.",
+        "I look at the time around frame 25 and at the same moments of the other video instead.",
         "<recommend answer>TA=1, VQ=1, MQ=0, OA=1, CF=3</recommend answer>",
-        _call("target_frames", 30, 33, 36, 39, 78, 81, 84, 87),
+        _call("target_frames", 17, 20, 26, 29, 65, 68, 74, 77),
     ),
     _reply(
-        "Video 1: at frame 30 the cube is near the middle; at frame 33 it stands about a third of the picture further to the "
-        "right, and it is still there at frames 36 and 39. Video 2: at frames 78, 81, 84 and 87 the cube comes closer by equal "
-        "steps.",
-        "Between frames 30 and 33 the cube of Video 1 jumps aside, and nothing in the scene explains it. "
-        "Text alignment: Video 1 shows a red cube and Video 2 an orange one, so Video 1 is better. "
-        "Visual quality: frame 81 is as overexposed as frame 61 was and frame 33 is clean, so Video 1 is better. "
-        "Motion quality: the cube jumps between frames 30 and 33 of one video and moves evenly from frame 78 to frame 87 of the "
-        "other, so Video 2 is better. "
-        "Overall: the right colour and a clean picture weigh more than one jump, so Video 1 is better.",
+        "Video 1: at frame 17 the ball is as large as at frame 13; at frame 20 it is smaller and higher in the picture, and so it "
+        "is at frame 26; at frame 29 it is large again. Video 2: at frames 65, 68, 74 and 77 the ball goes evenly to the left, and "
+        "the last three of these frames are almost white.",
+        "Between frames 17 and 20 the ball of Video 1 jumps back, and between frames 26 and 29 it jumps to the front again. "
+        "Text alignment: Video 1 shows a green ball and Video 2 a white one, so Video 1 is better. "
+        "Visual quality: frames 68, 74 and 77 are as overexposed as frame 73 was and frame 20 is clean, so Video 1 is better. "
+        "Motion quality: the ball jumps twice between frames 17 and 29 of one video and moves evenly from frame 65 to frame 77 of "
+        "the other, so Video 2 is better. "
+        "Overall: the right colour and a clean picture weigh more than the jumps, so Video 1 is better.",
         "<final answer>TA=1, VQ=1, MQ=2, OA=1</final answer>",
     ),
 )
 
-# Drawn pair 3_000_000_077: a cone that moves away and flickers from frame 52 to 78, and one that moves left.
+# Drawn pair 3_000_000_449: a cylinder that moves away and flickers from frame 54 to 74, and one that comes closer.
 TRUNCATED = (
     _reply(
-        "Video 1: a blue cone on sand gets smaller from frame 16 to frame 112, so it moves away from the camera. "
-        "Video 2: a blue cone on sand keeps its size and moves to the left from frame 16 to frame 112.",
-        "The prompt asks for a close shot of sand with a blue cone that travels left. "
-        "Text alignment: the cone of Video 1 moves away and that of Video 2 moves left, so Video 2 is better. "
+        "Video 1: a blue cylinder on grass gets smaller from frame 16 to frame 112, so it moves away from the camera; a small "
+        "orange cone stands behind it. "
+        "Video 2: a blue cylinder on grass gets larger from frame 16 to frame 112, so it comes closer.",
+        "The prompt asks for a blue cylinder that glides towards the camera over grass. "
+        "Text alignment: the cylinder of Video 1 moves away and that of Video 2 comes closer, so Video 2 is better. "
         "Visual quality: frames 16, 48, 80 and 112 are clean in both, so they tie for now. "
         "Motion quality: both move evenly from frame 16 to frame 112, so they tie for now. "
-        "Four frames leave long gaps, so I ask for frames 52, 58, 64, 70, 76 and 92 before I answer.",
-        _call("frame_indices", 52, 58, 64, 70, 76, 92),
+        "Four frames leave long gaps, so I ask for frames 54, 58, 64, 70, 76 and 92 before I answer.",
+        _call("frame_indices", 54, 58, 64, 70, 76, 92),
     ),
     _reply(
-        "Video 1: frame 52 is very dark, and frames 58, 64 and 70 are so bright that the sand is almost white; the cone goes on "
-        "moving away. Video 2: frames 52, 58, 64 and 70 look alike, and the cone goes on to the left.",
+        "Video 1: frames 54, 58 and 70 are so bright that the far end of the grass is white, and frame 64 is very dark; the "
+        "cylinder goes on moving away. Video 2: frames 54, 58, 64 and 70 are equally bright, and the cylinder goes on coming "
+        "closer.",
         "Four of the six frames have come, which is as many as one call brings here. They are enough. "
-        "Text alignment: at frames 52 to 70 the first cone still moves away and the second one still moves left, so Video 2 is "
-        "better. "
-        "Visual quality: Video 1 flickers from dark at frame 52 to glaring at frame 58 and Video 2 does not, so Video 2 is better. "
-        "Motion quality: the cones move evenly from frame 52 to frame 70, so they tie. "
+        "Text alignment: at frames 54 to 70 the first cylinder still moves away and the second one still comes closer, so Video 2 "
+        "is better. "
+        "Visual quality: Video 1 flickers from glaring at frame 58 to dark at frame 64 and Video 2 does not, so Video 2 is better. "
+        "Motion quality: the cylinders move evenly from frame 54 to frame 70, so they tie. "
         "Overall: Video 2 shows what was asked for and has the cleaner picture, so Video 2 is better.",
         "<answer>TA=2, VQ=2, MQ=0, OA=2</answer>",
     ),
 )
 
 EXAMPLES = (
-    ExampleRecipe("think-1-what-four-frames-do-not-show", 3_000_000_044),
-    ExampleRecipe("think-2-one-colour-in-the-prompt", 3_000_000_059, Settings(protocol="concat")),
-    ExampleRecipe("think-3-equal-at-first-sight", 3_000_000_004),
-    ExampleRecipe("think-4-picture-against-motion", 3_000_000_046),
-    ExampleRecipe("protocol-1-told-to-answer-at-once", 3_000_000_023, Settings(max_turns=1)),
-    ExampleRecipe("protocol-2-more-frames-than-allowed", 3_000_000_077, Settings(protocol="paired", frames_per_call=4), TRUNCATED),
-    ExampleRecipe("protocol-3-frames-that-do-not-exist", 3_000_000_022, Settings(protocol="concat"), RECOMMENDED),
+    ExampleRecipe("think-1-what-four-frames-do-not-show", 3_000_002_493),
+    ExampleRecipe("think-2-one-colour-in-the-prompt", 3_000_000_262, Settings(protocol="concat")),
+    ExampleRecipe("think-3-equal-at-first-sight", 3_000_002_266),
+    ExampleRecipe("think-4-picture-against-motion", 3_000_000_025),
+    ExampleRecipe("protocol-1-told-to-answer-at-once", 3_000_000_166, Settings(max_turns=1)),
+    ExampleRecipe("protocol-2-more-frames-than-allowed", 3_000_000_449, Settings(protocol="paired", frames_per_call=4), TRUNCATED),
+    ExampleRecipe("protocol-3-frames-that-do-not-exist", 3_000_012_600, Settings(protocol="concat"), RECOMMENDED),
 )
 
 

@@ -12,11 +12,11 @@ from vrthinker_core.dialects.factory import frame_layout
 from vrthinker_core.training.drawn_world.drawn_frames import DrawnFrames
 from vrthinker_core.training.drawn_world.faults import OPENING_FRAMES
 from vrthinker_core.training.drawn_world.scenes import (
-    FIRST_WORLD,
+    SIMPLE,
     TRAINING_SEEDS,
     DrawnPair,
     Scene,
-    WorldOptions,
+    World,
     draw_pair,
     verdict_from_flaws,
 )
@@ -59,7 +59,7 @@ class UnseenPairs:
             ]
 
 
-def unseen_pairs(count: int, number: int = 0, world: WorldOptions = FIRST_WORLD) -> UnseenPairs:
+def unseen_pairs(count: int, number: int = 0, world: World = SIMPLE) -> UnseenPairs:
     """`count` pairs of the set `number`."""
     return UnseenPairs(tuple(draw_pair(TRAINING_SEEDS + number * STEP + k, world) for k in range(count)))
 

@@ -19,12 +19,12 @@ from vrthinker_core.training.drawn_teacher.evidence import SeenFrame, light_of, 
 from vrthinker_core.training.drawn_teacher.phrases import MAY_HIDE, MOTION_FLAWS, Places, where
 from vrthinker_core.training.drawn_teacher.replies import FORCED_EVERY, play_teacher, write_lesson
 from vrthinker_core.training.drawn_world.moving_scene import Scene
-from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, SECOND_WORLD, DrawnPair, SceneRenderer, WorldOptions, draw_pair
+from vrthinker_core.training.drawn_world.scenes import FULL, SIMPLE, DrawnPair, SceneRenderer, World, draw_pair
 from vrthinker_core.training.rollouts import LabelledPair, Rollout, play
 from vrthinker_core.types import Dimension, ProtocolName, Settings, Side
 
 PROTOCOLS: tuple[ProtocolName, ...] = ("paired", "concat")
-SECOND, VIEWS = SECOND_WORLD, replace(SECOND_WORLD, no_thing=1.0)
+VIEWS = replace(FULL, no_thing=1.0)
 PAIRS = 40
 
 
@@ -38,10 +38,8 @@ def rollout(pair: DrawnPair, protocol: ProtocolName) -> Rollout:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize(("world", "least"), [(FIRST_WORLD, 1.0), (SECOND, 0.9)])
-def test_played_through_the_product_it_keeps_to_the_format_and_is_right(
-    protocol: ProtocolName, world: WorldOptions, least: float
-) -> None:
+@pytest.mark.parametrize(("world", "least"), [(SIMPLE, 1.0), (FULL, 0.9)])
+def test_played_through_the_product_it_keeps_to_the_format_and_is_right(protocol: ProtocolName, world: World, least: float) -> None:
     rollouts = [rollout(draw_pair(seed, world), protocol) for seed in range(PAIRS)]
     for each in rollouts:
         assert not any(turn.reply.problems for turn in each.run.turns)
@@ -56,7 +54,7 @@ def test_played_through_the_product_it_keeps_to_the_format_and_is_right(
 def test_a_label_that_decides_names_frames_that_were_shown(protocol: ProtocolName) -> None:
     named = 0
     for seed in range(PAIRS):
-        run = rollout(draw_pair(seed, SECOND), protocol).run
+        run = rollout(draw_pair(seed, FULL), protocol).run
         shown = {int(frame.number) for turn in run.turns for frame in turn.frames}
         last = run.turns[-1].reply
         assert last.verdict is not None
@@ -74,7 +72,7 @@ def test_a_label_that_decides_names_frames_that_were_shown(protocol: ProtocolNam
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_prompt_is_restated_before_anything_is_said_of_the_videos(protocol: ProtocolName) -> None:
     for seed in range(PAIRS):
-        pair = draw_pair(seed, SECOND)
+        pair = draw_pair(seed, FULL)
         first = write_replies(pair, protocol)[0]
         restated, _, rest = first.partition("\n")[2].partition("\n")
         assert restated.startswith("The prompt asks for ")
@@ -87,7 +85,7 @@ def test_the_prompt_is_restated_before_anything_is_said_of_the_videos(protocol: 
 def test_as_many_facts_are_counted_wrong_as_lines_say_so() -> None:
     lacking = 0.0
     for seed in range(120):
-        pair = draw_pair(seed, SECOND)
+        pair = draw_pair(seed, FULL)
         lines, _, _ = write_replies(pair, "paired")[0].partition("<Think>\n")[2].partition("TA (")
         for side, scene in pair.scenes.items():
             said = re.findall(rf"video {side} ([^;.]*)", lines)
@@ -102,7 +100,7 @@ def test_as_many_facts_are_counted_wrong_as_lines_say_so() -> None:
 def test_what_is_so_far_is_said_to_be_so_and_only_then(protocol: ProtocolName) -> None:
     dialect = make_dialect(Settings(), protocol)
     for seed in range(PAIRS):
-        turns = play_teacher(draw_pair(seed, SECOND), dialect)
+        turns = play_teacher(draw_pair(seed, FULL), dialect)
         for text, wanted, evidence in turns:
             think = dialect.parse(text).think
             open_sides = [side for side in Side if not evidence.settled(side)]
@@ -115,7 +113,7 @@ def test_what_is_so_far_is_said_to_be_so_and_only_then(protocol: ProtocolName) -
 
 
 def test_it_looks_between_the_first_frames_and_closer_only_where_the_motion_was_odd() -> None:
-    turns = [play_teacher(draw_pair(seed, SECOND), make_dialect(Settings(), "paired")) for seed in range(200)]
+    turns = [play_teacher(draw_pair(seed, FULL), make_dialect(Settings(), "paired")) for seed in range(200)]
     looks = [[wanted for _, wanted, _ in each if wanted] for each in turns]
     views = [bool(each[0][2].pair.first.view) for each in turns]
     near = {False: (32, 64, 96), True: (28, 36, 60, 68, 92, 100)}  # Of a view two in each gap
@@ -135,7 +133,7 @@ def test_it_looks_between_the_first_frames_and_closer_only_where_the_motion_was_
 def test_a_later_frame_stands_beside_the_nearest_that_were_noted_before_it(protocol: ProtocolName) -> None:
     dialect = make_dialect(Settings(), protocol)
     for seed in range(PAIRS):
-        for text, _, evidence in play_teacher(draw_pair(seed, SECOND), dialect):
+        for text, _, evidence in play_teacher(draw_pair(seed, FULL), dialect):
             for side in Side:
                 noted: list[SeenFrame] = []
                 for frame in evidence.frames(side):
@@ -201,7 +199,7 @@ def test_the_light_of_a_view_stands_still_where_the_view_does() -> None:
     frozen = [(scene, fault.window) for scene in scenes if (fault := scene.motion_fault) and fault.kind == "frozen"]
     assert frozen
     assert all(view_light(scene, window[0]) == view_light(scene, window[-1]) != () for scene, window in frozen)
-    assert view_light(draw_pair(0, replace(SECOND, no_thing=0.0)).first, 40) == ()
+    assert view_light(draw_pair(0, replace(FULL, no_thing=0.0)).first, 40) == ()
 
 
 def test_places_are_written_in_per_cent() -> None:
@@ -227,7 +225,7 @@ def test_some_lessons_answer_early_as_a_judge_does_on_its_last_turn(protocol: Pr
     trigger, instead = read_marker(NANO, "nano").forced[protocol]
     early = 0
     for seed in range(0, 8 * FORCED_EVERY, FORCED_EVERY // 2):
-        pair = draw_pair(seed, SECOND)
+        pair = draw_pair(seed, FULL)
         whole, lesson = write_replies(pair, protocol), write_lesson(pair, protocol)
         if lesson == whole:
             continue

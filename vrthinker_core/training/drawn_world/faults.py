@@ -3,11 +3,13 @@
 A fault knows nothing about what is drawn, so the same faults can be put into any video.
 """
 
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES, REFERENCE_SIDE, add_noise
+from vrthinker_core.training.drawn_world.rendering.damage import DAMAGES, FAINTEST, REFERENCE_SIDE, add_noise
 from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 
 FRAMES = 128  # Frames of a clip, as many as a `paired` judge can ask for
@@ -16,6 +18,9 @@ CLEAR = "clear"  # State of a frame without damage
 PICTURE_FAULTS = (*DAMAGES, "flicker")  # A flicker makes runs of three frames dark or bright at random
 MOTION_FAULTS = ("jittery", "frozen", "jumpy")
 FAINT_SHARE = 0.35  # Of the damage at the outer ends of a window that fades in and out
+COARSE = 16  # Frames between two of a coarse look
+HINT = 4  # Frames that a freeze has lasted, at least, when a coarse look shows it: fewer leave no trace
+BETWEEN = tuple(range(OPENING_FRAMES[0] + 8, OPENING_FRAMES[-1], 8))  # Every eighth frame within the opening
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +29,7 @@ class PictureFault:
 
     kind: str
     window: range
-    strength: float  # From 0 (faint) to 1 (obvious) in the first world, from damage.FAINTEST in the second
+    strength: float  # From damage.FAINTEST to 1 (obvious)
     seed: int  # Of the noise and the flicker
     grain: int = REFERENCE_SIDE  # Grains of the noise per side of the picture
     fade: int = 0  # Frames over which the damage grows at the window's start and falls at its end
@@ -64,7 +69,7 @@ class MotionFault:
     window: range
     jump: float  # How far a jump goes, as a share of the ground's width, or of the picture's where all of it moves
     seed: int  # Of the jitter
-    strength: float = 1.0  # Of the jitter; it is 1 in the first world
+    strength: float = 1.0  # Of the jitter
     skip: float = 0.0  # How far a jump goes along the motion, as a share of the clip
     turn: float | None = None  # Where the whole picture moves, and not the things: towards where it jumps, radians
 
@@ -93,32 +98,71 @@ class MotionFault:
         return float(-right if left else right), float(-down if up else down)
 
 
-def draw_picture_fault(rng: np.random.Generator) -> PictureFault:
+@dataclass(frozen=True, slots=True)
+class FaultRanges:
+    """How faint, short and various the faults of a world are."""
+
+    faintest: float = FAINTEST  # Lowest strength of damage to the picture
+    grains: tuple[int, ...] = (REFERENCE_SIDE // 2, REFERENCE_SIDE, REFERENCE_SIDE, 2 * REFERENCE_SIDE)
+    fades: float = 1 / 3  # Share of windows in which the damage fades in and out
+    jitter: tuple[float, float] = (0.6, 1.2)  # Its strength
+    jump: tuple[float, float] = (0.16, 0.34)
+    skips: float = 0.25  # Share of the jumps of things that go along the motion
+    whole: float = 0.3  # Share of motion faults of things that move all of the picture
+    middles: tuple[int, ...] = BETWEEN  # About these frames lie the windows that no opening frame shows
+    reach: tuple[int, int] = (1, 16)  # How far such a window reaches to either side of its middle
+
+
+def draw_picture_fault(rng: np.random.Generator, ranges: FaultRanges) -> PictureFault:
     """A random fault of the picture."""
     kind = str(rng.choice(PICTURE_FAULTS))
-    return PictureFault(kind, _draw_window(rng, kind), rng.random(), int(rng.integers(1 << 30)))
+    strength, seed = rng.uniform(ranges.faintest, 1), int(rng.integers(1 << 30))
+    grain = int(rng.choice(ranges.grains)) if kind == "noisy" else REFERENCE_SIDE
+    if grain > REFERENCE_SIDE:
+        strength += 1  # Such fine noise half fades when the picture is shrunk
+    window = _draw_window(rng, kind, ranges)
+    fades = len(window) < FRAMES and kind != "flicker" and rng.random() < ranges.fades
+    return PictureFault(kind, window, strength, seed, grain, min(8, len(window) // 3) if fades else 0)
 
 
-def draw_motion_fault(rng: np.random.Generator) -> MotionFault:
-    """A random fault of the motion."""
-    kind = str(rng.choice(MOTION_FAULTS))
-    return MotionFault(kind, _draw_window(rng, kind), rng.uniform(0.26, 0.34), int(rng.integers(1 << 30)))
+def draw_motion_fault(rng: np.random.Generator, ranges: FaultRanges, *, whole: bool = False, freezes: bool = True) -> MotionFault:
+    """A random fault of the motion: of the whole picture or of the things in it. Without `freezes` it is no freeze."""
+    kind = str(rng.choice(MOTION_FAULTS if freezes else ("jittery", "jumpy")))
+    seed, strength = int(rng.integers(1 << 30)), rng.uniform(*ranges.jitter)
+    turn = rng.uniform(0, 2 * math.pi) if whole else None
+    jump, skip = rng.uniform(*ranges.jump), 0.0
+    if not whole and rng.random() < ranges.skips:
+        jump, skip = 0.0, float(rng.choice([-1, 1])) * rng.uniform(0.22, 0.36)
+    least = (12, HINT) if kind == "frozen" else (6, 0)
+    return MotionFault(kind, _draw_window(rng, kind, ranges, *least), jump, seed, strength, skip, turn)
 
 
-def _draw_window(rng: np.random.Generator, kind: str) -> range:
+def _draw_window(rng: np.random.Generator, kind: str, ranges: FaultRanges, shortest: int = 6, lead: int = 0) -> range:
     """A random window. Half of them lie strictly between two opening frames, so only a judge that asks for frames can know of them.
 
-    The others hold at least one opening frame; half of those are the whole clip, except for the kinds that would not show then.
+    The others show in the opening frames; half of those are the whole clip, except for the kinds that would not show then.
     """
-    position = rng.random()
-    if position < 0.5:
-        middle = int(rng.choice([32, 64, 96]))
-        return range(middle - int(rng.integers(10, 16)), middle + int(rng.integers(9, 16)))
+    if rng.random() < 0.5:
+        return hidden_window(rng, ranges, shortest, lead)
     if kind == "frozen":
         # Standing still shows only where two opening frames lie in the window.
         k = int(rng.integers(3))
-        return range(OPENING_FRAMES[k] - int(rng.integers(9)), OPENING_FRAMES[k + 1] + int(rng.integers(4, 15)))
-    if position < 0.75 and kind != "jumpy":
+        return range(OPENING_FRAMES[k] - int(rng.integers(12)), OPENING_FRAMES[k + 1] + int(rng.integers(2, 15)))
+    if kind != "jumpy" and rng.random() < 0.5:
         return range(0, FRAMES)
     shown = int(rng.choice(OPENING_FRAMES))
-    return range(max(0, shown - int(rng.integers(9, 20))), min(FRAMES, shown + int(rng.integers(10, 20))))
+    return range(max(0, shown - int(rng.integers(2, 40))), min(FRAMES, shown + int(rng.integers(4, 40))))
+
+
+def hidden_window(rng: np.random.Generator, ranges: FaultRanges, shortest: int = 6, lead: int = 0) -> range:
+    """A window of at least `shortest` frames strictly between two opening frames, `lead` frames of it before one of a coarse look.
+
+    A coarse look shows at least a hint of every fault, so no frame more is needed for a fault that it does not hint at.
+    """
+    while True:
+        middle = int(rng.choice(ranges.middles))
+        start, stop = middle - int(rng.integers(*ranges.reach)), middle + int(rng.integers(*ranges.reach))
+        inside = any(before < start and stop <= after for before, after in pairwise(OPENING_FRAMES))
+        coarse = any(index % COARSE == 0 for index in range(start + lead, stop))
+        if inside and stop - start >= shortest and coarse:
+            return range(start, stop)

@@ -4,15 +4,6 @@ import numpy as np
 
 from vrthinker_core.training.drawn_world.facts import SceneFacts, Thing
 
-FIRST_PROMPTS = (
-    "{Thing} moves {direction} across the {ground}.",
-    "{Thing} gliding {direction} over {ground}.",
-    "On {ground}, {thing} slides {direction}.",
-    "a close shot of {ground} with {thing} that travels {direction}",
-    "{ground} in the sun: {thing} drifts {direction}.",
-    "Video of {thing} going {direction} on {ground}.",
-)
-"""Those of the first world, one solid each."""
 PROMPTS = (
     "{things} {roll} {direction} over {ground}.",
     "{things} {move} {direction} across {ground}.",
@@ -39,13 +30,6 @@ DIRECTION_WORDS = {
 }
 GROUND_WORDS = {"photo": "a photo"}  # Other grounds are called what they are
 VERBS = ("roll", "move", "slide", "drift", "travel")
-
-
-def write_first_prompt(rng: np.random.Generator, thing: Thing, direction: str, ground: str) -> str:
-    """A prompt of the first world."""
-    named = name_thing(thing)
-    wording = str(rng.choice(FIRST_PROMPTS))
-    return wording.format(thing=named, Thing=named.capitalize(), direction=direction, ground=ground)
 
 
 def write_prompt(rng: np.random.Generator, wanted: SceneFacts) -> str:

@@ -21,7 +21,7 @@ from vrthinker_core.errors import BadInput
 from vrthinker_core.files.atomic_file import atomic_path, remove_parts
 from vrthinker_core.training.drawn_world.faults import FRAMES
 from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
-from vrthinker_core.training.drawn_world.scenes import FIRST_WORLD, DrawnPair, Scene, SceneRenderer, WorldOptions, draw_pair
+from vrthinker_core.training.drawn_world.scenes import SIMPLE, DrawnPair, Scene, SceneRenderer, World, draw_pair
 from vrthinker_core.types import Side
 from vrthinker_core.video.drawn_mark import UNSEALED, PacketDigest, sealed, unmarked
 
@@ -43,7 +43,7 @@ class VideoSpec:
     number: int  # Of the pair, from 0
     side: Side
     size: int
-    options: WorldOptions = FIRST_WORLD
+    world: World = SIMPLE
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class VideoSpec:
     @property
     def comment(self) -> str:
         """The comment in the file: what the video was drawn from."""
-        world = f"2 ({hashlib.sha256(repr(self.options).encode()).hexdigest()[:8]})" if self.options.second else "1"
+        world = hashlib.sha256(repr(self.world).encode()).hexdigest()[:8]
         return f"drawn world {world}: seed {self.seed}, pair {self.number}, video {self.side.value}, {self.size} px"
 
 
@@ -63,17 +63,17 @@ def write_pairs(
     out: Path,
     size: int = 448,
     progress: ProgressCallback | None = None,
-    options: WorldOptions = FIRST_WORLD,
+    world: World = SIMPLE,
 ) -> Path:
     """Write `count` drawn pairs of a seed into the folder `out`, as videos of `size` x `size` pixels; gives the path of pairs.csv.
 
-    Videos of the same seed, size and options that are already there stay, so a stopped run goes on. Raises BadInput for a number
-    out of range, for `options` whose folder holds no photograph, or where `out` holds something else or cannot be written.
+    Videos of the same seed, size and world that are already there stay, so a stopped run goes on. Raises BadInput for a number
+    out of range, for `world` whose folder holds no photograph, or where `out` holds something else or cannot be written.
     """
     _check(count, seed, size)
-    if options.photos is not None:
-        photo_paths(options.photos)
-    specs = [VideoSpec(seed, number, side, size, options) for number in range(count) for side in Side]
+    if world.photos is not None:
+        photo_paths(world.photos)
+    specs = [VideoSpec(seed, number, side, size, world) for number in range(count) for side in Side]
     try:
         _prepare_folder(out)
         missing = [spec for spec in specs if not _already_written(spec, out)]
@@ -81,10 +81,10 @@ def write_pairs(
         if progress:
             progress(kept, len(specs))
         for done, spec in enumerate(missing, start=kept + 1):
-            write_video(pair_of(seed, spec.number, options).scenes[spec.side], out / spec.name, size, comment=spec.comment)
+            write_video(pair_of(seed, spec.number, world).scenes[spec.side], out / spec.name, size, comment=spec.comment)
             if progress:
                 progress(done, len(specs))
-        return _write_csv(out, [pair_of(seed, number, options) for number in range(count)])
+        return _write_csv(out, [pair_of(seed, number, world) for number in range(count)])
     except (OSError, av.error.FFmpegError) as problem:
         raise BadInput(f"The pairs cannot be written to {out}: {getattr(problem, 'strerror', None) or problem}.") from None
 
@@ -95,9 +95,9 @@ def write_video(scene: Scene, path: Path, size: int = 448, *, supersample: int =
         _encode(SceneRenderer(scene, size, supersample), part, size, comment)
 
 
-def pair_of(seed: int, number: int, options: WorldOptions = FIRST_WORLD) -> DrawnPair:
+def pair_of(seed: int, number: int, world: World = SIMPLE) -> DrawnPair:
     """Pair `number` of a run with `seed`; runs with other seeds have other pairs."""
-    return draw_pair(int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0]), options)
+    return draw_pair(int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0]), world)
 
 
 def _check(count: int, seed: int, size: int) -> None:

@@ -13,7 +13,7 @@ from vrthinker_core.results.pair import EvaluationPair
 from vrthinker_core.results.result_file import RESULTS
 from vrthinker_core.results.run_file import RUN
 from vrthinker_core.training.drawn_world.rendering.photographs import photo_paths
-from vrthinker_core.training.drawn_world.scenes import SECOND_WORLD, draw_pair
+from vrthinker_core.training.drawn_world.scenes import FULL, draw_pair
 from vrthinker_core.training.labelled_pairs.pair_set import DrawnPairSet, PairSet
 from vrthinker_core.training.labelled_pairs.rl_rows import read_rl_rows
 from vrthinker_core.training.labelled_pairs.traced_pairs import read_traced_pairs
@@ -36,7 +36,7 @@ def open_pairs(data: str, layouts: Layouts) -> PairSet:
 
 
 def _drawn_pairs(kind: str, rest: str) -> DrawnPairSet:
-    """`drawn:SEED`: the first world; `drawn2:SEED` or `drawn2:SEED:PHOTOS`: the second one, with a folder of photographs.
+    """`drawn:SEED`: simple scenes; `drawn2:SEED` or `drawn2:SEED:PHOTOS`: all there is, with a folder of photographs.
 
     Raises BadInput, also for a folder without one.
     """
@@ -47,8 +47,8 @@ def _drawn_pairs(kind: str, rest: str) -> DrawnPairSet:
         return DrawnPairSet(int(seed))
     if photos:
         photo_paths(Path(photos))
-    world = replace(SECOND_WORLD, photos=Path(photos) if photos else None)
-    return DrawnPairSet(int(seed), draw=partial(draw_pair, options=world))
+    world = replace(FULL, photos=Path(photos) if photos else None)
+    return DrawnPairSet(int(seed), draw=partial(draw_pair, world=world))
 
 
 def path_of(data: str) -> Path | None:

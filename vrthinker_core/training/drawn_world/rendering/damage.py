@@ -11,7 +11,7 @@ from vrthinker_core.training.drawn_world.rendering.textures import Pixels
 
 REFERENCE_SIDE = 112
 """Pixels per side at which the built-in judge sees a picture: damage is as coarse there as in a clip of any size."""
-FAINTEST = -0.5  # The lowest strength of damage; those of the first world run from 0 to 1
+FAINTEST = -0.5  # The lowest strength of damage; plain faults run from 0 to 1
 
 
 def _blurry(picture: Pixels, strength: float, _: np.random.Generator) -> Pixels:

@@ -1,17 +1,18 @@
-"""The second world: one or two things of one to four solids, which may hide one another, or none; photographs; varied faults."""
+"""Worlds: which things a pair has, how they stand and move, over which ground, or which path a camera takes over a picture."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from vrthinker_core.training.drawn_world.facts import COLOURS, DIRECTIONS, MAX_COUNT, SceneFacts, Thing, in_order
-from vrthinker_core.training.drawn_world.faults import MotionFault, PictureFault
+from vrthinker_core.training.drawn_world.faults import FaultRanges, MotionFault, PictureFault
 from vrthinker_core.training.drawn_world.moving_scene import DEPTH, WIDTH, Formation, Scene
+from vrthinker_core.training.drawn_world.rendering.damage import REFERENCE_SIDE
 from vrthinker_core.training.drawn_world.rendering.photographs import PHOTO, FlatView, Mover, photo_count
 from vrthinker_core.training.drawn_world.rendering.renderer import Background, draw_background
 from vrthinker_core.training.drawn_world.rendering.solids import SHAPES, Solid
@@ -19,7 +20,6 @@ from vrthinker_core.training.drawn_world.rendering.textures import GROUNDS, VARI
 from vrthinker_core.training.drawn_world.rendering.tone import draw_tone
 from vrthinker_core.training.drawn_world.rendering.wear import STRETCHES
 
-COUNT_SHARES = (0.5, 0.2, 0.15, 0.15)  # Of things of one solid, two, three, four
 SIZES = ((0.66, 0.95), (0.5, 0.62), (0.42, 0.52), (0.38, 0.46))  # Of solids, by the count of their thing
 SMALLER = 0.84  # Solids of two things, against those of one
 FORMATIONS: tuple[tuple[tuple[float, float], ...], ...] = (
@@ -38,52 +38,74 @@ SLOWER = (0.05, 0.4)  # How fast those are, against the others
 
 
 @dataclass(frozen=True, slots=True)
-class WorldOptions:
-    """Which world pairs are drawn from, and how much of what is in them."""
+class World:
+    """What pairs are drawn from. `FULL` has all there is, `SIMPLE` one solid of each thing and faults that are easy to see."""
 
-    second: bool = False  # The first world, of one solid each, is that of the judge that ships
-    photos: Path | None = None  # A folder of photographs; procedural clouds stand in for them. For the second world, as all below
+    photos: Path | None = None  # A folder of photographs; procedural clouds stand in for them
     no_thing: float = 0.2  # Share of pairs in which a camera moves over a picture
     two_things: float = 0.4  # Share of the other pairs
+    counts: tuple[float, ...] = (0.5, 0.2, 0.15, 0.15)  # Shares of things of one solid, two, three, four
+    slowest: float = 0.45  # How far things go in a clip at least, as a share of the ground
+    most_wrong: int = 3  # Facts of one video
     photo_ground: float = 0.15  # Share of grounds that are a photograph
     same_place: float = 0.5  # Share of pairs without a thing in which both videos show the same place on the same path
     worn: float = 0.7  # Share of pairs whose frames went through a codec and the product's resizing
     h264: float = 0.08  # Share of those for which it is H.264
+    faults: FaultRanges = field(default_factory=FaultRanges)
 
 
-FIRST_WORLD = WorldOptions()
-SECOND_WORLD = WorldOptions(second=True)
+FULL = World()
+SIMPLE = World(
+    no_thing=0.0,
+    two_things=0.0,
+    counts=(1.0,),
+    slowest=0.62,
+    most_wrong=1,
+    photo_ground=0.0,
+    worn=0.0,
+    faults=FaultRanges(
+        faintest=0.0,
+        grains=(REFERENCE_SIDE,),
+        fades=0.0,
+        jitter=(1.0, 1.0),
+        jump=(0.26, 0.34),
+        skips=0.0,
+        whole=0.0,
+        middles=(32, 64, 96),
+        reach=(9, 16),
+    ),
+)
 
 
-def draw_facts(rng: np.random.Generator, options: WorldOptions) -> SceneFacts:
+def draw_facts(rng: np.random.Generator, world: World) -> SceneFacts:
     """Random facts of a pair with things."""
-    ground = PHOTO if rng.random() < options.photo_ground else str(rng.choice(GROUNDS))
-    count = 2 if rng.random() < options.two_things else 1
+    ground = PHOTO if rng.random() < world.photo_ground else str(rng.choice(GROUNDS))
+    count = 2 if rng.random() < world.two_things else 1
     colours = rng.choice(list(COLOURS), count, replace=False)
-    things = in_order(*(Thing(str(colour), str(rng.choice(SHAPES)), _draw_count(rng)) for colour in colours))
+    things = in_order(*(Thing(str(colour), str(rng.choice(SHAPES)), _draw_count(rng, world)) for colour in colours))
     return SceneFacts(things, str(rng.choice(list(DIRECTIONS))), ground)
 
 
-def with_wrong(rng: np.random.Generator, wanted: SceneFacts, wrong: int) -> SceneFacts:
+def with_wrong(rng: np.random.Generator, wanted: SceneFacts, wrong: int, world: World) -> SceneFacts:
     """The facts with `wrong` of them changed: another colour, shape, count or direction, or one of two things missing."""
     while True:
         shown = wanted
         for _ in range(wrong):
-            shown = _with_change(rng, shown)
+            shown = _with_change(rng, shown, world)
         if wanted.count_wrong(shown) == wrong:
             return shown
 
 
-def draw_second_scene(
+def draw_scene(
     rng: np.random.Generator,
     facts: SceneFacts,
-    options: WorldOptions,
+    world: World,
     picture_fault: PictureFault | None = None,
     motion_fault: MotionFault | None = None,
 ) -> Scene:
-    """A random scene with these things and these faults, each thing mostly visible."""
-    background = _draw_ground(rng, facts.ground, options)
-    tries = (_place_things(rng, facts, background) for _ in range(MAX_TRIES))
+    """A random scene with these things and these faults, in which each thing is mostly visible."""
+    background = _draw_ground(rng, facts.ground, world)
+    tries = (_place_things(rng, facts, background, world) for _ in range(MAX_TRIES))
     _, scene = max(_until_visible(tries), key=lambda tried: tried[0])
     fault = motion_fault
     across = 1 if DIRECTIONS[facts.direction][0] else 0
@@ -92,7 +114,7 @@ def draw_second_scene(
     return replace(scene, picture_fault=picture_fault, motion_fault=fault)
 
 
-def draw_view(rng: np.random.Generator, options: WorldOptions) -> FlatView:
+def draw_view(rng: np.random.Generator, world: World) -> FlatView:
     """A random camera path over a photograph, or over a ground's texture one time in six.
 
     Some cameras hardly move, as in real clips: there a fault is nearly all the motion that is to be seen.
@@ -103,15 +125,15 @@ def draw_view(rng: np.random.Generator, options: WorldOptions) -> FlatView:
     grows = rng.random() < 0.5
     return FlatView(
         picture=str(rng.choice(PLAIN_GROUNDS)) if ground else PHOTO,
-        number=int(rng.integers(VARIANTS if ground else photo_count(options.photos))),
-        photos=options.photos,
+        number=int(rng.integers(VARIANTS if ground else photo_count(world.photos))),
+        photos=world.photos,
         center=(rng.uniform(0.35, 0.65), rng.uniform(0.4, 0.6)),
         side=rng.uniform(0.35, 0.95),
         travel=(0.0, 0.0, 0.0) if still else (right, down, speed * rng.uniform(-0.3, 0.3) if grows else 0.0),
         mirrored=bool(rng.random() < 0.5),
         stretch=float(rng.choice(STRETCHES)),
         sway=float(rng.choice([0.0, rng.uniform(0, 0.012)])),
-        mover=_draw_mover(rng, options) if still or rng.random() < 0.3 else None,
+        mover=_draw_mover(rng, world) if still or rng.random() < 0.3 else None,
         tone=draw_tone(rng),
     )
 
@@ -121,8 +143,8 @@ def _draw_travel(rng: np.random.Generator) -> tuple[float, float]:
     return length * math.cos(angle), length * math.sin(angle) / 2
 
 
-def _draw_mover(rng: np.random.Generator, options: WorldOptions) -> Mover:
-    number, middle = int(rng.integers(photo_count(options.photos))), rng.uniform(0.35, 0.65, 2).tolist()
+def _draw_mover(rng: np.random.Generator, world: World) -> Mover:
+    number, middle = int(rng.integers(photo_count(world.photos))), rng.uniform(0.35, 0.65, 2).tolist()
     return Mover(number, rng.uniform(0.25, 0.5), (middle[0], middle[1]), _draw_travel(rng))
 
 
@@ -134,12 +156,12 @@ def _until_visible(tries: Iterator[tuple[float, Scene]]) -> Iterator[tuple[float
             return
 
 
-def _place_things(rng: np.random.Generator, facts: SceneFacts, background: Background) -> tuple[float, Scene]:
+def _place_things(rng: np.random.Generator, facts: SceneFacts, background: Background, world: World) -> tuple[float, Scene]:
     """(the share of the least visible thing in the second worst of the checked frames, the scene)."""
     right, closer = DIRECTIONS[facts.direction]
     sizes = [rng.uniform(*SIZES[thing.count - 1]) * (SMALLER if len(facts.things) > 1 else 1) for thing in facts.things]
     width = max(size * _half_width(thing) for thing, size in zip(facts.things, sizes, strict=True))
-    length = rng.uniform(0.5, 0.74) - 0.12 * min(1, width / 2) if right else rng.uniform(0.45, 0.74)
+    length = rng.uniform(world.slowest + 0.05, 0.74) - 0.12 * min(1, width / 2) if right else rng.uniform(world.slowest, 0.74)
     along = 0.5 - length / 2 + rng.uniform(-0.02, 0.02)
     along = 1 - along if right + closer < 0 else along
     across = rng.uniform(0.25, 0.75)
@@ -188,20 +210,21 @@ def _draw_bystander(rng: np.random.Generator) -> tuple[Solid, ...]:
     return (Solid(str(rng.choice(SHAPES)), COLOURS[str(rng.choice(list(COLOURS)))], 0.32, x, -3.8, rng.uniform(-0.3, 0.3)),)
 
 
-def _draw_ground(rng: np.random.Generator, ground: str, options: WorldOptions) -> Background:
+def _draw_ground(rng: np.random.Generator, ground: str, world: World) -> Background:
     if ground != PHOTO:
         return draw_background(rng, ground)
-    number = int(rng.integers(photo_count(options.photos)))
-    return replace(draw_background(rng, "grass"), ground=PHOTO, variant=number, photos=options.photos)
+    number = int(rng.integers(photo_count(world.photos)))
+    return replace(draw_background(rng, "grass"), ground=PHOTO, variant=number, photos=world.photos)
 
 
-def _draw_count(rng: np.random.Generator) -> int:
-    return int(rng.choice(MAX_COUNT, p=COUNT_SHARES)) + 1
+def _draw_count(rng: np.random.Generator, world: World) -> int:
+    return int(rng.choice(len(world.counts), p=world.counts)) + 1
 
 
-def _with_change(rng: np.random.Generator, facts: SceneFacts) -> SceneFacts:
+def _with_change(rng: np.random.Generator, facts: SceneFacts, world: World) -> SceneFacts:
     """The facts with one change."""
-    kind = str(rng.choice(["colour", "shape", "count", "direction"] + ["missing"] * (len(facts.things) > 1)))
+    kinds = ["colour", "shape", "direction", *["count"] * (len(world.counts) > 1), *["missing"] * (len(facts.things) > 1)]
+    kind = str(rng.choice(kinds))
     if kind == "direction":
         return replace(facts, direction=_other(rng, DIRECTIONS, facts.direction))
     place = int(rng.integers(len(facts.things)))
